@@ -1,0 +1,120 @@
+"""Data to train on: scikit-learn's small bundled sets, a synthetic one, and random features that make a small problem
+large.
+
+Each set comes shuffled, standardised by its training rows, and with held-out rows, so that it unpacks into a problem:
+``SoftmaxRegression(*digits())``.
+"""
+
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from minips.stage import Array
+
+
+class Dataset(NamedTuple):
+    """Training rows and held-out rows: X of shape (n, d), y of shape (n,)."""
+
+    X: Array
+    y: Array
+    X_validation: Array
+    y_validation: Array
+
+
+def digits(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32") -> Dataset:
+    """1797 handwritten digits of 8 × 8 pixels, ten classes. Source: UCI Machine Learning Repository, via
+    scikit-learn.
+    """
+    return _bundled("load_digits", validation, seed, dtype)
+
+
+def breast_cancer(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32") -> Dataset:
+    """569 tumours of 30 measurements, two classes. Source: UCI Machine Learning Repository, via scikit-learn."""
+    return _bundled("load_breast_cancer", validation, seed, dtype)
+
+
+def diabetes(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32") -> Dataset:
+    """442 patients of 10 measurements, and the disease a year later, standardised. Source: Efron et al. 2004, via
+    scikit-learn.
+    """
+    data = _bundled("load_diabetes", validation, seed, dtype)
+    mean, deviation = data.y.mean(), data.y.std()
+    return data._replace(y=(data.y - mean) / deviation, y_validation=(data.y_validation - mean) / deviation)
+
+
+def synthetic(
+    rows: int = 1000,
+    features: int = 20,
+    classes: int | None = None,
+    noise: float = 0.1,
+    validation: float = 0.2,
+    seed: int = 0,
+    dtype: DTypeLike = "float32",
+) -> Dataset:
+    """Normal features and a linear model with normal noise: a regression, or class numbers where ``classes`` is
+    given.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, features))
+    scores = X @ rng.normal(size=(features, classes or 1)) / np.sqrt(features)
+    scores += noise * rng.normal(size=scores.shape)
+    y = scores.argmax(axis=1) if classes else scores[:, 0]
+    return _split(X, y, validation, rng, dtype)
+
+
+@overload
+def fourier(X: Array, features: int, seed: int = 0, *, scale: float | None = None) -> Array: ...
+@overload
+def fourier(X: Dataset, features: int, seed: int = 0, *, scale: float | None = None) -> Dataset: ...
+def fourier(X: Array | Dataset, features: int, seed: int = 0, *, scale: float | None = None) -> Array | Dataset:
+    """Random Fourier features: ``√(2/features) · cos(XΩ + φ)``, Ω normal, φ uniform; (n, d) becomes (n, features),
+    dtype kept.
+
+    A linear model on them approximates one on a Gaussian kernel of width ``scale`` (None: √d, the typical length of a
+    standardised row), and has as many parameters as one likes. The same seed gives the same features, so training and
+    held-out rows may be lifted apart; a whole `Dataset` may be lifted at once. A lifted row has length 1 or nearly so,
+    however many features there are: a learning rate of some units suits it. Source: Rahimi and Recht 2007, "Random
+    Features for Large-Scale Kernel Machines", algorithm 1.
+    """
+    if isinstance(X, Dataset):
+        lifted = (fourier(part, features, seed, scale=scale) for part in (X.X, X.X_validation))
+        return X._replace(**dict(zip(("X", "X_validation"), lifted, strict=True)))
+    rng = np.random.default_rng(seed)
+    d = X.shape[1]
+    directions = (rng.normal(size=(d, features)) / (scale or np.sqrt(d))).astype(X.dtype)
+    phases = rng.uniform(0, 2 * np.pi, features).astype(X.dtype)
+    lifted_rows: Array = X @ directions
+    lifted_rows += phases
+    np.cos(lifted_rows, out=lifted_rows)
+    lifted_rows *= X.dtype.type(np.sqrt(2 / features))
+    return lifted_rows
+
+
+def _bundled(
+    loader: Literal["load_digits", "load_breast_cancer", "load_diabetes"],
+    validation: float,
+    seed: int,
+    dtype: DTypeLike,
+) -> Dataset:
+    try:
+        import sklearn.datasets
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "This data set comes with scikit-learn, which is not installed. "
+            'Install it with: pip install "minips[lab]". datasets.synthetic() needs nothing.'
+        ) from None
+    X, y = getattr(sklearn.datasets, loader)(return_X_y=True)
+    return _split(X, y, validation, np.random.default_rng(seed), dtype)
+
+
+def _split(X: Array, y: Array, validation: float, rng: np.random.Generator, dtype: Any) -> Dataset:
+    if not 0 < validation < 1:
+        raise ValueError(f"validation is the share of rows that is held out, between 0 and 1; got {validation}.")
+    order = rng.permutation(len(X))
+    held = max(1, round(validation * len(X)))
+    y = y if y.dtype.kind in "iu" else y.astype(dtype)
+    train, rest = order[held:], order[:held]
+    mean, deviation = X[train].mean(axis=0), X[train].std(axis=0)
+    X = ((X - mean) / np.where(deviation > 0, deviation, 1)).astype(dtype)
+    return Dataset(X[train], y[train], X[rest], y[rest])

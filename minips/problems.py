@@ -1,0 +1,166 @@
+"""What is trained: models that are linear in their parameters, so that every gradient has a formula and every answer a
+check.
+
+The contract is `Problem`. It holds training rows, perhaps held-out rows too, and knows the loss and its gradient.
+"""
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+
+from minips.stage import Array, Tensors
+
+
+class Problem(ABC):
+    """Subclass this: say how parameters start, and what loss and gradient are. ``X`` and ``y`` hold the training rows.
+
+    ``validation`` is ``(X, y)`` of held-out rows, or None. All that depends on the rows must be an average over them,
+    so that the average of equal shards' gradients is the gradient of the whole.
+    """
+
+    def __init__(
+        self, X: Array, y: Array, X_validation: Array | None = None, y_validation: Array | None = None
+    ) -> None:
+        if len(X) != len(y) or not len(X):
+            raise ValueError(f"Expected as many rows of X as of y, and at least one; got {len(X)} and {len(y)}.")
+        self.X, self.y = np.asarray(X), np.asarray(y)
+        self.validation = None if X_validation is None or y_validation is None else (X_validation, y_validation)
+
+    @property
+    def rows(self) -> int:
+        """How many training rows there are."""
+        return len(self.X)
+
+    @abstractmethod
+    def init(self, rng: np.random.Generator) -> Tensors:
+        """The parameters before the first step."""
+
+    @abstractmethod
+    def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
+        """The mean loss over the chosen rows (indices or a slice; None: all of them) and its gradient, shaped like
+        ``params``.
+        """
+
+    def loss(self, params: Tensors, rows: Any = None) -> float:
+        """The mean loss over the chosen training rows."""
+        return self.loss_and_gradient(params, rows)[0]
+
+    def gradient(self, params: Tensors, rows: Any = None) -> Tensors:
+        """The gradient of ``loss``."""
+        return self.loss_and_gradient(params, rows)[1]
+
+    def accuracy(self, params: Tensors) -> float | None:
+        """The share of rows that are classified rightly; None where nothing is classified."""
+        return None
+
+    def shard(self, worker: int, workers: int) -> Self:
+        """The part of this problem that one worker computes: contiguous rows, near-equal in number, nothing held
+        out.
+        """
+        if self.rows < workers:
+            raise ValueError(f"{self.rows} training rows cannot be shared among {workers} workers; use fewer workers.")
+        part = copy.copy(self)
+        part.X, part.y = (np.array_split(whole, workers)[worker] for whole in (self.X, self.y))
+        part.validation = None
+        return part
+
+    def held_out(self) -> "Self | None":
+        """The same problem with the held-out rows in place of the training rows; None where there are none."""
+        if self.validation is None:
+            return None
+        part = copy.copy(self)
+        part.X, part.y = self.validation
+        part.validation = None
+        return part
+
+    def _chosen(self, rows: Any) -> tuple[Array, Array]:
+        return (self.X, self.y) if rows is None else (self.X[rows], self.y[rows])
+
+
+class LinearRegression(Problem):
+    """Least squares: loss ``|Xw + b − y|² / 2n + l2·|w|²/2`` for X of shape (n, d) and y of shape (n,).
+
+    Parameters: ``w`` (d,) and ``b`` (), both zero at first. Gradients: ``Xᵀr/n + l2·w`` and ``mean(r)`` with ``r = Xw +
+    b − y``. Source: Hastie, Tibshirani and Friedman 2009, "The Elements of Statistical Learning", sections 3.2 and
+    3.4.1.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        X_validation: Array | None = None,
+        y_validation: Array | None = None,
+        *,
+        l2: float = 0.0,
+    ) -> None:
+        super().__init__(X, y, X_validation, y_validation)
+        self.l2 = l2
+
+    def init(self, rng: np.random.Generator) -> Tensors:
+        return {"w": np.zeros(self.X.shape[1], self.X.dtype), "b": np.zeros((), self.X.dtype)}
+
+    def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
+        X, y = self._chosen(rows)
+        w = params["w"]
+        residual = X @ w + params["b"] - y  # (n,)
+        loss = float(residual @ residual) / (2 * len(y)) + self.l2 / 2 * float(w @ w)
+        gradient = residual @ X / X.dtype.type(len(y)) + X.dtype.type(self.l2) * w
+        return loss, {"w": gradient, "b": np.asarray(residual.mean(), X.dtype)}
+
+    def solution(self) -> Tensors:
+        """The parameters of least loss, from the normal equations of the centred data."""
+        centre, level = self.X.mean(axis=0), self.y.mean()
+        A, r = self.X - centre, self.y - level
+        w = np.linalg.lstsq(A.T @ A / self.rows + self.l2 * np.eye(A.shape[1]), A.T @ r / self.rows, rcond=None)[0]
+        return {"w": w.astype(self.X.dtype), "b": np.asarray(level - centre @ w, self.X.dtype)}
+
+
+class SoftmaxRegression(Problem):
+    """Multinomial logistic regression: loss ``mean(−log softmax(XW + b)[y]) + l2·|W|²/2``, y holding class numbers.
+
+    Parameters: ``W`` (d, classes) and ``b`` (classes,), both zero at first. Gradients: ``XᵀR/n + l2·W`` and the column
+    means of R, where R is softmax(XW + b) minus one in the column of the right class. Source: Bishop 2006, "Pattern
+    Recognition and Machine Learning", section 4.3.4.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        X_validation: Array | None = None,
+        y_validation: Array | None = None,
+        *,
+        classes: int | None = None,
+        l2: float = 0.0,
+    ) -> None:
+        super().__init__(X, y, X_validation, y_validation)
+        if self.y.dtype.kind not in "iu" or self.y.min() < 0:
+            raise ValueError(
+                f"SoftmaxRegression takes class numbers 0, 1, 2, … as whole numbers; got y of {self.y.dtype}."
+            )
+        self.classes, self.l2 = classes or int(self.y.max()) + 1, l2
+
+    def init(self, rng: np.random.Generator) -> Tensors:
+        return {"W": np.zeros((self.X.shape[1], self.classes), self.X.dtype), "b": np.zeros(self.classes, self.X.dtype)}
+
+    def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
+        X, y = self._chosen(rows)
+        W, each = params["W"], np.arange(len(y))
+        logits = X @ W + params["b"]  # (n, classes)
+        logits -= logits.max(axis=1, keepdims=True)
+        R = np.exp(logits)
+        total = R.sum(axis=1, keepdims=True)
+        loss = float((np.log(total[:, 0]) - logits[each, y]).mean()) + self.l2 / 2 * float(np.vdot(W, W))
+        R /= total
+        R[each, y] -= 1
+        R /= len(y)
+        gradient = X.T @ R
+        if self.l2:
+            gradient += X.dtype.type(self.l2) * W
+        return loss, {"W": gradient, "b": R.sum(axis=0)}
+
+    def accuracy(self, params: Tensors) -> float:
+        return float(((self.X @ params["W"] + params["b"]).argmax(axis=1) == self.y).mean())

@@ -1,0 +1,302 @@
+"""A worker's side: push gradients, pull parameters, over one channel to each server.
+
+Every call returns a future at once. A tensor that is split over several servers goes out in pieces and comes back
+whole.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from minips.runtime.codec import Decoder, Encoder, check_finite, unpack
+from minips.runtime.config import Config
+from minips.runtime.message import Header, Message
+from minips.runtime.partition import Layout, cut, join
+from minips.runtime.trace import Trace
+from minips.stage import Array, Frames, Tensors
+from minips.stages.transports import Channel
+
+
+def connect(
+    address: str | Sequence[str],
+    config: Config | None = None,
+    *,
+    worker: int = 0,
+    token: str = "",
+    timeout: float = 10.0,
+    trace: Trace | None = None,
+) -> "Client":
+    """A client of the server at ``address``, or of several servers at their addresses. Use with ``with``.
+
+    ConnectionError where nobody answers, PermissionError for a wrong token, ValueError where the addresses are not
+    those of all the servers of one run.
+    """
+    return Client(
+        [address] if isinstance(address, str) else list(address), config or Config(), worker, token, timeout, trace
+    )
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A reference to a tensor that lives on the servers: its name, shape and dtype. ``fetch()`` brings its values."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    _client: "Client"
+
+    def fetch(self) -> Array:
+        """The values, once the consistency model lets this worker pull."""
+        return self._client.pull([self.name]).result()[self.name]
+
+    def __repr__(self) -> str:
+        return f"<Ref {self.name!r} {self.dtype}{list(self.shape)}>"
+
+
+class Client:
+    """One worker's connection to all the servers. Made by `connect`."""
+
+    def __init__(
+        self, addresses: list[str], config: Config, worker: int, token: str, timeout: float, trace: Trace | None
+    ) -> None:
+        self.config, self.worker = config, worker
+        self.trace = trace or Trace(f"worker {worker}")
+        self.bytes_sent = self.bytes_received = 0
+        self.clock = 0
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._servers: list[_Connection] = []
+        node = config.node()
+        try:
+            for address in addresses:
+                self._servers.append(
+                    _Connection(node.connect(address, token, timeout), address, self, len(self._servers))
+                )
+            hellos = [server.call(Message({"kind": "hello", "worker": worker})) for server in self._servers]
+            self._meet([hello.result(timeout) for hello in hellos])
+        except BaseException:
+            self._hang_up()
+            raise
+        self._heart = threading.Thread(target=self._beat, name=f"minips-heart-{worker}", daemon=True)
+        self._heart.start()
+
+    @property
+    def done(self) -> bool:
+        """True once every server has said that the run is over."""
+        return all(server.done for server in self._servers)
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The version of each server's parameters that was pulled last."""
+        return tuple(server.version for server in self._servers)
+
+    def push(
+        self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
+    ) -> "Future[str]":
+        """Send gradients; the future holds what became of them: applied, held (until the round is complete), late or
+        over.
+
+        ``loss`` is the training loss that belongs to them, ``versions`` what they were computed from (None: what was
+        pulled last). ValueError where names, shapes or dtypes are not those of the parameters, or a value is NaN or
+        infinite.
+        """
+        return self._push("push", gradients, loss, versions, lambda answers: str(answers[0].header["outcome"]))
+
+    def pull(self, names: Sequence[str] | None = None) -> "Future[Tensors]":
+        """Fetch the parameters, or those of these names. The future waits as the consistency model says."""
+        header = {"kind": "pull", "worker": self.worker}
+        if names is not None:
+            known = self.refs()
+            for name in names:
+                if name not in known:
+                    raise ValueError(f"There is no tensor {name!r} on the servers; there are {', '.join(known)}.")
+        messages = [
+            Message(header if names is None else {**header, "names": [name for name in names if name in server.layout]})
+            for server in self._servers
+        ]
+        return self._call(messages, self._whole)
+
+    def push_pull(
+        self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
+    ) -> "Future[Tensors]":
+        """A push and the pull after it in one message each way: one round trip instead of two."""
+        return self._push("push_pull", gradients, loss, versions, self._whole)
+
+    def refs(self) -> dict[str, Ref]:
+        """A reference to each tensor on the servers, by name."""
+        layouts = [item for server in self._servers for item in server.layout.items()]
+        return {name: Ref(name, part.shape, part.dtype, self) for name, part in layouts}
+
+    def report(self) -> dict[str, Any]:
+        """What a run keeps of this client."""
+        return {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received, "trace": self.trace}
+
+    def close(self) -> None:
+        """Say goodbye and hang up."""
+        if not self._closing.is_set():
+            self._closing.set()
+            with suppress(Exception):
+                for farewell in [
+                    server.call(Message({"kind": "bye", "worker": self.worker})) for server in self._servers
+                ]:
+                    farewell.result(1.0)
+        self._hang_up()
+        self._heart.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _meet(self, answers: list[Message]) -> None:
+        indices = [answer.header["index"] for answer in answers]
+        if indices != list(range(answers[0].header["servers"])):
+            raise ValueError(
+                f"Expected the addresses of all {answers[0].header['servers']} servers of one run, in their order; "
+                f"got servers {', '.join(map(str, indices))}."
+            )
+        for server, answer in zip(self._servers, answers, strict=True):
+            layout = answer.header["layout"].items()
+            server.layout = {name: Layout(tuple(shape), *rest) for name, (shape, *rest) in layout}
+        self._beat_s = min(answer.header["silence_s"] for answer in answers) / 4
+
+    def _push(
+        self,
+        kind: str,
+        gradients: Mapping[str, Array],
+        loss: float | None,
+        versions: tuple[int, ...] | None,
+        finish: Callable[[list[Message]], Any],
+    ) -> "Future[Any]":
+        whole = self._check(gradients)
+        versions = versions or self.versions
+        clock = self.clock
+        header = {"kind": kind, "worker": self.worker, "clock": clock, "loss": loss}
+        messages = [
+            Message({**header, "version": version}, cut(whole, server.layout))
+            for server, version in zip(self._servers, versions, strict=True)
+        ]
+        self.trace.step = self.clock
+        with self._lock:  # before the answer can come, which may move the clock further
+            self.clock = clock + 1
+
+        def refused(push: "Future[Any]") -> None:
+            if push.exception():
+                self.clock = clock
+
+        future = self._call(messages, finish)
+        future.add_done_callback(refused)
+        return future
+
+    def _check(self, gradients: Mapping[str, Array]) -> Tensors:
+        refs = self.refs()
+        if gradients.keys() != refs.keys():
+            raise ValueError(f"Expected gradients of {', '.join(refs)}; got {', '.join(gradients) or 'none'}.")
+        whole = {name: np.asarray(gradients[name]) for name in refs}
+        for name, ref in refs.items():
+            g = whole[name]
+            if g.shape != ref.shape or g.dtype.name != ref.dtype:
+                raise ValueError(
+                    f"The gradient of {name!r} must be {ref.dtype} of shape {ref.shape}; got {g.dtype} of {g.shape}."
+                )
+        check_finite(whole, "The gradient of")
+        return whole
+
+    def _whole(self, answers: list[Message]) -> Tensors:
+        tensors = join([answer.tensors for answer in answers], [server.layout for server in self._servers])
+        return {name: tensors[name] for name in self.refs() if name in tensors}
+
+    def _call(self, messages: list[Message], finish: Callable[[list[Message]], Any]) -> "Future[Any]":
+        """One message to each server; the future of ``finish`` applied to all their answers."""
+        future: Future[Any] = Future()
+        frames = [server.encoder.encode(message) for server, message in zip(self._servers, messages, strict=True)]
+        calls = [server.send(each) for server, each in zip(self._servers, frames, strict=True)]
+        left = len(calls)
+
+        def arrived(_: "Future[Message]") -> None:
+            nonlocal left
+            with self._lock:
+                left -= 1
+                if left:
+                    return
+            try:
+                answers = [call.result() for call in calls]
+                with self._lock:
+                    self.clock = max(self.clock, *(answer.header["clock"] for answer in answers))
+                result = finish(answers)
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        for call in calls:
+            call.add_done_callback(arrived)
+        return future
+
+    def _beat(self) -> None:
+        while not self._closing.wait(self._beat_s):
+            for server in self._servers:
+                if not server.outstanding:
+                    with suppress(Exception):
+                        server.call(Message({"kind": "alive", "worker": self.worker}))
+
+    def _hang_up(self) -> None:
+        self._closing.set()
+        for server in self._servers:
+            server.channel.close()
+
+
+class _Connection:
+    """One server as the client sees it: the channel, both halves of the codec's link, and what the last answer said."""
+
+    def __init__(self, channel: Channel, address: str, client: Client, index: int) -> None:
+        self.channel, self.address, self.client = channel, address, client
+        rng = np.random.default_rng([client.config.seed, client.worker, index, 2])
+        self.encoder, self.decoder = Encoder(client.config.push, rng, client.trace), Decoder(client.trace)
+        self.layout: dict[str, Layout] = {}
+        self.version, self.done, self.outstanding = 0, False, 0
+
+    def call(self, message: Message) -> "Future[Message]":
+        return self.send(self.encoder.encode(message))
+
+    def send(self, frames: Frames) -> "Future[Message]":
+        """Send encoded frames; the future holds the decoded answer."""
+        client, future, began = self.client, Future(), time.monotonic()  # type: Client, Future[Message], float
+        client.bytes_sent += sum(map(len, frames))
+        self.outstanding += 1
+
+        def arrived(answer: "Future[Frames]") -> None:
+            try:
+                future.set_result(self._receive(answer.result(), began))
+            except Exception as error:
+                future.set_exception(error)
+            finally:
+                self.outstanding -= 1
+
+        self.channel.call(frames).add_done_callback(arrived)
+        return future
+
+    def _receive(self, frames: Frames, began: float) -> Message:
+        client, took = self.client, time.monotonic() - began
+        client.bytes_received += sum(map(len, frames))
+        packet, envelope = unpack(frames, client.config.pull, client.trace)
+        busy, waited = (float(envelope.get(key, 0.0)) for key in ("busy", "waited"))
+        if packet.header.get("outcome") is not None or packet.tensors:
+            client.trace.add("transfer", began, max(0.0, took - busy - waited))
+            client.trace.add("wait", began + took - waited, waited)
+        message = self.decoder.decode(packet)
+        header: Header = message.header
+        self.done = bool(header["done"])
+        if packet.tensors:
+            self.version = int(header["version"])
+        return message

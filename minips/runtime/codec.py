@@ -1,0 +1,155 @@
+"""The way from a message to frames and back.
+
+    Message ── memory, quantizer ──► Packet ── serializer, compressor ──► Frames
+
+Every encoded message describes itself. Its first frame is a small msgpack map, the envelope: the protocol's version and
+the names of serializer and compressor; the packet names the memory and each tensor's quantizer. So a receiver decodes
+what any sender makes, with no shared configuration. Memories and random draws make an encoder and a decoder stateful:
+there is one of each for each link.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from minips.runtime.message import PROTOCOL_VERSION, Header, Message
+from minips.runtime.trace import Trace
+from minips.stage import Buffer, Frames, Tensors, Value, build, is_finite, option
+from minips.stages.compressors import Compressor, NoCompression
+from minips.stages.memories import Memory, NoMemory, State
+from minips.stages.quantizers import Exact, Quantizer
+from minips.stages.serializers import MsgPack, Packet, Serializer
+
+MAX_BYTES = 2**31
+"""The most that the frames of one message may decompress to."""
+
+
+@dataclass(frozen=True)
+class Codec(Value):
+    """The four stages between arrays and frames: quantizer, memory, serializer, compressor.
+
+    With several servers each piece of a tensor is quantized by itself: a lossy quantizer sees the pieces, not the
+    whole.
+    """
+
+    quantizer: Quantizer = option(Exact(), "fewer bits for each value")
+    memory: Memory = option(NoMemory(), "what is remembered of a tensor from step to step")
+    serializer: Serializer = option(MsgPack(), "how arrays become frames")
+    compressor: Compressor = option(NoCompression(), "fewer bytes for each frame")
+
+
+def check_finite(tensors: Tensors, what: str) -> None:
+    """ValueError with the tensor's name where one holds NaN or infinity, which no quantizer could carry and no memory
+    forget.
+    """
+    for name, x in tensors.items():
+        if not is_finite(x):
+            raise ValueError(
+                f"{what} {name!r} holds NaN or infinity, so it was refused and nothing was changed. "
+                "Lower the learning rate, or look for such values in the data."
+            )
+
+
+class Encoder:
+    """One sender's half of one link: ``codec``, what its memories hold, and its random draws."""
+
+    def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace) -> None:
+        self.codec, self.rng, self.trace = codec, rng, trace
+        self._states: dict[str, State] = defaultdict(dict)
+
+    def encode(self, message: Message, stamp: Header | None = None) -> Frames:
+        """The frames of a message; ``stamp`` goes into the envelope. The tensors must be finite: see `check_finite`."""
+        tensors = {name: (self.codec.quantizer.name, self._quantize(name, x)) for name, x in message.tensors.items()}
+        header = {**message.header, "memory": self.codec.memory.name}
+        return pack(Packet(header, tensors), self.codec, self.trace, stamp)
+
+    def _quantize(self, name: str, x: Any) -> Any:
+        codec, trace = self.codec, self.trace
+        if codec.memory.stateless:
+            with trace.span("quantize"):
+                return codec.quantizer.encode(x, self.rng)
+        state = self._states[name]
+        with trace.span("compensate"):
+            p = codec.memory.compensate(x, state)
+        with trace.span("quantize"):
+            parts = codec.quantizer.encode(p, self.rng)
+        with trace.span("compensate"):
+            codec.memory.update(p, codec.quantizer.decode(parts), state)
+        return parts
+
+
+class Decoder:
+    """One receiver's half of one link: what the memories of that sender's tensors need to be restored."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._states: dict[str, State] = defaultdict(dict)
+
+    def decode(self, packet: Packet) -> Message:
+        """The message of a packet. ValueError where its parts do not fit together."""
+        memory: Memory = _stage("memory", str(packet.header.get("memory", "none")))
+        tensors: Tensors = {}
+        for name, (quantizer, parts) in packet.tensors.items():
+            with self.trace.span("dequantize"):
+                try:
+                    x = _stage("quantizer", quantizer).decode(parts)
+                except Exception as error:
+                    raise ValueError(f"The tensor {name!r} does not decode with {quantizer}: {error}") from error
+                tensors[name] = x if memory.stateless else memory.restore(x, self._states[name])
+        return Message(packet.header, tensors)
+
+
+def pack(packet: Packet, codec: Codec, trace: Trace, stamp: Header | None = None) -> Frames:
+    """Packet to frames: the envelope, then the compressed frames of the serializer. An empty frame stays empty."""
+    with trace.span("serialize"):
+        frames = codec.serializer.dumps(packet)
+    with trace.span("compress"):
+        frames = [codec.compressor.compress(frame) if len(frame) else frame for frame in frames]
+    envelope = {"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **(stamp or {})}
+    return [msgpack.packb(envelope), *frames]
+
+
+def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
+    """Frames to packet, and the envelope. ValueError where they are malformed or name what is not known here.
+
+    ``codec`` is the receiver's own: a serializer that can run code is taken only where that names it.
+    """
+    envelope = _envelope(frames)
+    serializer, compressor = _stage("serializer", envelope["s"]), _stage("compressor", envelope["c"])
+    if serializer.trusted_only and serializer.name != codec.serializer.name:
+        raise ValueError(
+            f"The serializer {serializer.name} can run code, so it is taken only where the receiver's own config "
+            f"names it; this one names {codec.serializer.name}."
+        )
+    with trace.span("decompress"):
+        left = MAX_BYTES
+        opened: list[Buffer] = []
+        for frame in frames[1:]:
+            opened.append(compressor.decompress(frame, left) if len(frame) else frame)
+            left -= len(opened[-1])
+    with trace.span("deserialize"):
+        return serializer.loads(opened), envelope
+
+
+def _envelope(frames: Frames) -> Header:
+    try:
+        envelope = msgpack.unpackb(frames[0])
+        version, _, _ = envelope["v"], envelope["s"] + "", envelope["c"] + ""
+    except Exception as error:
+        raise ValueError(f"The first frame is not a minips envelope: {error}.") from error
+    if version != PROTOCOL_VERSION:
+        raise ValueError(f"The peer speaks version {version!r} of the protocol, this is version {PROTOCOL_VERSION}.")
+    return dict(envelope)
+
+
+def _stage(kind: str, name: str) -> Any:
+    return _default(build(kind, name).__class__)
+
+
+@cache
+def _default(cls: Any) -> Any:
+    return cls()

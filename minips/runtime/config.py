@@ -1,0 +1,100 @@
+"""An experiment is a value: everything that `train` needs to repeat it, and nothing else."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from minips.runtime.codec import Codec
+from minips.stage import Stage, Value, option, register
+from minips.stages.aggregators import Aggregator, Mean
+from minips.stages.consistency import BSP, Consistency
+from minips.stages.optimizers import SGD, Optimizer
+from minips.stages.transports import Link, Tcp, Transport
+
+
+@dataclass(frozen=True)
+class Delays(Value):
+    """Slower workers: a step computes for at least ``seconds``, times the worker's factor in ``slow``.
+
+    The wait tops up the real work. With ``exponential`` each step's time is drawn anew with that mean, seeded.
+
+    >>> Delays(seconds=0.01, slow={1: 5.0}).of(worker=1, clock=0, seed=0)
+    0.05
+    """
+
+    seconds: float = option(0.01, "least seconds of computing in a step", minimum=0, unit="s")
+    slow: dict[int, float] = option(dict, "factor by worker")
+    exponential: bool = option(False, "draw each step's time from an exponential distribution")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for worker, factor in self.slow.items():
+            if worker < 0 or not 0 <= factor < math.inf:
+                raise ValueError(f"Delays.slow takes a worker's number and its factor, got {worker}: {factor}.")
+
+    def of(self, worker: int, clock: int, seed: int) -> float:
+        """The least seconds that this worker computes at this clock."""
+        seconds = self.seconds * self.slow.get(worker, 1.0)
+        if self.exponential:
+            seconds *= np.random.default_rng([seed, worker, clock, 1]).exponential()
+        return float(seconds)
+
+
+class Exchange(Stage):
+    """How gradients meet: at parameter servers, or among the workers."""
+
+    kind: ClassVar[str] = "exchange"
+
+
+@register
+@dataclass(frozen=True)
+class PS(Exchange):
+    """Workers push to servers and pull from them."""
+
+    name = "ps"
+
+
+@dataclass(frozen=True)
+class Config(Value):
+    """One experiment. A stage may be given by its name, or as a dict of its name and fields.
+
+    >>> Config(consistency="asp", workers=2).consistency
+    ASP()
+    >>> Config.from_dict(Config().to_dict()) == Config()
+    True
+    """
+
+    push: Codec = option(Codec(), "from worker to server")
+    pull: Codec = option(Codec(), "from server to worker")
+    transport: Transport = option(Tcp(), "how frames move")
+    aggregator: Aggregator = option(Mean(), "one gradient from many")
+    consistency: Consistency = option(BSP(), "who waits for whom")
+    optimizer: Optimizer = option(SGD(), "what the server does with a gradient")
+    workers: int = option(4, "processes that compute gradients", minimum=1, step=1)
+    servers: int = option(1, "processes that hold the parameters", minimum=1, step=1)
+    steps: int = option(200, "clocks of all the workers: the run applies workers × steps pushes", minimum=1, step=1)
+    batch_size: int | None = option(
+        32, "rows of one gradient; None or more than there are: the worker's whole shard", minimum=1
+    )
+    accumulate: int = option(1, "batches that are averaged before a push", minimum=1, step=1)
+    overlap: bool = option(False, "compute the next gradient while the last one travels")
+    link: Link | None = option(None, "a slow network around the transport; None: the bare transport")
+    delays: Delays | None = option(None, "slower workers; None: no delay")
+    exchange: Exchange = option(PS(), "how gradients meet")
+    seed: int = option(0, "of batches, delays and random quantizers", minimum=0, step=1)
+    timeout_s: float = option(60.0, "the longest that one message waits for the others", above=0, unit="s")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.consistency.quorum(self.workers)
+        for worker in self.delays.slow if self.delays else ():
+            if worker >= self.workers:
+                raise ValueError(
+                    f"Delays.slow names worker {worker}, but there are workers 0 to {self.workers - 1} only."
+                )
+
+    def node(self) -> Transport:
+        """The transport as one process uses it, behind its link where there is one."""
+        return self.link.around(self.transport) if self.link else self.transport

@@ -1,0 +1,213 @@
+"""The conductor of a run on one machine: starts the crew, says go, listens, and sees everybody off, whatever happens.
+
+`Threads` and `Processes` differ in how a member is started and ended; everything else stands here.
+"""
+
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from multiprocess import connection
+
+from minips.problems import Problem
+from minips.runtime.config import Config
+from minips.runtime.engines import roles
+from minips.runtime.engines.base import Engine, Outcome, Progress
+from minips.runtime.partition import join
+from minips.runtime.trace import Trace
+from minips.stage import Tensors
+
+START_S = 60.0
+"""How long the crew may take to be ready."""
+FAREWELL_S = 5.0
+"""How long a member may take to report and leave after it was told to stop."""
+
+
+class Member(ABC):
+    """One role that was started, and this side of its pipe."""
+
+    def __init__(self, who: str, pipe: Any) -> None:
+        self.who, self.pipe = who, pipe
+        self.ready: Any = None
+        self.finished = self.gone = False
+        self.result: dict[str, Any] | None = None
+
+    @abstractmethod
+    def brief(self, role: Callable[..., None], parts: dict[str, Any]) -> None:
+        """Tell the member what it is."""
+
+    def say(self, word: str, value: Any = None) -> None:
+        """Tell the member meet, go or stop, if it can still hear."""
+        try:
+            self.pipe.send((word, value))
+        except OSError:
+            self.gone = True
+
+    @abstractmethod
+    def end(self, timeout: float) -> str:
+        """Wait for the member's end, enforce it after ``timeout`` seconds, let go of all it held; how it ended, in
+        words.
+        """
+
+
+class LocalEngine(Engine):
+    """An engine whose crew lives on this machine."""
+
+    @abstractmethod
+    def start(self, who: str) -> Member:
+        """Start one member, which waits for its briefing."""
+
+    def run(
+        self,
+        problem: Problem,
+        config: Config,
+        params: Tensors,
+        watch: Callable[[Progress], None],
+        stop: Callable[[], bool],
+    ) -> Outcome:
+        shards = [problem.shard(worker, config.workers) for worker in range(config.workers)]
+        crew = _Crew(config, watch, stop)
+        try:
+            # All are started before any is briefed: a process takes a while to be there, and they can take it side by
+            # side.
+            for index in range(config.servers):
+                crew.servers.append(self.start(f"server {index}"))
+            for worker in range(config.workers):
+                crew.workers.append(self.start(f"worker {worker}"))
+            common = {"config": config, "token": secrets.token_hex(16)}
+            for index, member in enumerate(crew.servers):
+                member.brief(roles.serve, {**common, "params": params, "index": index})
+            for worker, member in enumerate(crew.workers):
+                member.brief(roles.labour, {**common, "problem": shards[worker], "worker": worker})
+            return crew.conduct()
+        finally:
+            crew.dismiss()
+
+
+class _Crew:
+    def __init__(self, config: Config, watch: Callable[[Progress], None], stop: Callable[[], bool]) -> None:
+        self.config, self.watch, self.stop = config, watch, stop
+        self.servers: list[Member] = []
+        self.workers: list[Member] = []
+        self.losses: list[tuple[float, int, float]] = []
+        self.events: list[tuple[float, str]] = []
+        self.began = time.monotonic()
+        self.ending = False
+
+    def conduct(self) -> Outcome:
+        """From the first word to the last: everybody ready, go, everything applied, reports."""
+        everybody = [*self.servers, *self.workers]
+        self._listen(lambda: all(server.ready for server in self.servers), START_S)
+        for worker in self.workers:
+            worker.say("meet", [server.ready for server in self.servers])
+        self._listen(lambda: all(member.ready for member in everybody), START_S)
+        self.began = time.monotonic()
+        for worker in self.workers:
+            worker.say("go")
+        stopped = not self._listen(lambda: all(server.finished for server in self.servers), None)
+        self.ending = True
+        self._collect(self.workers)
+        self._collect(self.servers)
+        return self._outcome(stopped)
+
+    def _collect(self, members: list[Member]) -> None:
+        for member in members:
+            member.say("stop")
+        self._listen(lambda: all(member.result or member.gone for member in members), FAREWELL_S)
+
+    def dismiss(self) -> None:
+        """See everybody off, workers first."""
+        members = [*self.workers, *self.servers]
+        for member in members:
+            member.say("stop")
+        for member in members:
+            member.end(FAREWELL_S)
+
+    def _listen(self, until: Callable[[], bool], limit: float | None) -> bool:
+        """Hear the crew out until ``until()`` holds: True; False where the run is to be stopped.
+
+        RuntimeError after ``limit`` seconds, and where a member failed.
+        """
+        deadline = time.monotonic() + limit if limit else float("inf")
+        while not until():
+            if self.stop() and not self.ending:
+                return False
+            if time.monotonic() > deadline:
+                if self.ending:
+                    return False
+                late = [member.who for member in (*self.servers, *self.workers) if not member.ready]
+                raise RuntimeError(
+                    f"{', '.join(late)} did not start within {limit:g} seconds. Is the machine overloaded?"
+                )
+            present = {member.pipe: member for member in (*self.servers, *self.workers) if not member.gone}
+            for pipe in connection.wait(list(present), 0.1):
+                self._hear(present[pipe])
+        return True
+
+    def _hear(self, member: Member) -> None:
+        try:
+            word, value = member.pipe.recv()
+        except (EOFError, OSError):
+            member.gone = True
+            if not (member.result or self.ending):
+                self._lost(member)
+            return
+        if word == "ready":
+            member.ready = value or True
+        elif word == "finished":
+            member.finished = True
+        elif word == "result":
+            member.result = value
+        elif word == "progress" and member is self.servers[0]:
+            applied, rows = value
+            self.losses += [(at - self.began, step, loss) for at, step, loss in rows]
+            self.watch(Progress(applied, self.config.workers * self.config.steps, self.losses))
+        elif word == "log":
+            self._note(f"{member.who}: {value}")
+        elif word == "failed":
+            text, details = value
+            if self.ending:
+                self._note(f"{member.who}, while it was ending: {text}")
+                member.gone = True
+                return
+            error = RuntimeError(f"{member.who} failed: {text}")
+            error.add_note(details)
+            raise error
+
+    def _lost(self, member: Member) -> None:
+        how = f"{member.who} ended before its work was done: {member.end(FAREWELL_S)}."
+        self._note(how)
+        if member in self.servers or not member.ready or all(worker.gone for worker in self.workers):
+            raise RuntimeError(how)
+
+    def _note(self, text: str) -> None:
+        self.events.append((time.monotonic() - self.began, text))
+
+    def _outcome(self, stopped: bool) -> Outcome:
+        reports = [server.result for server in self.servers if server.result]
+        if len(reports) < len(self.servers):
+            raise RuntimeError("A server ended without its report, so the parameters are lost.")
+        work = [worker.result for worker in self.workers if worker.result]
+        first = reports[0]
+        events = [
+            (at - self.began, f"server {i}: {text}")
+            for i, report in enumerate(reports)
+            for at, text in report["events"]
+        ]
+        return Outcome(
+            params=join([report["params"] for report in reports], [report["layout"] for report in reports]),
+            seconds=max(max(report["changed_at"] for report in reports) - self.began, 0.0),
+            losses=[(at - self.began, step, loss) for at, step, loss in first["losses"]],
+            applied=first["applied"],
+            late=first["late"],
+            stopped=stopped,
+            bytes_sent=sum(report["bytes_sent"] for report in work),
+            bytes_received=sum(report["bytes_received"] for report in work),
+            staleness=Counter(first["staleness"]),
+            grants=first["grants"],
+            events=sorted([*self.events, *events]),
+            trace=sum((report["trace"] for report in (*reports, *work)), Trace()).since(self.began),
+        )

@@ -1,0 +1,49 @@
+"""Servers and workers as threads of this process: quick to start and easy to debug, but they share one interpreter's
+lock.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from multiprocess import Pipe
+
+from minips.runtime.engines.crew import LocalEngine, Member
+from minips.runtime.engines.roles import Line, play
+from minips.stage import register
+
+
+@register
+@dataclass(frozen=True)
+class Threads(LocalEngine):
+    """Everybody in this process. Any transport works; what it costs to share an interpreter is in the times."""
+
+    name = "threads"
+
+    def start(self, who: str) -> Member:
+        return _Thread(who)
+
+
+class _Thread(Member):
+    def __init__(self, who: str) -> None:
+        here, self._there = Pipe()
+        super().__init__(who, here)
+        self._thread: threading.Thread | None = None
+
+    def brief(self, role: Callable[..., None], parts: dict[str, Any]) -> None:
+        def run() -> None:
+            with self._there:
+                play(role, Line(self._there), parts)
+
+        self._thread = threading.Thread(target=run, name=f"minips-{self.who}", daemon=True)
+        self._thread.start()
+
+    def end(self, timeout: float) -> str:
+        if self._thread:
+            self._thread.join(timeout)
+        else:
+            self._there.close()
+        self.pipe.close()
+        self.gone = True
+        return "it is still running" if self._thread and self._thread.is_alive() else "its thread returned"

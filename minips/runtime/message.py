@@ -1,0 +1,34 @@
+"""What client and server say to each other.
+
+A **Message** is what is meant: a header of plain values and named arrays. The client says
+
+    hello      {worker}                                   who it is, and what are the tensors?
+    push       {worker, clock, version, loss} + gradients   acknowledged once they count
+    pull       {worker, names}                            answered with parameters once the consistency model allows it
+    push_pull  a push, and the pull after it, in one message
+    alive      {worker}                                   nothing to say, still here
+    bye        {worker}                                   leaves
+
+and the server answers each with ``{version, clock, done, outcome}`` and, for a pull, the parameters.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from minips.stage import Tensors
+
+PROTOCOL_VERSION = 1
+Header = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """A header of plain values (``kind`` says which message it is) and named arrays."""
+
+    header: Header
+    tensors: Tensors = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """Which message this is."""
+        return str(self.header.get("kind"))

@@ -1,0 +1,75 @@
+"""Which server holds which values.
+
+Tensors stand one behind the other, in the order of their names' first appearance, and the whole is cut into contiguous
+ranges of nearly equal bytes, one for each server. A tensor that lies in one range keeps its shape; a cut one travels as
+flat pieces.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from minips.stage import Array, Tensors
+
+
+class Layout(NamedTuple):
+    """A whole tensor's shape and dtype, and the range of its flattened values that one server holds."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """Values of the whole tensor."""
+        return int(np.prod(self.shape, dtype=int))
+
+    @property
+    def whole(self) -> bool:
+        """True where one server holds all of it."""
+        return self.start == 0 and self.stop == self.size
+
+    def cut(self, x: Array) -> Array:
+        """This server's piece of the whole tensor, as a view wherever ``x`` is contiguous."""
+        return x if self.whole else np.ascontiguousarray(x).reshape(-1)[self.start : self.stop]
+
+
+def partition(tensors: Mapping[str, Array], servers: int) -> list[dict[str, Layout]]:
+    """The layout of each server.
+
+    >>> [{name: (part.start, part.stop) for name, part in layout.items()}
+    ...  for layout in partition({"w": np.zeros(6), "b": np.zeros(2)}, 2)]
+    [{'w': (0, 4)}, {'w': (4, 6), 'b': (0, 2)}]
+    """
+    total = sum(x.nbytes for x in tensors.values())
+    layouts: list[dict[str, Layout]] = [{} for _ in range(servers)]
+    before = 0
+    for name, x in tensors.items():
+        cuts = [min(max(round((total * k / servers - before) / x.itemsize), 0), x.size) for k in range(servers)]
+        for server, (start, stop) in enumerate(zip(cuts, [*cuts[1:], x.size], strict=True)):
+            if start < stop or (server == 0 and x.size == 0):
+                layouts[server][name] = Layout(x.shape, x.dtype.name, start, stop)
+        before += x.nbytes
+    return layouts
+
+
+def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:
+    """One server's pieces of whole tensors."""
+    return {name: part.cut(tensors[name]) for name, part in layout.items()}
+
+
+def join(pieces: list[Tensors], layouts: list[dict[str, Layout]]) -> Tensors:
+    """Whole tensors from the pieces of all the servers, in the order of the names in the layouts."""
+    whole: Tensors = {}
+    for tensors, layout in zip(pieces, layouts, strict=True):
+        for name, piece in tensors.items():
+            part = layout[name]
+            if part.whole:
+                whole[name] = piece if piece.flags.writeable else piece.copy()
+            else:
+                if name not in whole:
+                    whole[name] = np.empty(part.shape, part.dtype)
+                whole[name].reshape(-1)[part.start : part.stop] = piece
+    return whole

@@ -1,0 +1,268 @@
+"""A parameter server: a transport and its threads around one shard.
+
+Each connection has a thread. It decodes what came in, takes the one lock to ask the shard or to tell it something,
+waits on the one condition while the shard says not yet, and encodes the answer after it has let the lock go.
+"""
+
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from minips.runtime.codec import Decoder, Encoder, check_finite, unpack
+from minips.runtime.config import Config
+from minips.runtime.message import Message
+from minips.runtime.partition import cut, partition
+from minips.runtime.shard import Shard
+from minips.runtime.trace import Trace
+from minips.stage import Array, Frames, Tensors
+from minips.stages.aggregators import Contribution
+from minips.stages.serializers import Packet
+from minips.stages.transports import Endpoint
+
+
+class Server:
+    """Holds parameters, applies what workers push, answers their pulls.
+
+    ``params`` are all the parameters; of several servers (``config.servers``) this one is number ``index`` and keeps
+    its part. ``updates`` is how many applied pushes end the run, None for as long as it is served. A worker that says
+    nothing for ``silence_s`` seconds no longer counts.
+
+    >>> import minips as ps
+    >>> config = ps.Config(transport="inproc", consistency="asp", workers=1, optimizer=ps.SGD(lr=0.5))
+    >>> with Server({"w": np.zeros(2)}, config).serve() as server:
+    ...     with ps.connect(server.address, config, token=server.token) as client:
+    ...         client.push_pull({"w": np.array([1.0, -1.0])}).result()["w"]
+    array([-0.5,  0.5])
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Array],
+        config: Config,
+        *,
+        index: int = 0,
+        updates: int | None = None,
+        silence_s: float = 30.0,
+    ) -> None:
+        whole = {name: np.asarray(x) for name, x in params.items()}
+        self.config, self.index, self.silence_s = config, index, silence_s
+        self.layout = partition(whole, config.servers)[index]
+        self.trace = Trace(f"server {index}")
+        self.shard = Shard(
+            cut(whole, self.layout),
+            workers=config.workers,
+            aggregator=config.aggregator,
+            consistency=config.consistency,
+            optimizer=config.optimizer,
+            updates=updates,
+            span=self.trace.span,
+        )
+        self.losses: list[tuple[float, int, float]] = []
+        self.changed_at = time.monotonic()
+        self.events: list[tuple[float, str]] = []
+        self.address, self.token = "", ""
+        self._version = 0
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._links = [_WorkerLink(config, index, worker, self.trace) for worker in range(config.workers)]
+        self._mine = threading.local()
+        self._endpoint: Endpoint | None = None
+        self._watcher: threading.Thread | None = None
+
+    def serve(self, address: str | None = None, token: str | None = None) -> Self:
+        """Start answering at ``address`` (None: a fresh local one). A ``token`` is made where none is given. Use with
+        ``with``.
+        """
+        self.token = secrets.token_hex(16) if token is None else token
+        self._endpoint = self.config.node().serve(self._handle, address, self.token, self._connection_closed)
+        self.address = self._endpoint.address
+        self._watcher = threading.Thread(target=self._watch, name=f"minips-watch-{self.index}", daemon=True)
+        self._watcher.start()
+        return self
+
+    @property
+    def params(self) -> Tensors:
+        """This server's parameters as they are now; later updates leave these arrays alone."""
+        with self._changed:
+            return self.shard.params
+
+    def report(self) -> dict[str, Any]:
+        """What a run keeps of this server."""
+        shard = self.shard
+        counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
+        times = {"losses": self.losses, "changed_at": self.changed_at, "events": self.events, "trace": self.trace}
+        return {"params": self.params, "layout": self.layout, **counts, **times}
+
+    def close(self) -> None:
+        """Wake whoever waits, hang up on everybody, let the address go."""
+        self._closing.set()
+        with self._changed:
+            self._changed.notify_all()
+        if self._endpoint:
+            self._endpoint.close()
+        if self._watcher:
+            self._watcher.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _handle(self, frames: Frames) -> Frames:
+        began = time.monotonic()
+        clock = _Stopwatch()
+        packet, _ = unpack(frames, self.config.push, self.trace)
+        kind, worker = packet.header.get("kind"), packet.header.get("worker")
+        with self._changed:
+            link = self._links[self.shard.known(worker)]
+        link.heard, link.busy = began, True
+        try:
+            answer = self._answer(str(kind), int(worker), packet, link, clock)
+            stamp = {"busy": time.monotonic() - began - clock.seconds, "waited": clock.seconds}
+            check_finite(answer.tensors, "The parameter")
+            return link.encoder.encode(answer, stamp)
+        finally:
+            link.heard, link.busy = time.monotonic(), False
+
+    def _answer(self, kind: str, worker: int, packet: Packet, link: "_WorkerLink", clock: "_Stopwatch") -> Message:
+        outcome: str | None = None
+        params: Tensors = {}
+        extra: dict[str, Any] = {}
+        if kind == "hello":
+            with self._changed:
+                self.shard.join(worker)
+            self._mine.worker = worker
+            link.connections += 1
+            layout = {name: list(part) for name, part in self.layout.items()}
+            extra = {"layout": layout, "index": self.index, "servers": self.config.servers, "silence_s": self.silence_s}
+        elif kind == "bye":
+            self._leave(worker, None)
+            self._mine.worker = None
+        elif kind not in ("push", "pull", "push_pull", "alive"):
+            raise ValueError(
+                f"There is no message of kind {kind!r}; there are hello, push, pull, push_pull, alive and bye."
+            )
+        if kind in ("push", "push_pull"):
+            outcome = self._push(worker, packet, link, clock)
+        with self._changed:
+            if kind in ("pull", "push_pull"):
+                self._wait(lambda: self.shard.may_pull(worker), worker, clock)
+                params = self._chosen(packet.header.get("names"), self.shard.pull(worker))
+            header = {
+                "kind": "reply",
+                "version": self.shard.version,
+                "clock": self.shard.clocks[worker],
+                "done": self.shard.done,
+            }
+        return Message({**header, "outcome": outcome, **extra}, params)
+
+    def _push(self, worker: int, packet: Packet, link: "_WorkerLink", clock: "_Stopwatch") -> str:
+        at = _integer(packet, "clock")
+        with self._changed:
+            if self.shard.seen(worker, at):
+                self.shard.duplicates += 1
+                return "duplicate"
+            self._wait(lambda: self.shard.may_push(at), worker, clock)
+        message = link.decoder.decode(packet)
+        loss = packet.header.get("loss")
+        loss = float(loss) if isinstance(loss, int | float) else float("nan")
+        contribution = Contribution(worker, at, _integer(packet, "version"), message.tensors, loss)
+        with self._changed:
+            self.trace.step = at
+            outcome = self.shard.push(contribution)
+            self._note()
+            self._changed.notify_all()
+        return outcome
+
+    def _wait(self, ready: Any, worker: int, clock: "_Stopwatch") -> None:
+        """Wait, with the lock held, until ``ready()``. TimeoutError names who is waited for."""
+        if ready():
+            return
+        with clock:
+            came = self._changed.wait_for(lambda: ready() or self._closing.is_set(), self.config.timeout_s)
+        if not came:
+            shard = self.shard
+            behind = [w for w in sorted(shard.live) if w != worker and shard.clocks[w] <= shard.slowest()]
+            raise TimeoutError(
+                f"Worker {worker} at clock {shard.clocks[worker]} waited {self.config.timeout_s:g} seconds for "
+                f"{', '.join(f'worker {w}' for w in behind) or 'the others'} at clock {shard.slowest()}. "
+                "Are they running? Config.timeout_s sets how long to wait."
+            )
+        if self._closing.is_set():
+            raise ConnectionError("The server is closing.")
+
+    def _chosen(self, names: Any, params: Tensors) -> Tensors:
+        if names is None:
+            return params
+        unknown = [name for name in names if name not in params] if isinstance(names, list) else [names]
+        if unknown:
+            raise ValueError(f"There is no tensor {unknown[0]!r} here; there are {', '.join(params)}.")
+        return {name: params[name] for name in names}
+
+    def _note(self) -> None:
+        """Stamp what the shard has just recorded with the time, which it does not know."""
+        now = time.monotonic()
+        self.losses += [(now, step, loss) for step, loss in self.shard.losses[len(self.losses) :]]
+        if self.shard.version > self._version:
+            self._version, self.changed_at = self.shard.version, now
+
+    def _connection_closed(self) -> None:
+        worker = getattr(self._mine, "worker", None)
+        if worker is not None:
+            self._links[worker].connections -= 1
+            if not self._links[worker].connections:
+                self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye")
+
+    def _leave(self, worker: int, event: str | None) -> None:
+        with self._changed:
+            if event and worker in self.shard.live and not self.shard.done and not self._closing.is_set():
+                self.events.append((time.monotonic(), event))
+            with suppress(ValueError):
+                self.shard.leave(worker)
+            self._note()
+            self._changed.notify_all()
+
+    def _watch(self) -> None:
+        """Let go of workers that hold a connection and have fallen silent."""
+        while not self._closing.wait(self.silence_s / 4):
+            for worker, link in enumerate(self._links):
+                silent = time.monotonic() - link.heard
+                if link.connections and not link.busy and silent > self.silence_s and worker in self.shard.live:
+                    self._leave(worker, f"worker {worker} has been silent for {silent:.1f} s: it no longer counts")
+
+
+class _WorkerLink:
+    """What the server keeps for one worker: its decoder, its encoder, and when it was last heard."""
+
+    def __init__(self, config: Config, index: int, worker: int, trace: Trace) -> None:
+        self.decoder = Decoder(trace)
+        self.encoder = Encoder(config.pull, np.random.default_rng([config.seed, worker, index, 3]), trace)
+        self.connections, self.busy, self.heard = 0, False, time.monotonic()
+
+
+class _Stopwatch:
+    """Seconds spent inside ``with``, added up."""
+
+    seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds += time.monotonic() - self._began
+
+
+def _integer(packet: Packet, key: str) -> int:
+    value = packet.header.get(key)
+    if not isinstance(value, int):
+        raise ValueError(f"The header of a push needs a whole number under {key!r}; got {value!r}.")
+    return value

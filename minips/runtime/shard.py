@@ -1,0 +1,200 @@
+"""The server's decisions: who pushed what at which clock, what is ready to be applied, who may pull.
+
+A shard is a state machine without a thread, a socket or a clock on the wall. The server drives it from sockets, a
+simulation can drive it in virtual time, and a test can drive it in any order. Whoever drives it sees to it that one
+call ends before the next.
+
+With rounds (BSP) a push waits in the shard until its round has its quorum; the round is then applied as one aggregate,
+in worker order. Without rounds (SSP, ASP) each push is applied at once, scaled by 1/workers, so that one clock of all
+the workers moves the parameters as far as one round does.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, NamedTuple
+
+from minips.stage import Array, Tensors, is_finite
+from minips.stages.aggregators import Aggregator, Contribution
+from minips.stages.consistency import Consistency
+from minips.stages.optimizers import Optimizer
+
+Outcome = Literal["applied", "held", "late", "duplicate", "over"]
+"""What became of a push: applied; held until its round is complete; too late for its round and dropped; seen before;
+after the end of the run."""
+
+
+class Grant(NamedTuple):
+    """A pull that was granted: whose, at which clock, and where the slowest was."""
+
+    worker: int
+    clock: int
+    slowest: int
+
+
+class Shard:
+    """Parameters, and the rules by which they change.
+
+    ``updates`` is how many applied pushes end the run; None for a shard that serves until it is closed. ``span(name)``
+    is entered around aggregating and applying, so that whoever drives the shard can time them.
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Array],
+        *,
+        workers: int,
+        aggregator: Aggregator,
+        consistency: Consistency,
+        optimizer: Optimizer,
+        updates: int | None = None,
+        span: Callable[[str], AbstractContextManager[Any]] = lambda name: nullcontext(),
+    ) -> None:
+        self.workers, self.updates, self._span = workers, updates, span
+        self.aggregator, self.consistency, self.optimizer = aggregator, consistency, optimizer
+        self.quorum = consistency.quorum(workers)
+        self.version = 0
+        self.rounds = 0
+        self.applied = 0
+        self.late = 0
+        self.duplicates = 0
+        self.clocks = [0] * workers
+        self.live = set(range(workers))
+        self.staleness: Counter[int] = Counter()
+        self.grants: list[Grant] = []
+        self.losses: list[tuple[int, float]] = []
+        self._params = {name: x.copy() for name, x in params.items()}
+        self._lent = False
+        self._held: dict[int, Contribution] = {}
+        self._state: dict[str, Any] = {}
+        self._recent: list[float] = []
+
+    @property
+    def params(self) -> Tensors:
+        """The parameters as they are now. They stay as they are: the next update goes to a copy."""
+        self._lent = True
+        return dict(self._params)
+
+    @property
+    def done(self) -> bool:
+        """True once the run's updates have been applied."""
+        return self.updates is not None and self.applied >= self.updates
+
+    def slowest(self) -> int:
+        """The clock that others wait for: the completed rounds or, without rounds, that of the slowest live worker."""
+        if self.quorum is not None:
+            return self.rounds
+        return min((self.clocks[worker] for worker in self.live), default=max(self.clocks))
+
+    def seen(self, worker: int, clock: int) -> bool:
+        """True for a push that has been taken before: a retry, to be acknowledged and forgotten."""
+        if clock > self.clocks[self.known(worker)]:
+            raise ValueError(
+                f"Worker {worker} pushed at clock {clock}, but its clock here is {self.clocks[worker]}: "
+                "pushes are missing between."
+            )
+        return clock < self.clocks[worker]
+
+    def may_push(self, clock: int) -> bool:
+        """False while a push of this clock has to wait for the round before it."""
+        return self.quorum is None or clock <= self.rounds or self.done
+
+    def push(self, contribution: Contribution) -> Outcome:
+        """Take a push. ValueError, with nothing changed, where it does not fit the parameters or is not finite."""
+        worker, clock = contribution.worker, contribution.clock
+        if self.seen(worker, clock):
+            self.duplicates += 1
+            return "duplicate"
+        if not self.may_push(clock):
+            raise ValueError(f"Worker {worker} pushed at clock {clock}, but round {self.rounds} is not complete.")
+        self._check(contribution.gradients)
+        self.live.add(worker)
+        if self.done:
+            return "over"
+        if self.quorum is None:
+            self.clocks[worker] = clock + 1
+            self._apply([contribution], 1 / self.workers)
+            return "applied"
+        if clock < self.rounds:
+            self.late += 1
+            self.clocks[worker] = self.rounds
+            return "late"
+        self.clocks[worker] = clock + 1
+        self._held[worker] = contribution
+        rounds = self.rounds
+        self._complete_round()
+        return "applied" if self.rounds > rounds else "held"
+
+    def may_pull(self, worker: int) -> bool:
+        """True where a pull of this worker is to be answered now. After the end of the run, everybody's is."""
+        return self.done or self.consistency.may_pull(self.clocks[self.known(worker)], self.slowest())
+
+    def pull(self, worker: int) -> Tensors:
+        """The parameters, for a worker that may pull."""
+        if not self.done:
+            self.grants.append(Grant(worker, self.clocks[worker], self.slowest()))
+        return self.params
+
+    def join(self, worker: int) -> int:
+        """A worker is here, for the first time or again. Returns its clock.
+
+        One that comes back goes on where the slowest of the others is, so that nobody waits for what it missed.
+        """
+        if self.known(worker) not in self.live:
+            self.clocks[worker] = max(self.clocks[worker], self.slowest())
+            self.live.add(worker)
+        return self.clocks[worker]
+
+    def leave(self, worker: int) -> None:
+        """A worker is gone: nobody waits for it any longer. What it has pushed counts."""
+        self.live.discard(self.known(worker))
+        if self.quorum is not None:
+            self._complete_round()
+
+    def known(self, worker: Any) -> int:
+        """``worker``, or ValueError where there is no such worker."""
+        if not isinstance(worker, int) or not 0 <= worker < self.workers:
+            raise ValueError(f"There are workers 0 to {self.workers - 1}; got worker {worker!r}.")
+        return worker
+
+    def _check(self, gradients: Tensors) -> None:
+        if gradients.keys() != self._params.keys():
+            raise ValueError(f"Expected gradients of {', '.join(self._params)}; got {', '.join(gradients) or 'none'}.")
+        for name, p in self._params.items():
+            g = gradients[name]
+            if g.shape != p.shape or g.dtype != p.dtype:
+                raise ValueError(
+                    f"The gradient of {name!r} must be {p.dtype} of shape {p.shape}; got {g.dtype} of {g.shape}."
+                )
+            if not is_finite(g):
+                raise ValueError(
+                    f"The gradient of {name!r} holds NaN or infinity, so it was refused and nothing was changed."
+                )
+
+    def _complete_round(self) -> None:
+        assert self.quorum is not None
+        arrived = len(self._held)
+        if self._held and (arrived >= self.quorum or self.live <= self._held.keys()):
+            self._apply([self._held[worker] for worker in sorted(self._held)], 1.0)
+            self._held = {}
+            self.rounds += 1
+
+    def _apply(self, contributions: Sequence[Contribution], scale: float) -> None:
+        with self._span("aggregate"):
+            gradients = self.aggregator.combine(contributions)
+        with self._span("apply"):
+            if scale != 1.0:
+                for g in gradients.values():
+                    g *= scale
+            if self._lent:  # somebody may be reading these arrays: they are left alone, and the update goes to a copy
+                self._params = {name: p.copy() for name, p in self._params.items()}
+                self._lent = False
+            self.optimizer.step(self._params, gradients, self._state)
+        self.staleness.update(self.version - one.version for one in contributions)
+        self.version += 1
+        self.applied += len(contributions)
+        self._recent += [one.loss for one in contributions]
+        while len(self._recent) >= self.workers:
+            mean = sum(self._recent[: self.workers]) / self.workers
+            self.losses.append((self.applied // self.workers, mean))
+            self._recent = self._recent[self.workers :]

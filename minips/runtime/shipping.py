@@ -1,0 +1,91 @@
+"""User code by value: a problem or a stage that was written in a notebook cell or in a script works in another process.
+
+`dill` with ``recurse=True`` takes along what the code refers to, and only that. What cannot travel, or is surprisingly
+large, is named.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import dill
+import dill.detect
+
+from minips.stage import Stage, Value, register
+
+LARGE_BYTES = 1_000_000
+
+
+def ship(thing: Any) -> bytes:
+    """``thing`` as bytes. TypeError names what cannot travel; a captured global of over a megabyte is a warning."""
+    for owner, name, value in _captured(thing):
+        try:
+            size = len(dill.dumps(value, recurse=True))
+        except Exception as error:
+            raise TypeError(_words(f"{owner} uses {name!r}", value, error)) from error
+        if size > LARGE_BYTES:
+            warnings.warn(
+                f"{owner} uses the global {name!r}, and its {size / 1e6:.1f} MB travel to every worker. "
+                "Make it an attribute of the problem, whose rows are split among the workers.",
+                stacklevel=2,
+            )
+    try:
+        return bytes(dill.dumps(thing, recurse=True))
+    except Exception as error:
+        for name, value in _attributes(thing):
+            try:
+                dill.dumps(value, recurse=True)
+            except Exception as reason:
+                raise TypeError(_words(f"{name} holds", value, reason)) from error
+        raise TypeError(_words("It holds", thing, error)) from error
+
+
+def unship(data: bytes) -> Any:
+    """What `ship` packed."""
+    return dill.loads(data)
+
+
+def enroll(value: Any) -> None:
+    """Register the class of each stage within ``value``, as the cell that defined it did in the process that it came
+    from.
+    """
+    if isinstance(value, Stage) and type(value).__module__ == "__main__" and "name" in vars(type(value)):
+        register(type(value))
+    if isinstance(value, Value) and dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            enroll(getattr(value, field.name))
+    if isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            enroll(item)
+
+
+def _attributes(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The attributes within a problem or a config, with their paths; the leaves first."""
+    inner = thing.items() if isinstance(thing, dict) else getattr(thing, "__dict__", {}).items()
+    for name, value in inner:
+        if isinstance(value, Value) or (isinstance(thing, dict) and hasattr(value, "__dict__")):
+            yield from _attributes(value, f"{path}{name}.")
+        yield f"{path}{name}", value
+
+
+def _captured(thing: Any) -> Iterator[tuple[str, str, Any]]:
+    """The globals that classes of ``__main__`` within ``thing`` use: the class's name, the global's name, its value."""
+    seen: set[type] = set()
+    for _, value in _attributes(thing):
+        for cls in type(value).__mro__:
+            if cls.__module__ != "__main__" or cls in seen:
+                continue
+            seen.add(cls)
+            for member in vars(cls).values():
+                function = getattr(member, "__func__", getattr(member, "fget", member))
+                if callable(function) and hasattr(function, "__code__"):
+                    for name, used in dill.detect.globalvars(function, recurse=False).items():
+                        yield cls.__name__, name, used
+
+
+def _words(where: str, value: Any, error: Exception) -> str:
+    return (
+        f"{where} a {type(value).__name__}, which cannot travel to another process ({error}). "
+        "Make it inside the method that needs it, or run with engine=Threads()."
+    )

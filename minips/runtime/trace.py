@@ -1,0 +1,120 @@
+"""Where the time went: spans, opened around the stages and never inside them.
+
+A span is one name of `SPANS`, who spent the time, when it began (seconds on ``time.monotonic``, which all processes of
+a machine share), how long it took, and the step that it belonged to. A cost prediction uses the same names, so that
+predicted against measured is a join.
+"""
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+SPANS = (
+    "compute",
+    "compensate",
+    "quantize",
+    "serialize",
+    "compress",
+    "transfer",
+    "wait",
+    "decompress",
+    "deserialize",
+    "dequantize",
+    "aggregate",
+    "apply",
+)
+"""The names, in the order of the data's way."""
+
+
+class Span(NamedTuple):
+    """One stretch of one process's time, in seconds."""
+
+    name: str
+    who: str
+    start: float
+    seconds: float
+    step: int
+
+
+class Trace:
+    """The spans of one process or, added up, of a whole run.
+
+    >>> trace = Trace("worker 0")
+    >>> with trace.span("compute"):
+    ...     pass
+    >>> [span.name for span in trace]
+    ['compute']
+    """
+
+    def __init__(self, who: str = "", spans: Iterable[Span] = (), limit: int = 200_000) -> None:
+        self.who, self.step, self.limit = who, 0, limit
+        self.spans = list(spans)
+
+    def span(self, name: str) -> "_Open":
+        """A context manager that records how long its block took."""
+        return _Open(self, name)
+
+    def add(self, name: str, start: float, seconds: float) -> None:
+        """Record a span that was measured elsewhere. Beyond ``limit`` spans nothing more is kept."""
+        if len(self.spans) < self.limit:
+            self.spans.append(Span(name, self.who, start, seconds, self.step))
+
+    def seconds(self, who: str = "") -> dict[str, float]:
+        """Total seconds by span name, of everybody or of those whose name starts with ``who``."""
+        totals: dict[str, float] = defaultdict(float)
+        for span in self.spans:
+            if span.who.startswith(who):
+                totals[span.name] += span.seconds
+        return {name: totals[name] for name in SPANS if name in totals}
+
+    def to_chrome(self, path: str | Path) -> None:
+        """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server, in
+        microseconds.
+        """
+        rows = {who: row for row, who in enumerate(sorted({span.who for span in self.spans}))}
+        origin = min((span.start for span in self.spans), default=0.0)
+        events: list[dict[str, object]] = [
+            {"ph": "M", "name": "thread_name", "pid": 0, "tid": row, "args": {"name": who}} for who, row in rows.items()
+        ]
+        for span in self.spans:
+            times = {"ts": (span.start - origin) * 1e6, "dur": span.seconds * 1e6}
+            events.append(
+                {"ph": "X", "name": span.name, "pid": 0, "tid": rows[span.who], **times, "args": {"step": span.step}}
+            )
+        Path(path).write_text(json.dumps({"traceEvents": events}))
+
+    def since(self, origin: float) -> "Trace":
+        """The same spans, their starts counted from ``origin``."""
+        return Trace(self.who, (span._replace(start=span.start - origin) for span in self.spans), self.limit)
+
+    def __add__(self, other: "Trace") -> "Trace":
+        return Trace("", [*self.spans, *other.spans], self.limit + other.limit)
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(self.spans)
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self)} spans>"
+
+
+class _Open:
+    __slots__ = ("_name", "_start", "_trace")
+
+    def __init__(self, trace: Trace, name: str) -> None:
+        self._trace, self._name = trace, name
+
+    def __enter__(self) -> Self:
+        self._start = time.monotonic()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._trace.add(self._name, self._start, time.monotonic() - self._start)

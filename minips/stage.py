@@ -1,0 +1,257 @@
+"""What every swappable part shares.
+
+A **Value** is a frozen dataclass whose fields say what they accept: limits, choices, a unit, one line of help. It
+checks itself when it is made, prints as the code that makes it, and goes to JSON and back. Equal fields are equal
+values.
+
+A **Stage** is a value with a ``kind`` (quantizer, serializer, …) and a ``name``. ``@register`` lists its class under
+both, ``names`` lists what there is, and ``build`` makes one from a name or a dict. Nothing here knows what the kinds
+do: their contracts stand in ``minips.stages``.
+"""
+
+import dataclasses
+import difflib
+import importlib.util
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Tensors = dict[str, Array]
+"""Named arrays: parameters or gradients."""
+Buffer = bytes | bytearray | memoryview
+Frames = list[Buffer]
+"""The buffers that travel."""
+
+_KINDS: dict[str, dict[str, type["Stage"]]] = {}
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    above: float | None = None,
+    step: float | None = None,
+    choices: Iterable[Any] | None = None,
+    unit: str | None = None,
+) -> Any:
+    """A dataclass field that knows what it accepts: what a check, a widget and a help page need.
+
+    ``minimum`` and ``maximum`` are inclusive, ``above`` is exclusive. A ``default`` that is callable makes the default.
+    """
+    limits = {"minimum": minimum, "maximum": maximum, "above": above, "step": step, "unit": unit}
+    metadata = {"help": help, "choices": None if choices is None else tuple(choices), **limits}
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The end of an error sentence: the known names, and the one that ``word`` was probably meant to be.
+
+    >>> nearest("topkk", ["exact", "topk"])
+    'Known: exact, topk. Did you mean topk?'
+    """
+    known = list(known)
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"Known: {', '.join(known)}." + (f" Did you mean {close[0]}?" if close else "")
+
+
+class Value:
+    """A frozen dataclass that checks its fields and goes to JSON and back."""
+
+    def __post_init__(self) -> None:
+        """Check each field against its type and its limits.
+
+        Raises ValueError with the field, what was got and what is accepted.
+        """
+        hints = get_type_hints(type(self))
+        for field in dataclasses.fields(cast(Any, self)):
+            value = _coerce(hints[field.name], getattr(self, field.name), f"{type(self).__name__}.{field.name}")
+            object.__setattr__(self, field.name, value)
+            _check_limits(f"{type(self).__name__}.{field.name}", value, field.metadata)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain values that JSON can carry."""
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(cast(Any, self))}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """The value that ``to_dict`` described. Unknown keys raise ValueError and name the nearest."""
+        known = [field.name for field in dataclasses.fields(cast(Any, cls))]
+        for key in fields:
+            if key not in known:
+                raise ValueError(
+                    f"{cls.__name__} has no field {key!r}. {nearest(str(key), known) if known else ''}".strip()
+                )
+        return cls(**fields)
+
+
+class Stage(Value):
+    """A value that can be swapped for another of its ``kind``."""
+
+    kind: ClassVar[str]
+    name: ClassVar[str]
+    requires: ClassVar[tuple[str, ...]] = ()
+    """Modules that must be installed, and ``extra``, the minips extra that installs them."""
+    extra: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        lacking = missing(type(self))
+        if lacking:
+            raise ModuleNotFoundError(
+                f"The {self.kind} {self.name} needs {', '.join(lacking)}, which is not installed. "
+                f'Install it with: pip install "minips[{self.extra}]"'
+            )
+        super().__post_init__()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, **super().to_dict()}
+
+
+S = TypeVar("S", bound=Stage)
+
+
+def register(cls: type[S]) -> type[S]:
+    """Class decorator: list a stage under its kind and name, so that ``build``, the command line and the widgets find
+    it.
+
+    The same class again (a notebook cell that is run twice) replaces itself; another class under a taken name is a
+    ValueError.
+    """
+    kind, name = getattr(cls, "kind", None), getattr(cls, "name", None)
+    if not (isinstance(kind, str) and isinstance(name, str)):
+        raise ValueError(
+            f"{cls.__name__} cannot be registered: give it a class attribute name = '…' "
+            "and a base class that has a kind, such as Quantizer."
+        )
+    if not dataclasses.is_dataclass(cls):
+        raise ValueError(
+            f"{cls.__name__} cannot be registered: put @dataclass(frozen=True) between @register and the class."
+        )
+    known = _KINDS.setdefault(kind, {})
+    taken = known.get(name)
+    if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ValueError(
+            f"The {kind} name {name!r} belongs to {taken.__module__}.{taken.__qualname__}; choose another."
+        )
+    known[name] = cls
+    return cls
+
+
+def kinds() -> list[str]:
+    """The kinds of stage that there are."""
+    return list(_KINDS)
+
+
+def names(kind: str) -> list[str]:
+    """The registered names of one kind, in the order of registration."""
+    return list(_classes(kind))
+
+
+def stage_class(kind: str, name: str) -> type[Stage]:
+    """The class behind a name. ValueError lists the known names and the nearest."""
+    classes = _classes(kind)
+    if name not in classes:
+        raise ValueError(f"There is no {kind} named {name!r}. {nearest(name, classes)}")
+    return classes[name]
+
+
+def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
+    """A stage from its name, from ``{"name": …, field: value}``, or itself.
+
+    >>> build("quantizer", {"name": "topk", "fraction": 0.5})
+    TopK(fraction=0.5)
+    """
+    if isinstance(spec, Stage):
+        if spec.kind != kind:
+            raise ValueError(f"Expected a {kind}, got the {spec.kind} {spec!r}.")
+        return spec
+    if isinstance(spec, str):
+        return stage_class(kind, spec)()
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
+        raise ValueError(f"Expected a {kind}, its name, or a dict with its name under 'name'; got {spec!r}.")
+    return stage_class(kind, spec["name"]).from_dict({key: value for key, value in spec.items() if key != "name"})
+
+
+def missing(cls: type[Stage]) -> list[str]:
+    """The modules that this stage needs and that are not installed."""
+    return [module for module in cls.requires if importlib.util.find_spec(module) is None]
+
+
+def is_finite(x: Array) -> bool:
+    """True where ``x`` holds neither NaN nor infinity.
+
+    A finite sum proves it in one pass without a temporary; only a sum that overflowed needs the slower look.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(x.sum())) or bool(np.isfinite(x).all())
+
+
+def _classes(kind: str) -> dict[str, type[Stage]]:
+    if kind not in _KINDS:
+        raise ValueError(f"There is no kind of stage named {kind!r}. {nearest(kind, _KINDS)}")
+    return _KINDS[kind]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Value):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _coerce(hint: Any, value: Any, where: str) -> Any:
+    """``value`` as the type that a field declares; what JSON and a command line cannot say exactly is mended here."""
+    if get_origin(hint) in (types.UnionType, Union):
+        if value is None and type(None) in get_args(hint):
+            return None
+        hint = next(arm for arm in get_args(hint) if arm is not type(None))
+    if get_origin(hint) is dict and isinstance(value, Mapping):
+        of_key, of_value = get_args(hint)
+        return {_coerce(of_key, key, where): _coerce(of_value, item, where) for key, item in value.items()}
+    if isinstance(hint, type):
+        if issubclass(hint, Stage) and not isinstance(value, hint):
+            return build(hint.kind, value)
+        if issubclass(hint, Value) and isinstance(value, Mapping):
+            return hint.from_dict(value)
+        if hint is float and isinstance(value, int | np.number) and not isinstance(value, bool):
+            return float(value)
+        if hint is int and isinstance(value, str | np.integer) and str(value).lstrip("-").isdigit():
+            return int(value)
+        if not isinstance(value, hint) or (isinstance(value, bool) and hint is int):
+            raise ValueError(f"{where} takes {_article(hint.__name__)}, got {value!r}.")
+    return value
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"
+
+
+def _check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    choices = metadata.get("choices")
+    if choices is not None and value not in choices:
+        raise ValueError(f"{where} takes one of {', '.join(map(repr, choices))}; got {value!r}.")
+    if not isinstance(value, int | float):
+        return
+    minimum, maximum, above = metadata.get("minimum"), metadata.get("maximum"), metadata.get("above")
+    wanted = [
+        *([f"at least {minimum:g}"] if minimum is not None else []),
+        *([f"above {above:g}"] if above is not None else []),
+        *([f"at most {maximum:g}"] if maximum is not None else []),
+    ]
+    inside = (
+        (minimum is None or value >= minimum)
+        and (maximum is None or value <= maximum)
+        and (above is None or value > above)
+    )
+    if wanted and not inside:
+        raise ValueError(f"{where} must be {' and '.join(wanted)}; got {value!r}.")

@@ -1,0 +1,87 @@
+"""Consistency: who waits for whom.
+
+A worker's clock counts its completed pushes. A consistency model answers two questions, and keeps no state:
+
+- ``quorum(workers)``: how many pushes of one clock make a round that is applied as one aggregate; None where there are
+  no rounds and
+  each push is applied as it arrives, scaled by 1/workers.
+- ``may_pull(clock, slowest)``: may a worker at ``clock`` read now, when the slowest live worker is at ``slowest``?
+  Where there are
+  rounds, ``slowest`` is the number of completed rounds.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from minips.stage import Stage, option, register
+
+
+class Consistency(Stage):
+    """The contract."""
+
+    kind: ClassVar[str] = "consistency"
+
+    @abstractmethod
+    def quorum(self, workers: int) -> int | None:
+        """Pushes that complete a round among ``workers``; None for no rounds. ValueError where it cannot work."""
+
+    @abstractmethod
+    def may_pull(self, clock: int, slowest: int) -> bool:
+        """True where a pull at ``clock`` returns now."""
+
+
+@register
+@dataclass(frozen=True)
+class BSP(Consistency):
+    """Bulk synchronous parallel: all workers step together, and parameters change only between rounds.
+
+    With ``backup`` workers a round needs that many pushes fewer; a push that comes after its round is counted and
+    dropped. Sources: Valiant 1990, "A Bridging Model for Parallel Computation"; for backup workers, Chen et al. 2016,
+    "Revisiting Distributed Synchronous SGD".
+    """
+
+    name = "bsp"
+    backup: int = option(0, "pushes of a round that are not waited for", minimum=0, step=1)
+
+    def quorum(self, workers: int) -> int:
+        if self.backup >= workers:
+            raise ValueError(f"BSP(backup={self.backup}) needs more than {self.backup} workers, got {workers}.")
+        return workers - self.backup
+
+    def may_pull(self, clock: int, slowest: int) -> bool:
+        return slowest >= clock
+
+
+@register
+@dataclass(frozen=True)
+class SSP(Consistency):
+    """Stale synchronous parallel: the fastest worker is at most ``staleness`` clocks ahead of the slowest.
+
+    A pull at clock c sees every update that was stamped c − staleness − 1 or earlier.
+    Source: Ho et al. 2013, "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", section
+    2.
+    """
+
+    name = "ssp"
+    staleness: int = option(2, "clocks that a worker may be ahead", minimum=0, step=1)
+
+    def quorum(self, workers: int) -> None:
+        return None
+
+    def may_pull(self, clock: int, slowest: int) -> bool:
+        return slowest >= clock - self.staleness
+
+
+@register
+@dataclass(frozen=True)
+class ASP(Consistency):
+    """Asynchronous parallel: nobody waits. Source: Recht et al. 2011, "Hogwild!"; Dean et al. 2012, "DistBelief"."""
+
+    name = "asp"
+
+    def quorum(self, workers: int) -> None:
+        return None
+
+    def may_pull(self, clock: int, slowest: int) -> bool:
+        return True

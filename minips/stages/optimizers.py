@@ -1,0 +1,107 @@
+"""Optimizers: what the server does with an aggregated gradient.
+
+The contract is `Optimizer`. All of them work on each value by itself, so the parameters may be split over any number of
+servers.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minips.stage import Array, Stage, Tensors, option, register
+
+
+class Optimizer(Stage):
+    """The contract. ``state`` is a dict that starts empty, that the shard keeps, and that belongs to the optimizer
+    alone.
+    """
+
+    kind: ClassVar[str] = "optimizer"
+
+    @abstractmethod
+    def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
+        """Change ``params`` in place. ``grads`` has the same names, shapes and dtypes, and may be used as scratch
+        space.
+        """
+
+
+@register
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """Gradient descent: ``p ← p − lr·g``, with ``g ← g + weight_decay·p`` first and ``v ← momentum·v + g`` between.
+
+    Momentum moves along ``v``, Nesterov's along ``g + momentum·v``. Sources: Polyak 1964; Sutskever et al. 2013, "On
+    the Importance of Initialization and Momentum in Deep Learning" (in the form that keeps ``lr`` outside of ``v``).
+    """
+
+    name = "sgd"
+    lr: float = option(0.1, "learning rate", above=0, step=0.01)
+    momentum: float = option(0.0, "share of the old velocity that is kept", minimum=0, maximum=1, step=0.05)
+    nesterov: bool = option(False, "look ahead along the velocity")
+    weight_decay: float = option(0.0, "pull towards zero", minimum=0, step=1e-4)
+
+    def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
+        for name, p in params.items():
+            g = grads[name]
+            if self.weight_decay:
+                g += self.weight_decay * p
+            if self.momentum:
+                v = _zeros(state, "velocity", name, p)
+                v *= self.momentum
+                v += g
+                g = g + self.momentum * v if self.nesterov else v
+            p -= self.lr * g
+
+
+@register
+@dataclass(frozen=True)
+class Adagrad(Optimizer):
+    """A step size per value that shrinks with all it has seen: ``G ← G + g²``, ``p ← p − lr·g / (√G + epsilon)``.
+
+    Source: Duchi, Hazan and Singer 2011, "Adaptive Subgradient Methods", figure 1 (the diagonal form).
+    """
+
+    name = "adagrad"
+    lr: float = option(0.1, "learning rate", above=0, step=0.01)
+    epsilon: float = option(1e-8, "keeps the division finite", above=0)
+
+    def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
+        for name, p in params.items():
+            g = grads[name]
+            total = _zeros(state, "squares", name, p)
+            total += g * g
+            p -= self.lr * g / (np.sqrt(total) + self.epsilon)
+
+
+@register
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Running means of g and g², both corrected for their start at zero: ``p ← p − lr·m̂ / (√v̂ + epsilon)``.
+
+    ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``m̂ = m/(1−β₁ᵗ)``, ``v̂ = v/(1−β₂ᵗ)``.
+    Source: Kingma and Ba 2015, "Adam", algorithm 1.
+    """
+
+    name = "adam"
+    lr: float = option(0.001, "learning rate", above=0, step=0.001)
+    beta1: float = option(0.9, "memory of the mean", minimum=0, maximum=0.999999, step=0.01)
+    beta2: float = option(0.999, "memory of the mean square", minimum=0, maximum=0.999999, step=0.001)
+    epsilon: float = option(1e-8, "keeps the division finite", above=0)
+
+    def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
+        state["steps"] = t = state.get("steps", 0) + 1
+        for name, p in params.items():
+            g, m, v = grads[name], _zeros(state, "mean", name, p), _zeros(state, "squares", name, p)
+            m *= self.beta1
+            m += (1 - self.beta1) * g
+            v *= self.beta2
+            v += (1 - self.beta2) * (g * g)
+            p -= self.lr * (m / (1 - self.beta1**t)) / (np.sqrt(v / (1 - self.beta2**t)) + self.epsilon)
+
+
+def _zeros(state: dict[str, Any], what: str, name: str, like: Array) -> Array:
+    """The array that ``state`` keeps under ``what`` for the tensor ``name``: zeros at first."""
+    kept: Array = state.setdefault(what, {}).setdefault(name, np.zeros_like(like))
+    return kept

@@ -1,0 +1,13 @@
+"""Transports: how frames reach a handler in another thread or process, and how its answer comes back.
+
+The contract is `Transport`. A transport carries bytes alone, the in-process one too, so that measurements compare like
+with like. `link` shapes bandwidth and latency around any of them.
+"""
+
+from minips.stages.transports.base import Channel, Endpoint, Handler, Transport
+from minips.stages.transports.inproc import InProc
+from minips.stages.transports.link import Link
+from minips.stages.transports.pipe import Pipe
+from minips.stages.transports.tcp import Tcp
+
+__all__ = ["Channel", "Endpoint", "Handler", "InProc", "Link", "Pipe", "Tcp", "Transport"]

@@ -1,0 +1,71 @@
+"""Both sides prove that they know the run's token, and neither sends it.
+
+    server → client   PROTOCOL, nonce_s
+    client → server   nonce_c, HMAC(token, "client" nonce_s nonce_c)
+    server → client   HMAC(token, "server" nonce_c nonce_s)
+
+HMAC is RFC 2104 with SHA-256. The words client and server keep a proof from being played back to the one who made it.
+Until it has seen the proof a server reads no message above a kilobyte.
+"""
+
+import hmac
+import secrets
+from typing import TYPE_CHECKING
+
+from minips.stage import Frames
+
+if TYPE_CHECKING:
+    from minips.stages.transports.base import Wire
+
+PROTOCOL = b"minips/1"
+NONCE_BYTES, LIMIT_BYTES = 32, 1024
+ERROR, AUTH = 1, 2
+
+
+def challenge(wire: "Wire", token: str, timeout: float) -> None:
+    """The server's side. PermissionError, for both, where the client does not know the token."""
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    wire.send(AUTH, [PROTOCOL, nonce])
+    tag, frames = wire.receive(timeout, LIMIT_BYTES)
+    if (
+        tag != AUTH
+        or len(frames) != 2
+        or not hmac.compare_digest(frames[1], _proof(token, b"client", nonce, frames[0]))
+    ):
+        text = "The server does not know this token. Pass the token that the server was started with."
+        wire.send(ERROR, [b"PermissionError", text.encode()])
+        raise PermissionError("The client does not know the token.")
+    wire.send(AUTH, [_proof(token, b"server", frames[0], nonce)])
+
+
+def answer_challenge(wire: "Wire", token: str, address: str, timeout: float) -> None:
+    """The client's side. PermissionError where either does not know the token, ConnectionError where it is no minips
+    server.
+    """
+    try:
+        tag, frames = wire.receive(timeout, LIMIT_BYTES)
+        if tag != AUTH or len(frames) != 2 or frames[0] != PROTOCOL:
+            raise ConnectionError(f"The peer at {address} does not speak {PROTOCOL.decode()}.")
+        theirs, ours = bytes(frames[1]), secrets.token_bytes(NONCE_BYTES)
+        wire.send(AUTH, [ours, _proof(token, b"client", theirs, ours)])
+        tag, frames = wire.receive(timeout, LIMIT_BYTES)
+    except TimeoutError:
+        raise ConnectionError(f"The peer at {address} did not answer within {timeout:g} seconds.") from None
+    except (EOFError, ValueError) as error:
+        raise ConnectionError(
+            f"The peer at {address} is not a minips server, or it is closing. {error}".strip()
+        ) from None
+    if tag != AUTH or not hmac.compare_digest(frames[0], _proof(token, b"server", ours, theirs)):
+        raise PermissionError(_words(tag, frames, address))
+
+
+def _proof(
+    token: str, role: bytes, first: bytes | bytearray | memoryview, second: bytes | bytearray | memoryview
+) -> bytes:
+    return hmac.digest(token.encode(), role + bytes(first) + bytes(second), "sha256")
+
+
+def _words(tag: int, frames: Frames, address: str) -> str:
+    if tag == ERROR:
+        return f"{address} refused: {bytes(frames[-1]).decode(errors='replace')}"
+    return f"The server at {address} could not prove that it knows the token."

@@ -1,0 +1,291 @@
+"""The contract of a transport, and what those that keep a connection open have in common.
+
+A `Wire` is one end of one connection: whole messages, in order. `WireTransport` makes a transport of a way to listen
+and a way to dial: a thread per connection on the server, so that a handler may block, and one reader per channel on the
+client, so that many calls may be outstanding. Answers come in the order of the calls.
+"""
+
+import secrets
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import TracebackType
+from typing import ClassVar, Self
+
+from minips.stage import Frames, Stage
+from minips.stages.transports.auth import answer_challenge, challenge
+
+Handler = Callable[[Frames], Frames]
+"""What a server does with a call: frames in, frames out. What it raises reaches the caller's future."""
+
+HANDSHAKE_S = 5.0
+"""How long either side waits for the other's word while they authenticate each other."""
+
+CALL, ERROR, AUTH = 0, 1, 2
+"""Tags of messages: a call or its answer, a handler's error as text, a step of the authentication."""
+
+
+class Closable(ABC):
+    """Something to be closed, once or twice, by hand or by ``with``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of threads, sockets and memory. Safe to call twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Endpoint(Closable):
+    """The serving side. ``address`` is what a client connects to."""
+
+    address: str
+
+
+class Channel(Closable):
+    """The calling side of one connection."""
+
+    @abstractmethod
+    def call(self, frames: Frames) -> "Future[Frames]":
+        """Send the frames and return at once; the future holds the answer's frames, or the handler's error.
+
+        ConnectionError where the peer is gone. The frames must not change before the answer has come.
+        """
+
+
+class Transport(Stage):
+    """The contract of a transport."""
+
+    kind: ClassVar[str] = "transport"
+    scheme: ClassVar[str]
+    """What an address of this transport starts with, before ``://``."""
+
+    @abstractmethod
+    def serve(
+        self, handler: Handler, address: str | None = None, token: str = "", closed: Callable[[], None] | None = None
+    ) -> Endpoint:
+        """Answer calls at ``address`` (None: a fresh local one) from peers that know ``token``.
+
+        Each connection has a thread of its own, in which the handler runs and, once the peer has gone, ``closed()``.
+        OSError where the address cannot be had.
+        """
+
+    @abstractmethod
+    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
+        """A channel to the endpoint at ``address``. ConnectionError where nobody answers, PermissionError for a wrong
+        token.
+        """
+
+    def rest(self, address: str) -> str:
+        """The address without its scheme. ValueError where it is another transport's."""
+        scheme, separator, rest = address.partition("://")
+        if scheme != self.scheme or not separator:
+            raise ValueError(
+                f"{type(self).__name__} takes an address that starts with {self.scheme}://, got {address!r}."
+            )
+        return rest
+
+
+class Interruptible(Closable):
+    """Something that one thread waits on and that another can end: first ``hang_up`` from anywhere, then ``close`` by
+    the waiter.
+
+    A descriptor that is closed under a waiting thread may be another file's by the time that it looks again.
+    """
+
+    @abstractmethod
+    def hang_up(self) -> None:
+        """Wake whoever waits, with an OSError or EOFError. Safe to call from any thread, and twice."""
+
+
+class Wire(Interruptible):
+    """One end of a connection: whole messages in order. One thread sends at a time, one receives."""
+
+    @abstractmethod
+    def send(self, tag: int, frames: Frames) -> None:
+        """Send one message. OSError where the peer is gone."""
+
+    @abstractmethod
+    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
+        """The next message, its frames writable.
+
+        EOFError where the peer is gone, TimeoutError after ``timeout`` seconds, ValueError past ``limit`` bytes.
+        """
+
+
+class Listener(Interruptible):
+    """Where wires come in."""
+
+    address: str
+
+    @abstractmethod
+    def accept(self) -> Wire:
+        """The next wire. OSError once the listener has hung up."""
+
+
+class WireTransport(Transport):
+    """A transport made of a listener and a dial."""
+
+    @abstractmethod
+    def listen(self, address: str | None) -> Listener:
+        """Take connections at ``address``, or at a fresh local one."""
+
+    @abstractmethod
+    def dial(self, address: str, timeout: float) -> Wire:
+        """Connect to a listener."""
+
+    def serve(
+        self, handler: Handler, address: str | None = None, token: str = "", closed: Callable[[], None] | None = None
+    ) -> Endpoint:
+        return WireEndpoint(self.listen(address), handler, token, closed)
+
+    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
+        wire = self.dial(address, timeout)
+        try:
+            answer_challenge(wire, token, address, min(timeout, HANDSHAKE_S))
+        except BaseException:
+            wire.close()
+            raise
+        return WireChannel(wire, address)
+
+
+class WireEndpoint(Endpoint):
+    """One thread that accepts, and one for each connection."""
+
+    def __init__(self, listener: Listener, handler: Handler, token: str, closed: Callable[[], None] | None) -> None:
+        self.address = listener.address
+        self._listener, self._handler, self._token, self._closed = listener, handler, token, closed
+        self._lock = threading.Lock()
+        self._closing = False
+        self._wires: dict[threading.Thread, Wire] = {}
+        self._accepting = threading.Thread(target=self._accept, name=f"minips-accept-{self.address}", daemon=True)
+        self._accepting.start()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closing = True
+            wires = dict(self._wires)
+        self._listener.hang_up()
+        for wire in wires.values():
+            wire.hang_up()
+        for thread in (self._accepting, *wires):
+            thread.join(HANDSHAKE_S)
+
+    def _accept(self) -> None:
+        try:
+            while not self._closing:
+                self._accept_one()
+        finally:
+            self._listener.close()
+
+    def _accept_one(self) -> None:
+        try:
+            wire = self._listener.accept()
+        except OSError:
+            time.sleep(0 if self._closing else 0.05)  # out of descriptors, perhaps: give the others time to let some go
+            return
+        thread = threading.Thread(target=self._talk, args=(wire,), name=f"minips-serve-{self.address}", daemon=True)
+        with self._lock:
+            if not self._closing:
+                self._wires[thread] = wire
+                thread.start()
+                return
+        wire.close()
+
+    def _talk(self, wire: Wire) -> None:
+        try:
+            challenge(wire, self._token, HANDSHAKE_S)
+            try:
+                while True:
+                    _, frames = wire.receive()
+                    self._answer(wire, frames)
+            finally:
+                if self._closed:
+                    self._closed()
+        except (EOFError, OSError, ValueError):
+            pass  # the peer went away, talked nonsense or did not know the token: the other connections go on
+        finally:
+            wire.close()
+            with self._lock:
+                self._wires.pop(threading.current_thread(), None)
+
+    def _answer(self, wire: Wire, frames: Frames) -> None:
+        try:
+            tag, answer = CALL, self._handler(frames)
+        except Exception as error:
+            tag, answer = ERROR, [type(error).__name__.encode(), str(error).encode()]
+        wire.send(tag, answer)
+
+
+class WireChannel(Channel):
+    """Calls go out under a lock; one thread reads the answers and completes the futures in order."""
+
+    def __init__(self, wire: Wire, address: str) -> None:
+        self._wire, self._address = wire, address
+        self._lock = threading.Lock()
+        self._gone: Exception | None = None
+        self._waiting: deque[Future[Frames]] = deque()
+        self._reader = threading.Thread(target=self._read, name=f"minips-read-{address}", daemon=True)
+        self._reader.start()
+
+    def call(self, frames: Frames) -> "Future[Frames]":
+        future: Future[Frames] = Future()
+        with self._lock:
+            if self._gone:
+                raise ConnectionError(str(self._gone))
+            self._waiting.append(future)
+            try:
+                self._wire.send(CALL, frames)
+            except OSError as error:
+                self._wire.hang_up()  # a message sent in part cannot be taken back: the reader fails all that wait
+                raise ConnectionError(f"The call to {self._address} could not be sent: {error}.") from error
+        return future
+
+    def close(self) -> None:
+        self._wire.hang_up()  # before the lock: a sender that is stuck holds it
+        with self._lock:
+            self._gone = self._gone or ConnectionError(f"The channel to {self._address} is closed.")
+        if self._reader is not threading.current_thread():
+            self._reader.join(HANDSHAKE_S)
+
+    def _read(self) -> None:
+        try:
+            while True:
+                tag, frames = self._wire.receive()
+                future = self._waiting.popleft()
+                if tag == ERROR:
+                    future.set_exception(remote_error(frames))
+                else:
+                    future.set_result(frames)
+        except (EOFError, OSError, ValueError, IndexError) as error:
+            self._wire.hang_up()
+            with self._lock:
+                self._gone = self._gone or ConnectionError(
+                    f"The server at {self._address} closed the connection. {error}".strip()
+                )
+            self._wire.close()
+            while self._waiting:
+                self._waiting.popleft().set_exception(self._gone)
+
+
+def remote_error(frames: Frames) -> Exception:
+    """The handler's error, of the same type where the type is one of the common ones."""
+    kind, text = (bytes(frame).decode(errors="replace") for frame in frames)
+    common = (ValueError, TypeError, KeyError, TimeoutError, PermissionError, ConnectionError, RuntimeError)
+    for error in common:
+        if kind == error.__name__:
+            return error(text)
+    return RuntimeError(f"{kind}: {text}")
+
+
+def fresh_name() -> str:
+    """A name that nobody else uses, for a local address."""
+    return f"minips-{secrets.token_hex(8)}"

@@ -1,0 +1,119 @@
+"""A slow network on one machine: a link's bandwidth and latency around any transport.
+
+A message that leaves at t over a link of B bytes per second and α seconds has left at t + S/B and has arrived at t +
+S/B + α. Each node has one link to the network, shared by all that it talks to, and full duplex: a message waits until
+the sender's earlier ones have left, and then until the receiver's earlier ones have come in. Bytes pass through, they
+are not stored on the way: while the first ones arrive the last ones leave. So n workers that push S bytes each to one
+server take nS/B + α.
+
+Nothing is slowed while it is sent. The sender notes when the message would have left, on the clock that all processes
+of a machine share, and the receiver holds it back until it would have come.
+"""
+
+import struct
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import ClassVar
+
+from minips.stage import Frames, Value, option
+from minips.stages.transports.base import Channel, Endpoint, Handler, Transport
+
+_DEPARTURE = struct.Struct("<d")
+_PLAUSIBLE_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Link(Value):
+    """A node's connection to the network: bits per second each way, and seconds that a message travels.
+
+    >>> Link(bandwidth_bps=100e6, latency_s=1e-3).seconds(1_250_000)
+    0.101
+    """
+
+    bandwidth_bps: float = option(100e6, "bits per second, each way", above=0, unit="bit/s")
+    latency_s: float = option(1e-3, "seconds that a message travels", minimum=0, unit="s")
+
+    def seconds(self, nbytes: float) -> float:
+        """How long ``nbytes`` take over a link that is free."""
+        return nbytes * 8 / self.bandwidth_bps + self.latency_s
+
+    def around(self, transport: Transport) -> Transport:
+        """``transport`` as one node sees it behind this link; all that it serves and connects to shares the link."""
+        return _Shaped(self, transport)
+
+
+class _Direction:
+    """One direction of one node's link: when is it free again?"""
+
+    def __init__(self, bytes_per_s: float) -> None:
+        self._bytes_per_s, self._free, self._lock = bytes_per_s, 0.0, threading.Lock()
+
+    def take(self, earliest: float, nbytes: int) -> tuple[float, float]:
+        """Start and end of a transfer of ``nbytes`` that may not start before ``earliest``."""
+        with self._lock:
+            start = max(self._free, earliest)
+            self._free = start + nbytes / self._bytes_per_s
+            return start, self._free
+
+
+class _Shaped(Transport):
+    """A transport behind a link. Not a stage to be chosen by name: it is made by `Link.around`."""
+
+    name: ClassVar[str] = "shaped"
+
+    def __init__(self, link: Link, transport: Transport) -> None:
+        self.link, self.transport = link, transport
+        self.scheme = transport.scheme  # type: ignore[misc]
+        self._out = _Direction(link.bandwidth_bps / 8)
+        self._in = _Direction(link.bandwidth_bps / 8)
+
+    def depart(self, frames: Frames) -> Frames:
+        """The frames, behind one that says when their first byte leaves."""
+        start, _ = self._out.take(time.monotonic(), _size(frames))
+        return [_DEPARTURE.pack(start), *frames]
+
+    def arrive(self, frames: Frames) -> Frames:
+        """The frames that ``depart`` sent, once their last byte would be here."""
+        if not frames or len(frames[0]) != _DEPARTURE.size:
+            raise ValueError("The peer is not behind a link, and this side is. Give both the same config.")
+        (start,) = _DEPARTURE.unpack(frames[0])
+        if not abs(start - time.monotonic()) < _PLAUSIBLE_S:
+            raise ValueError(f"The peer says that its message left {start - time.monotonic():g} seconds from now.")
+        _, end = self._in.take(start, _size(frames[1:]))
+        time.sleep(max(0.0, end + self.link.latency_s - time.monotonic()))
+        return frames[1:]
+
+    def serve(
+        self, handler: Handler, address: str | None = None, token: str = "", closed: Callable[[], None] | None = None
+    ) -> Endpoint:
+        return self.transport.serve(lambda frames: self.depart(handler(self.arrive(frames))), address, token, closed)
+
+    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
+        return _ShapedChannel(self, self.transport.connect(address, token, timeout))
+
+
+class _ShapedChannel(Channel):
+    def __init__(self, node: _Shaped, channel: Channel) -> None:
+        self._node, self._channel = node, channel
+
+    def call(self, frames: Frames) -> "Future[Frames]":
+        shaped: Future[Frames] = Future()
+
+        def deliver(answer: "Future[Frames]") -> None:
+            try:
+                shaped.set_result(self._node.arrive(answer.result()))
+            except Exception as error:
+                shaped.set_exception(error)
+
+        self._channel.call(self._node.depart(frames)).add_done_callback(deliver)
+        return shaped
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def _size(frames: Frames) -> int:
+    return sum(map(len, frames))

@@ -1,0 +1,112 @@
+"""Two processes of one machine: the standard library's connections over a Unix socket (a named pipe on Windows)."""
+
+import os
+import socket
+import struct
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import connection
+from pathlib import Path
+
+from minips.stage import Frames, option, register
+from minips.stages.transports.base import Listener, Wire, WireTransport, fresh_name
+
+_HEAD = struct.Struct("<BI")
+
+
+@register
+@dataclass(frozen=True)
+class Pipe(WireTransport):
+    """``multiprocessing.connection`` between processes of one machine: ``pipe://name``.
+
+    A message is a small head (tag, number of frames, their lengths) and then each frame by itself.
+    """
+
+    name = "pipe"
+    scheme = "pipe"
+    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
+
+    def listen(self, address: str | None) -> Listener:
+        return _PipeListener(self, address or f"pipe://{fresh_name()}")
+
+    def dial(self, address: str, timeout: float) -> Wire:
+        try:
+            return _PipeWire(connection.Client(_place(self.rest(address))), self.max_message_bytes)
+        except OSError as error:
+            raise ConnectionError(f"Nobody serves {address}: {error}.") from None
+
+
+def _place(name: str) -> str:
+    """Where the operating system keeps a pipe of this name; on Linux nothing is left on the disk."""
+    if sys.platform == "win32":
+        return rf"\\.\pipe\{name}"
+    if sys.platform == "linux":
+        return f"\0{name}"
+    return str(Path(tempfile.gettempdir()) / name)
+
+
+class _PipeWire(Wire):
+    def __init__(self, pipe: "connection.Connection", max_message_bytes: int) -> None:
+        self._pipe, self._max = pipe, max_message_bytes
+        self._closing = threading.Lock()
+
+    def send(self, tag: int, frames: Frames) -> None:
+        sizes = [len(frame) for frame in frames]
+        self._pipe.send_bytes(_HEAD.pack(tag, len(frames)) + struct.pack(f"<{len(frames)}Q", *sizes))
+        for frame in frames:
+            if len(frame):
+                self._pipe.send_bytes(frame)
+
+    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
+        if timeout is not None and not self._pipe.poll(timeout):
+            raise TimeoutError("no message came in time")
+        head = self._pipe.recv_bytes(limit)
+        try:
+            tag, count = _HEAD.unpack_from(head)
+            sizes = struct.unpack_from(f"<{count}Q", head, _HEAD.size)
+        except struct.error:
+            raise ValueError("the head of a message is malformed") from None
+        if sum(sizes) > (limit or self._max):
+            raise ValueError(
+                f"a message of {sum(sizes)} bytes is larger than the {limit or self._max} that are allowed"
+            )
+        frames = [bytearray(size) for size in sizes]
+        for frame in filter(len, frames):
+            self._pipe.recv_bytes_into(frame)
+        return tag, [memoryview(frame) for frame in frames]
+
+    def hang_up(self) -> None:
+        with self._closing:
+            if not self._pipe.closed and sys.platform != "win32":
+                with suppress(OSError), socket.socket(fileno=os.dup(self._pipe.fileno())) as twin:
+                    twin.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.hang_up()
+        with self._closing:
+            self._pipe.close()
+
+
+class _PipeListener(Listener):
+    def __init__(self, transport: Pipe, address: str) -> None:
+        self.address, self._transport = address, transport
+        self._place = _place(transport.rest(address))
+        try:
+            self._listener = connection.Listener(self._place, backlog=128)
+        except OSError as error:
+            raise OSError(
+                f"{address} cannot be served: {error.strerror}. Choose another name, or None for a fresh one."
+            ) from None
+
+    def accept(self) -> Wire:
+        return _PipeWire(self._listener.accept(), self._transport.max_message_bytes)
+
+    def hang_up(self) -> None:
+        with suppress(OSError):
+            connection.Client(self._place).close()  # the standard library's accept can only be woken by a visitor
+
+    def close(self) -> None:
+        self._listener.close()
