@@ -190,13 +190,14 @@ class Client:
         with self._lock:  # before the answer can come, which may move the clock further
             self.clock = clock + 1
 
-        def refused(push: "Future[Any]") -> None:
-            if push.exception():
-                self.clock = clock
+        def refused() -> None:
+            self.clock = clock
 
-        future = self._call(messages, finish)
-        future.add_done_callback(refused)
-        return future
+        try:
+            return self._call(messages, finish, refused)
+        except BaseException:
+            refused()
+            raise
 
     def _check(self, gradients: Mapping[str, Array]) -> Tensors:
         refs = self.refs()
@@ -216,8 +217,13 @@ class Client:
         tensors = join([answer.tensors for answer in answers], [server.layout for server in self._servers])
         return {name: tensors[name] for name in self.refs() if name in tensors}
 
-    def _call(self, messages: list[Message], finish: Callable[[list[Message]], Any]) -> "Future[Any]":
-        """One message to each server; the future of ``finish`` applied to all their answers."""
+    def _call(
+        self,
+        messages: list[Message],
+        finish: Callable[[list[Message]], Any],
+        refused: Callable[[], None] = lambda: None,
+    ) -> "Future[Any]":
+        """One message to each server; the future of ``finish`` applied to all their answers, after ``refused()`` its error."""
         future: Future[Any] = Future()
         frames = [server.encoder.encode(message) for server, message in zip(self._servers, messages, strict=True)]
         calls = [server.send(each) for server, each in zip(self._servers, frames, strict=True)]
@@ -235,6 +241,7 @@ class Client:
                     self.clock = max(self.clock, *(answer.header["clock"] for answer in answers))
                 result = finish(answers)
             except Exception as error:
+                refused()
                 future.set_exception(error)
             else:
                 future.set_result(result)

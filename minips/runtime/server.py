@@ -121,12 +121,13 @@ class Server:
         began = time.monotonic()
         clock = _Stopwatch()
         packet, _ = unpack(frames, self.config.push, self.trace)
-        kind, worker = packet.header.get("kind"), packet.header.get("worker")
+        kind = str(packet.header.get("kind"))
         with self._changed:
-            link = self._links[self.shard.known(worker)]
+            worker = self.shard.known(packet.header.get("worker"))
+        link = self._links[worker]
         link.heard, link.busy = began, True
         try:
-            answer = self._answer(str(kind), int(worker), packet, link, clock)
+            answer = self._answer(kind, worker, packet, link, clock)
             stamp = {"busy": time.monotonic() - began - clock.seconds, "waited": clock.seconds}
             check_finite(answer.tensors, "The parameter")
             return link.encoder.encode(answer, stamp)

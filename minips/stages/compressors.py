@@ -75,7 +75,7 @@ class Lz4(Compressor):
     acceleration: int = option(1, "speed over size", minimum=1, maximum=64, step=1)
 
     def compress(self, buffer: Buffer) -> Buffer:
-        return lz4.block.compress(buffer, mode="fast", acceleration=self.acceleration)
+        return bytes(lz4.block.compress(buffer, mode="fast", acceleration=self.acceleration))
 
     def decompress(self, buffer: Buffer, limit: int) -> Buffer:
         size = int.from_bytes(memoryview(buffer)[:4], "little")

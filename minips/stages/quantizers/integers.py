@@ -58,7 +58,8 @@ class Uniform(Quantizer):
         if x.size == 0:
             return 0.0
         rounding = float(np.finfo(x.dtype).eps) * float(np.abs(x).max())
-        return (float(x.max()) - float(x.min())) / (2**self.bits - 1) / 2 + 4 * rounding
+        spread = float(x.max()) - float(x.min())
+        return spread / float(2**self.bits - 1) / 2 + 4 * rounding
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         return -(-int(np.prod(shape, dtype=int)) * self.bits // 8) + 16 + 1
