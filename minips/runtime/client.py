@@ -223,7 +223,7 @@ class Client:
         finish: Callable[[list[Message]], Any],
         refused: Callable[[], None] = lambda: None,
     ) -> "Future[Any]":
-        """One message to each server; the future of ``finish`` of all their answers or, after ``refused()``, of an error."""
+        """One message to each server; the future of ``finish`` of all answers or, after ``refused()``, of an error."""
         future: Future[Any] = Future()
         frames = [server.encoder.encode(message) for server, message in zip(self._servers, messages, strict=True)]
         calls = [server.send(each) for server, each in zip(self._servers, frames, strict=True)]

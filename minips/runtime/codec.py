@@ -18,7 +18,7 @@ import numpy as np
 
 from minips.runtime.message import PROTOCOL_VERSION, Header, Message
 from minips.runtime.trace import Trace
-from minips.stage import Buffer, Frames, Tensors, Value, build, is_finite, option
+from minips.stage import Buffer, Frames, Tensors, Value, is_finite, option, stage_class
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Quantizer
@@ -147,7 +147,7 @@ def _envelope(frames: Frames) -> Header:
 
 
 def _stage(kind: str, name: str) -> Any:
-    return _default(build(kind, name).__class__)
+    return _default(stage_class(kind, name))
 
 
 @cache
