@@ -69,7 +69,6 @@ class Client:
         self.config, self.worker = config, worker
         self.trace = trace or Trace(f"worker {worker}")
         self.bytes_sent = self.bytes_received = 0
-        self.clock = 0
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._servers: list[_Connection] = []
@@ -91,6 +90,15 @@ class Client:
     def done(self) -> bool:
         """True once every server has said that the run is over."""
         return all(server.done for server in self._servers)
+
+    @property
+    def clock(self) -> int:
+        """This worker's completed pushes.
+
+        Each server counts by itself: with backup workers a push can be late at one and in time at another. This is the
+        furthest.
+        """
+        return max(server.clock for server in self._servers)
 
     @property
     def versions(self) -> tuple[int, ...]:
@@ -179,24 +187,20 @@ class Client:
         finish: Callable[[list[Message]], Any],
     ) -> "Future[Any]":
         whole = self._check(gradients)
-        versions = versions or self.versions
-        clock = self.clock
-        header = {"kind": kind, "worker": self.worker, "clock": clock, "loss": loss}
+        header = {"kind": kind, "worker": self.worker, "loss": loss}
+        clocks = [server.clock for server in self._servers]
         messages = [
-            Message({**header, "version": version}, cut(whole, server.layout))
-            for server, version in zip(self._servers, versions, strict=True)
+            Message({**header, "clock": clock, "version": version}, cut(whole, server.layout))
+            for server, clock, version in zip(self._servers, clocks, versions or self.versions, strict=True)
         ]
         self.trace.step = self.clock
-        with self._lock:  # before the answer can come, which may move the clock further
-            self.clock = clock + 1
-
-        def refused() -> None:
-            self.clock = clock
-
+        for server, clock in zip(self._servers, clocks, strict=True):
+            server.clock = clock + 1  # before the answer can come, which may move it further
         try:
-            return self._call(messages, finish, refused)
+            return self._call(messages, finish)
         except BaseException:
-            refused()
+            for server, clock in zip(self._servers, clocks, strict=True):
+                server.clock = clock
             raise
 
     def _check(self, gradients: Mapping[str, Array]) -> Tensors:
@@ -217,16 +221,13 @@ class Client:
         tensors = join([answer.tensors for answer in answers], [server.layout for server in self._servers])
         return {name: tensors[name] for name in self.refs() if name in tensors}
 
-    def _call(
-        self,
-        messages: list[Message],
-        finish: Callable[[list[Message]], Any],
-        refused: Callable[[], None] = lambda: None,
-    ) -> "Future[Any]":
-        """One message to each server; the future of ``finish`` of all answers or, after ``refused()``, of an error."""
+    def _call(self, messages: list[Message], finish: Callable[[list[Message]], Any]) -> "Future[Any]":
+        """One message to each server; the future of ``finish`` of all their answers."""
         future: Future[Any] = Future()
         frames = [server.encoder.encode(message) for server, message in zip(self._servers, messages, strict=True)]
-        calls = [server.send(each) for server, each in zip(self._servers, frames, strict=True)]
+        calls = [
+            server.send(each, message) for server, each, message in zip(self._servers, frames, messages, strict=True)
+        ]
         left = len(calls)
 
         def arrived(_: "Future[Message]") -> None:
@@ -236,12 +237,8 @@ class Client:
                 if left:
                     return
             try:
-                answers = [call.result() for call in calls]
-                with self._lock:
-                    self.clock = max(self.clock, *(answer.header["clock"] for answer in answers))
-                result = finish(answers)
+                result = finish([call.result() for call in calls])
             except Exception as error:
-                refused()
                 future.set_exception(error)
             else:
                 future.set_result(result)
@@ -271,39 +268,42 @@ class _Connection:
         rng = np.random.default_rng([client.config.seed, client.worker, index, 2])
         self.encoder, self.decoder = Encoder(client.config.push, rng, client.trace), Decoder(client.trace)
         self.layout: dict[str, Layout] = {}
-        self.version, self.done, self.outstanding = 0, False, 0
+        self.clock, self.version, self.done, self.outstanding = 0, 0, False, 0
 
     def call(self, message: Message) -> "Future[Message]":
-        return self.send(self.encoder.encode(message))
+        return self.send(self.encoder.encode(message), message)
 
-    def send(self, frames: Frames) -> "Future[Message]":
-        """Send encoded frames; the future holds the decoded answer."""
+    def send(self, frames: Frames, message: Message) -> "Future[Message]":
+        """Send a message that has been encoded; the future holds the decoded answer."""
         client, future, began = self.client, Future(), time.monotonic()  # type: Client, Future[Message], float
         client.bytes_sent += sum(map(len, frames))
         self.outstanding += 1
 
         def arrived(answer: "Future[Frames]") -> None:
+            self.outstanding -= 1
             try:
-                future.set_result(self._receive(answer.result(), began))
+                result = self._receive(answer.result(), message.kind, began)
             except Exception as error:
+                self.clock = min(self.clock, message.header.get("clock", self.clock))  # a push that was refused
                 future.set_exception(error)
-            finally:
-                self.outstanding -= 1
+            else:
+                future.set_result(result)
 
         self.channel.call(frames).add_done_callback(arrived)
         return future
 
-    def _receive(self, frames: Frames, began: float) -> Message:
+    def _receive(self, frames: Frames, kind: str, began: float) -> Message:
         client, took = self.client, time.monotonic() - began
         client.bytes_received += sum(map(len, frames))
         packet, envelope = unpack(frames, client.config.pull, client.trace)
         busy, waited = (float(envelope.get(key, 0.0)) for key in ("busy", "waited"))
-        if packet.header.get("outcome") is not None or packet.tensors:
+        if kind in ("push", "pull", "push_pull"):
             client.trace.add("transfer", began, max(0.0, took - busy - waited))
             client.trace.add("wait", began + took - waited, waited)
-        message = self.decoder.decode(packet)
-        header: Header = message.header
+        answer = self.decoder.decode(packet)
+        header: Header = answer.header
         self.done = bool(header["done"])
-        if packet.tensors:
+        self.clock = max(self.clock, int(header["clock"]))
+        if kind in ("pull", "push_pull"):
             self.version = int(header["version"])
-        return message
+        return answer

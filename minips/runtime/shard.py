@@ -108,18 +108,16 @@ class Shard:
         if not self.may_push(clock):
             raise ValueError(f"Worker {worker} pushed at clock {clock}, but round {self.rounds} is not complete.")
         self._check(contribution.gradients)
-        self.live.add(worker)
+        self.clocks[worker] = max(self.join(worker), clock + 1)
         if self.done:
             return "over"
         if self.quorum is None:
-            self.clocks[worker] = clock + 1
             self._apply([contribution], 1 / self.workers)
             return "applied"
         if clock < self.rounds:
             self.late += 1
             self.clocks[worker] = self.rounds
             return "late"
-        self.clocks[worker] = clock + 1
         self._held[worker] = contribution
         rounds = self.rounds
         self._complete_round()

@@ -1,0 +1,470 @@
+"""The rules under "Semantics, exactly" that the shard decides, driven without a thread, a socket or a clock."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minips import ASP, BSP, SGD, SSP, Adagrad, Adam, Contribution, Mean, Median, Shard
+from minips.runtime.partition import cut, join, partition
+
+START = {"w": np.array([1.0, -2.0, 3.0], "f4"), "b": np.array(0.5, "f4")}
+
+
+def make(consistency, workers=3, *, lr=1.0, params=START, **options):
+    chosen = {"aggregator": Mean(), "optimizer": SGD(lr=lr), **options}
+    return Shard(params, workers=workers, consistency=consistency, **chosen)
+
+
+def gradients(worker, clock, params=START, dtype="f4"):
+    """Values of very different sizes, so that the order of a sum shows in its last bits."""
+    rng = np.random.default_rng([worker, clock])
+    return {
+        name: np.asarray(rng.normal(size=x.shape) * 10.0 ** rng.integers(-3, 4), dtype) for name, x in params.items()
+    }
+
+
+def push(shard, worker, clock=None, grads=None, *, version=None, loss=0.0):
+    clock = shard.clocks[worker] if clock is None else clock
+    grads = gradients(worker, clock) if grads is None else grads
+    return shard.push(Contribution(worker, clock, shard.version if version is None else version, grads, loss))
+
+
+def constant(value, params=START):
+    return {name: np.full(x.shape, value, x.dtype) for name, x in params.items()}
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], strict=True)
+
+
+def state_of(shard):
+    return (
+        shard.version,
+        shard.rounds,
+        shard.applied,
+        shard.late,
+        list(shard.clocks),
+        set(shard.live),
+        dict(shard.staleness),
+    )
+
+
+def drive_rounds(shard, schedule, rounds):
+    """Push from workers in the order of the schedule, then in turn; each waits where it has to."""
+    for worker in itertools.chain(schedule, itertools.cycle(range(shard.workers))):
+        if shard.rounds == rounds:
+            return shard.params
+        if shard.clocks[worker] < rounds and shard.may_push(shard.clocks[worker]):
+            push(shard, worker)
+    raise AssertionError("unreachable")
+
+
+# Rounds
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 3), max_size=24))
+def test_bsp_gives_the_same_bits_for_every_order_of_arrival(schedule):
+    in_turn = drive_rounds(make(BSP(), 4), [], 4)
+    assert_same(drive_rounds(make(BSP(), 4), schedule, 4), in_turn)
+
+
+@given(st.permutations(range(4)))
+@settings(deadline=None, max_examples=24)
+def test_a_round_is_one_aggregate_in_worker_order(order):
+    shard = make(BSP(), 4)
+    outcomes = [push(shard, worker) for worker in order]
+    assert outcomes == ["held", "held", "held", "applied"]
+    expected = Mean().combine([Contribution(worker, 0, 0, gradients(worker, 0)) for worker in range(4)])
+    assert_same(shard.params, {name: START[name] - np.float32(1.0) * expected[name] for name in START})
+    assert (shard.version, shard.rounds, shard.applied) == (1, 1, 4)
+
+
+def test_parameters_change_only_between_rounds():
+    shard = make(BSP())
+    for worker in (2, 0):
+        push(shard, worker)
+        assert_same(shard.params, START)
+    push(shard, 1)
+    assert not np.array_equal(shard.params["w"], START["w"])
+
+
+def test_a_pull_under_bsp_waits_for_the_round():
+    shard = make(BSP())
+    assert all(shard.may_pull(worker) for worker in range(3))
+    push(shard, 0)
+    assert [shard.may_pull(worker) for worker in range(3)] == [False, True, True]
+    push(shard, 1)
+    push(shard, 2)
+    assert all(shard.may_pull(worker) for worker in range(3))
+
+
+def test_a_push_of_the_next_round_waits_for_this_one():
+    shard = make(BSP())
+    push(shard, 0)
+    assert not shard.may_push(1)
+    with pytest.raises(ValueError, match="round 0 is not complete"):
+        push(shard, 0)
+    push(shard, 1)
+    push(shard, 2)
+    assert shard.may_push(1)
+
+
+# Backup workers
+
+
+def test_a_round_with_backup_workers_is_complete_without_them():
+    shard = make(BSP(backup=1))
+    assert [push(shard, 2), push(shard, 0)] == ["held", "applied"]
+    expected = Mean().combine([Contribution(worker, 0, 0, gradients(worker, 0)) for worker in (0, 2)])
+    assert_same(shard.params, {name: START[name] - expected[name] for name in START})
+    assert (shard.rounds, shard.applied) == (1, 2)
+
+
+def test_a_late_push_is_counted_and_dropped_and_its_worker_goes_on_with_the_round_under_way():
+    shard = make(BSP(backup=1))
+    for _ in range(3):
+        push(shard, 0)
+        push(shard, 2)
+    before = shard.params
+    assert push(shard, 1, 0) == "late"
+    assert_same(shard.params, before)
+    assert (shard.late, shard.applied, shard.rounds, shard.clocks[1]) == (1, 6, 3, 3)
+    assert shard.may_pull(1)
+    assert push(shard, 1) == "held"
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=60))
+def test_every_round_of_backup_workers_has_exactly_its_quorum(schedule):
+    shard = make(BSP(backup=2), 5)
+    sent = 0
+    for worker in schedule:
+        if shard.may_push(shard.clocks[worker]):
+            push(shard, worker)
+            sent += 1
+            assert shard.applied == 3 * shard.rounds
+            assert shard.applied + shard.late + len(shard._held) == sent
+
+
+def test_more_backup_workers_than_workers_are_refused():
+    with pytest.raises(ValueError, match="more than 3 workers"):
+        make(BSP(backup=3))
+
+
+# Stale synchronous and asynchronous
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 3), st.lists(st.integers(0, 3), max_size=80))
+def test_ssp_grants_exactly_the_pulls_within_its_bound(staleness, schedule):
+    shard = make(SSP(staleness=staleness), 4)
+    clocks, reading = [0] * 4, [False] * 4
+    for worker in schedule:
+        if reading[worker]:  # it has read, so it pushes
+            assert push(shard, worker, clocks[worker]) == "applied"
+            clocks[worker] += 1
+            reading[worker] = False
+        else:
+            within = clocks[worker] - min(clocks) <= staleness
+            assert shard.may_pull(worker) == within
+            if within:
+                shard.pull(worker)
+                reading[worker] = True
+    assert all(grant.clock - grant.slowest <= staleness for grant in shard.grants)
+    assert shard.clocks == clocks
+
+
+def test_asp_grants_every_pull():
+    shard = make(ASP())
+    for _ in range(50):
+        assert shard.may_pull(0)
+        push(shard, 0)
+    assert shard.clocks == [50, 0, 0]
+
+
+@pytest.mark.parametrize("consistency", [SSP(staleness=2), ASP()])
+def test_without_rounds_each_push_is_applied_at_once_and_scaled_by_the_workers(consistency):
+    shard = make(consistency, 4, params={"w": np.zeros(3)})
+    assert push(shard, 2, grads={"w": np.array([4.0, 8.0, -4.0])}) == "applied"
+    np.testing.assert_array_equal(shard.params["w"], [-1.0, -2.0, 1.0])
+    assert (shard.version, shard.applied) == (1, 1)
+
+
+@pytest.mark.parametrize("consistency", [SSP(staleness=1), ASP()])
+@given(order=st.permutations(range(5)))
+@settings(deadline=None, max_examples=10)
+def test_one_clock_of_all_moves_the_parameters_as_far_as_one_round(consistency, order):
+    start = {"w": np.array([1.0, -2.0, 3.0])}
+    fixed = {worker: {"w": np.random.default_rng(worker).normal(size=3)} for worker in range(5)}
+    rounds, arrivals = make(BSP(), 5, params=start, lr=0.3), make(consistency, 5, params=start, lr=0.3)
+    for worker in order:
+        for shard in (rounds, arrivals):
+            push(shard, worker, grads={"w": fixed[worker]["w"].copy()})
+    np.testing.assert_allclose(arrivals.params["w"], rounds.params["w"], rtol=1e-12)
+
+
+# Exactly once
+
+
+@pytest.mark.parametrize("consistency", [BSP(), BSP(backup=1), SSP(), ASP()], ids=repr)
+def test_a_retry_is_a_duplicate_and_is_not_applied_again(consistency):
+    once, again = make(consistency), make(consistency)
+    for worker in (0, 1, 2):
+        first = push(once, worker, 0)
+        assert push(again, worker, 0) == first
+        assert again.seen(worker, 0)
+        assert push(again, worker, 0) == "duplicate"
+    assert_same(once.params, again.params)
+    assert (again.duplicates, again.applied, again.rounds) == (3, once.applied, once.rounds)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=40))
+def test_retries_anywhere_change_nothing(schedule):
+    plain, retried = make(ASP()), make(ASP())
+    for worker, retry in schedule:
+        clock = plain.clocks[worker]
+        push(plain, worker, clock)
+        push(retried, worker, clock)
+        if retry:
+            assert push(retried, worker, max(clock - 1, 0)) == "duplicate"
+    assert_same(plain.params, retried.params)
+    assert retried.applied == plain.applied == len(schedule)
+
+
+@pytest.mark.parametrize("consistency", [BSP(), SSP(), ASP()], ids=repr)
+def test_a_gap_in_the_clocks_is_refused(consistency):
+    shard = make(consistency)
+    before = state_of(shard)
+    with pytest.raises(ValueError, match="pushes are missing between"):
+        push(shard, 1, 2)
+    assert state_of(shard) == before
+
+
+# The end of a run
+
+
+@pytest.mark.parametrize("consistency", [BSP(), SSP(), ASP()], ids=repr)
+def test_a_run_ends_when_all_its_updates_are_applied(consistency):
+    shard = make(consistency, updates=6)
+    for count in range(6):
+        assert not shard.done
+        push(shard, count % 3)
+    assert shard.done
+    assert shard.applied == 6
+
+
+@pytest.mark.parametrize("consistency", [BSP(), BSP(backup=1), SSP(staleness=0), ASP()], ids=repr)
+def test_after_the_end_all_may_pull_and_pushes_are_over(consistency):
+    shard = make(consistency, updates=2)
+    push(shard, 0)
+    push(shard, 1)
+    if isinstance(consistency, BSP) and not consistency.backup:
+        push(shard, 2)
+    last = shard.params
+    for clock in range(shard.clocks[0], shard.clocks[0] + 3):  # one that another server keeps busy pushes on
+        assert shard.may_push(clock)
+        assert push(shard, 0, clock) == "over"
+        assert all(shard.may_pull(worker) for worker in range(3))
+    assert_same(shard.pull(0), last)
+
+
+def test_a_shard_without_a_number_of_updates_never_ends():
+    shard = make(ASP(), 1)
+    for _ in range(100):
+        push(shard, 0)
+    assert not shard.done
+
+
+def test_pulls_after_the_end_are_not_grants():
+    shard = make(BSP(), 1, updates=1)
+    shard.pull(0)
+    push(shard, 0)
+    shard.pull(0)
+    assert shard.grants == [(0, 0, 0)]
+
+
+# Leaving and joining
+
+
+def test_a_round_completes_when_the_one_that_it_waits_for_leaves():
+    shard = make(BSP())
+    push(shard, 0)
+    push(shard, 2)
+    shard.leave(1)
+    assert (shard.rounds, shard.applied) == (1, 2)
+    expected = Mean().combine([Contribution(worker, 0, 0, gradients(worker, 0)) for worker in (0, 2)])
+    assert_same(shard.params, {name: START[name] - expected[name] for name in START})
+    assert [push(shard, 0), push(shard, 2)] == ["held", "applied"]
+
+
+def test_what_a_worker_pushed_before_it_left_counts():
+    shard = make(BSP())
+    push(shard, 1)
+    shard.leave(1)
+    push(shard, 0)
+    assert push(shard, 2) == "applied"
+    assert shard.applied == 3
+
+
+def test_leaving_an_empty_round_completes_nothing():
+    shard = make(BSP())
+    for worker in range(3):
+        shard.leave(worker)
+    assert (shard.rounds, shard.version) == (0, 0)
+    assert_same(shard.params, START)
+
+
+def test_ssp_no_longer_waits_for_a_worker_that_left():
+    shard = make(SSP(staleness=1))
+    for worker in (0, 0, 1, 1):
+        push(shard, worker)
+    assert not shard.may_pull(0)
+    shard.leave(2)
+    assert shard.may_pull(0)
+    assert shard.slowest() == 2
+
+
+@pytest.mark.parametrize("consistency", [BSP(), SSP(staleness=1)], ids=repr)
+def test_a_worker_that_joins_again_goes_on_where_the_slowest_of_the_others_is(consistency):
+    shard = make(consistency)
+    shard.leave(2)
+    for _ in range(4):
+        push(shard, 0)
+        push(shard, 1)
+    assert shard.join(2) == 4
+    assert shard.may_pull(0)
+    assert push(shard, 2) in ("held", "applied")
+
+
+def test_a_worker_that_never_left_keeps_its_clock_when_it_joins():
+    shard = make(SSP(staleness=3))
+    for _ in range(3):
+        push(shard, 0)
+    assert shard.join(1) == 0
+
+
+def test_a_worker_that_falls_silent_and_then_pushes_again_is_late_under_bsp():
+    shard = make(BSP())
+    shard.leave(2)
+    for worker in (0, 1, 0, 1):
+        push(shard, worker)
+    assert push(shard, 2, 0) == "late"
+    assert 2 in shard.live
+    assert shard.clocks[2] == shard.rounds == 2
+
+
+def test_nobody_waits_for_what_a_worker_missed_while_it_was_silent_under_ssp():
+    shard = make(SSP(staleness=1))
+    push(shard, 2)
+    shard.leave(2)
+    for _ in range(10):
+        push(shard, 0)
+        push(shard, 1)
+    assert push(shard, 2, 1) == "applied"
+    assert 2 in shard.live
+    assert shard.may_pull(0)
+    assert shard.may_pull(2)
+
+
+def test_unknown_workers_are_refused():
+    shard = make(BSP())
+    for worker in (-1, 3, "1", None, 1.0):
+        with pytest.raises(ValueError, match="workers 0 to 2"):
+            shard.known(worker)
+
+
+# Refusals
+
+
+WRONG = {
+    "NaN": ({**constant(1), "w": np.array([1, np.nan, 2], "f4")}, "NaN or infinity"),
+    "infinity": ({**constant(1), "b": np.array(-np.inf, "f4")}, "NaN or infinity"),
+    "shape": ({**constant(1), "w": np.ones(4, "f4")}, "shape"),
+    "dtype": ({**constant(1), "w": np.ones(3, "f8")}, "float32"),
+    "missing": ({"w": np.ones(3, "f4")}, "Expected gradients of w, b"),
+    "unknown": ({**constant(1), "c": np.ones(3, "f4")}, "Expected gradients of w, b"),
+}
+
+
+@pytest.mark.parametrize("consistency", [BSP(), SSP(), ASP()], ids=repr)
+@pytest.mark.parametrize(("grads", "words"), WRONG.values(), ids=list(WRONG))
+def test_what_does_not_fit_is_refused_and_nothing_is_changed(consistency, grads, words):
+    shard = make(consistency)
+    push(shard, 0)
+    before, params = state_of(shard), shard.params
+    with pytest.raises(ValueError, match=words):
+        push(shard, 1, grads=grads)
+    assert state_of(shard) == before
+    assert_same(shard.params, params)
+    assert push(shard, 1) in ("held", "applied")
+
+
+# What is lent, and what is recorded
+
+
+@pytest.mark.parametrize("optimizer", [SGD(momentum=0.9), Adagrad(), Adam()], ids=repr)
+def test_lent_parameters_are_never_changed_by_later_updates(optimizer):
+    shard = make(ASP(), optimizer=optimizer)
+    lent, copies = [], []
+    for step in range(4):
+        lent.append(shard.pull(step % 3))
+        copies.append({name: x.copy() for name, x in lent[-1].items()})
+        push(shard, 0)
+    for one, copy in zip(lent, copies, strict=True):
+        assert_same(one, copy)
+
+
+def test_the_given_parameters_are_copied():
+    mine = {"w": np.zeros(2)}
+    shard = make(ASP(), params=mine)
+    push(shard, 0, grads={"w": np.ones(2)})
+    np.testing.assert_array_equal(mine["w"], 0)
+
+
+def test_staleness_is_how_many_versions_have_passed_since_the_gradient_was_read():
+    shard = make(ASP())
+    for version in (0, 0, 0, 3, 2):
+        push(shard, 0, version=version)
+    assert shard.staleness == Counter({0: 2, 1: 1, 2: 2})
+
+
+def test_a_bsp_round_is_never_stale():
+    shard = make(BSP())
+    drive_rounds(shard, [2, 0, 1, 1], 5)
+    assert shard.staleness == Counter({0: 15})
+
+
+def test_losses_are_the_mean_over_one_clock_of_all_the_workers():
+    shard = make(ASP(), 2)
+    for worker, loss in ((0, 4.0), (1, 2.0), (0, 1.0), (0, 0.0), (1, 9.0)):
+        push(shard, worker, loss=loss)
+    assert shard.losses == [(1, 3.0), (2, 0.5)]
+
+
+@pytest.mark.parametrize("aggregator", [Mean(), Median()], ids=repr)
+@pytest.mark.parametrize("optimizer", [SGD(momentum=0.9, nesterov=True, weight_decay=0.1), Adagrad(), Adam()], ids=repr)
+@pytest.mark.parametrize("servers", [2, 3, 11])
+def test_any_number_of_servers_gives_the_same_bits(aggregator, optimizer, servers):
+    params = {"W": np.linspace(-1, 1, 12, dtype="f4").reshape(3, 4), "b": np.zeros((), "f4"), "d": np.ones(5, "f8")}
+
+    def grads(worker, clock):
+        return {name: x.astype(params[name].dtype) for name, x in gradients(worker, clock, params).items()}
+
+    whole = make(BSP(), params=params, aggregator=aggregator, optimizer=optimizer)
+    layouts = partition(params, servers)
+    parts = [make(BSP(), params=cut(params, each), aggregator=aggregator, optimizer=optimizer) for each in layouts]
+    for clock in range(3):
+        for worker in (1, 2, 0):
+            push(whole, worker, clock, grads(worker, clock))
+            for shard, layout in zip(parts, layouts, strict=True):
+                push(shard, worker, clock, cut(grads(worker, clock), layout))
+    joined = join([shard.params for shard in parts], layouts)
+    assert_same({name: joined[name] for name in params}, whole.params)
