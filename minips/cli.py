@@ -1,0 +1,291 @@
+"""The command line: ``minips demo | train | stages | doctor | lab``.
+
+Results go to standard output, progress and errors to standard error. Ctrl-C ends any of them cleanly, with exit code
+130.
+"""
+
+import argparse
+import ast
+import dataclasses
+import importlib.util
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import sys
+import typing
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from minips import __version__
+from minips.problems import LinearRegression, Problem, SoftmaxRegression
+from minips.runtime.codec import Codec
+from minips.runtime.config import Config
+from minips.stage import Stage, Value, kinds, missing, names, stage_class
+
+_DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
+_CODEC = ("quantizer", "memory", "serializer", "compressor")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.command(options) or 0)
+    except KeyboardInterrupt:
+        print("Stopped by Ctrl-C; everything that was started has ended.", file=sys.stderr)
+        return 130
+    except (ValueError, OSError, ModuleNotFoundError, RuntimeError, TypeError) as error:
+        print(f"minips: {error}", file=sys.stderr)
+        return 1
+
+
+def demo(options: argparse.Namespace) -> None:
+    """Seven short runs and the table that they make."""
+    from minips import demo as runs
+
+    rows: list[runs.Row] = []
+    try:
+        runs.demo(Console(stderr=True), rows.append)
+    finally:
+        if options.json:
+            Path(options.json).write_text(json.dumps([row.to_dict() for row in rows], indent=1))
+        if rows:
+            Console().print(runs.table(rows))
+    Console().print(runs.verdict(rows))
+
+
+def train(options: argparse.Namespace) -> None:
+    """Train once, as the options say."""
+    from minips.runtime.train import train as run_it
+
+    config = _config(options)
+    problem = _problem(options)
+    run = run_it(problem, config, engine=parse_stage("engine", options.engine), progress=sys.stderr.isatty())
+    print(run.summary())
+    if options.json:
+        Path(options.json).write_text(json.dumps(run.to_dict(), indent=1))
+    if options.trace:
+        run.trace.to_chrome(options.trace)
+
+
+def stages(options: argparse.Namespace) -> None:
+    """The catalogue: every stage of every kind, its fields, and which extra is missing."""
+    console = Console()
+    for kind in kinds():
+        if options.kind and kind != options.kind:
+            continue
+        listing = Table(title=kind, title_justify="left", show_edge=False)
+        for heading in ("name", "class", "fields", "what it does"):
+            listing.add_column(heading, overflow="fold")
+        for name in names(kind):
+            cls: Any = stage_class(kind, name)
+            fields = ", ".join(f"{field.name}={_default(field)!r}" for field in dataclasses.fields(cls))
+            absent = f' [needs: pip install "minips\\[{cls.extra}]"]' if missing(cls) else ""
+            listing.add_row(name, cls.__name__, fields, (cls.__doc__ or "").strip().split("\n")[0] + absent)
+        console.print(listing, "")
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Is this machine ready? Versions, cores, a started process, a port, the extras."""
+    from minips.cost import calibrate
+
+    print(f"minips {__version__}, Python {platform.python_version()}, {platform.platform()}")
+    print(f"cores: {os.cpu_count()}")
+    healthy = True
+    try:
+        fixed_s = calibrate(Config()).transfer.fixed_s
+        print(f"processes and ports: work; a small push and pull over TCP travels for {fixed_s * 1e6:.0f} µs")
+    except (RuntimeError, OSError) as error:
+        healthy = False
+        print(f"processes and ports: do not work: {error}")
+    for extra, packages in _packages().items():
+        absent = [package for package in packages if not _installed(package)]
+        what = f"extra {extra}" if extra else "core"
+        print(f"{what}: " + ", ".join(f"{package} {_installed(package) or 'missing'}" for package in packages))
+        if absent:
+            print(f'    pip install "minips[{extra}]"')
+    return 0 if healthy else 1
+
+
+def _packages() -> dict[str, list[str]]:
+    """The packages that each extra installs, as the installed metadata says; the core ones under no name."""
+    packages: dict[str, list[str]] = {}
+    for line in requires("minips") or []:
+        package, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)", line)
+        if package and package[0] != "minips":
+            packages.setdefault(extra[1] if extra else "", []).append(package[0])
+    return packages
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def lab(options: argparse.Namespace) -> None:
+    """Open JupyterLab on the lessons."""
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise ModuleNotFoundError('JupyterLab is not installed. Install it with: pip install "minips[lab]"')
+    folder = _lessons()
+    command = [sys.executable, "-m", "jupyterlab", "--notebook-dir", str(folder), *options.arguments]
+    first = folder / "00_train_in_a_minute.ipynb"
+    if first.exists() and not any(argument.startswith("--no-browser") for argument in options.arguments):
+        command += [f"--LabApp.default_url=/lab/tree/{first.name}"]
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.execv(sys.executable, command)
+
+
+def parse_stage(kind: str, text: str) -> Any:
+    """A stage from ``name`` or ``name:field=value,field=value``.
+
+    >>> parse_stage("quantizer", "topk:fraction=0.05")
+    TopK(fraction=0.05)
+    """
+    name, _, fields = text.partition(":")
+    return stage_class(kind, name).from_dict(_fields(fields))
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """``field=value,…`` as Python would read the arguments of a call."""
+    try:
+        call: Any = ast.parse(f"dict({text})", mode="eval").body
+        if call.args:
+            raise ValueError
+        return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError):
+        raise ValueError(f"Expected field=value, field=value, …; got {text!r}.") from None
+
+
+def _config(options: argparse.Namespace) -> Config:
+    """The config of the file, with what the options say instead."""
+    start = Config.from_dict(json.loads(Path(options.config).read_text())) if options.config else Config()
+    hints = typing.get_type_hints(Config)
+    changes: dict[str, Any] = {}
+    for side, prefix in (("push", ""), ("pull", "pull_")):
+        given = {
+            kind: getattr(options, prefix + kind) for kind in _CODEC if getattr(options, prefix + kind) is not None
+        }
+        if given:
+            built = {kind: parse_stage(kind, text) for kind, text in given.items()}
+            changes[side] = dataclasses.replace(getattr(start, side), **built)
+    for field in dataclasses.fields(Config):
+        text = None if field.name in ("push", "pull") else getattr(options, field.name)
+        if text is not None:
+            changes[field.name] = _value(hints[field.name], text)
+    return dataclasses.replace(start, **changes)
+
+
+def _value(hint: Any, text: str) -> Any:
+    """An option's text as the type of its field."""
+    for kind in typing.get_args(hint) or (hint,):
+        if text.lower() == "none" and kind is type(None):
+            return None
+        if isinstance(kind, type) and issubclass(kind, Stage):
+            return parse_stage(kind.kind, text)
+        if isinstance(kind, type) and issubclass(kind, Value):
+            return kind.from_dict(_fields(text))
+        if kind is bool:
+            if text.lower() not in ("true", "false"):
+                raise ValueError(f"Expected true or false, got {text!r}.")
+            return text.lower() == "true"
+        if kind in (int, float):
+            try:
+                return kind(text)
+            except ValueError:
+                raise ValueError(f"Expected a number, got {text!r}.") from None
+    return text
+
+
+def _problem(options: argparse.Namespace) -> Problem:
+    from minips import datasets
+
+    data = datasets.synthetic(classes=3) if options.data == "synthetic" else getattr(datasets, options.data)()
+    if options.features:
+        data = datasets.fourier(data, options.features)
+    return LinearRegression(*data) if data.y.dtype.kind == "f" else SoftmaxRegression(*data)
+
+
+def _lessons() -> Path:
+    """The lessons of a checkout, or a copy of the installed ones in the working folder, which is the learner's own."""
+    package = Path(__file__).parent
+    if (package.parent / "lessons").is_dir() and (package.parent / "pyproject.toml").exists():
+        return package.parent / "lessons"
+    copies = Path.cwd() / "minips-lessons"
+    copies.mkdir(exist_ok=True)
+    for notebook in sorted((package / "lessons").glob("*.ipynb")):
+        if not (copies / notebook.name).exists():
+            shutil.copy(notebook, copies)
+    return copies
+
+
+def _default(field: Any) -> Any:
+    return field.default_factory() if field.default is dataclasses.MISSING else field.default
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="minips", description="A small parameter server to learn from, and to use.")
+    parser.add_argument("--version", action="version", version=f"minips {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    one = commands.add_parser("demo", help="train digits seven ways and compare", description=demo.__doc__)
+    one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
+    one.set_defaults(command=demo)
+
+    one = commands.add_parser(
+        "train",
+        help="train once",
+        description="Train once, as the options say. A stage is given as name or name:field=value,field=value.",
+    )
+    one.add_argument("--data", choices=_DATA, default="digits", help="what to train on")
+    one.add_argument("--features", type=int, default=0, metavar="N", help="lift the data to N random Fourier features")
+    one.add_argument("--engine", default="processes", help=f"where workers run: {', '.join(names('engine'))}")
+    one.add_argument("--config", metavar="FILE", help="a config as JSON to start from")
+    one.add_argument("--json", metavar="FILE", help="write the run as JSON")
+    one.add_argument("--trace", metavar="FILE", help="write the spans for Perfetto")
+    _add_config(one)
+    one.set_defaults(command=train)
+
+    one = commands.add_parser("stages", help="list what can be swapped", description=stages.__doc__)
+    one.add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
+    one.set_defaults(command=stages)
+
+    one = commands.add_parser("doctor", help="is this machine ready?", description=doctor.__doc__)
+    one.set_defaults(command=doctor)
+
+    one = commands.add_parser("lab", help="open the lessons in JupyterLab", description=lab.__doc__)
+    one.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on to JupyterLab")
+    one.set_defaults(command=lab)
+    return parser
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    """An option for each field of Config; the codecs' stages have one each."""
+    group = parser.add_argument_group("config")
+    for side, prefix in (("from worker to server", ""), ("from server to worker", "pull_")):
+        for field in dataclasses.fields(Codec):
+            flag = "--" + (prefix + field.name).replace("_", "-")
+            text = f"{field.metadata['help']}, {side}: {', '.join(names(field.name))}"
+            group.add_argument(flag, dest=prefix + field.name, metavar="STAGE", help=text)
+    for field in dataclasses.fields(Config):
+        if field.name not in ("push", "pull"):
+            known = f": {', '.join(names(field.name))}" if field.name in kinds() else ""
+            unit = f", in {field.metadata['unit']}" if field.metadata["unit"] else ""
+            text = f"{field.metadata['help']}{unit}{known} (default {_default(field)!r})"
+            group.add_argument(
+                "--" + field.name.replace("_", "-"), dest=field.name, metavar="VALUE", help=text.replace("%", "%%")
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
