@@ -17,7 +17,7 @@ import numpy as np
 from minips.runtime.client import connect
 from minips.runtime.config import Config
 from minips.runtime.engines import Processes, Threads, roles
-from minips.runtime.engines.crew import START_S, LocalEngine, Member
+from minips.runtime.engines.crew import FAREWELL_S, START_S, LocalEngine, Member
 from minips.runtime.trace import Trace
 from minips.stages.consistency import BSP
 
@@ -76,7 +76,9 @@ def calibrate(config: Config) -> Calibration:
         small, large = (_measure(alone, member, size) for size, member in zip(SIZES, members, strict=True))
     finally:
         for member in members:
-            member.end(5.0)
+            member.say("stop")
+        for member in members:
+            member.end(FAREWELL_S)
     lines = {
         side: {name: _line(small[side][name], large[side][name]) for name in small[side]}
         for side in ("worker", "server")
