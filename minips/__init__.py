@@ -5,8 +5,7 @@ imported when first used.
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
-from types import ModuleType
+from typing import Any
 
 from minips import datasets
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
@@ -92,15 +91,12 @@ __all__ = [
     "train",
 ]
 
-try:
-    __version__ = version("minips")
-except PackageNotFoundError:
-    __version__ = "0"
-
 _LATER = ("bench", "cost", "lab", "testing")
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     if name in _LATER:
         return import_module(f"minips.{name}")
+    if name == "__version__":  # asking the installed metadata takes longer than importing all of the above
+        return import_module("importlib.metadata").version("minips")
     raise AttributeError(f"minips has no {name!r}")
