@@ -71,7 +71,6 @@ class Server:
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._links = [_WorkerLink(config, index, worker, self.trace) for worker in range(config.workers)]
-        self._mine = threading.local()
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
 
@@ -141,13 +140,12 @@ class Server:
         if kind == "hello":
             with self._changed:
                 self.shard.join(worker)
-            self._mine.worker = worker
-            link.connections += 1
+            link.meet()
             layout = {name: list(part) for name, part in self.layout.items()}
             extra = {"layout": layout, "index": self.index, "servers": self.config.servers, "silence_s": self.silence_s}
         elif kind == "bye":
+            link.connections.discard(threading.get_ident())
             self._leave(worker, None)
-            self._mine.worker = None
         elif kind not in ("push", "pull", "push_pull", "alive"):
             raise ValueError(
                 f"There is no message of kind {kind!r}; there are hello, push, pull, push_pull, alive and bye."
@@ -217,11 +215,11 @@ class Server:
             self._version, self.changed_at = self.shard.version, now
 
     def _connection_closed(self) -> None:
-        worker = getattr(self._mine, "worker", None)
-        if worker is not None:
-            self._links[worker].connections -= 1
-            if not self._links[worker].connections:
-                self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye")
+        for worker, link in enumerate(self._links):
+            if threading.get_ident() in link.connections:
+                link.connections.discard(threading.get_ident())
+                if not link.connections:
+                    self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye")
 
     def _leave(self, worker: int, event: str | None) -> None:
         with self._changed:
@@ -242,12 +240,24 @@ class Server:
 
 
 class _WorkerLink:
-    """What the server keeps for one worker: its decoder, its encoder, and when it was last heard."""
+    """What the server keeps for one worker: both halves of the codec's link, its connections, by the threads that serve
+    them, and when it was last heard.
+    """
 
     def __init__(self, config: Config, index: int, worker: int, trace: Trace) -> None:
-        self.decoder = Decoder(trace)
-        self.encoder = Encoder(config.pull, np.random.default_rng([config.seed, worker, index, 3]), trace)
-        self.connections, self.busy, self.heard = 0, False, time.monotonic()
+        self._codec, self._trace = config.pull, trace
+        self._rng = np.random.default_rng([config.seed, worker, index, 3])
+        self.connections: set[int] = set()
+        self.busy, self.heard = False, time.monotonic()
+        self._start()
+
+    def meet(self) -> None:
+        """The worker says hello on this thread's connection. It has forgotten any earlier one, and so do we."""
+        self.connections.add(threading.get_ident())
+        self._start()
+
+    def _start(self) -> None:
+        self.decoder, self.encoder = Decoder(self._trace), Encoder(self._codec, self._rng, self._trace)
 
 
 class _Stopwatch:
