@@ -1,0 +1,259 @@
+"""From a message to frames and back, and what a receiver does with frames that are not to be believed."""
+
+import dataclasses
+import pickle
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minips as ps
+from minips import stage
+from minips.runtime.codec import Decoder, Encoder, check_finite, pack, unpack
+from minips.runtime.message import PROTOCOL_VERSION, Message
+from minips.stages.serializers import Packet
+
+PLAIN = ps.Codec()
+CODECS = [
+    ps.Codec(),
+    ps.Codec(serializer="json"),
+    ps.Codec(compressor="lz4"),
+    ps.Codec(quantizer="uniform", compressor="zlib"),
+    ps.Codec(quantizer="topk", memory="errorfeedback"),
+    ps.Codec(quantizer="float16", serializer="json", compressor="lz4"),
+]
+TENSORS = {"W": np.linspace(-1, 1, 12, dtype="f4").reshape(3, 4), "b": np.array(2.0), "empty": np.zeros((0, 3), "f4")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference(ps.Memory):
+    """Sends what has changed: both halves of the link remember the last value."""
+
+    name = "difference"
+
+    def compensate(self, x, state):
+        return x - state.get("last", 0)
+
+    def update(self, p, sent, state):
+        state["last"] = state.get("last", 0) + sent
+
+    def restore(self, received, state):
+        state["last"] = state.get("last", 0) + received
+        return state["last"]
+
+
+@pytest.fixture
+def difference(monkeypatch):
+    monkeypatch.setitem(stage._KINDS["memory"], "difference", Difference)
+    return ps.Codec(memory=Difference())
+
+
+def encoder(codec, seed=0):
+    return Encoder(codec, np.random.default_rng(seed), ps.Trace())
+
+
+def sent(frames):
+    """The frames as a network would hand them over."""
+    return [memoryview(bytearray(frame)) for frame in frames]
+
+
+def receive(frames, own=PLAIN, decoder=None):
+    packet, _ = unpack(sent(frames), own, ps.Trace())
+    return (decoder or Decoder(ps.Trace())).decode(packet)
+
+
+# The envelope
+
+
+def test_the_first_frame_is_a_map_of_version_serializer_and_compressor():
+    frames = encoder(ps.Codec(serializer="json", compressor="zlib")).encode(Message({"kind": "pull"}), {"busy": 0.5})
+    assert msgpack.unpackb(frames[0]) == {"v": PROTOCOL_VERSION, "s": "json", "c": "zlib", "busy": 0.5}
+
+
+def test_the_stamp_comes_back_with_the_packet():
+    frames = encoder(PLAIN).encode(Message({"kind": "reply"}), {"waited": 1.5})
+    assert unpack(frames, PLAIN, ps.Trace())[1]["waited"] == 1.5
+
+
+def test_the_packet_names_memory_and_quantizers():
+    codec = ps.Codec(quantizer="sign", memory="errorfeedback")
+    packet, _ = unpack(encoder(codec).encode(Message({}, {"w": np.ones(3)})), PLAIN, ps.Trace())
+    assert packet.header["memory"] == "errorfeedback"
+    assert packet.tensors["w"][0] == "sign"
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=repr)
+def test_a_receiver_of_another_config_decodes_any_message(codec):
+    header = {"kind": "push", "worker": 1, "clock": 3, "loss": 0.25, "names": ["W"], "nothing": None}
+    message = receive(
+        encoder(codec).encode(Message(header, TENSORS)), own=ps.Codec(serializer="json", quantizer="sign")
+    )
+    assert message.kind == "push"
+    assert {key: message.header[key] for key in header} == header
+    for name, x in TENSORS.items():
+        expected = codec.quantizer.decode(codec.quantizer.encode(x, np.random.default_rng(0)))
+        np.testing.assert_array_equal(message.tensors[name], expected, strict=True)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=20))
+def test_the_plain_codec_is_exact(values):
+    x = np.array(values, "f4")
+    np.testing.assert_array_equal(receive(encoder(PLAIN).encode(Message({}, {"x": x}))).tensors["x"], x, strict=True)
+
+
+def test_encoding_changes_no_array():
+    kept = {name: x.copy() for name, x in TENSORS.items()}
+    for codec in CODECS:
+        encoder(codec).encode(Message({}, TENSORS))
+    for name, x in TENSORS.items():
+        np.testing.assert_array_equal(x, kept[name], strict=True)
+
+
+def test_spans_stand_around_every_step():
+    trace = ps.Trace("me")
+    codec = ps.Codec(quantizer="topk", memory="errorfeedback")
+    frames = Encoder(codec, np.random.default_rng(0), trace).encode(Message({}, {"w": np.ones(9)}))
+    assert set(trace.seconds()) == {"compensate", "quantize", "serialize", "compress"}
+    Decoder(trace).decode(unpack(frames, PLAIN, trace)[0])
+    assert {"decompress", "deserialize", "dequantize"} <= set(trace.seconds())
+
+
+# Trust
+
+
+def test_pickle_is_refused_unless_the_receivers_own_config_names_it():
+    frames = encoder(ps.Codec(serializer="pickle")).encode(Message({"kind": "push"}, {"w": np.ones(3)}))
+    with pytest.raises(ValueError, match=r"can run code.*this one names msgpack"):
+        receive(frames)
+    message = receive(frames, own=ps.Codec(serializer="pickle"))
+    np.testing.assert_array_equal(message.tensors["w"], np.ones(3))
+
+
+def test_a_refused_pickle_is_never_read():
+    class Trap:
+        def __reduce__(self):
+            return pytest.fail, ("the pickle was read",)
+
+    envelope = msgpack.packb({"v": PROTOCOL_VERSION, "s": "pickle", "c": "none"})
+    with pytest.raises(ValueError, match="can run code"):
+        receive([envelope, pickle.dumps(Trap())])
+
+
+# Malformed frames
+
+
+def envelope(**changes):
+    return msgpack.packb({"v": PROTOCOL_VERSION, "s": "msgpack", "c": "none", **changes})
+
+
+def body(index, header=None):
+    return msgpack.packb([{"kind": "push"} if header is None else header, index])
+
+
+MALFORMED = {
+    "nothing": [],
+    "an empty frame": [b""],
+    "text": [b"GET / HTTP/1.1"],
+    "a list for an envelope": [msgpack.packb([1, 2])],
+    "another version": [envelope(v=99), body([])],
+    "an unknown serializer": [envelope(s="morse"), body([])],
+    "an unknown compressor": [envelope(c="squash"), body([])],
+    "a number for a name": [envelope(s=3), body([])],
+    "the envelope alone": [envelope()],
+    "a header that is a list": [envelope(), body([], header=[1])],
+    "fewer frames than parts": [envelope(), body([["w", "exact", [["x", "float32", [2]]]]])],
+    "a shape that does not fit": [envelope(), body([["w", "exact", [["x", "float32", [3]]]]]), b"12345678"],
+    "a dtype of objects": [envelope(), body([["w", "exact", [["x", "object", [1]]]]]), b"12345678"],
+    "an unknown quantizer": [envelope(), body([["w", "fog", []]])],
+    "missing parts": [envelope(), body([["w", "topk", []]])],
+    "a damaged zlib stream": [envelope(c="zlib"), b"not zlib"],
+    "a damaged lz4 block": [envelope(c="lz4"), b"\x10\x00\x00\x00nonsense"],
+    "an lz4 block that claims too much": [envelope(c="lz4"), b"\xff\xff\xff\xff" + bytes(8)],
+    "damaged JSON": [envelope(s="json"), b"{"],
+    "an unknown memory": [envelope(), body([], header={"memory": "elephant"})],
+}
+
+
+@pytest.mark.parametrize("frames", MALFORMED.values(), ids=list(MALFORMED))
+def test_malformed_frames_are_a_value_error(frames):
+    with pytest.raises(ValueError, match=r"\w"):
+        receive(frames)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_damaged_frames_are_a_value_error_or_decode_to_arrays(data):
+    codec = data.draw(st.sampled_from(CODECS))
+    frames = [bytearray(frame) for frame in encoder(codec).encode(Message({"kind": "push"}, TENSORS))]
+    for _ in range(data.draw(st.integers(1, 3))):
+        frame = data.draw(st.sampled_from([each for each in frames if each]))
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    with np.errstate(all="ignore"):
+        try:
+            message = receive(frames)
+        except ValueError:
+            return
+    assert all(isinstance(x, np.ndarray) for x in message.tensors.values())
+
+
+# Memory
+
+
+def test_an_encoder_keeps_one_memory_for_each_tensor():
+    codec = ps.Codec(quantizer=ps.TopK(fraction=0.5), memory=ps.ErrorFeedback())
+    sender, total = encoder(codec), {"a": np.zeros(2), "b": np.zeros(2)}
+    for _ in range(4):
+        for name, x in receive(
+            sender.encode(Message({}, {"a": np.array([4.0, 1.0]), "b": np.array([1.0, 3.0])}))
+        ).tensors.items():
+            total[name] += x
+    held = {name: sender._states[name]["error"] for name in total}
+    np.testing.assert_allclose(total["a"] + held["a"], [16, 4])
+    np.testing.assert_allclose(total["b"] + held["b"], [4, 12])
+
+
+def test_a_stateful_memory_is_restored_on_its_own_link(difference):
+    rng = np.random.default_rng(0)
+    links = [(encoder(difference), Decoder(ps.Trace())) for _ in range(2)]
+    for _ in range(3):
+        for sender, receiver in links:
+            x = rng.normal(size=5)
+            message = receive(sender.encode(Message({}, {"x": x})), decoder=receiver)
+            np.testing.assert_allclose(message.tensors["x"], x, rtol=1e-12)
+
+
+def test_the_wrong_link_restores_something_else(difference):
+    sender, first, second = encoder(difference), Decoder(ps.Trace()), Decoder(ps.Trace())
+    receive(sender.encode(Message({}, {"x": np.ones(2)})), decoder=first)
+    np.testing.assert_array_equal(
+        receive(sender.encode(Message({}, {"x": np.ones(2)})), decoder=second).tensors["x"], np.zeros(2)
+    )
+
+
+def test_random_draws_follow_from_the_seed():
+    codec = ps.Codec(quantizer="uniform")
+    message = Message({}, {"w": np.random.default_rng(1).normal(size=50)})
+    assert encoder(codec, 3).encode(message) == encoder(codec, 3).encode(message)
+
+
+# What no quantizer could carry
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_check_finite_names_the_tensor(bad):
+    with pytest.raises(ValueError, match=r"The gradient of 'w' holds NaN or infinity.*nothing was changed"):
+        check_finite({"v": np.ones(2), "w": np.array([1.0, bad])}, "The gradient of")
+
+
+def test_check_finite_takes_large_numbers_whose_sum_overflows():
+    check_finite({"w": np.full(4, np.finfo("f4").max, "f4"), "v": np.zeros(0), "b": np.array(1.0)}, "The gradient of")
+
+
+def test_empty_frames_stay_empty():
+    packet = Packet({}, {"w": ("exact", {"x": np.zeros(0, "f4")})})
+    frames = pack(packet, ps.Codec(compressor="zlib"), ps.Trace())
+    assert len(frames[2]) == 0
+    np.testing.assert_array_equal(unpack(frames, PLAIN, ps.Trace())[0].tensors["w"][1]["x"], np.zeros(0, "f4"))

@@ -1,0 +1,72 @@
+"""Where the time went."""
+
+import json
+
+import pytest
+
+from minips.runtime.trace import SPANS, Span, Trace
+
+
+@pytest.fixture
+def trace():
+    one, other = Trace("worker 1"), Trace("server 0")
+    one.step = 3
+    one.add("compute", 10.0, 0.5)
+    one.add("transfer", 10.5, 0.25)
+    other.add("apply", 10.75, 0.125)
+    other.add("apply", 11.0, 0.125)
+    return one + other
+
+
+def test_spans_are_recorded_with_who_and_step():
+    trace = Trace("worker 2")
+    trace.step = 5
+    with trace.span("compute"):
+        pass
+    (span,) = trace
+    assert (span.name, span.who, span.step) == ("compute", "worker 2", 5)
+    assert span.seconds >= 0
+
+
+def test_a_block_that_raises_is_recorded_too():
+    trace = Trace()
+    with pytest.raises(KeyError), trace.span("apply"):
+        raise KeyError
+    assert len(trace) == 1
+
+
+def test_seconds_add_up_by_name_in_the_order_of_the_way(trace):
+    assert trace.seconds() == {"compute": 0.5, "transfer": 0.25, "apply": 0.25}
+    assert list(trace.seconds()) == [name for name in SPANS if name in trace.seconds()]
+    assert trace.seconds("server") == {"apply": 0.25}
+
+
+def test_since_counts_from_an_origin(trace):
+    assert [span.start for span in trace.since(10.0)] == [0.0, 0.5, 0.75, 1.0]
+    assert trace.spans[0] == Span("compute", "worker 1", 10.0, 0.5, 3)
+
+
+def test_beyond_its_limit_a_trace_keeps_nothing_more():
+    trace = Trace(limit=2)
+    for _ in range(5):
+        trace.add("compute", 0.0, 1.0)
+    assert len(trace) == 2
+
+
+def test_to_chrome_writes_complete_events_in_microseconds(trace, tmp_path):
+    trace.to_chrome(tmp_path / "run.json")
+    events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    spans = [event for event in events if event["ph"] == "X"]
+    assert sorted(names.values()) == ["server 0", "worker 1"]
+    assert len(spans) == len(trace)
+    for event, span in zip(spans, trace, strict=True):
+        assert (event["name"], names[event["tid"]], event["args"]["step"]) == (span.name, span.who, span.step)
+        assert event["ts"] == pytest.approx((span.start - 10.0) * 1e6)
+        assert event["dur"] == pytest.approx(span.seconds * 1e6)
+        assert isinstance(event["pid"], int)
+
+
+def test_to_chrome_of_nothing_is_an_empty_list(tmp_path):
+    Trace().to_chrome(str(tmp_path / "run.json"))
+    assert json.loads((tmp_path / "run.json").read_text()) == {"traceEvents": []}
