@@ -113,6 +113,8 @@ def _split(X: Array, y: Array, validation: float, rng: np.random.Generator, dtyp
         raise ValueError(f"validation is the share of rows that is held out, between 0 and 1; got {validation}.")
     order = rng.permutation(len(X))
     held = max(1, round(validation * len(X)))
+    if held >= len(X):
+        raise ValueError(f"{validation} of {len(X)} rows held out leaves none to train on; hold out less.")
     y = y if y.dtype.kind in "iu" else y.astype(dtype)
     train, rest = order[held:], order[:held]
     mean, deviation = X[train].mean(axis=0), X[train].std(axis=0)

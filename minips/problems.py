@@ -23,10 +23,8 @@ class Problem(ABC):
     def __init__(
         self, X: Array, y: Array, X_validation: Array | None = None, y_validation: Array | None = None
     ) -> None:
-        if len(X) != len(y) or not len(X):
-            raise ValueError(f"Expected as many rows of X as of y, and at least one; got {len(X)} and {len(y)}.")
-        self.X, self.y = np.asarray(X), np.asarray(y)
-        self.validation = None if X_validation is None or y_validation is None else (X_validation, y_validation)
+        self.X, self.y = _rows(X, y)
+        self.validation = None if X_validation is None or y_validation is None else _rows(X_validation, y_validation)
 
     @property
     def rows(self) -> int:
@@ -79,6 +77,20 @@ class Problem(ABC):
         return (self.X, self.y) if rows is None else (self.X[rows], self.y[rows])
 
 
+def _rows(X: Any, y: Any) -> tuple[Array, Array]:
+    X, y = np.asarray(X), np.asarray(y)
+    if len(X) != len(y) or not len(X):
+        raise ValueError(f"Expected as many rows of X as of y, and at least one; got {len(X)} and {len(y)}.")
+    return X, y
+
+
+def _table(X: Array, y: Array) -> tuple[Array, Array]:
+    """Rows for a linear model: X (n, d) in floats, because the parameters take its dtype, and y (n,)."""
+    if X.ndim != 2 or y.ndim != 1:
+        raise ValueError(f"Expected X of shape (rows, features) and y of shape (rows,); got {X.shape} and {y.shape}.")
+    return (X if X.dtype.kind == "f" else X.astype(float)), y
+
+
 class LinearRegression(Problem):
     """Least squares: loss ``|Xw + b − y|² / 2n + l2·|w|²/2`` for X of shape (n, d) and y of shape (n,).
 
@@ -97,7 +109,8 @@ class LinearRegression(Problem):
         l2: float = 0.0,
     ) -> None:
         super().__init__(X, y, X_validation, y_validation)
-        self.l2 = l2
+        self.X, y = _table(self.X, self.y)
+        self.y, self.l2 = y.astype(self.X.dtype), l2
 
     def init(self, rng: np.random.Generator) -> Tensors:
         return {"w": np.zeros(self.X.shape[1], self.X.dtype), "b": np.zeros((), self.X.dtype)}
@@ -137,11 +150,19 @@ class SoftmaxRegression(Problem):
         l2: float = 0.0,
     ) -> None:
         super().__init__(X, y, X_validation, y_validation)
-        if self.y.dtype.kind not in "iu" or self.y.min() < 0:
+        self.X, self.y = _table(self.X, self.y)
+        classes_seen = 0
+        for y in (self.y, self.validation[1]) if self.validation else (self.y,):
+            if y.dtype.kind not in "iu" or y.min() < 0:
+                raise ValueError(
+                    f"SoftmaxRegression takes class numbers 0, 1, 2, … as whole numbers; got {y.dtype}, from {y.min()}."
+                )
+            classes_seen = max(classes_seen, int(y.max()) + 1)
+        self.classes, self.l2 = classes or classes_seen, l2
+        if self.classes < classes_seen:
             raise ValueError(
-                f"SoftmaxRegression takes class numbers 0, 1, 2, … as whole numbers; got y of {self.y.dtype}."
+                f"y holds the class {classes_seen - 1}, but there are classes 0 to {self.classes - 1} only."
             )
-        self.classes, self.l2 = classes or int(self.y.max()) + 1, l2
 
     def init(self, rng: np.random.Generator) -> Tensors:
         return {"W": np.zeros((self.X.shape[1], self.classes), self.X.dtype), "b": np.zeros(self.classes, self.X.dtype)}

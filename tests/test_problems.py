@@ -1,0 +1,206 @@
+"""Every gradient has a formula, and every answer a check."""
+
+import numpy as np
+import pytest
+
+import minips as ps
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 4))
+TARGET = X @ [1.0, -2.0, 0.5, 0.0] + 3 + 0.1 * rng.normal(size=60)
+CLASSES = (X[:, :3] + 0.5 * rng.normal(size=(60, 3))).argmax(axis=1)
+
+PROBLEMS = {
+    "regression": ps.LinearRegression(X, TARGET),
+    "ridge": ps.LinearRegression(X, TARGET, l2=0.3),
+    "softmax": ps.SoftmaxRegression(X, CLASSES),
+    "softmax with l2": ps.SoftmaxRegression(X, CLASSES, l2=0.3),
+    "softmax with an empty class": ps.SoftmaxRegression(X, CLASSES, classes=5),
+}
+every_problem = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=list(PROBLEMS))
+
+
+def somewhere(problem):
+    draws = np.random.default_rng(1)
+    return {name: draws.normal(size=x.shape) for name, x in problem.init(draws).items()}
+
+
+@every_problem
+@pytest.mark.parametrize("rows", [None, slice(10, 30), np.array([3, 1, 1, 7])], ids=["all", "slice", "indices"])
+def test_gradients_agree_with_finite_differences(problem, rows):
+    params, step = somewhere(problem), 1e-6
+    loss, gradients = problem.loss_and_gradient(params, rows)
+    assert loss == problem.loss(params, rows)
+    for name, x in params.items():
+        numeric = np.zeros(x.shape)
+        for index in np.ndindex(x.shape):
+            shifted = {**params, name: x.copy()}
+            shifted[name][index] = x[index] + step
+            above = problem.loss(shifted, rows)
+            shifted[name][index] = x[index] - step
+            numeric[index] = (above - problem.loss(shifted, rows)) / (2 * step)
+        np.testing.assert_allclose(gradients[name], numeric, rtol=1e-6, atol=1e-8)
+
+
+@every_problem
+def test_gradients_of_equal_shards_average_to_the_gradient_of_the_whole(problem):
+    params = somewhere(problem)
+    parts = [problem.shard(worker, 4).gradient(params) for worker in range(4)]
+    for name, whole in problem.gradient(params).items():
+        np.testing.assert_allclose(np.mean([part[name] for part in parts], axis=0), whole, rtol=1e-12, atol=1e-15)
+
+
+@every_problem
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_gradients_have_the_shapes_and_the_dtype_of_the_parameters(problem, dtype):
+    small = type(problem)(problem.X.astype(dtype), problem.y, l2=problem.l2)
+    params = small.init(np.random.default_rng(0))
+    for name, gradient in small.gradient(params, slice(0, 5)).items():
+        assert (gradient.shape, gradient.dtype) == (params[name].shape, np.dtype(dtype))
+
+
+@every_problem
+def test_the_parameters_are_not_changed(problem):
+    params = somewhere(problem)
+    kept = {name: x.copy() for name, x in params.items()}
+    problem.loss_and_gradient(params)
+    problem.accuracy(params)
+    for name in params:
+        np.testing.assert_array_equal(params[name], kept[name])
+
+
+def test_shards_are_contiguous_complete_and_near_equal():
+    problem = PROBLEMS["softmax"]
+    parts = [problem.shard(worker, 7) for worker in range(7)]
+    np.testing.assert_array_equal(np.concatenate([part.X for part in parts]), problem.X)
+    np.testing.assert_array_equal(np.concatenate([part.y for part in parts]), problem.y)
+    assert {part.rows for part in parts} == {8, 9}
+    assert all(part.classes == problem.classes for part in parts)
+
+
+def test_more_workers_than_rows_are_refused():
+    with pytest.raises(ValueError, match="60 training rows cannot be shared among 61 workers"):
+        PROBLEMS["softmax"].shard(0, 61)
+
+
+# Answers
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.5])
+def test_the_solution_is_that_of_least_squares(l2):
+    problem = ps.LinearRegression(X, TARGET, l2=l2)
+    # The ridge penalty as further rows: √(n·l2) times the unit matrix, without a bias, with zeros for targets.
+    A = np.vstack([np.c_[X, np.ones(60)], np.c_[np.sqrt(60 * l2) * np.eye(4), np.zeros(4)]])
+    expected = np.linalg.lstsq(A, np.r_[TARGET, np.zeros(4)], rcond=None)[0]
+    solution = problem.solution()
+    np.testing.assert_allclose(solution["w"], expected[:4], rtol=1e-9)
+    np.testing.assert_allclose(solution["b"], expected[4], rtol=1e-9)
+    for gradient in problem.gradient(solution).values():
+        np.testing.assert_allclose(gradient, 0, atol=1e-12)
+
+
+def test_the_solution_of_dependent_columns_is_still_of_least_loss():
+    problem = ps.LinearRegression(np.c_[X, X[:, 0]], TARGET)
+    assert problem.loss(problem.solution()) == pytest.approx(
+        PROBLEMS["regression"].loss(PROBLEMS["regression"].solution())
+    )
+
+
+def test_softmax_agrees_with_scikit_learn():
+    from sklearn.linear_model import LogisticRegression
+
+    l2 = 0.05
+    problem = ps.SoftmaxRegression(X, CLASSES, l2=l2)
+    theirs = LogisticRegression(C=1 / (l2 * 60), tol=1e-10, max_iter=10_000).fit(X, CLASSES)
+    optimum = {"W": theirs.coef_.T, "b": theirs.intercept_}
+    for gradient in problem.gradient(optimum).values():
+        np.testing.assert_allclose(gradient, 0, atol=1e-6)
+    assert problem.accuracy(optimum) == theirs.score(X, CLASSES)
+    from sklearn.metrics import log_loss
+
+    plain = ps.SoftmaxRegression(X, CLASSES)
+    assert plain.loss(optimum) == pytest.approx(log_loss(CLASSES, theirs.predict_proba(X)))
+
+
+def test_large_logits_do_not_overflow():
+    problem = ps.SoftmaxRegression(np.array([[1.0], [-1.0]]), np.array([0, 1]))
+    loss, gradients = problem.loss_and_gradient({"W": np.array([[1e4, -1e4]]), "b": np.zeros(2)})
+    assert loss == pytest.approx(0)
+    assert all(np.isfinite(g).all() for g in gradients.values())
+
+
+def test_accuracy_is_the_share_of_rows_that_are_right():
+    problem = ps.SoftmaxRegression(np.eye(4), np.array([0, 1, 2, 2]))
+    assert problem.accuracy({"W": np.eye(4, 3), "b": np.zeros(3)}) == 0.75
+    assert PROBLEMS["regression"].accuracy(PROBLEMS["regression"].solution()) is None
+
+
+# Held-out rows
+
+
+def test_held_out_is_the_same_problem_on_other_rows():
+    problem = ps.LinearRegression(X[:40], TARGET[:40], X[40:], TARGET[40:], l2=0.1)
+    other = problem.held_out()
+    np.testing.assert_array_equal(other.X, X[40:])
+    assert other.l2 == 0.1
+    assert other.held_out() is None
+    assert problem.rows == 40
+    assert problem.shard(0, 2).held_out() is None
+
+
+def test_without_held_out_rows_there_is_no_such_problem():
+    assert PROBLEMS["softmax"].held_out() is None
+
+
+def test_a_class_that_only_the_held_out_rows_have_counts():
+    problem = ps.SoftmaxRegression(X[:4], np.array([0, 1, 0, 1]), X[4:6], np.array([0, 2]))
+    assert problem.classes == 3
+    assert np.isfinite(problem.held_out().loss(problem.init(np.random.default_rng(0))))
+
+
+# What does not fit
+
+
+def test_lists_and_whole_numbers_are_taken():
+    problem = ps.LinearRegression([[1, 2], [3, 4], [5, 7]], [1, 2, 3], [[1, 1]], [2])
+    params = problem.init(np.random.default_rng(0))
+    assert params["w"].dtype == float
+    assert problem.held_out().loss(params) == 2.0
+
+
+def test_whole_number_targets_leave_the_gradient_single():
+    problem = ps.LinearRegression(X.astype("f4"), CLASSES)
+    gradients = problem.gradient(problem.init(np.random.default_rng(0)))
+    assert {g.dtype for g in gradients.values()} == {np.dtype("f4")}
+
+
+@pytest.mark.parametrize("cls", [ps.LinearRegression, ps.SoftmaxRegression])
+@pytest.mark.parametrize(
+    ("rows", "targets", "words"),
+    [
+        (X, CLASSES[:-1], "as many rows"),
+        (X[:0], CLASSES[:0], "at least one"),
+        (X, CLASSES[:, None], r"y of shape \(rows,\)"),
+        (X[:, 0], CLASSES, r"X of shape \(rows, features\)"),
+    ],
+    ids=["too few", "none", "a column", "no features"],
+)
+def test_rows_that_do_not_fit_are_refused(cls, rows, targets, words):
+    with pytest.raises(ValueError, match=words):
+        cls(rows, targets)
+
+
+def test_held_out_rows_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="as many rows"):
+        ps.LinearRegression(X, TARGET, X, TARGET[:-1])
+
+
+@pytest.mark.parametrize("y", [CLASSES.astype(float), CLASSES - 1], ids=["floats", "negative"])
+def test_softmax_takes_class_numbers(y):
+    with pytest.raises(ValueError, match="class numbers"):
+        ps.SoftmaxRegression(X, y)
+
+
+def test_a_class_beyond_the_last_is_refused():
+    with pytest.raises(ValueError, match="y holds the class 2, but there are classes 0 to 1 only"):
+        ps.SoftmaxRegression(X, CLASSES, classes=2)
