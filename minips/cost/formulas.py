@@ -53,8 +53,10 @@ def parameter_server_s(workers: int, nbytes: float, bandwidth: float, latency: f
     """A push of every worker and then a pull of every worker, through the servers' links: ``2(α + nS/(sB))``.
 
     All the workers share each server's link, so this is a star, and no all-reduce: its bandwidth term grows with n. It
-    assumes n ≥ s, so that the servers' links are the narrow ones. Source: Li et al. 2014, "Scaling Distributed Machine
-    Learning with the Parameter Server", and arithmetic.
+    assumes n ≥ s, so that the servers' links are the narrow ones, and phases: nobody pulls before all have pushed, and
+    nobody pushes before all have pulled. In a run over full-duplex links the first worker pushes again while the others
+    still pull, and with no time for computing a step takes ``2α + (n+1)S/(sB)`` instead.
+    Source: Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server", and arithmetic.
 
     >>> parameter_server_s(4, 80_000, 12.5e6, latency=1e-3)
     0.0532

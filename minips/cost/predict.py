@@ -19,12 +19,11 @@ from minips.cost.calibrate import Calibration, Line, calibrate
 from minips.problems import Problem
 from minips.runtime.codec import Codec, Encoder
 from minips.runtime.config import Config
-from minips.runtime.message import Message
+from minips.runtime.message import Header, Message
 from minips.runtime.shard import Shard
 from minips.runtime.trace import SPANS, Trace
 from minips.runtime.train import Run
 from minips.runtime.worker import compute
-from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
 
 Cycle = Generator[float | None, float, None]
@@ -64,7 +63,10 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
         began = time.monotonic()
         _, gradients = compute(part, quick, params, 0, clock)
         times.append(time.monotonic() - began)
-    pushed, pulled = _nbytes(config.push, gradients), _nbytes(config.pull, params)
+    push: Header = {"kind": "push_pull", "worker": 0, "loss": 0.1, "clock": 100, "version": 100}
+    reply: Header = {"kind": "reply", "version": 100, "clock": 100, "done": False, "outcome": "held"}
+    pushed = _nbytes(config.push, Message(push, gradients))
+    pulled = _nbytes(config.pull, Message(reply, params), {"busy": 0.1, "waited": 0.1})
     walk = _Walk(config, calibration, statistics.median(times), sum(x.size for x in params.values()), pushed, pulled)
     seconds = walk.run()
     spans = {name: walk.spans[name] / walk.updates for name in SPANS if walk.spans[name]}
@@ -99,11 +101,9 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     return Comparison([*rows, ("total", prediction.seconds_per_step, run.seconds_per_step)])
 
 
-def _nbytes(codec: Codec, tensors: Tensors) -> int:
-    """The length of the frames of one message of these tensors."""
-    header = {"kind": "push_pull", "worker": 0, "clock": 100, "version": 100, "loss": 0.1}
-    frames = Encoder(codec, np.random.default_rng(0), Trace()).encode(Message(header, tensors))
-    return sum(map(len, frames))
+def _nbytes(codec: Codec, message: Message, stamp: Header | None = None) -> int:
+    """The length of the frames of one message."""
+    return sum(map(len, Encoder(codec, np.random.default_rng(0), Trace()).encode(message, stamp)))
 
 
 class _Walk:

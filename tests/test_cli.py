@@ -1,0 +1,158 @@
+"""The command line, as a person types it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import minips as ps
+from minips import cli
+
+MINIPS = [sys.executable, "-m", "minips"]
+
+
+def test_demo_ends_with_its_table_and_its_sentence(tmp_path):
+    rows = tmp_path / "rows.json"
+    done = subprocess.run([*MINIPS, "demo", "--json", str(rows)], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    by_name = {row["name"]: row for row in json.loads(rows.read_text())}
+    names = ["BSP", "SSP(2)", "ASP", "exact", "float16", "uniform, 8 bits", "topk 1 % + error feedback"]
+    assert list(by_name) == names
+    exact, topk = by_name["exact"], by_name["topk 1 % + error feedback"]
+    assert by_name["BSP"]["accuracy"] >= 0.93
+    assert exact["accuracy"] >= 0.93
+    assert topk["bytes_sent"] <= 0.05 * exact["bytes_sent"]
+    assert topk["accuracy"] >= exact["accuracy"] - 0.02
+    assert {row["updates"] for row in by_name.values()} == {320, 400}
+    assert all(row["predicted_s_per_step"] > 0 for row in by_name.values())
+    for row in by_name.values():
+        assert ps.Config.from_dict(row["config"]).workers == 4
+    table = done.stdout
+    assert all(name.split(" ")[0] in table for name in names)
+    assert "updates" in table
+    assert "The predictions were off by at most" in " ".join(table.split())
+
+
+def test_ctrl_c_ends_the_demo_with_one_sentence_and_no_process_left():
+    demo = subprocess.Popen(
+        [*MINIPS, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        children = wait_for_children(demo.pid, 5)
+        os.killpg(demo.pid, signal.SIGINT)  # as a terminal does: to the children too
+        out, error = demo.communicate(timeout=30)
+    finally:
+        demo.kill()
+    assert demo.returncode == 130
+    assert error.strip().splitlines()[-1].startswith("Stopped by Ctrl-C")
+    assert "Traceback" not in out + error
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+
+
+def wait_for_children(pid: int, count: int) -> list[psutil.Process]:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        children = psutil.Process(pid).children(recursive=True)
+        if len(children) >= count:
+            return children
+        time.sleep(0.05)
+    raise AssertionError("the demo started no processes")
+
+
+def test_train_takes_an_option_for_each_field_of_the_config(tmp_path, capsys):
+    run, trace = tmp_path / "run.json", tmp_path / "trace.json"
+    arguments = (
+        "train --data synthetic --engine threads --transport inproc --quantizer topk:fraction=0.5 "
+        "--memory errorfeedback --serializer json --compressor zlib:level=2 --pull-quantizer float16 "
+        "--consistency ssp:staleness=1 --workers 2 --servers 2 --steps 5 --batch-size none --accumulate 2 "
+        "--overlap true --seed 3 --timeout-s 20 --aggregator median --optimizer adam:lr=0.01 "
+        "--link bandwidth_bps=1e9,latency_s=0.0001 --delays seconds=0.0,slow={1:2.0}"
+    )
+    assert cli.main([*arguments.split(), "--json", str(run), "--trace", str(trace)]) == 0
+    assert "updates" in capsys.readouterr().out
+    config = ps.Config.from_dict(json.loads(run.read_text())["config"])
+    assert config == ps.Config(
+        push=ps.Codec(ps.TopK(0.5), ps.ErrorFeedback(), ps.Json(), ps.Zlib(2)),
+        pull=ps.Codec(ps.Float16()),
+        transport=ps.InProc(),
+        aggregator=ps.Median(),
+        consistency=ps.SSP(1),
+        optimizer=ps.Adam(0.01),
+        workers=2,
+        servers=2,
+        steps=5,
+        batch_size=None,
+        accumulate=2,
+        overlap=True,
+        link=ps.Link(1e9, 1e-4),
+        delays=ps.Delays(0.0, {1: 2.0}),
+        seed=3,
+        timeout_s=20.0,
+    )
+    assert json.loads(trace.read_text())["traceEvents"]
+    again = tmp_path / "config.json"
+    again.write_text(json.dumps(config.to_dict()))
+    assert cli.main(["train", "--data", "synthetic", "--engine", "threads", "--config", str(again), "--seed", "4"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--quantizer topkk", "Did you mean topk?"),
+        ("--quantizer topk:fractoin=0.1", "Did you mean fraction?"),
+        ("--quantizer topk:fraction=2", "at most 1"),
+        ("--quantizer topk:fraction", "Expected field=value"),
+        ("--engine thread", "Did you mean threads?"),
+        ("--workers many", "Expected a number"),
+        ("--overlap perhaps", "Expected true or false"),
+        ("--consistency bsp:backup=4", "needs more than 4 workers"),
+        ("--link bandwith_bps=1e6", "Did you mean bandwidth_bps?"),
+        ("--config nowhere.json", "nowhere.json"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_and_exit_code_1(arguments, words, capsys):
+    assert cli.main(["train", "--data", "synthetic", *arguments.split()]) == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_stages_lists_every_registered_stage(capsys):
+    assert cli.main(["stages"]) == 0
+    listed = capsys.readouterr().out
+    for kind in ps.kinds():
+        assert kind in listed
+        for name in ps.names(kind):
+            assert name in listed
+
+
+def test_doctor_finds_this_machine_ready(capsys):
+    assert cli.main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert "processes and ports: work" in said
+    assert "extra lab" in said
+
+
+def test_lab_opens_jupyter_on_the_lessons(tmp_path):
+    environment = {**os.environ, "HOME": str(tmp_path), "JUPYTER_NO_CONFIG": "1"}
+    command = [*MINIPS, "lab", "--no-browser", "--ServerApp.port=0", "--allow-root"]
+    server = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        assert server.stderr is not None
+        said = ""
+        for line in server.stderr:
+            said += line
+            if "/lab?token=" in line:
+                break
+        assert "/lab?token=" in said
+        assert f"Serving notebooks from local directory: {Path(ps.__file__).parent.parent / 'lessons'}" in said
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)
