@@ -1,0 +1,18 @@
+"""What you see and touch: pictures, the workbench, predictions, exercises. The only room that draws and shows."""
+
+try:
+    import ipywidgets  # noqa: F401
+    import matplotlib  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f'The lab needs {error.name}, which is not installed. Install it with: pip install "minips[lab]"'
+    ) from None
+
+from minips.lab import plots
+from minips.lab.exercises import check, hint
+from minips.lab.plots import timeline
+from minips.lab.predictions import predict
+from minips.lab.source import show
+from minips.lab.workbench import Workbench
+
+__all__ = ["Workbench", "check", "hint", "plots", "predict", "show", "timeline"]

@@ -1,0 +1,240 @@
+"""Pictures of runs.
+
+Each function takes ``ax`` (None: a new pyplot figure) and returns the axes. What is compared differs in marker, dash or
+hatch as well as in colour (Okabe and Ito's palette, which the colour-blind can tell apart), and every axis names its
+unit. ``runs`` is a run, or several by name: ``{"exact": run, "top 1 %": other}``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch, Patch
+from matplotlib.ticker import MaxNLocator
+
+from minips.runtime.config import Config
+from minips.runtime.trace import SPANS
+from minips.runtime.train import Run
+from minips.stage import Stage
+
+Rows = Sequence[tuple[float, int, float]]
+"""Rows of (seconds, step, training loss), as `Run.losses` and `Progress.losses` hold them."""
+
+
+class Look(NamedTuple):
+    """How one of several things is drawn."""
+
+    colour: str
+    marker: str
+    dash: str
+    hatch: str
+
+
+LOOKS = (
+    Look("#0072B2", "o", "-", ""),
+    Look("#D55E00", "s", "--", "//"),
+    Look("#009E73", "^", "-.", ".."),
+    Look("#CC79A7", "D", ":", "xx"),
+    Look("#E69F00", "v", "-", "\\\\"),
+    Look("#56B4E9", "P", "--", "++"),
+)
+
+GROUPS = {
+    "compute": ("compute",),
+    "encode": ("compensate", "quantize", "serialize", "compress"),
+    "transfer": ("transfer",),
+    "wait": ("wait",),
+    "decode": ("decompress", "deserialize", "dequantize"),
+    "update": ("aggregate", "apply"),
+}
+"""What a timeline tells apart, and the spans of each."""
+
+
+def loss(
+    runs: "Run | Rows | Mapping[str, Run | Rows]",
+    *,
+    against: Literal["seconds", "bytes", "step"] = "seconds",
+    ax: Axes | None = None,
+) -> Axes:
+    """Training loss against seconds, megabytes sent by the workers, or steps. Instead of a run, its rows so far will
+    do.
+    """
+    ax = ax or _new(6.4, 3.6)
+    for look, (label, run) in zip(_looks(), _named(runs).items(), strict=False):
+        rows = list(run.losses if isinstance(run, Run) else run)
+        if against == "bytes":
+            if not isinstance(run, Run):
+                raise ValueError("Loss against bytes needs a whole run: rows alone do not tell the bytes.")
+            x = [run.bytes_sent / 1e6 * step / max(rows[-1][1], 1) for _, step, _ in rows]
+        else:
+            x = [seconds if against == "seconds" else step for seconds, step, _ in rows]
+        style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": look.dash}
+        every = max(len(rows) // 12, 1)
+        ax.plot(x, [value for _, _, value in rows], label=label, markevery=every, markersize=5, **style)
+    titles = {"seconds": "time (s)", "bytes": "sent by the workers (MB)", "step": "step"}
+    ax.set(xlabel=titles[against], ylabel="training loss")
+    ax.set_ylim(bottom=0)
+    ax.set_xlim(left=0)
+    ax.grid(alpha=0.3)
+    _legend(ax)
+    return ax
+
+
+def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
+    """A bar for each span: milliseconds for one push and its pull, workers' and servers' time together."""
+    named = _named(runs)
+    means = {label: _per_push(run) for label, run in named.items()}
+    names = [name for name in SPANS if any(mean.get(name, 0) > 0 for mean in means.values())]
+    ax = ax or _new(6.4, 0.9 + 0.32 * len(names) * max(len(named), 1) ** 0.5)
+    height = 0.8 / max(len(named), 1)
+    for i, (look, (label, mean)) in enumerate(zip(_looks(), means.items(), strict=False)):
+        y = np.arange(len(names)) + (i - (len(means) - 1) / 2) * height
+        style: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white"}
+        bars = ax.barh(y, [mean.get(name, 0) for name in names], height, label=label, **style)
+        ax.bar_label(bars, fmt="%.2g", padding=3, fontsize=8)
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.margins(x=0.12)
+    ax.set(xlabel="time per push (ms)")
+    ax.grid(axis="x", alpha=0.3)
+    _legend(ax)
+    return ax
+
+
+def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
+    """Who did what when: a row of bars for each worker and server, between two moments (None: the first eight
+    steps).
+    """
+    start, stop = seconds or (0.0, min(run.seconds, 8 * run.seconds_per_step))
+    shown = [span for span in run.trace if span.start + span.seconds > start and span.start < stop]
+    whos = sorted({span.who for span in run.trace}, reverse=True)
+    ax = ax or _new(9.0, 1.2 + 0.42 * len(whos))
+    unit, scale = ("ms", 1e3) if stop - start < 1 else ("s", 1.0)
+    present = []
+    for look, (group, members) in zip(LOOKS, GROUPS.items(), strict=True):
+        for row, who in enumerate(whos):
+            bars = [(s.start * scale, s.seconds * scale) for s in shown if s.who == who and s.name in members]
+            if bars:
+                style: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white"}
+                ax.broken_barh(bars, (row - 0.36, 0.72), linewidth=0.3, **style)
+        if any(span.name in members for span in shown):
+            present.append(Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="white", label=group))
+    ax.set_yticks(range(len(whos)), whos)
+    ax.set_xlim(start * scale, stop * scale)
+    ax.set(xlabel=f"time since the start ({unit})")
+    ax.legend(handles=present, ncols=len(GROUPS), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    return ax
+
+
+def staleness(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
+    """How many gradients were computed from parameters how many versions old."""
+    ax = ax or _new(6.4, 3.2)
+    named = _named(runs)
+    width = 0.8 / max(len(named), 1)
+    for i, (look, (label, run)) in enumerate(zip(_looks(), named.items(), strict=False)):
+        versions = sorted(run.staleness)
+        x = np.array(versions) + (i - (len(named) - 1) / 2) * width
+        heights = [run.staleness[version] for version in versions]
+        ax.bar(x, heights, width, label=label, color=look.colour, hatch=look.hatch, edgecolor="white")
+    ax.set(xlabel="staleness (versions)", ylabel="gradients")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.grid(axis="y", alpha=0.3)
+    _legend(ax)
+    return ax
+
+
+def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
+    """The data's way through the stages of a config: down one side in a worker, up the other in a server, and back."""
+    config = config or Config()
+    push = config.push
+    worker = [
+        ("problem", "gradients: named arrays"),
+        ("memory", push.memory),
+        ("quantizer", push.quantizer),
+        ("serializer", push.serializer),
+        ("compressor", push.compressor),
+    ]
+    server = [
+        ("parameters", "named arrays"),
+        ("optimizer", config.optimizer),
+        ("aggregator", config.aggregator),
+        ("quantizer⁻¹", "back to arrays"),
+        ("serializer⁻¹, compressor⁻¹", "back to parts of arrays"),
+    ]
+    ax = ax or _new(9.0, 5.2)
+    ax.set_xlim(0, 18)
+    ax.set_ylim(-1.4, 10.3)
+    ax.axis("off")
+    for left, title, colour, boxes in (
+        (0.2, f"worker ({config.workers} of them)", LOOKS[0].colour, worker),
+        (11.8, f"server ({config.servers} of them)" if config.servers > 1 else "server", LOOKS[1].colour, server),
+    ):
+        ax.add_patch(_box(left, -0.35, 6.0, 9.75, colour, 0.06))
+        ax.text(left + 3, 9.72, title, ha="center", va="bottom", fontsize=11, color=colour, weight="bold")
+        for i, (name, what) in enumerate(boxes):
+            y = 7.7 - 1.93 * i
+            ax.add_patch(_box(left + 0.4, y, 5.2, 1.4, colour, 0.0 if _idle(what) else 0.15))
+            ax.text(left + 3, y + 0.95, name, ha="center", va="center", fontsize=10, weight="bold")
+            ax.text(left + 3, y + 0.4, _stage(what), ha="center", va="center", fontsize=8.5)
+            if i:
+                down = (y + 1.93, y + 1.45) if left < 9 else (y + 1.45, y + 1.93)
+                _arrow(ax, (left + 3, down[0]), (left + 3, down[1]))
+    _arrow(ax, (5.9, 0.68), (12.1, 0.68))
+    ax.text(9, 0.95, "push: frames on the wire", ha="center", va="bottom", fontsize=10)
+    link = f"transport: {_stage(config.transport)}" + (", behind a link" if config.link else "")
+    ax.text(9, 0.42, link, ha="center", va="top", fontsize=8.5)
+    _arrow(ax, (12.1, 8.4), (5.9, 8.4))
+    ax.text(9, 8.65, "pull: the same way back", ha="center", va="bottom", fontsize=10)
+    back = f"quantizer: {_stage(config.pull.quantizer)}\nwho waits: {_stage(config.consistency)}"
+    ax.text(9, 8.15, back, ha="center", va="top", fontsize=8.5)
+    words = "Swap one stage, and the others stay as they are. A white box passes on what it gets."
+    ax.text(9, -0.75, words, ha="center", va="top", fontsize=9)
+    return ax
+
+
+def _box(x: float, y: float, width: float, height: float, colour: str, alpha: float) -> FancyBboxPatch:
+    face = (*_rgb(colour), alpha)
+    style = "round,pad=0,rounding_size=0.25"
+    return FancyBboxPatch((x, y), width, height, boxstyle=style, facecolor=face, edgecolor=colour, linewidth=1)
+
+
+def _rgb(colour: str) -> tuple[float, ...]:
+    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+
+
+def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    ax.annotate("", xy=end, xytext=start, arrowprops={"arrowstyle": "-|>", "color": "#444444", "linewidth": 1.2})
+
+
+def _idle(what: Any) -> bool:
+    """True for a stage that changes nothing."""
+    return isinstance(what, Stage) and what.name in ("none", "exact")
+
+
+def _stage(what: Any) -> str:
+    """A stage as its code, shortened where it would not fit into a box; text as it is."""
+    text = what if isinstance(what, str) else repr(what)
+    return text if len(text) <= 36 else f"{type(what).__name__}(…)"
+
+
+def _per_push(run: Run) -> dict[str, float]:
+    return {name: 1e3 * total / max(run.updates, 1) for name, total in run.trace.seconds().items()}
+
+
+def _named(runs: Any) -> dict[str, Any]:
+    return dict(runs) if isinstance(runs, Mapping) else {"": runs}
+
+
+def _looks() -> list[Look]:
+    return [LOOKS[i % len(LOOKS)] for i in range(64)]
+
+
+def _legend(ax: Axes) -> None:
+    if any(label for label in ax.get_legend_handles_labels()[1]):
+        ax.legend()
+
+
+def _new(width: float, height: float) -> Axes:
+    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]

@@ -1,0 +1,67 @@
+"""Read a stage's own source, where it stands in the package."""
+
+import ast
+import inspect
+import linecache
+from pathlib import Path
+from typing import Any
+
+import minips
+
+
+class Listing:
+    """A piece of source and where it stands. A notebook shows it highlighted; elsewhere it is plain text."""
+
+    def __init__(self, source: str, place: str) -> None:
+        self.source, self.place = source, place
+
+    def __repr__(self) -> str:
+        return f"# {self.place}\n{self.source}"
+
+    def _repr_markdown_(self) -> str:
+        fence = "```"
+        while fence in self.source:
+            fence += "`"
+        return f"`{self.place}`\n\n{fence}python\n{self.source}{fence}\n"
+
+
+def show(thing: Any) -> Listing:
+    """The source of a stage, a class or a function: ``lab.show(ps.TopK)``, ``lab.show(ps.TopK(0.1))``.
+
+    TypeError where there is no Python source to show.
+    """
+    target = thing if inspect.isroutine(thing) or isinstance(thing, type) or inspect.ismodule(thing) else type(thing)
+    try:
+        lines, first = (
+            _of_notebook(target)
+            if getattr(target, "__module__", "") == "__main__" and isinstance(target, type)
+            else inspect.getsourcelines(target)
+        )
+    except (OSError, TypeError):
+        name = getattr(target, "__name__", repr(target))
+        raise TypeError(f"There is no Python source of {name} to show. Try one of its methods or its class.") from None
+    return Listing(inspect.cleandoc("".join(lines)) + "\n", _place(target, max(first, 1)))
+
+
+def _place(target: Any, line: int) -> str:
+    """The file relative to the package, never this machine's path."""
+    package = Path(minips.__file__).parent
+    try:
+        path = Path(inspect.getsourcefile(target) or "").resolve().relative_to(package.resolve().parent)
+    except (TypeError, ValueError, OSError):
+        return "written in this notebook" if getattr(target, "__module__", "") == "__main__" else "outside of minips"
+    return f"{path.as_posix()}, line {line}"
+
+
+def _of_notebook(cls: type) -> tuple[list[str], int]:
+    """Source lines of a class that was written in a cell: `inspect` finds its methods there, but not the class."""
+    for member in vars(cls).values():
+        code = getattr(inspect.unwrap(member), "__code__", None) if callable(member) else None
+        lines = linecache.getlines(code.co_filename) if code else []
+        if not lines:
+            continue
+        for node in ast.walk(ast.parse("".join(lines))):
+            if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
+                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                return lines[first - 1 : node.end_lineno], first
+    raise OSError
