@@ -12,6 +12,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from minips.stage import Array, Stage, option, register
 
 State = dict[str, Array]
@@ -65,7 +67,7 @@ class ErrorFeedback(Memory):
     decay: float = option(1.0, "share of the old error that is kept", minimum=0, maximum=1, step=0.05)
 
     def compensate(self, x: Array, state: State) -> Array:
-        return x + self.decay * state["error"] if "error" in state else x
+        return np.asarray(x + self.decay * state["error"]) if "error" in state else x
 
     def update(self, p: Array, sent: Array, state: State) -> None:
-        state["error"] = p - sent
+        state["error"] = np.asarray(p - sent)

@@ -43,7 +43,7 @@ class Float16(Quantizer):
 
     >>> q = Float16()
     >>> q.decode(q.encode(np.float32([0.1, 1e6]), rng=None))
-    array([9.9976e-02, 6.5504e+04], dtype=float32)
+    array([9.9975586e-02, 6.5504000e+04], dtype=float32)
     """
 
     name = "float16"
@@ -53,7 +53,7 @@ class Float16(Quantizer):
         with np.errstate(over="ignore"):
             half = x.astype(np.float16)
         if np.isinf(half).any():
-            half = np.clip(x, -largest, largest).astype(np.float16)
+            half = np.asarray(np.clip(x, -largest, largest), np.float16)
         return {"values": half, "like": witness(x)}
 
     def decode(self, parts: Parts) -> Array:

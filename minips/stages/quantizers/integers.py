@@ -30,9 +30,12 @@ class Uniform(Quantizer):
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         low, high = (float(x.min()), float(x.max())) if x.size else (0.0, 0.0)
         step = (high - low) / (2**self.bits - 1)
-        codes = np.zeros(x.size, np.uint8)
+        codes, flat = np.zeros(x.size, np.uint8), x.reshape(-1)
         if step > 0:
-            np.rint((x.reshape(-1) - low) / step, out=codes, casting="unsafe")
+            limits = np.finfo(x.dtype)
+            if step < float(limits.smallest_normal) or high - low > float(limits.max):
+                flat = flat.astype(np.float64)  # the dtype cannot hold the step or the difference
+            np.rint((flat - low) / step, out=codes, casting="unsafe")
         if self.bits < 8:
             codes = np.packbits(np.unpackbits(codes.reshape(-1, 1), axis=1)[:, 8 - self.bits :])
         return {
@@ -44,8 +47,8 @@ class Uniform(Quantizer):
 
     def decode(self, parts: Parts) -> Array:
         codes, x = part(parts, "codes"), blank(part(parts, "like"))
-        low, step = part(parts, "range").tolist()
-        (bits,) = part(parts, "bits").tolist()
+        low, step = part(parts, "range").astype(float).reshape(-1).tolist()
+        (bits,) = map(int, part(parts, "bits").reshape(-1).tolist())
         if codes.dtype != np.uint8 or codes.size != -(-x.size * bits // 8) or not 1 <= bits <= 8:
             raise ValueError(f"{codes.size} bytes of codes do not hold {x.size} values of {bits} bits.")
         if bits < 8:

@@ -30,7 +30,7 @@ class Sign(Quantizer):
 
     def decode(self, parts: Parts) -> Array:
         x, bits = blank(part(parts, "like")), part(parts, "bits")
-        (scale,) = part(parts, "scale").tolist()
+        (scale,) = part(parts, "scale").reshape(-1).tolist()
         if bits.dtype != np.uint8 or bits.size != -(-x.size // 8):
             raise ValueError(f"{bits.size} bytes of signs do not hold {x.size} values.")
         positive = np.unpackbits(bits, count=x.size).reshape(x.shape)
