@@ -177,7 +177,8 @@ class WireEndpoint(Endpoint):
         for wire in wires.values():
             wire.hang_up()
         for thread in (self._accepting, *wires):
-            thread.join(HANDSHAKE_S)
+            if thread is not threading.current_thread():
+                thread.join(HANDSHAKE_S)
 
     def _accept(self) -> None:
         try:
@@ -238,15 +239,18 @@ class WireChannel(Channel):
 
     def call(self, frames: Frames) -> "Future[Frames]":
         future: Future[Frames] = Future()
+        future.set_running_or_notify_cancel()  # what has been sent cannot be called back
         with self._lock:
             if self._gone:
                 raise ConnectionError(str(self._gone))
             self._waiting.append(future)
             try:
                 self._wire.send(CALL, frames)
-            except OSError as error:
+            except BaseException as error:
                 self._wire.hang_up()  # a message sent in part cannot be taken back: the reader fails all that wait
-                raise ConnectionError(f"The call to {self._address} could not be sent: {error}.") from error
+                if isinstance(error, OSError):
+                    raise ConnectionError(f"The call to {self._address} could not be sent: {error}.") from error
+                raise
         return future
 
     def close(self) -> None:
@@ -278,7 +282,7 @@ class WireChannel(Channel):
 
 def remote_error(frames: Frames) -> Exception:
     """The handler's error, of the same type where the type is one of the common ones."""
-    kind, text = (bytes(frame).decode(errors="replace") for frame in frames)
+    kind, text = ([bytes(frame).decode(errors="replace") for frame in frames] + ["", ""])[:2]
     common = (ValueError, TypeError, KeyError, TimeoutError, PermissionError, ConnectionError, RuntimeError)
     for error in common:
         if kind == error.__name__:

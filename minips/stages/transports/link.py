@@ -101,6 +101,7 @@ class _ShapedChannel(Channel):
 
     def call(self, frames: Frames) -> "Future[Frames]":
         shaped: Future[Frames] = Future()
+        shaped.set_running_or_notify_cancel()
 
         def deliver(answer: "Future[Frames]") -> None:
             try:
