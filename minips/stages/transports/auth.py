@@ -51,11 +51,13 @@ def answer_challenge(wire: "Wire", token: str, address: str, timeout: float) -> 
         tag, frames = wire.receive(timeout, LIMIT_BYTES)
     except TimeoutError:
         raise ConnectionError(f"The peer at {address} did not answer within {timeout:g} seconds.") from None
-    except (EOFError, ValueError) as error:
+    except ConnectionError:
+        raise
+    except (EOFError, OSError, ValueError) as error:
         raise ConnectionError(
             f"The peer at {address} is not a minips server, or it is closing. {error}".strip()
         ) from None
-    if tag != AUTH or not hmac.compare_digest(frames[0], _proof(token, b"server", ours, theirs)):
+    if tag != AUTH or len(frames) != 1 or not hmac.compare_digest(frames[0], _proof(token, b"server", ours, theirs)):
         raise PermissionError(_words(tag, frames, address))
 
 
@@ -66,6 +68,6 @@ def _proof(
 
 
 def _words(tag: int, frames: Frames, address: str) -> str:
-    if tag == ERROR:
+    if tag == ERROR and frames:
         return f"{address} refused: {bytes(frames[-1]).decode(errors='replace')}"
     return f"The server at {address} could not prove that it knows the token."

@@ -73,9 +73,9 @@ class _PipeWire(Wire):
             raise ValueError(
                 f"a message of {sum(sizes)} bytes is larger than the {limit or self._max} that are allowed"
             )
-        frames = [bytearray(size) for size in sizes]
-        for frame in filter(len, frames):
-            self._pipe.recv_bytes_into(frame)
+        frames = [bytearray(self._pipe.recv_bytes(size) if size else b"") for size in sizes]
+        if any(len(frame) != size for frame, size in zip(frames, sizes, strict=True)):
+            raise ValueError("a frame is shorter than the head of its message says")
         return tag, [memoryview(frame) for frame in frames]
 
     def hang_up(self) -> None:
