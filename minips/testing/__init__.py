@@ -1,0 +1,48 @@
+"""The conformance checks that any stage, ours or a learner's, must pass.
+
+    >>> import minips as ps
+    >>> ps.testing.check(ps.TopK(fraction=0.5))
+
+A check returns nothing where all is well. Otherwise it raises AssertionError with a sentence that names the input that
+failed. `check` looks at the stage's kind; the checks of the kinds stand in modules of their own, each a table of inputs
+and a few short functions.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from minips.stage import Stage
+from minips.testing.codecs import check_compressor, check_memory, check_serializer
+from minips.testing.policies import check_aggregator, check_consistency, check_optimizer
+from minips.testing.quantizers import check_quantizer
+from minips.testing.stages import check_stage
+from minips.testing.transports import check_transport
+
+__all__ = [
+    "check",
+    "check_aggregator",
+    "check_compressor",
+    "check_consistency",
+    "check_memory",
+    "check_optimizer",
+    "check_quantizer",
+    "check_serializer",
+    "check_stage",
+    "check_transport",
+]
+
+_CHECKS: dict[str, Callable[[Any], None]] = {
+    "quantizer": check_quantizer,
+    "memory": check_memory,
+    "serializer": check_serializer,
+    "compressor": check_compressor,
+    "transport": check_transport,
+    "aggregator": check_aggregator,
+    "consistency": check_consistency,
+    "optimizer": check_optimizer,
+}
+
+
+def check(stage: Stage) -> None:
+    """Check a stage against the contract of its kind; a kind without one of its own is checked as a stage."""
+    _CHECKS.get(stage.kind, check_stage)(stage)

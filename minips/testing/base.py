@@ -1,0 +1,83 @@
+"""What the checks share: ways to fail with a sentence, and to compare to the bit."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from minips.stage import Array
+
+WAIT_S = 30.0
+"""No check waits longer than this for anything."""
+
+
+def require(truth: object, sentence: str) -> None:
+    """AssertionError with the sentence where ``truth`` is not true. Unlike ``assert`` it also works under -O."""
+    if not truth:
+        raise AssertionError(sentence)
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Whatever is raised within becomes an AssertionError that starts with ``what``."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise AssertionError(f"{what}: it raised {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def strictly(what: str) -> Iterator[None]:
+    """Like `doing`, and a warning counts as an error."""
+    with doing(what), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@contextmanager
+def refusing(what: str, kind: type[Exception], mentions: str = "") -> Iterator[None]:
+    """What stands within must raise ``kind``, with a sentence that mentions ``mentions``."""
+    try:
+        yield
+    except kind as error:
+        require(str(error), f"{what}: the {kind.__name__} has no text; say what was got and what to do.")
+        require(mentions in str(error), f"{what}: the {kind.__name__} should mention {mentions!r}; it says: {error}")
+    except Exception as error:
+        raise AssertionError(f"{what}: expected {kind.__name__}, got {type(error).__name__}: {error}") from error
+    else:
+        raise AssertionError(f"{what}: expected {kind.__name__}, and nothing was raised.")
+
+
+@contextmanager
+def failing_only_with(kind: type[Exception], what: str) -> Iterator[None]:
+    """What stands within may raise ``kind``, and nothing else."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except (kind, AssertionError) as error:
+        if isinstance(error, AssertionError):
+            raise
+    except Exception as error:
+        raise AssertionError(f"{what}: expected {kind.__name__}, got {type(error).__name__}: {error}") from error
+
+
+def same_bits(a: Array, b: Array) -> bool:
+    """True where dtype, shape and every bit agree; NaN equals itself, and −0 differs from 0."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def unwritable(x: Array) -> Array:
+    """A view of ``x`` that refuses to be written to, as an array out of a received message may."""
+    view = x.view()
+    view.flags.writeable = False
+    return view
+
+
+def described(x: Array) -> str:
+    """Shape and dtype in words, and the values where they are few."""
+    values = f" {np.array2string(x, threshold=8)}" if x.size <= 4 else ""
+    return f"{x.dtype} of shape {x.shape}{values}"

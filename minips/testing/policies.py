@@ -1,0 +1,143 @@
+"""What the server's stages must do: aggregators, consistency models and optimizers."""
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from minips.stage import Tensors
+from minips.stages.aggregators import Aggregator, Contribution
+from minips.stages.consistency import Consistency
+from minips.stages.optimizers import Optimizer
+from minips.testing.base import failing_only_with, require, same_bits, strictly
+from minips.testing.stages import check_stage
+
+SHAPES: dict[str, tuple[int, ...]] = {"scalar": (), "empty": (0,), "bias": (7,), "weights": (3, 5)}
+WORKERS = [1, 2, 3, 4, 5, 8, 16]
+
+
+def tensors(seed: int, dtype: Any) -> Tensors:
+    """Named arrays of a few shapes, at random."""
+    rng = np.random.default_rng(seed)
+    return {name: np.asarray(rng.standard_normal(shape), dtype) for name, shape in SHAPES.items()}
+
+
+def check_aggregator(aggregator: Aggregator) -> None:
+    """Check an aggregator against its contract: new arrays like the workers' ones, which are left as they were.
+
+    One that needs several workers may raise ValueError for fewer, but not for sixteen.
+    """
+    check_stage(aggregator)
+    for dtype in (np.float32, np.float64):
+        for workers in WORKERS:
+            contributions = [Contribution(i, 5, 5 - i % 3, tensors(i, dtype), 0.5) for i in range(workers)]
+            what = f"{aggregator!r} with {workers} contributions of {np.dtype(dtype)}"
+            if workers < max(WORKERS):
+                with failing_only_with(ValueError, what):
+                    aggregator.combine(contributions)
+                    _check_combined(aggregator, contributions, what)
+            else:
+                _check_combined(aggregator, contributions, what)
+
+
+def _check_combined(aggregator: Aggregator, contributions: list[Contribution], what: str) -> None:
+    before = copy.deepcopy([one.gradients for one in contributions])
+    with strictly(what):
+        first, again = aggregator.combine(contributions), aggregator.combine(contributions)
+    require(list(first) == list(before[0]), f"{what}: the names are {list(first)}, expected {list(before[0])}.")
+    for name, y in first.items():
+        x = before[0][name]
+        require(isinstance(y, np.ndarray), f"{what}: {name!r} is a {type(y).__name__}, not an array.")
+        require((y.shape, y.dtype) == (x.shape, x.dtype), f"{what}: {name!r} became {y.dtype} of shape {y.shape}.")
+        require(np.isfinite(y).all(), f"{what}: {name!r} holds NaN or infinity.")
+        require(
+            same_bits(y, again[name]), f"{what}: {name!r} differs the second time; the same pushes give the same bits."
+        )
+        for one, old in zip(contributions, before, strict=True):
+            unchanged = same_bits(one.gradients[name], old[name])
+            require(unchanged, f"{what}: it changed {name!r} of worker {one.worker}; copy before you add.")
+            shared = np.shares_memory(y, one.gradients[name])
+            require(not shared, f"{what}: {name!r} is worker {one.worker}'s own array; the result must be a new one.")
+
+
+def check_consistency(consistency: Consistency) -> None:
+    """Check a consistency model against its contract: rounds that can be completed, and waits that end."""
+    check_stage(consistency)
+    for workers in WORKERS:
+        what = f"{consistency!r}.quorum({workers})"
+        with failing_only_with(ValueError, what):
+            quorum = consistency.quorum(workers)
+            possible = quorum is None or (isinstance(quorum, int) and 1 <= quorum <= workers)
+            require(possible, f"{what} is {quorum!r}; it takes None, or 1 to {workers} pushes to complete a round.")
+    for slowest in range(8):
+        for clock in range(8):
+            _check_wait(consistency, clock, slowest)
+
+
+def _check_wait(consistency: Consistency, clock: int, slowest: int) -> None:
+    what = f"{consistency!r}.may_pull(clock={clock}, slowest={slowest})"
+    with strictly(what):
+        may = consistency.may_pull(clock, slowest)
+        require(isinstance(may, bool), f"{what} is {may!r}, neither True nor False.")
+        require(
+            consistency.may_pull(clock, slowest) is may, f"{what} changes from call to call; it must have no state."
+        )
+        if clock <= slowest:
+            require(may, f"{what} is False, so that even the slowest worker would wait, for ever.")
+        if may:
+            later = consistency.may_pull(clock, slowest + 1)
+            require(later, f"{what} is True, and False once the slowest has come one clock further.")
+
+
+def check_optimizer(optimizer: Optimizer) -> None:
+    """Check an optimizer against its contract: in place, value by value, with all that it remembers in its state."""
+    check_stage(optimizer)
+    for dtype in (np.float32, np.float64):
+        what = f"{optimizer!r} with {np.dtype(dtype)}"
+        with strictly(what):
+            _check_in_place(optimizer, dtype, what)
+            _check_split(optimizer, dtype, what)
+            _check_descends(optimizer, dtype, what)
+
+
+def _check_in_place(optimizer: Optimizer, dtype: Any, what: str) -> None:
+    params, again = tensors(0, dtype), tensors(0, dtype)
+    before, kept = dict(params), copy.deepcopy(params)
+    state: dict[str, Any] = {}
+    other: dict[str, Any] = {}
+    for step in range(1, 4):
+        optimizer.step(params, tensors(step, dtype), state)
+        optimizer.step(again, tensors(step, dtype), other)
+    for name, p in params.items():
+        old = kept[name]
+        require(p is before[name], f"{what}: {name!r} is another array after a step; change it in place, with p -= ….")
+        require((p.shape, p.dtype) == (old.shape, old.dtype), f"{what}: {name!r} became {p.dtype} of shape {p.shape}.")
+        require(np.isfinite(p).all(), f"{what}: {name!r} holds NaN or infinity after three steps.")
+        moved = p.size == 0 or not same_bits(p, old)
+        require(moved, f"{what}: {name!r} did not move in three steps.")
+        alike = same_bits(p, again[name])
+        require(alike, f"{what}: {name!r} differs in a second run at the same time; keep everything in the state.")
+
+
+def _check_split(optimizer: Optimizer, dtype: Any, what: str) -> None:
+    """Two servers with half of the values each do what one server does."""
+    whole = {"w": tensors(0, dtype)["weights"].reshape(-1)}
+    halves = [{"w": whole["w"][:8].copy()}, {"w": whole["w"][8:].copy()}]
+    states: list[dict[str, Any]] = [{}, {}, {}]
+    for step in range(1, 4):
+        g = tensors(step, dtype)["weights"].reshape(-1)
+        optimizer.step(whole, {"w": g.copy()}, states[0])
+        optimizer.step(halves[0], {"w": g[:8].copy()}, states[1])
+        optimizer.step(halves[1], {"w": g[8:].copy()}, states[2])
+    joined = np.concatenate([half["w"] for half in halves])
+    require(same_bits(joined, whole["w"]), f"{what}: two servers with half of the values each end elsewhere than one.")
+
+
+def _check_descends(optimizer: Optimizer, dtype: Any, what: str) -> None:
+    """On |p|²/2, whose gradient is p, it comes closer to zero."""
+    params, state = {"p": np.array([1.0, -2.0, 0.5], dtype)}, {}  # type: Tensors, dict[str, Any]
+    start = float(params["p"] @ params["p"])
+    for _ in range(200):
+        optimizer.step(params, {"p": params["p"].copy()}, state)
+    end = float(params["p"] @ params["p"])
+    require(end < start, f"{what}: 200 steps on |p|²/2 went from |p|² = {start:g} to {end:g}; is the sign right?")

@@ -1,0 +1,109 @@
+"""What any quantizer must do: give back shape and dtype, from the parts alone, within its own bound."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from minips.stage import Array
+from minips.stages.quantizers import Parts, Quantizer
+from minips.testing.base import described, failing_only_with, refusing, require, same_bits, strictly, unwritable
+from minips.testing.stages import check_stage
+
+SHAPES: list[tuple[int, ...]] = [(0,), (0, 3), (), (1,), (7,), (3, 5), (2, 3, 4), (1000,)]
+VALUES = {"ordinary": 1.0, "large": 1e30, "tiny": 1e-30}
+
+
+def check_quantizer(quantizer: Quantizer) -> None:
+    """Check a quantizer against its contract, with arrays of every shape, layout, float size and magnitude."""
+    check_stage(quantizer)
+    for dtype in (np.float32, np.float64):
+        for name, x in arrays(dtype):
+            what = f"{quantizer!r} with {name} values, {described(x)}"
+            with strictly(what):
+                parts = _encode(quantizer, x, what)
+                _check_decoded(quantizer, x, parts, what)
+                _check_size(quantizer, x, parts, what)
+    _check_damage(quantizer)
+
+
+def arrays(dtype: DTypeLike) -> Iterator[tuple[str, Array]]:
+    """Named arrays of this dtype: all shapes and magnitudes, constants and zeros, and views that are not contiguous."""
+    rng = np.random.default_rng(1)
+    for shape in SHAPES:
+        normal = np.asarray(rng.standard_normal(shape))
+        yield from ((name, np.asarray(scale * normal, dtype)) for name, scale in VALUES.items())
+        yield "constant", np.full(shape, -3.25, dtype)
+        yield "zero", np.zeros(shape, dtype)
+    square = rng.standard_normal((6, 8)).astype(dtype)
+    yield "strided", square[::2, 1::3]
+    yield "transposed", square.T
+    yield "reversed", square[::-1]
+    yield "mostly zero", np.where(square > 1, square, 0).astype(dtype)
+
+
+def _encode(quantizer: Quantizer, x: Array, what: str) -> Parts:
+    """The parts of ``x``: arrays with names, the same again from the same seed; ``x`` is as it was."""
+    before = x.copy()
+    parts, again = (quantizer.encode(unwritable(x), np.random.default_rng(0)) for _ in range(2))
+    require(same_bits(x, before), f"{what}: encode changed its input.")
+    require(isinstance(parts, dict), f"{what}: encode gave a {type(parts).__name__}, not a dict of arrays.")
+    for name, array in parts.items():
+        is_named_array = isinstance(name, str) and isinstance(array, np.ndarray)
+        require(is_named_array, f"{what}: the part {name!r} is a {type(array).__name__}, not an array.")
+        require(array.dtype.kind in "biuf", f"{what}: the part {name!r} holds {array.dtype}, which cannot travel.")
+        require(
+            same_bits(array, again[name]), f"{what}: the part {name!r} differs for the same seed: draw from rng only."
+        )
+    return parts
+
+
+def _check_decoded(quantizer: Quantizer, x: Array, parts: Parts, what: str) -> None:
+    """A fresh instance with default fields decodes: what it needs is in the parts."""
+    y = type(quantizer)().decode({name: unwritable(array) for name, array in parts.items()})
+    require(isinstance(y, np.ndarray), f"{what}: decode gave a {type(y).__name__}, not an array; np.asarray makes one.")
+    require(y.shape == x.shape, f"{what}: decode gave the shape {y.shape}; `witness` and `blank` keep it.")
+    require(y.dtype == x.dtype, f"{what}: decode gave {y.dtype}; `witness` and `blank` keep the dtype.")
+    require(np.isfinite(y).all(), f"{what}: decode gave NaN or infinity.")
+    bound = quantizer.error_bound(x)
+    if bound is not None:
+        error = float(np.abs(x.astype(np.float64) - y.astype(np.float64)).max(initial=0))
+        rounding = float(np.finfo(x.dtype).eps) * float(np.abs(x).max(initial=0)) if bound else 0.0
+        require(error <= bound * (1 + 1e-6) + rounding, f"{what}: the error is {error:g}, error_bound says {bound:g}.")
+
+
+def _check_size(quantizer: Quantizer, x: Array, parts: Parts, what: str) -> None:
+    said, real = quantizer.nbytes(x.shape, x.dtype), sum(array.nbytes for array in parts.values())
+    require(said is None or said == real, f"{what}: nbytes says {said}, and the parts hold {real} bytes.")
+
+
+def _check_damage(quantizer: Quantizer) -> None:
+    """Parts come from the network: whatever they are, decode gives an array or raises ValueError."""
+    x = np.random.default_rng(2).standard_normal((3, 5)).astype(np.float32)
+    parts = quantizer.encode(x, np.random.default_rng(0))
+    fresh = type(quantizer)()
+    for name in parts:
+        what = f"{quantizer!r}, decode without the part {name!r} (read it with minips.stages.quantizers.base.part)"
+        with refusing(what, ValueError):
+            fresh.decode({key: array for key, array in parts.items() if key != name})
+        for how, array in damaged(parts[name]):
+            what = f"{quantizer!r}, decode with the part {name!r} {how}"
+            with failing_only_with(ValueError, what):
+                fresh.decode({**parts, name: array})
+
+
+def damaged(array: Array) -> Iterator[tuple[str, Array]]:
+    """The array in the ways that it can arrive wrong."""
+    flat = array.reshape(-1)
+    yield "cut short", flat[:-1]
+    yield "empty", flat[:0]
+    yield "twice as long", np.concatenate([flat, flat])
+    yield "as a single value", np.array(flat[0] if flat.size else 0, array.dtype)
+    yield "of another shape", array[None]
+    for dtype in ("uint8", "int64", "float64", "bool"):
+        yield f"as {dtype}", array.astype(dtype)
+    yield (
+        "with every bit set",
+        np.full(array.size * array.itemsize, 255, np.uint8).view(array.dtype).reshape(array.shape),
+    )
+    yield "claiming a huge shape", np.empty((0, 2**20, 2**20), array.dtype)

@@ -1,0 +1,472 @@
+"""What any transport must do: carry frames whole and in order, fail with a sentence, and leave nothing behind.
+
+Each check is a function of a transport; its docstring is what it checks, and the start of the sentence where it fails.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minips.stage import Frames
+from minips.stages.transports import Channel, Endpoint, Handler, Transport
+from minips.testing.base import WAIT_S, doing, refusing, require
+from minips.testing.stages import check_stage
+
+TOKEN = "a token for the checks"
+GRACE_S = 5.0
+"""How long threads and descriptors may take to go."""
+
+
+def check_transport(transport: Transport, cycles: int = 50) -> None:
+    """Check a transport against its contract; ``cycles`` connections are opened and closed to see that none leaks."""
+    check_stage(transport)
+    for check in CHECKS:
+        run(check, transport)
+    with doing(f"{transport!r}: {cycles} connections, opened and closed"):
+        leaves_nothing_behind(transport, cycles)
+
+
+def run(check: Callable[[Transport], None], transport: Transport) -> None:
+    """One of the `CHECKS`. AssertionError starts with its docstring."""
+    title = (check.__doc__ or check.__name__).strip().rstrip(".")
+    with doing(f"{transport!r}: {title}"):
+        try:
+            check(transport)
+        except AssertionError as error:
+            raise AssertionError(f"{transport!r}: {title}. {error}") from error
+
+
+@contextmanager
+def talking(
+    transport: Transport, handler: Handler = lambda frames: frames, closed: Callable[[], None] | None = None
+) -> Iterator[tuple[Endpoint, Channel]]:
+    """An endpoint that answers with what it is sent, or with what the handler makes of it, and a channel to it."""
+    with transport.serve(handler, token=TOKEN, closed=closed) as endpoint, _connect(transport, endpoint) as channel:
+        yield endpoint, channel
+
+
+def _connect(transport: Transport, endpoint: Endpoint) -> Channel:
+    return transport.connect(endpoint.address, TOKEN, WAIT_S)
+
+
+def _result(future: "Future[Frames]") -> Frames:
+    """The answer, or what the call failed with. AssertionError, not TimeoutError, where neither comes."""
+    future_done = threading.Event()
+    future.add_done_callback(lambda _: future_done.set())
+    require(future_done.wait(WAIT_S), f"A call was not answered within {WAIT_S:g} seconds.")
+    return future.result(0)
+
+
+def _ask(channel: Channel, frames: Frames) -> Frames:
+    return _result(channel.call(frames))
+
+
+def _wait(event: threading.Event, what: str) -> None:
+    require(event.wait(WAIT_S), f"{what} within {WAIT_S:g} seconds.")
+
+
+def messages() -> Iterator[tuple[str, Frames]]:
+    """Named messages: none, empty, small, large and many frames, in every kind of buffer."""
+    rng = np.random.default_rng(8)
+    yield "no frames", []
+    yield "an empty frame", [b""]
+    yield "empty frames among others", [b"", b"a", b"", b"", b"bc", b""]
+    yield "frames of one byte", [b"a", b"b", b"c"]
+    yield "frames around powers of two", [rng.bytes(2**i + j) for i in range(1, 17) for j in (-1, 0, 1)]
+    yield "256 frames", [bytes([i]) * i for i in range(256)]
+    yield "1500 frames", [rng.bytes(i % 7) for i in range(1500)]
+    yield "1500 empty frames", [b""] * 1500
+    kinds: Frames = [b"bytes", bytearray(b"bytearray"), memoryview(b"memoryview"), np.arange(9, dtype=np.uint8).data]
+    yield "every kind of buffer", kinds
+    yield "large frames between small ones", [b"head", rng.bytes(2**20), b"", rng.bytes(2**23), b"tail"]
+
+
+def frames_come_back(transport: Transport) -> None:
+    """Frames come back in order, each as long as it was."""
+    with talking(transport) as (_, channel):
+        for name, frames in messages():
+            got = _ask(channel, frames)
+            lengths = (
+                f"Sent {len(frames)} frames of {_few(map(len, frames))} bytes, got {len(got)} of {_few(map(len, got))}"
+            )
+            require([*map(len, got)] == [*map(len, frames)], f"{name}: {lengths}.")
+            require([*map(bytes, got)] == [*map(bytes, frames)], f"{name}: the lengths are right, the bytes are not.")
+
+
+def frames_are_writable(transport: Transport) -> None:
+    """Received frames are writable, so that arrays can be made of them without a copy."""
+
+    def stamp(frames: Frames) -> Frames:
+        memoryview(frames[0])[0] = 7
+        return frames
+
+    with talking(transport, stamp) as (_, channel):
+        (frame,) = _ask(channel, [b"abc"])
+        require(not memoryview(frame).readonly, "The answer's frame is read-only.")
+        require(bytes(frame) == b"\x07bc", f"The handler wrote into its frame, and {bytes(frame)!r} came back.")
+
+
+def frames_sent_stay_as_they_were(transport: Transport) -> None:
+    """The caller's own buffer is not changed, whatever the handler does with what it received."""
+
+    def wipe(frames: Frames) -> Frames:
+        memoryview(frames[0])[:] = bytes(len(frames[0]))
+        return []
+
+    with talking(transport, wipe) as (_, channel):
+        mine = bytearray(b"mine")
+        _ask(channel, [mine])
+        require(mine == b"mine", f"It became {bytes(mine)!r}.")
+
+
+def many_calls_are_outstanding(transport: Transport) -> None:
+    """64 calls are outstanding at once, are handled in order and answered in order."""
+    gate, seen, done = threading.Event(), [], []  # type: threading.Event, list[int], list[int]
+
+    def slow(frames: Frames) -> Frames:
+        gate.wait(WAIT_S)
+        seen.append(int(bytes(frames[0])))
+        return frames
+
+    with talking(transport, slow) as (_, channel):
+        futures = [channel.call([str(i).encode()]) for i in range(64)]
+        for i, future in enumerate(futures):
+            future.add_done_callback(partial(_note, done, i))
+        require(not done, "An answer came before the handler gave one.")
+        gate.set()
+        answers = [int(bytes(_result(future)[0])) for future in futures]
+    require(answers == [*range(64)], f"The calls 0 to 63 were answered with {answers}.")
+    require(seen == [*range(64)], f"The handler saw them as {seen}.")
+    require(done == [*range(64)], f"The answers came as {done}.")
+
+
+def large_calls_are_outstanding(transport: Transport) -> None:
+    """16 calls of 1 MB each way are outstanding at once: answers are read while calls are still being sent."""
+    with talking(transport) as (_, channel):
+        futures = [channel.call([bytes([i]) * 2**20]) for i in range(16)]
+        for i, future in enumerate(futures):
+            (frame,) = _result(future)
+            require(bytes(frame) == bytes([i]) * 2**20, f"Call {i} got another one's answer.")
+
+
+def _note(done: list[int], i: int, future: "Future[Frames]") -> None:
+    done.append(i)
+
+
+def threads_share_a_channel(transport: Transport) -> None:
+    """Eight threads call over one channel, and each gets its own answers."""
+    wrong: list[str] = []
+
+    def caller(mine: int) -> None:
+        for i in range(20):
+            sent: Frames = [f"{mine}-{i}".encode(), bytes(mine * 1000)]
+            got = _ask(channel, sent)
+            if [*map(bytes, got)] != sent:
+                wrong.append(f"{mine}-{i}")
+
+    with talking(transport) as (_, channel):
+        _in_threads([partial(caller, i) for i in range(8)])
+    require(not wrong, f"Wrong answers for {wrong}.")
+
+
+def connections_do_not_wait_for_each_other(transport: Transport) -> None:
+    """A handler that blocks one connection leaves the others alone."""
+    gate, inside = threading.Event(), threading.Event()
+
+    def handler(frames: Frames) -> Frames:
+        if bytes(frames[0]) == b"block":
+            inside.set()
+            gate.wait(WAIT_S)
+        return frames
+
+    with talking(transport, handler) as (endpoint, channel), _connect(transport, endpoint) as other:
+        blocked = channel.call([b"block"])
+        try:
+            _wait(inside, "The handler was not called")
+            for _ in range(3):
+                require(bytes(_ask(other, [b"free"])[0]) == b"free", "The other connection got a wrong answer.")
+            require(not blocked.done(), "The blocked call was answered while its handler was blocked.")
+        finally:
+            gate.set()
+        require(bytes(_result(blocked)[0]) == b"block", "The blocked call got a wrong answer.")
+
+
+def errors_reach_the_caller(transport: Transport) -> None:
+    """What the handler raises reaches the caller's future, with type and sentence, and the connection goes on."""
+
+    class OddError(Exception):
+        pass
+
+    sentence = "The gradient ∇w has 3 values, expected 4."
+    raised = [ValueError, TypeError, RuntimeError, PermissionError, TimeoutError, OddError]
+
+    def handler(frames: Frames) -> Frames:
+        if len(frames) == 1:
+            raise raised[int(bytes(frames[0]))](sentence)
+        return frames
+
+    with talking(transport, handler) as (_, channel):
+        for i, kind in enumerate(raised):
+            expected, mentions = (kind, sentence) if kind is not OddError else (RuntimeError, f"OddError: {sentence}")
+            with refusing(f"The handler raised {kind.__name__}", expected, mentions):
+                _ask(channel, [str(i).encode()])
+            require(len(_ask(channel, [b"go", b"on"])) == 2, f"After the {kind.__name__} the next call went wrong.")
+
+
+def cancelled_calls_do_no_harm(transport: Transport) -> None:
+    """A caller that cancels its future does not disturb the calls after it."""
+    gate = threading.Event()
+
+    def handler(frames: Frames) -> Frames:
+        gate.wait(WAIT_S)
+        return frames
+
+    with talking(transport, handler) as (_, channel):
+        futures = [channel.call([str(i).encode()]) for i in range(4)]
+        futures[1].cancel()
+        gate.set()
+        for i in (0, 2, 3):
+            require(bytes(_result(futures[i])[0]) == str(i).encode(), f"Call {i} got another one's answer.")
+        require(bytes(_ask(channel, [b"after"])[0]) == b"after", "A call after the cancelled one went wrong.")
+
+
+def a_closed_endpoint_fails_its_callers(transport: Transport) -> None:
+    """Once the endpoint has closed, pending and later calls fail with ConnectionError."""
+    gate, inside = threading.Event(), threading.Event()
+
+    def handler(frames: Frames) -> Frames:
+        inside.set()
+        gate.wait(WAIT_S)
+        return frames
+
+    with talking(transport, handler) as (endpoint, channel):
+        pending = [channel.call([b"pending"]) for _ in range(3)]
+        _wait(inside, "The handler was not called")
+        closing = threading.Thread(target=endpoint.close)
+        closing.start()
+        try:
+            for future in pending:
+                with refusing("A pending call", ConnectionError):
+                    _result(future)
+            with refusing("A later call", ConnectionError):
+                _ask(channel, [b"later"])
+        finally:
+            gate.set()
+            closing.join(WAIT_S)
+        require(not closing.is_alive(), f"close() did not return within {WAIT_S:g} seconds.")
+
+
+def a_closed_channel_fails_its_calls(transport: Transport) -> None:
+    """Once the channel has closed, its pending and later calls fail with ConnectionError, and others go on."""
+    gate, inside = threading.Event(), threading.Event()
+
+    def handler(frames: Frames) -> Frames:
+        if bytes(frames[0]) == b"pending":
+            inside.set()
+            gate.wait(WAIT_S)
+        return frames
+
+    with talking(transport, handler) as (endpoint, channel):
+        pending = channel.call([b"pending"])
+        try:
+            _wait(inside, "The handler was not called")
+            channel.close()
+            with refusing("A pending call", ConnectionError):
+                _result(pending)
+            with refusing("A later call", ConnectionError):
+                _ask(channel, [b"later"])
+        finally:
+            gate.set()
+        with _connect(transport, endpoint) as other:
+            require(bytes(_ask(other, [b"other"])[0]) == b"other", "A new connection got a wrong answer.")
+
+
+def closed_is_called_once(transport: Transport) -> None:
+    """When a peer has gone, closed() runs once, in the thread of its connection."""
+    here: list[int] = []
+    gone: list[int] = []
+    left = threading.Event()
+
+    def handler(frames: Frames) -> Frames:
+        here.append(threading.get_ident())
+        return frames
+
+    def closed() -> None:
+        gone.append(threading.get_ident())
+        left.set()
+
+    with talking(transport, handler, closed) as (_, channel):
+        _ask(channel, [b"a"])
+        _ask(channel, [b"b"])
+        require(not gone, "It ran while the channel was open.")
+        channel.close()
+        _wait(left, "It did not run")
+        channel.close()
+    require(len(gone) == 1, f"It ran {len(gone)} times.")
+    require(set(here) == set(gone), "It ran in another thread than the handler.")
+
+
+def closing_twice_is_safe(transport: Transport) -> None:
+    """Both sides can be closed twice, in either order."""
+    for server_first in (False, True):
+        with talking(transport) as (endpoint, channel):
+            _ask(channel, [b"a"])
+            for one in (endpoint, channel) if server_first else (channel, endpoint):
+                one.close()
+                one.close()
+            channel.close()
+            endpoint.close()
+
+
+def a_wrong_token_is_refused(transport: Transport) -> None:
+    """A wrong token is a PermissionError, the handler hears nothing of it, and the right one still works."""
+    calls: list[str] = []
+
+    def handler(frames: Frames) -> Frames:
+        calls.append("call")
+        return frames
+
+    with transport.serve(handler, token=TOKEN, closed=lambda: calls.append("closed")) as endpoint:
+        for wrong in ("", "another", TOKEN + "x"):
+            with (
+                refusing(f"The token {wrong!r}", PermissionError, "token"),
+                _connect_with(transport, endpoint, wrong) as c,
+            ):
+                _ask(c, [b"let me in"])
+        require(not calls, f"The refused peers caused: {calls}.")
+        with _connect(transport, endpoint) as channel:
+            require(bytes(_ask(channel, [b"a"])[0]) == b"a", "The right token got a wrong answer.")
+
+
+def _connect_with(transport: Transport, endpoint: Endpoint, token: str) -> Channel:
+    return transport.connect(endpoint.address, token, WAIT_S)
+
+
+def nobody_there_is_said(transport: Transport) -> None:
+    """Where nobody serves, connect raises ConnectionError and names the address."""
+    with transport.serve(lambda frames: frames, token=TOKEN) as endpoint:
+        address = endpoint.address
+    with refusing(f"connect({address!r}) after its endpoint has closed", ConnectionError, address):
+        transport.connect(address, TOKEN, 2.0).close()
+
+
+def an_address_in_use_is_said(transport: Transport) -> None:
+    """An address that is in use is an OSError that names it, and can be had again once it is free."""
+    with talking(transport) as (endpoint, channel):
+        with refusing(f"serve({endpoint.address!r}) a second time", OSError, endpoint.address):
+            transport.serve(lambda frames: frames, endpoint.address, TOKEN).close()
+        require(bytes(_ask(channel, [b"a"])[0]) == b"a", "The first endpoint was disturbed by the second.")
+    with transport.serve(lambda frames: frames, endpoint.address, TOKEN) as again:
+        require(again.address == endpoint.address, f"Asked for {endpoint.address}, got {again.address}.")
+
+
+def a_foreign_scheme_is_refused(transport: Transport) -> None:
+    """An address of another transport is a ValueError that names the scheme that was expected."""
+    for address in ("nosuch://127.0.0.1:1", "127.0.0.1:1", ""):
+        with refusing(f"connect({address!r})", ValueError, transport.scheme):
+            transport.connect(address, TOKEN, 2.0).close()
+    with refusing("serve('nosuch://127.0.0.1:1')", ValueError, transport.scheme):
+        transport.serve(lambda frames: frames, "nosuch://127.0.0.1:1", TOKEN).close()
+
+
+CHECKS: list[Callable[[Transport], None]] = [
+    frames_come_back,
+    frames_are_writable,
+    frames_sent_stay_as_they_were,
+    many_calls_are_outstanding,
+    large_calls_are_outstanding,
+    threads_share_a_channel,
+    connections_do_not_wait_for_each_other,
+    errors_reach_the_caller,
+    cancelled_calls_do_no_harm,
+    a_closed_endpoint_fails_its_callers,
+    a_closed_channel_fails_its_calls,
+    closed_is_called_once,
+    closing_twice_is_safe,
+    a_wrong_token_is_refused,
+    nobody_there_is_said,
+    an_address_in_use_is_said,
+    a_foreign_scheme_is_refused,
+]
+
+
+def leaves_nothing_behind(transport: Transport, cycles: int) -> None:
+    """Connections and endpoints that were closed leave no thread and no descriptor."""
+    with transport.serve(lambda frames: frames, token=TOKEN) as endpoint:
+        _once(transport, endpoint)  # what a library opens once and keeps is there from now on
+    idle = _settled()
+    with transport.serve(lambda frames: frames, token=TOKEN) as endpoint:
+        _once(transport, endpoint)
+        serving = _settled()
+        for _ in range(cycles):
+            _once(transport, endpoint)
+        _require_gone(serving, f"after {cycles} connections, all closed, to an endpoint that is open")
+    _require_gone(idle, "after the endpoint has closed")
+
+
+def _once(transport: Transport, endpoint: Endpoint) -> None:
+    with _connect(transport, endpoint) as channel:
+        require(bytes(_ask(channel, [b"a"])[0]) == b"a", "A connection got a wrong answer.")
+
+
+Held = tuple[list[str], int]
+"""The names of the threads, and the number of open descriptors."""
+
+
+def _held() -> Held:
+    descriptors = len(os.listdir("/dev/fd")) if Path("/dev/fd").exists() else 0
+    return sorted(thread.name for thread in threading.enumerate()), descriptors
+
+
+def _settled() -> Held:
+    """What is held once it stays the same for a moment: a server notices a little later that a peer has gone."""
+    deadline, held, since = time.monotonic() + GRACE_S, _held(), time.monotonic()
+    while time.monotonic() < deadline and time.monotonic() - since < 0.1:
+        time.sleep(0.01)
+        if _held() != held:
+            held, since = _held(), time.monotonic()
+    return held
+
+
+def _require_gone(before: Held, when: str) -> None:
+    deadline = time.monotonic() + GRACE_S
+    while time.monotonic() < deadline and (len(_held()[0]) > len(before[0]) or _held()[1] > before[1]):
+        time.sleep(0.01)
+    threads, descriptors = _held()
+    more = f"{len(before[0])} threads became {len(threads)}: {_few(threads)}"
+    require(len(threads) <= len(before[0]), f"Threads are left {when}: {more}.")
+    require(descriptors <= before[1], f"{descriptors - before[1]} descriptors are left {when}.")
+
+
+def _in_threads(tasks: list[Callable[[], None]]) -> None:
+    """Run the tasks at once. The first error of any is raised here."""
+    errors: list[Exception] = []
+
+    def attempt(task: Callable[[], None]) -> None:
+        try:
+            task()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=attempt, args=(task,)) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    if errors:
+        raise errors[0]
+    require(not any(thread.is_alive() for thread in threads), f"A caller is stuck after {WAIT_S:g} seconds.")
+
+
+def _few(values: Any) -> str:
+    """The first eight of the values, as text."""
+    values = [*values]
+    return f"[{', '.join(map(str, values[:8]))}{', …' if len(values) > 8 else ''}]"
