@@ -18,7 +18,7 @@ import numpy as np
 from minips.runtime.codec import Decoder, Encoder, check_finite, unpack
 from minips.runtime.config import Config
 from minips.runtime.message import Header, Message
-from minips.runtime.partition import Layout, cut, join
+from minips.runtime.partition import Layout, cut, join, native
 from minips.runtime.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Channel
@@ -168,10 +168,11 @@ class Client:
 
     def _meet(self, answers: list[Message]) -> None:
         indices = [answer.header["index"] for answer in answers]
-        if indices != list(range(answers[0].header["servers"])):
+        wanted = answers[0].header["servers"] if answers else self.config.servers
+        if indices != list(range(wanted)):
             raise ValueError(
-                f"Expected the addresses of all {answers[0].header['servers']} servers of one run, in their order; "
-                f"got servers {', '.join(map(str, indices))}."
+                f"Expected the addresses of all {wanted} servers of one run, in their order; "
+                f"got servers {', '.join(map(str, indices)) or 'none'}."
             )
         for server, answer in zip(self._servers, answers, strict=True):
             layout = answer.header["layout"].items()
@@ -207,7 +208,7 @@ class Client:
         refs = self.refs()
         if gradients.keys() != refs.keys():
             raise ValueError(f"Expected gradients of {', '.join(refs)}; got {', '.join(gradients) or 'none'}.")
-        whole = {name: np.asarray(gradients[name]) for name in refs}
+        whole = {name: native(gradients[name]) for name in refs}
         for name, ref in refs.items():
             g = whole[name]
             if g.shape != ref.shape or g.dtype.name != ref.dtype:
@@ -224,6 +225,7 @@ class Client:
     def _call(self, messages: list[Message], finish: Callable[[list[Message]], Any]) -> "Future[Any]":
         """One message to each server; the future of ``finish`` of all their answers."""
         future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # what has been sent cannot be taken back
         frames = [server.encoder.encode(message) for server, message in zip(self._servers, messages, strict=True)]
         calls = [
             server.send(each, message) for server, each, message in zip(self._servers, frames, messages, strict=True)

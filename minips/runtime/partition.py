@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from minips.stage import Array, Tensors
 
@@ -53,6 +54,12 @@ def partition(tensors: Mapping[str, Array], servers: int) -> list[dict[str, Layo
                 layouts[server][name] = Layout(x.shape, x.dtype.name, start, stop)
         before += x.nbytes
     return layouts
+
+
+def native(x: ArrayLike) -> Array:
+    """``x`` as an array in this machine's byte order, which is all that a dtype's name can tell."""
+    array = np.asarray(x)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:

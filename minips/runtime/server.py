@@ -17,7 +17,7 @@ import numpy as np
 from minips.runtime.codec import Decoder, Encoder, check_finite, unpack
 from minips.runtime.config import Config
 from minips.runtime.message import Message
-from minips.runtime.partition import cut, partition
+from minips.runtime.partition import cut, native, partition
 from minips.runtime.shard import Shard
 from minips.runtime.trace import Trace
 from minips.stage import Array, Frames, Tensors
@@ -50,7 +50,7 @@ class Server:
         updates: int | None = None,
         silence_s: float = 30.0,
     ) -> None:
-        whole = {name: np.asarray(x) for name, x in params.items()}
+        whole = {name: native(x) for name, x in params.items()}
         self.config, self.index, self.silence_s = config, index, silence_s
         self.layout = partition(whole, config.servers)[index]
         self.trace = Trace(f"server {index}")

@@ -1,0 +1,285 @@
+"""A worker's side: futures, references, several servers, and what is refused before it leaves."""
+
+import dataclasses
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+import pytest
+
+import minips as ps
+
+WAIT_S = 20.0
+START = {"W": np.arange(6, dtype="f4").reshape(2, 3), "b": np.array(1.0)}
+ONES = {"W": np.ones((2, 3), "f4"), "b": np.array(1.0)}
+ONE = ps.Config(transport="inproc", consistency="asp", workers=1, optimizer=ps.SGD(lr=1.0), timeout_s=20.0)
+TWO = dataclasses.replace(ONE, workers=2)
+
+
+@contextmanager
+def cluster(config=ONE, params=START, updates=None):
+    """Servers, as many as the config says, and a way to connect to them."""
+    given = updates if isinstance(updates, list) else [updates] * config.servers
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(ps.Server(params, config, index=index, updates=given[index]).serve(token="t"))
+            for index in range(config.servers)
+        ]
+        addresses = [server.address for server in servers]
+        yield servers, lambda worker=0: stack.enter_context(ps.connect(addresses, config, worker=worker, token="t"))
+
+
+@pytest.mark.parametrize("transport", ["inproc", "pipe", "tcp"])
+@pytest.mark.parametrize("servers", [1, 2, 4, 9])
+def test_push_pull_and_both_across_servers(transport, servers):
+    with cluster(dataclasses.replace(ONE, transport=transport, servers=servers)) as (_, connect):
+        client = connect()
+        assert client.push(ONES).result(WAIT_S) == "applied"
+        pulled = client.pull().result(WAIT_S)
+        assert list(pulled) == list(START)
+        for name, x in START.items():
+            np.testing.assert_array_equal(pulled[name], x - 1, strict=True)
+        both = client.push_pull(ONES).result(WAIT_S)
+        np.testing.assert_array_equal(both["W"], START["W"] - 2, strict=True)
+        assert client.clock == 2
+        assert client.versions == (2,) * servers
+
+
+def test_a_single_address_may_be_a_string():
+    with ps.Server(START, ONE).serve() as server, ps.connect(server.address, ONE, token=server.token) as client:
+        np.testing.assert_array_equal(client.pull().result(WAIT_S)["W"], START["W"])
+
+
+def test_what_is_pulled_can_be_written_and_is_ones_own():
+    with cluster() as (servers, connect):
+        pulled = connect().pull().result(WAIT_S)
+        pulled["W"] += 5
+        pulled["b"][...] = 7
+        np.testing.assert_array_equal(servers[0].params["W"], START["W"])
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_a_reference_fetches_when_it_is_wanted(servers):
+    with cluster(dataclasses.replace(ONE, servers=servers)) as (_, connect):
+        client = connect()
+        refs = client.refs()
+        assert [(ref.name, ref.shape, ref.dtype) for ref in refs.values()] == [
+            ("W", (2, 3), "float32"),
+            ("b", (), "float64"),
+        ]
+        assert repr(refs["W"]) == "<Ref 'W' float32[2, 3]>"
+        client.push(ONES).result(WAIT_S)
+        np.testing.assert_array_equal(refs["W"].fetch(), START["W"] - 1, strict=True)
+        np.testing.assert_array_equal(refs["b"].fetch(), np.array(0.0), strict=True)
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_a_pull_of_some_names_brings_only_these(servers):
+    with cluster(dataclasses.replace(ONE, servers=servers)) as (_, connect):
+        pulled = connect().pull(["b"]).result(WAIT_S)
+        assert pulled == {"b": START["b"]}
+
+
+def test_many_futures_may_be_outstanding():
+    with cluster(dataclasses.replace(ONE, servers=2)) as (_, connect):
+        client = connect()
+        pushes = [client.push(ONES) for _ in range(20)]
+        last = client.pull()
+        assert [push.result(WAIT_S) for push in pushes] == ["applied"] * 20
+        np.testing.assert_array_equal(last.result(WAIT_S)["W"], START["W"] - 20)
+        assert client.clock == 20
+
+
+def test_what_has_been_sent_cannot_be_cancelled():
+    with cluster(dataclasses.replace(TWO, consistency=ps.BSP())) as (_, connect):
+        one, other = connect(0), connect(1)
+        waiting = one.push_pull(ONES)
+        assert not waiting.cancel()
+        other.push(ONES).result(WAIT_S)
+        np.testing.assert_array_equal(waiting.result(WAIT_S)["W"], START["W"] - 1)
+
+
+def test_pushes_of_later_rounds_wait_in_line():
+    with cluster(dataclasses.replace(TWO, consistency=ps.BSP(), servers=2)) as (_, connect):
+        ahead, behind = connect(0), connect(1)
+        pushes = [ahead.push(ONES) for _ in range(3)]
+        pulled = ahead.pull()
+        assert pushes[0].result(WAIT_S) == "held"
+        assert [behind.push(ONES).result(WAIT_S) for _ in range(2)] == ["applied"] * 2
+        assert pushes[1].result(WAIT_S) in ("held", "applied")
+        assert not pulled.done()
+        behind.push(ONES).result(WAIT_S)
+        np.testing.assert_array_equal(pulled.result(WAIT_S)["W"], START["W"] - 3)
+
+
+def test_pushes_are_stamped_with_what_they_were_computed_from():
+    with cluster(TWO) as ((server,), connect):
+        one, other = connect(0), connect(1)
+        one.pull().result(WAIT_S)
+        other.push_pull(ONES).result(WAIT_S)
+        other.push_pull(ONES).result(WAIT_S)
+        one.push(ONES).result(WAIT_S)
+        other.push(ONES, versions=(0,)).result(WAIT_S)
+        assert server.shard.staleness == {0: 2, 2: 1, 3: 1}
+
+
+def test_gradients_are_as_fresh_on_a_server_that_holds_nothing():
+    config = dataclasses.replace(ONE, servers=4)
+    with cluster(config, {"w": np.zeros(1)}) as (servers, connect):
+        client = connect()
+        for _ in range(3):
+            client.push_pull({"w": np.ones(1)}).result(WAIT_S)
+        assert [server.shard.staleness for server in servers] == [{0: 3}] * 4
+
+
+def test_a_loss_travels_with_its_gradients():
+    with cluster() as ((server,), connect):
+        connect().push(ONES, loss=0.25).result(WAIT_S)
+        assert [(step, loss) for _, step, loss in server.losses] == [(1, 0.25)]
+
+
+def test_bytes_are_counted_both_ways():
+    with cluster() as (_, connect):
+        client = connect()
+        sent, received = client.bytes_sent, client.bytes_received
+        client.push_pull(ONES).result(WAIT_S)
+        payload = sum(x.nbytes for x in ONES.values())
+        assert payload < client.bytes_sent - sent < payload + 400
+        assert payload < client.bytes_received - received < payload + 400
+        assert {"transfer", "wait", "quantize", "dequantize"} <= set(client.trace.seconds())
+
+
+# Refusals
+
+
+WRONG = {
+    "NaN": ({**ONES, "b": np.array(np.nan)}, "The gradient of 'b' holds NaN or infinity"),
+    "infinity": ({**ONES, "W": np.full((2, 3), np.inf, "f4")}, "The gradient of 'W' holds NaN or infinity"),
+    "shape": ({**ONES, "W": np.ones((3, 2), "f4")}, r"float32 of shape \(2, 3\); got float32 of \(3, 2\)"),
+    "dtype": ({**ONES, "W": np.ones((2, 3))}, "must be float32"),
+    "missing": ({"W": ONES["W"]}, "Expected gradients of W, b; got W"),
+    "unknown": ({**ONES, "c": np.ones(1)}, "Expected gradients of W, b; got W, b, c"),
+    "none": ({}, "got none"),
+}
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.parametrize(("gradients", "words"), WRONG.values(), ids=list(WRONG))
+@pytest.mark.parametrize("way", ["push", "push_pull"])
+def test_gradients_that_do_not_fit_are_refused_before_they_leave(way, gradients, words, servers):
+    with cluster(dataclasses.replace(ONE, servers=servers)) as (running, connect):
+        client = connect()
+        sent = client.bytes_sent
+        with pytest.raises(ValueError, match=words):
+            getattr(client, way)(gradients)
+        assert (client.bytes_sent, client.clock) == (sent, 0)
+        assert [server.shard.version for server in running] == [0] * servers
+        assert client.push(ONES).result(WAIT_S) == "applied"
+
+
+def test_pushes_that_the_server_refuses_leave_the_clock_where_it_was(monkeypatch):
+    with cluster() as ((server,), connect):
+        client = connect()
+        client.push(ONES).result(WAIT_S)
+        with monkeypatch.context() as unchecked:
+            unchecked.setattr(client, "_check", dict)
+            refused = [client.push(gradients) for gradients, _ in list(WRONG.values())[:4]]
+            for future in refused:
+                with pytest.raises(ValueError, match=r"\w"):
+                    future.result(WAIT_S)
+        assert client.clock == 1
+        assert client.push(ONES).result(WAIT_S) == "applied"
+        np.testing.assert_array_equal(server.params["W"], START["W"] - 2)
+
+
+def test_parameters_in_the_other_byte_order_are_pulled_as_they_are():
+    with cluster(params={name: x.astype(x.dtype.newbyteorder(">")) for name, x in START.items()}) as (_, connect):
+        client = connect()
+        np.testing.assert_array_equal(client.pull().result(WAIT_S)["W"], START["W"], strict=True)
+        np.testing.assert_array_equal(client.push_pull(ONES).result(WAIT_S)["W"], START["W"] - 1, strict=True)
+
+
+def test_a_pull_of_an_unknown_name_is_refused():
+    with cluster() as (_, connect), pytest.raises(ValueError, match="no tensor 'w' on the servers; there are W, b"):
+        connect().pull(["W", "w"])
+
+
+@pytest.mark.parametrize("byteorder", "<>=")
+def test_gradients_in_the_other_byte_order_arrive_as_they_are(byteorder):
+    with cluster() as ((server,), connect):
+        gradients = {name: x.astype(x.dtype.newbyteorder(byteorder)) for name, x in ONES.items()}
+        connect().push(gradients).result(WAIT_S)
+        np.testing.assert_array_equal(server.params["W"], START["W"] - 1)
+
+
+def test_nobody_at_an_address():
+    for transport, address in (("tcp", "tcp://127.0.0.1:9"), ("pipe", "pipe://nobody"), ("inproc", "inproc://nobody")):
+        with pytest.raises(ConnectionError, match="Nobody"):
+            ps.connect(address, dataclasses.replace(ONE, transport=transport))
+
+
+def test_an_address_of_another_transport_is_refused():
+    with pytest.raises(ValueError, match="starts with inproc://"):
+        ps.connect("tcp://127.0.0.1:9", ONE)
+
+
+@pytest.mark.parametrize("order", [[0], [1, 0], [0, 0], [0, 1, 1], []], ids=repr)
+def test_addresses_that_are_not_those_of_all_servers_in_order_are_refused(order):
+    config = dataclasses.replace(ONE, servers=2)
+    with cluster(config) as (servers, _), pytest.raises(ValueError, match="addresses of all"):
+        ps.connect([servers[index].address for index in order], config, token="t")
+
+
+def test_a_worker_that_there_is_not_is_refused():
+    with cluster() as (_, connect), pytest.raises(ValueError, match="There are workers 0 to 0"):
+        connect(1)
+
+
+# Coming, going, and the end
+
+
+def test_a_worker_that_comes_back_pushes_on():
+    with cluster() as ((server,), connect):
+        for count in range(1, 4):
+            with connect() as client:
+                assert client.push(ONES).result(WAIT_S) == "applied"
+            np.testing.assert_array_equal(server.params["W"], START["W"] - count)
+        assert server.shard.duplicates == 0
+
+
+def test_after_close_nothing_is_sent():
+    with cluster() as (_, connect):
+        client = connect()
+        client.close()
+        client.close()
+        with pytest.raises(ConnectionError):
+            client.pull().result(WAIT_S)
+
+
+def test_a_push_that_is_late_at_one_server_and_in_time_at_another_holds_nobody_up():
+    config = dataclasses.replace(TWO, workers=3, servers=2, consistency=ps.BSP(backup=1))
+    with cluster(config) as (servers, connect):
+        slow = connect(2)
+        for clock in range(2):  # rounds that only the first server has seen
+            for worker in (0, 1):
+                pieces = ps.runtime.partition.cut(ONES, servers[0].layout)
+                servers[0].shard.push(ps.Contribution(worker, clock, clock, pieces))
+        slow.push(ONES).result(WAIT_S)
+        assert [server.shard.clocks[2] for server in servers] == [2, 1]
+        assert [server.shard.late for server in servers] == [1, 0]
+        other = connect(1)
+        other_push = other.push(ONES)
+        assert slow.push(ONES).result(WAIT_S) in ("held", "applied")
+        other_push.result(WAIT_S)
+        assert [server.shard.late for server in servers] == [1, 0]
+
+
+def test_a_server_that_is_over_before_another_takes_pushes_on():
+    config = dataclasses.replace(ONE, servers=2)
+    with cluster(config, updates=[2, 4]) as (servers, connect):
+        client = connect()
+        outcomes = [client.push(ONES).result(WAIT_S) for _ in range(3)]
+        assert outcomes == ["applied", "applied", "over"]
+        assert not client.done
+        client.push(ONES).result(WAIT_S)
+        assert client.done
+        assert [server.shard.applied for server in servers] == [2, 4]

@@ -1,0 +1,414 @@
+"""A server on real connections: what it answers, what it refuses, and whom it no longer waits for."""
+
+import dataclasses
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import minips as ps
+from minips import stage
+from minips.runtime.codec import Decoder, Encoder
+from minips.runtime.message import Message
+
+START = {"w": np.zeros(3), "b": np.array(1.0)}
+ONES = {"w": np.ones(3), "b": np.array(1.0)}
+LOCAL = ps.Config(transport="inproc", consistency="asp", workers=2, optimizer=ps.SGD(lr=1.0), timeout_s=20.0)
+WAIT_S = 20.0
+transports = pytest.mark.parametrize("transport", ["inproc", "pipe", "tcp"])
+
+
+class Raw:
+    """A client that checks nothing, has no heartbeat and says no goodbye."""
+
+    def __init__(self, server, worker=0, codec=None):
+        self.worker = worker
+        self.channel = server.config.node().connect(server.address, server.token)
+        self.encoder = Encoder(codec or ps.Codec(), np.random.default_rng(0), ps.Trace())
+
+    def frames(self, kind, tensors=None, **header):
+        return self.encoder.encode(Message({"kind": kind, "worker": self.worker, **header}, tensors or {}))
+
+    def send(self, frames):
+        answer = self.channel.call(frames).result(WAIT_S)
+        return Decoder(ps.Trace()).decode(ps.runtime.codec.unpack(answer, ps.Codec(), ps.Trace())[0])
+
+    def say(self, kind, tensors=None, **header):
+        return self.send(self.frames(kind, tensors, **header))
+
+    def push(self, tensors=ONES, clock=0, **header):
+        return self.say("push", tensors, clock=clock, version=0, **header)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.channel.close()
+
+
+def serve(config=LOCAL, params=START, **options):
+    return ps.Server(params, config, **options).serve()
+
+
+def assert_unchanged(server):
+    assert (server.shard.version, server.shard.applied, server.shard.clocks) == (0, 0, [0, 0])
+    for name, x in START.items():
+        np.testing.assert_array_equal(server.params[name], x)
+
+
+# Answers
+
+
+def test_hello_tells_what_the_tensors_are():
+    with serve() as server, Raw(server, worker=1) as raw:
+        header = raw.say("hello").header
+        assert header["layout"] == {"w": [[3], "float64", 0, 3], "b": [[], "float64", 0, 1]}
+        assert (header["index"], header["servers"], header["clock"], header["done"]) == (0, 1, 0, False)
+
+
+@transports
+def test_push_and_pull(transport):
+    with serve(dataclasses.replace(LOCAL, transport=transport)) as server, Raw(server) as raw:
+        acknowledged = raw.push()
+        assert (acknowledged.header["outcome"], acknowledged.tensors) == ("applied", {})
+        answer = raw.say("pull")
+        np.testing.assert_array_equal(answer.tensors["w"], np.full(3, -0.5))
+        assert (answer.header["version"], answer.header["clock"]) == (1, 1)
+        assert list(raw.say("pull", names=["b"]).tensors) == ["b"]
+        assert raw.say("push_pull", ONES, clock=1, version=1).tensors["b"] == 0.0
+        np.testing.assert_array_equal(server.params["w"], np.full(3, -1.0))
+
+
+def test_a_pull_answers_in_the_codec_of_the_config():
+    config = dataclasses.replace(LOCAL, pull=ps.Codec(quantizer="sign", serializer="json"))
+    with serve(config, {"w": np.array([1.0, -3.0])}) as server, Raw(server) as raw:
+        np.testing.assert_array_equal(raw.say("pull").tensors["w"], [2.0, -2.0])
+
+
+def test_a_report_holds_what_a_run_keeps():
+    with serve() as server, Raw(server) as raw:
+        raw.push(loss=3.0)
+        raw.push(clock=1, loss=1.0)
+    report = server.report()
+    assert (report["applied"], report["late"]) == (2, 0)
+    ((_, step, loss),) = report["losses"]
+    assert (step, loss) == (1, 2.0)
+    assert {"aggregate", "apply", "deserialize"} <= set(report["trace"].seconds())
+
+
+# Refusals: an error to the caller, nothing changed, and the server goes on
+
+
+WRONG = {
+    "NaN": ({**ONES, "w": np.array([1, np.nan, 2])}, "NaN or infinity"),
+    "infinity": ({**ONES, "b": np.array(np.inf)}, "NaN or infinity"),
+    "shape": ({**ONES, "w": np.ones(4)}, "shape"),
+    "dtype": ({**ONES, "w": np.ones(3, "f4")}, "float64"),
+    "missing": ({"w": np.ones(3)}, "Expected gradients of w, b"),
+    "unknown": ({**ONES, "c": np.ones(3)}, "Expected gradients of w, b"),
+}
+
+
+@transports
+@pytest.mark.parametrize(("tensors", "words"), WRONG.values(), ids=list(WRONG))
+def test_gradients_that_do_not_fit_are_refused(transport, tensors, words):
+    with serve(dataclasses.replace(LOCAL, transport=transport)) as server, Raw(server) as raw:
+        with pytest.raises(ValueError, match=words):
+            raw.push(tensors)
+        assert_unchanged(server)
+        assert raw.push().header["outcome"] == "applied"
+
+
+@pytest.mark.parametrize(
+    "header", [{"clock": None}, {"clock": "0"}, {"clock": 0, "version": 1.5}, {"clock": 7}], ids=repr
+)
+def test_a_push_with_a_wrong_header_is_refused(header):
+    with serve() as server, Raw(server) as raw:
+        with pytest.raises(ValueError, match=r"whole number under|pushes are missing"):
+            raw.say("push", ONES, **header)
+        assert_unchanged(server)
+
+
+@pytest.mark.parametrize("worker", [-1, 2, "0", None])
+@pytest.mark.parametrize("kind", ["hello", "push", "pull", "bye"])
+def test_an_unknown_worker_is_refused(kind, worker):
+    with serve() as server, Raw(server, worker) as raw:
+        with pytest.raises(ValueError, match="There are workers 0 to 1"):
+            raw.say(kind, ONES if kind == "push" else None, clock=0, version=0)
+        assert_unchanged(server)
+
+
+def test_an_unknown_kind_is_refused():
+    with serve() as server, Raw(server) as raw:
+        with pytest.raises(ValueError, match="no message of kind 'dance'"):
+            raw.say("dance")
+        assert raw.say("pull").tensors
+
+
+@pytest.mark.parametrize("names", [["c"], ["w", 3], "w", 7], ids=repr)
+def test_a_pull_of_unknown_names_is_refused(names):
+    with serve() as server, Raw(server) as raw:
+        with pytest.raises(ValueError, match="There is no tensor"):
+            raw.say("pull", names=names)
+        assert raw.say("pull").tensors
+
+
+@transports
+@pytest.mark.parametrize(
+    "frames", [[], [b""], [b"\x00" * 100], [b"\x81\xa1v\x01", b"x"], [b"GET / HTTP/1.1\r\n\r\n"]], ids=repr
+)
+def test_garbage_is_answered_with_an_error(transport, frames):
+    with serve(dataclasses.replace(LOCAL, transport=transport)) as server, Raw(server) as raw:
+        with pytest.raises(ValueError, match="envelope"):
+            raw.send(frames)
+        assert_unchanged(server)
+        assert raw.push().header["outcome"] == "applied"
+
+
+def test_a_peer_that_does_not_speak_the_protocol_disturbs_nobody():
+    with serve(dataclasses.replace(LOCAL, transport="tcp")) as server, Raw(server) as raw:
+        host, port = server.config.transport.host_and_port(server.address)
+        with socket.create_connection((host, port), WAIT_S) as stranger:
+            stranger.sendall(b"\xff" * 200)
+            while stranger.recv(1024):
+                pass  # until the server hangs up
+        assert raw.push().header["outcome"] == "applied"
+
+
+def test_pickle_is_refused_unless_the_servers_config_names_it():
+    pickled = ps.Codec(serializer="pickle")
+    with serve() as server, Raw(server, codec=pickled) as raw:
+        with pytest.raises(ValueError, match="can run code"):
+            raw.push()
+        assert_unchanged(server)
+    with serve(dataclasses.replace(LOCAL, push=pickled)) as server, Raw(server, codec=pickled) as raw:
+        assert raw.push().header["outcome"] == "applied"
+
+
+@transports
+def test_a_wrong_token_is_refused(transport):
+    config = dataclasses.replace(LOCAL, transport=transport)
+    with ps.Server(START, config).serve(token="right") as server:
+        with pytest.raises(PermissionError, match="token"):
+            ps.connect(server.address, config, token="wrong")
+        with ps.connect(server.address, config, token="right") as client:
+            assert client.pull().result(WAIT_S).keys() == START.keys()
+
+
+def test_a_server_makes_a_token_of_its_own():
+    with serve() as one, serve() as other:
+        assert one.token != other.token
+        with pytest.raises(PermissionError, match="token"):
+            ps.connect(one.address, LOCAL)
+
+
+@transports
+def test_an_address_in_use_is_refused(transport):
+    config = dataclasses.replace(LOCAL, transport=transport)
+    with serve(config) as server, pytest.raises(OSError, match=r"in use|cannot be served"):
+        ps.Server(START, config).serve(server.address)
+
+
+def test_an_address_is_free_again_after_close():
+    with serve() as server:
+        address = server.address
+    with ps.Server(START, LOCAL).serve(address) as again:
+        assert again.address == address
+
+
+# Exactly once
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference(ps.Memory):
+    """Sends what has changed: both halves of the link remember the last value."""
+
+    name = "difference"
+
+    def compensate(self, x, state):
+        return x - state.get("last", 0)
+
+    def update(self, p, sent, state):
+        state["last"] = state.get("last", 0) + sent
+
+    def restore(self, received, state):
+        state["last"] = state.get("last", 0) + received
+        return state["last"]
+
+
+@pytest.fixture
+def difference(monkeypatch):
+    monkeypatch.setitem(stage._KINDS["memory"], "difference", Difference)
+    return ps.Codec(memory=Difference())
+
+
+def test_a_retry_is_acknowledged_before_its_memory_is_restored(difference):
+    with serve() as server, Raw(server, codec=difference) as raw:
+        for clock in range(3):
+            frames = raw.frames("push", ONES, clock=clock, version=0)
+            assert raw.send(frames).header["outcome"] == "applied"
+            assert raw.send(frames).header["outcome"] == "duplicate"
+        np.testing.assert_allclose(server.params["w"], np.full(3, -1.5))
+        assert (server.shard.applied, server.shard.duplicates) == (3, 3)
+
+
+def test_a_worker_that_comes_back_starts_its_memory_afresh_on_both_sides(difference):
+    config = dataclasses.replace(LOCAL, push=difference, pull=difference)
+    with serve(config) as server:
+        for turn in range(1, 4):
+            with ps.connect(server.address, config, token=server.token) as client:
+                for _ in range(2):
+                    pulled = client.push_pull(ONES).result(WAIT_S)
+            np.testing.assert_allclose(pulled["w"], np.full(3, -1.0 * turn))
+
+
+# Waiting, and whom the server no longer waits for
+
+
+BSP = dataclasses.replace(LOCAL, consistency=ps.BSP())
+SSP = dataclasses.replace(LOCAL, consistency=ps.SSP(staleness=0))
+
+
+def waits_for_worker_1(client):
+    """A pull that cannot be answered before worker 1 pushes, or no longer counts."""
+    client.push(ONES).result(WAIT_S)
+    return client.pull()
+
+
+@transports
+@pytest.mark.parametrize("config", [BSP, SSP], ids=["bsp", "ssp"])
+def test_a_worker_that_vanishes_no_longer_counts(config, transport):
+    config = dataclasses.replace(config, transport=transport)
+    with serve(config) as server, ps.connect(server.address, config, token=server.token) as client:
+        with Raw(server, worker=1) as raw:
+            raw.say("hello")
+            waiting = waits_for_worker_1(client)
+            assert not waiting.done()
+        assert waiting.result(WAIT_S)["b"] < 1
+        assert [text for _, text in server.events] == ["worker 1 is gone: its connection closed without a goodbye"]
+
+
+@pytest.mark.parametrize("config", [BSP, SSP], ids=["bsp", "ssp"])
+def test_a_worker_that_says_goodbye_no_longer_counts_and_is_no_event(config):
+    with serve(config) as server, ps.connect(server.address, config, token=server.token) as client:
+        with ps.connect(server.address, config, worker=1, token=server.token):
+            waiting = waits_for_worker_1(client)
+            assert not waiting.done()
+        assert waiting.result(WAIT_S)["b"] < 1
+        assert server.events == []
+
+
+@pytest.mark.parametrize("config", [BSP, SSP], ids=["bsp", "ssp"])
+def test_a_worker_that_falls_silent_no_longer_counts(config):
+    with (
+        serve(config, silence_s=0.3) as server,
+        ps.connect(server.address, config, token=server.token) as client,
+        Raw(server, worker=1) as raw,
+    ):
+        raw.say("hello")
+        assert waits_for_worker_1(client).result(WAIT_S)["b"] < 1
+        ((_, text),) = server.events
+        assert "worker 1 has been silent" in text
+        raw.push()  # it is heard again
+        assert server.shard.live == {0, 1}
+
+
+def test_a_heartbeat_is_a_sign_of_life():
+    with (
+        serve(BSP, silence_s=0.3) as server,
+        ps.connect(server.address, BSP, token=server.token) as client,
+        ps.connect(server.address, BSP, worker=1, token=server.token) as other,
+    ):
+        waiting = waits_for_worker_1(client)
+        threading.Event().wait(1.0)  # three times as long as a silent worker counts
+        assert not waiting.done()
+        other.push(ONES).result(WAIT_S)
+        assert waiting.result(WAIT_S)["b"] == 0
+        assert server.events == []
+
+
+def test_a_worker_that_returned_after_a_goodbye_and_vanishes_no_longer_counts():
+    with serve(BSP) as server, ps.connect(server.address, BSP, token=server.token) as client:
+        with ps.connect(server.address, BSP, worker=1, token=server.token):
+            pass
+        with Raw(server, worker=1) as raw:
+            raw.say("hello")
+            waiting = waits_for_worker_1(client)
+            assert not waiting.done()
+        assert waiting.result(WAIT_S)["b"] < 1
+
+
+def test_a_worker_with_another_connection_still_counts_when_one_closes():
+    with serve(BSP) as server, Raw(server, worker=1) as kept:
+        kept.say("hello")
+        with Raw(server, worker=1) as other:
+            other.say("hello")
+        while len(server._links[1].connections) > 1:
+            time.sleep(0.01)
+        with Raw(server) as raw:
+            raw.push()
+        assert kept.push().header["outcome"] == "applied"
+        assert 1 in server.shard.live
+
+
+@pytest.mark.parametrize("config", [BSP, SSP], ids=["bsp", "ssp"])
+def test_a_pull_that_waits_too_long_names_whom_it_waits_for(config):
+    config = dataclasses.replace(config, timeout_s=0.2, workers=3)
+    with serve(config) as server, ps.connect(server.address, config, token=server.token) as client:
+        with Raw(server, worker=1) as raw:
+            raw.push()
+            with pytest.raises(TimeoutError, match=r"Worker 0 at clock 1 waited 0\.2 seconds for worker 2 at clock 0"):
+                waits_for_worker_1(client).result(WAIT_S)
+            with Raw(server, worker=2) as last:
+                last.push()
+        assert client.pull().result(WAIT_S)["b"] < 1
+
+
+def test_a_push_of_a_round_that_does_not_come_times_out():
+    config = dataclasses.replace(BSP, timeout_s=0.2)
+    with serve(config) as server, Raw(server) as raw:
+        raw.push()
+        with pytest.raises(TimeoutError, match="for worker 1 at clock 0"):
+            raw.push(clock=1)
+        assert server.shard.clocks == [1, 0]
+
+
+@transports
+def test_a_closing_server_wakes_those_who_wait(transport):
+    config = dataclasses.replace(BSP, transport=transport)
+    with serve(config) as server, ps.connect(server.address, config, token=server.token) as client:
+        waiting = waits_for_worker_1(client)
+        server.close()
+        with pytest.raises(ConnectionError):
+            waiting.result(WAIT_S)
+        with pytest.raises(ConnectionError):
+            client.pull().result(WAIT_S)
+
+
+def test_closing_twice_is_closing_once():
+    server = serve()
+    server.close()
+    server.close()
+    ps.Server(START, LOCAL).close()  # one that never served
+
+
+def test_after_its_updates_a_server_is_done_and_lets_everybody_pull():
+    with serve(BSP, updates=2) as server, Raw(server) as raw, Raw(server, worker=1) as other:
+        raw.push()
+        assert not raw.say("alive").header["done"]
+        other.push()
+        for clock in (1, 2):
+            answer = raw.say("push_pull", ONES, clock=clock, version=1)
+            assert (answer.header["outcome"], answer.header["done"]) == ("over", True)
+            np.testing.assert_array_equal(answer.tensors["w"], -np.ones(3))
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_parameters_that_grew_past_all_numbers_are_not_sent():
+    with serve(params={"w": np.array([1e308])}) as server, Raw(server) as raw:
+        raw.push({"w": np.array([-1.7e308])})
+        raw.push({"w": np.array([-1.7e308])}, clock=1)
+        with pytest.raises(ValueError, match="The parameter 'w' holds NaN or infinity"):
+            raw.say("pull")
