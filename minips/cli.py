@@ -37,7 +37,10 @@ _CODEC = ("quantizer", "memory", "serializer", "compressor")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options, rest = parser.parse_known_args(arguments)
+    options.rest = rest
+    if rest and options.command is not lab:
+        parser.error(f"unknown: {' '.join(rest)}")
     try:
         return int(options.command(options) or 0)
     except KeyboardInterrupt:
@@ -138,9 +141,9 @@ def lab(options: argparse.Namespace) -> None:
     if importlib.util.find_spec("jupyterlab") is None:
         raise ModuleNotFoundError('JupyterLab is not installed. Install it with: pip install "minips[lab]"')
     folder = _lessons()
-    command = [sys.executable, "-m", "jupyterlab", "--notebook-dir", str(folder), *options.arguments]
+    command = [sys.executable, "-m", "jupyterlab", "--notebook-dir", str(folder), *options.rest]
     first = folder / "00_train_in_a_minute.ipynb"
-    if first.exists() and not any(argument.startswith("--no-browser") for argument in options.arguments):
+    if first.exists() and not any(argument.startswith("--no-browser") for argument in options.rest):
         command += [f"--LabApp.default_url=/lab/tree/{first.name}"]
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execv(sys.executable, command)
@@ -188,9 +191,10 @@ def _config(options: argparse.Namespace) -> Config:
 
 def _value(hint: Any, text: str) -> Any:
     """An option's text as the type of its field."""
-    for kind in typing.get_args(hint) or (hint,):
-        if text.lower() == "none" and kind is type(None):
-            return None
+    kinds_of_value = typing.get_args(hint) or (hint,)
+    if text.lower() == "none" and type(None) in kinds_of_value:
+        return None
+    for kind in kinds_of_value:
         if isinstance(kind, type) and issubclass(kind, Stage):
             return parse_stage(kind.kind, text)
         if isinstance(kind, type) and issubclass(kind, Value):
@@ -263,8 +267,9 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("doctor", help="is this machine ready?", description=doctor.__doc__)
     one.set_defaults(command=doctor)
 
-    one = commands.add_parser("lab", help="open the lessons in JupyterLab", description=lab.__doc__)
-    one.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on to JupyterLab")
+    one = commands.add_parser(
+        "lab", help="open the lessons in JupyterLab", description=f"{lab.__doc__} Other options are JupyterLab's."
+    )
     one.set_defaults(command=lab)
     return parser
 
