@@ -29,9 +29,10 @@ def check_value(value: Value) -> None:
         dataclasses.is_dataclass(cls) and cast(Any, cls).__dataclass_params__.frozen,
         f"{cls.__name__} is not frozen: put @dataclass(frozen=True) above the class.",
     )
-    with doing(f"eval({value!r}), its own repr"):
-        again = eval(repr(value), _known() | {cls.__name__: cls})
-    require(again == value, f"eval({value!r}) is {again!r}, which does not equal it.")
+    code = repr(value).replace(cls.__qualname__, cls.__name__)  # a class within a function is called by its last name
+    with doing(f"eval({code}), its own repr"):
+        again = eval(code, _known() | {cls.__name__: cls})
+    require(again == value, f"eval({code}) is {again!r}, which does not equal it.")
 
 
 def _is_registered(stage: Stage) -> None:

@@ -1,0 +1,91 @@
+"""What every test must leave behind: nothing. And a registry to experiment with."""
+
+import contextlib
+import gc
+import multiprocessing
+import multiprocessing.resource_tracker
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import multiprocess
+import multiprocess.resource_tracker
+import psutil
+import pytest
+
+from minips import stage
+
+GRACE_S = 2.0
+SHM = Path("/dev/shm")
+FD = Path("/proc/self/fd")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves a process, a thread, a socket, a file or shared memory; ``outside`` tests may."""
+    if request.node.get_closest_marker("outside"):
+        yield
+        return
+    before = held()
+    yield
+    deadline = time.monotonic() + GRACE_S
+    while (left := held() - before) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.02)
+    left = {one for one in left if not one.startswith(str(SHM)) or not in_use_elsewhere(one)}
+    assert not left, f"This test left behind: {', '.join(sorted(left))}."
+
+
+@pytest.fixture
+def registry() -> Iterator[None]:
+    """What a test registers is forgotten after it."""
+    before = {kind: dict(classes) for kind, classes in stage._KINDS.items()}
+    yield
+    stage._KINDS.clear()
+    stage._KINDS.update(before)
+
+
+def held() -> set[str]:
+    """In words, all that this process holds and that a test could leave behind."""
+    return {*processes(), *threads(), *descriptors(), *map(str, SHM.glob("*"))}
+
+
+def processes() -> Iterator[str]:
+    multiprocessing.active_children()  # reaps those that have ended
+    multiprocess.active_children()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            command = " ".join(child.cmdline()) or child.name()
+            if "resource_tracker" not in command:  # one for the whole test run, on purpose
+                yield f"process {child.pid} ({command[:100]})"
+
+
+def threads() -> Iterator[str]:
+    for thread in threading.enumerate():
+        if not thread.daemon or thread.name.startswith("minips-"):
+            yield f"thread {thread.name} ({thread.ident})"
+
+
+def descriptors() -> Iterator[str]:
+    """Sockets, pipes and files by name; a library's event counters (anon_inode) are its own affair."""
+    trackers = [multiprocessing.resource_tracker, multiprocess.resource_tracker]
+    of_trackers = {str(tracker._resource_tracker._fd) for tracker in trackers}
+    for number in os.listdir(FD) if FD.exists() else []:
+        with contextlib.suppress(OSError):
+            target = os.readlink(FD / number)
+            ordinary = target.startswith(("anon_inode:", "/dev/null", "/dev/urandom", "/proc/"))
+            if not ordinary and number not in of_trackers:
+                yield f"descriptor of {target}"
+
+
+def in_use_elsewhere(segment: str) -> bool:
+    """True where a process that is not of this test run uses the shared memory: another run's, on the same machine."""
+    ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+    for process in psutil.process_iter():
+        if process.pid not in ours:
+            with contextlib.suppress(OSError):
+                if segment in Path(f"/proc/{process.pid}/maps").read_text():
+                    return True
+    return not Path(segment).exists()

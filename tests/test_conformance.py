@@ -1,0 +1,263 @@
+"""Every registered stage, some with other fields than the default ones, and a learner's own, meet their contracts."""
+
+import json
+from dataclasses import dataclass
+
+import msgpack
+import numpy as np
+import pytest
+
+import minips as ps
+from minips.stage import build, kinds, missing, names, stage_class
+from minips.stages.quantizers.base import blank, part, witness
+from minips.stages.serializers import outline, restore
+from minips.testing import check, check_quantizer, check_serializer, check_transport
+
+VARIANTS = [
+    *(ps.Uniform(bits=bits) for bits in range(1, 8)),
+    *(ps.TopK(fraction=fraction) for fraction in (1e-6, 0.1, 0.5, 1.0)),
+    *(ps.Zlib(level=level) for level in (6, 9)),
+    ps.Lz4(acceleration=64),
+    ps.ErrorFeedback(decay=0.5),
+    ps.ErrorFeedback(decay=0.0),
+    ps.BSP(backup=1),
+    ps.SSP(staleness=0),
+    ps.SSP(staleness=5),
+    ps.SGD(momentum=0.9),
+    ps.SGD(momentum=0.9, nesterov=True, weight_decay=0.01),
+    ps.Adagrad(lr=0.5),
+    ps.Adam(lr=0.05, beta1=0.0),
+    ps.Tcp(max_message_bytes=2**27),
+]
+
+
+def registered():
+    """Each registered stage with its default fields; one whose library is not installed is skipped."""
+    for kind in kinds():
+        for name in names(kind):
+            lacking = missing(stage_class(kind, name))
+            if lacking:
+                yield pytest.param(None, id=name, marks=pytest.mark.skip(f"{', '.join(lacking)} is not installed"))
+            elif kind != "transport":
+                yield build(kind, name)
+
+
+def transports():
+    return [build("transport", name) for name in names("transport") if not missing(stage_class("transport", name))]
+
+
+@pytest.mark.parametrize("stage", [*registered(), *VARIANTS], ids=repr)
+def test_stage_meets_its_contract(stage):
+    check(stage)
+
+
+@pytest.mark.parametrize("transport", transports(), ids=lambda t: t.name)
+def test_transport_meets_its_contract(transport):
+    check_transport(transport, cycles=200 if transport.name in ("inproc", "pipe", "tcp") else 50)
+
+
+def test_all_kinds_are_there():
+    eight = {"quantizer", "memory", "serializer", "compressor", "transport", "aggregator", "consistency", "optimizer"}
+    assert eight <= set(kinds())
+
+
+@pytest.fixture
+def learners(registry):
+    """A quantizer and a serializer as a learner writes them."""
+
+    @ps.register
+    @dataclass(frozen=True)
+    class Rounded(ps.Quantizer):
+        name = "rounded"
+        step: float = ps.option(0.25, "the distance between two levels", above=0)
+
+        def encode(self, x, rng):
+            if x.size and np.abs(x).max() / self.step > 2**31:
+                return {"raw": x, "step": np.zeros(1), "like": witness(x)}
+            return {"raw": np.asarray(np.rint(x / self.step), "i4"), "step": np.array([self.step]), "like": witness(x)}
+
+        def decode(self, parts):
+            x, raw, step = blank(part(parts, "like")), part(parts, "raw"), part(parts, "step").reshape(-1)
+            if raw.size != x.size or step.size != 1:
+                raise ValueError("The parts do not fit together.")
+            x.reshape(-1)[...] = raw.reshape(-1) * (step[0] or 1)
+            return x
+
+        def error_bound(self, x):
+            return self.step / 2
+
+    @ps.register
+    @dataclass(frozen=True)
+    class Hex(ps.Serializer):
+        name = "hex"
+
+        def dumps(self, packet):
+            index, _ = outline(packet, lambda x: [x.dtype.name, x.shape, x.tobytes().hex()])
+            return [json.dumps([packet.header, index]).encode()]
+
+        def loads(self, frames):
+            def array(entry):
+                dtype, shape, text = entry
+                return np.frombuffer(bytes.fromhex(text), dtype).reshape(shape)
+
+            try:
+                header, index = json.loads(bytes(frames[0]))
+                return restore(header, index, array)
+            except Exception as error:
+                raise ValueError(f"not hex: {error}") from error
+
+    return Rounded, Hex
+
+
+def test_learners_stages_meet_the_contract(learners):
+    rounded, hexadecimal = learners
+    check_quantizer(rounded())
+    check_quantizer(rounded(step=2.0))
+    check_serializer(hexadecimal())
+
+
+def wrong_shape(self, x, rng):
+    return {"values": x.reshape(-1)}
+
+
+def changes_input(self, x, rng):
+    x *= 2
+    return {"values": x}
+
+
+def draws_globally(self, x, rng):
+    return {"values": np.asarray(x + np.random.default_rng().random(), x.dtype)}
+
+
+def half_of_it(self, x, rng):
+    return {"values": np.asarray(x / 2)}
+
+
+def no_array(self, x, rng):
+    return {"values": x.tolist()}
+
+
+@pytest.mark.parametrize(
+    ("encode", "said"),
+    [
+        (wrong_shape, r"ordinary values, float32 of shape \(0, 3\).*: decode gave the shape \(0,\)"),
+        (changes_input, "read-only"),
+        (draws_globally, "differs for the same seed"),
+        (half_of_it, "the error is .*, error_bound says 0"),
+        (no_array, "is a list, not an array"),
+    ],
+)
+def test_a_wrong_quantizer_is_told_why(registry, encode, said):
+    Wrong = type("Wrong", (ps.Exact,), {"name": "wrong", "encode": encode})
+    wrong = ps.register(dataclass(frozen=True)(Wrong))()
+    with pytest.raises(AssertionError, match=said):
+        check(wrong)
+
+
+def test_a_quantizer_that_reads_its_own_fields_is_told_why(registry):
+    @ps.register
+    @dataclass(frozen=True)
+    class Scaled(ps.Quantizer):
+        name = "scaled"
+        scale: float = ps.option(2.0, "a factor that the receiver does not know")
+
+        def encode(self, x, rng):
+            return {"values": np.asarray(x * self.scale)}
+
+        def decode(self, parts):
+            return np.asarray(part(parts, "values") / self.scale)
+
+        def error_bound(self, x):
+            return 1e-6 * float(np.abs(x).max(initial=0))
+
+    check(Scaled())
+    with pytest.raises(AssertionError, match=r"Scaled\(scale=4\.0\) with ordinary values.*error_bound"):
+        check(Scaled(scale=4.0))
+
+
+def test_an_unregistered_stage_is_told_why():
+    @dataclass(frozen=True)
+    class Stray(ps.Exact):
+        name = "stray"
+
+    with pytest.raises(AssertionError, match="put @register above it"):
+        check(Stray())
+
+
+def test_a_stage_that_is_not_frozen_is_told_why(registry):
+    class Loose(ps.Stage):
+        kind, name = "loose", "loose"
+
+    with pytest.raises(AssertionError, match="Loose is not frozen: put @dataclass"):
+        check(ps.register(dataclass(Loose))())
+
+
+def test_a_transport_that_reverses_frames_is_told_why(registry):
+    class _Backwards:
+        def __init__(self, channel):
+            self._channel = channel
+            self.close = channel.close
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.close()
+
+        def call(self, frames):
+            return self._channel.call(frames[::-1])
+
+    @ps.register
+    @dataclass(frozen=True)
+    class Reversed(ps.InProc):
+        name = "reversed"
+
+        def connect(self, address, token="", timeout=10.0):
+            return _Backwards(super().connect(address, token, timeout))
+
+    with pytest.raises(AssertionError, match=r"Reversed\(\): Frames come back in order.*empty frames among others"):
+        check(Reversed())
+
+
+def test_an_optimizer_that_climbs_is_told_why(registry):
+    @ps.register
+    @dataclass(frozen=True)
+    class Climb(ps.Optimizer):
+        name = "climb"
+
+        def step(self, params, grads, state):
+            for name, p in params.items():
+                p += 0.01 * grads[name]
+
+    with pytest.raises(AssertionError, match="is the sign right"):
+        check(Climb())
+
+
+def test_a_serializer_that_loses_floats_is_told_why(registry):
+    @ps.register
+    @dataclass(frozen=True)
+    class Rough(ps.MsgPack):
+        name = "rough"
+
+        def dumps(self, packet):
+            first, *rest = super().dumps(packet)
+            return [msgpack.packb(msgpack.unpackb(first), use_single_float=True), *rest]
+
+    with pytest.raises(AssertionError, match="the header's 'floats' was"):
+        check(Rough())
+
+
+def test_a_model_that_waits_for_ever_is_told_why(registry):
+    @ps.register
+    @dataclass(frozen=True)
+    class Never(ps.Consistency):
+        name = "never"
+
+        def quorum(self, workers):
+            return None
+
+        def may_pull(self, clock, slowest):
+            return clock < slowest
+
+    with pytest.raises(AssertionError, match="even the slowest worker would wait"):
+        check(Never())
