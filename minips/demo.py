@@ -108,9 +108,17 @@ def demo(console: Console, on_row: Callable[[Row], None] = lambda row: None) -> 
 
 def table(rows: list[Row]) -> Table:
     """The rows as a table for the terminal."""
-    title = "digits, softmax regression, 4 workers over TCP; loss and accuracy: held-out rows"
+    title = "digits, softmax regression, 4 worker processes over TCP"
     shown = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    measures = ("loss", "accuracy", "seconds", "MB\npushed", "MB\npulled", "ms/step\nmeasured", "ms/step\npredicted")
+    measures = (
+        "held-out\nloss",
+        "held-out\naccuracy",
+        "seconds",
+        "MB\npushed",
+        "MB\npulled",
+        "ms/step\nmeasured",
+        "ms/step\npredicted",
+    )
     for heading in ("", *measures):
         shown.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
     part = ""
