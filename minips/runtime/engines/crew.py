@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from multiprocess import connection
@@ -36,15 +37,13 @@ class Member(ABC):
         self.result: dict[str, Any] | None = None
 
     @abstractmethod
-    def brief(self, role: Callable[..., None], parts: dict[str, Any]) -> None:
+    def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         """Tell the member what it is."""
 
     def say(self, word: str, value: Any = None) -> None:
-        """Tell the member meet, go or stop, if it can still hear."""
-        try:
+        """Tell the member meet, go or stop. Where it is gone, whoever listens to it will hear that."""
+        with suppress(OSError):
             self.pipe.send((word, value))
-        except OSError:
-            self.gone = True
 
     @abstractmethod
     def end(self, timeout: float) -> str:
@@ -99,19 +98,24 @@ class _Crew:
 
     def conduct(self) -> Outcome:
         """From the first word to the last: everybody ready, go, everything applied, reports."""
-        everybody = [*self.servers, *self.workers]
-        self._listen(lambda: all(server.ready for server in self.servers), START_S)
-        for worker in self.workers:
-            worker.say("meet", [server.ready for server in self.servers])
-        self._listen(lambda: all(member.ready for member in everybody), START_S)
-        self.began = time.monotonic()
-        for worker in self.workers:
-            worker.say("go")
-        stopped = not self._listen(lambda: all(server.finished for server in self.servers), None)
+        stopped = not (self._gather() and self._listen(lambda: all(server.finished for server in self.servers), None))
         self.ending = True
         self._collect(self.workers)
         self._collect(self.servers)
         return self._outcome(stopped)
+
+    def _gather(self) -> bool:
+        """Bring servers and workers together, and say go; False where the run is to be stopped before."""
+        if not self._listen(lambda: all(server.ready for server in self.servers), START_S):
+            return False
+        for worker in self.workers:
+            worker.say("meet", [server.ready for server in self.servers])
+        if not self._listen(lambda: all(worker.ready for worker in self.workers), START_S):
+            return False
+        self.began = time.monotonic()
+        for worker in self.workers:
+            worker.say("go")
+        return True
 
     def _collect(self, members: list[Member]) -> None:
         for member in members:

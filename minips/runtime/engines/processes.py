@@ -52,7 +52,7 @@ class _Process(Member):
         finally:
             there.close()
 
-    def brief(self, role: Callable[..., None], parts: dict[str, Any]) -> None:
+    def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         with suppress(OSError):  # where it is gone already, whoever listens for its first word will hear that
             self.pipe.send_bytes(ship({"role": role, **parts}))
 
@@ -132,7 +132,8 @@ class _Forward:
         return len(text)
 
     def flush(self) -> None:
-        """Lines go out as they end."""
+        if self._left:
+            self.write("\n")
 
     def isatty(self) -> bool:
         return False

@@ -50,17 +50,19 @@ class Line:
         return heard
 
 
-def play(role: Callable[..., None], line: Line, parts: dict[str, Any]) -> None:
-    """Run a role; what it raises becomes a word to the conductor."""
+def play(role: Callable[..., Any], line: Line, parts: dict[str, Any]) -> None:
+    """Run a role; what it returns and what it raises become words to the conductor."""
     try:
         enroll(parts)
-        role(line, **parts)
+        report = role(line, **parts)
+        print(end="", flush=True)  # a last line without an end, from user code
+        line.say("result", report)
     except Exception as error:
         line.say("failed", (f"{type(error).__name__}: {error}", traceback.format_exc()))
 
 
-def serve(line: Line, *, config: Config, params: Tensors, index: int, token: str) -> None:
-    """One server, from its start until the conductor says stop."""
+def serve(line: Line, *, config: Config, params: Tensors, index: int, token: str) -> dict[str, Any]:
+    """One server, from its start until the conductor says stop; its report."""
     told, ticks, finished = 0, 0, False
     with Server(params, config, index=index, updates=config.workers * config.steps).serve(token=token) as server:
         line.say("ready", server.address)
@@ -74,14 +76,14 @@ def serve(line: Line, *, config: Config, params: Tensors, index: int, token: str
             if over:
                 finished = True
                 line.say("finished")
-    line.say("result", server.report())
+    return server.report()
 
 
-def labour(line: Line, *, config: Config, problem: Problem, worker: int, token: str) -> None:
-    """One worker, from its first connection until the run is done or the conductor says stop."""
+def labour(line: Line, *, config: Config, problem: Problem, worker: int, token: str) -> dict[str, Any] | None:
+    """One worker, from its first connection until the run is done or the conductor says stop; its report."""
     word, addresses = line.wait()
     if word != "meet":
-        return
+        return None
     stop, over = threading.Event(), threading.Event()
 
     def listen() -> None:
@@ -100,4 +102,4 @@ def labour(line: Line, *, config: Config, problem: Problem, worker: int, token: 
             finally:
                 over.set()
                 listener.join()
-    line.say("result", client.report())
+    return client.report()

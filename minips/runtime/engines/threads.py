@@ -31,7 +31,7 @@ class _Thread(Member):
         super().__init__(who, here)
         self._thread: threading.Thread | None = None
 
-    def brief(self, role: Callable[..., None], parts: dict[str, Any]) -> None:
+    def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         def run() -> None:
             with self._there:
                 play(role, Line(self._there), parts)

@@ -1,0 +1,479 @@
+"""Training from end to end: on threads and on processes, over every transport, in good days and bad."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import misfits
+import multiprocess
+import numpy as np
+import pytest
+
+import minips as ps
+from minips.runtime.worker import batch, compute
+
+ROWS = misfits.rows()
+SINGLE = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=150, features=7, classes=3))
+DOUBLE = ps.LinearRegression(*ROWS)
+BASE = ps.Config(transport="inproc", workers=2, steps=8, batch_size=None, optimizer=ps.SGD(lr=0.1), timeout_s=20.0)
+THREADS, PROCESSES = ps.Threads(), ps.Processes()
+TCP = dataclasses.replace(BASE, transport="tcp")
+
+
+def descend(problem, config, *, delay=0):
+    """Plain gradient descent on all rows, from parameters that are ``delay`` steps old."""
+    history = [problem.init(np.random.default_rng(config.seed))]
+    for step in range(config.steps):
+        gradients = problem.gradient(history[max(step - delay, 0)])
+        history.append({name: x - config.optimizer.lr * gradients[name] for name, x in history[-1].items()})
+    return history[-1]
+
+
+def assert_same(one, other):
+    assert list(one) == list(other)
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], strict=True)
+
+
+def assert_close(one, other):
+    assert list(one) == list(other)
+    for name in one:
+        np.testing.assert_allclose(one[name], other[name], rtol=1e-10, strict=True)
+
+
+def assert_nothing_is_left():
+    assert multiprocess.active_children() == []
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("minips")] == []
+
+
+# The same to the bit
+
+
+EXACT = ps.Config(transport="inproc", workers=3, steps=4, batch_size=8, optimizer=ps.Adam(lr=0.05), timeout_s=20.0)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return ps.train(SINGLE, EXACT, engine=THREADS)
+
+
+@pytest.mark.parametrize("servers", [1, 2, 4])
+@pytest.mark.parametrize("transport", ["inproc", "pipe", "tcp"])
+def test_bsp_is_the_same_to_the_bit_on_threads(reference, transport, servers):
+    run = ps.train(SINGLE, dataclasses.replace(EXACT, transport=transport, servers=servers), engine=THREADS)
+    assert_same(run.params, reference.params)
+    assert [row[1:] for row in run.losses] == [row[1:] for row in reference.losses]
+
+
+@pytest.mark.parametrize(("transport", "servers"), [("pipe", 1), ("tcp", 1), ("tcp", 2), ("pipe", 4)])
+def test_bsp_is_the_same_to_the_bit_on_processes(reference, transport, servers):
+    run = ps.train(SINGLE, dataclasses.replace(EXACT, transport=transport, servers=servers), engine=PROCESSES)
+    assert_same(run.params, reference.params)
+    assert [row[1:] for row in run.losses] == [row[1:] for row in reference.losses]
+    assert_nothing_is_left()
+
+
+def test_a_random_quantizer_repeats_with_its_seed():
+    config = dataclasses.replace(EXACT, push=ps.Codec(quantizer="uniform"), servers=2)
+    runs = [ps.train(SINGLE, dataclasses.replace(config, seed=seed), engine=THREADS) for seed in (1, 1, 2)]
+    assert_same(runs[0].params, runs[1].params)
+    assert not np.array_equal(runs[0].params["W"], runs[2].params["W"])
+
+
+# Equal to what a single machine computes
+
+
+@pytest.mark.parametrize("workers", [1, 3, 4])
+@pytest.mark.parametrize("servers", [1, 2])
+def test_bsp_with_equal_shards_is_full_batch_descent(workers, servers):
+    config = dataclasses.replace(BASE, workers=workers, servers=servers, steps=12)
+    run = ps.train(DOUBLE, config, engine=THREADS)
+    assert_close(run.params, descend(DOUBLE, config))
+    assert run.losses[0][2] == pytest.approx(DOUBLE.loss(DOUBLE.init(None)))
+    assert (run.updates, run.late, run.staleness) == (12 * workers, 0, {0: 12 * workers})
+
+
+def test_overlap_computes_from_parameters_that_are_one_step_older():
+    config = dataclasses.replace(BASE, overlap=True)
+    run = ps.train(DOUBLE, config, engine=THREADS)
+    assert_close(run.params, descend(DOUBLE, config, delay=1))
+    assert run.staleness == {0: 2, 1: 14}
+
+
+def test_accumulate_averages_batches_before_a_push():
+    config = dataclasses.replace(BASE, accumulate=3, batch_size=5)
+    params = DOUBLE.init(None)
+    loss, gradients = compute(DOUBLE, config, params, worker=1, clock=4)
+    batches = [batch(DOUBLE, config, 1, 4, turn) for turn in range(3)]
+    assert len({tuple(rows) for rows in batches}) == 3
+    assert loss == pytest.approx(np.mean([DOUBLE.loss(params, rows) for rows in batches]))
+    for name in params:
+        expected = np.mean([DOUBLE.gradient(params, rows)[name] for rows in batches], axis=0)
+        np.testing.assert_allclose(gradients[name], expected, rtol=1e-12)
+    whole = dataclasses.replace(BASE, accumulate=3)
+    assert_close(ps.train(DOUBLE, whole, engine=THREADS).params, descend(DOUBLE, whole))
+
+
+def test_batches_follow_from_seed_worker_and_clock():
+    config = dataclasses.replace(BASE, batch_size=10)
+    drawn = {key: tuple(batch(DOUBLE, config, *key, 0)) for key in [(0, 0), (0, 1), (1, 0)]}
+    assert len(set(drawn.values())) == 3
+    assert all(len(set(rows)) == 10 for rows in drawn.values())
+    assert drawn[0, 1] == tuple(batch(DOUBLE, config, 0, 1, 0))
+    assert batch(DOUBLE, dataclasses.replace(config, batch_size=48), 0, 0, 0) is None
+
+
+# Consistency
+
+
+@pytest.mark.parametrize("consistency", [ps.SSP(staleness=0), ps.SSP(staleness=2), ps.ASP()], ids=repr)
+@pytest.mark.parametrize("servers", [1, 3])
+def test_asynchronous_runs_end_at_workers_times_steps_and_converge(consistency, servers):
+    config = dataclasses.replace(BASE, workers=4, steps=40, servers=servers, consistency=consistency)
+    run = ps.train(DOUBLE, config, engine=THREADS)
+    assert run.updates == 160
+    assert sum(run.staleness.values()) == 160
+    assert [step for _, step, _ in run.losses] == list(range(1, 41))
+    assert DOUBLE.loss(run.params) < 0.1 * run.losses[0][2]
+
+
+def test_ssp_grants_pulls_within_its_bound_only():
+    delays = ps.Delays(seconds=0.002, slow={1: 8.0})
+    config = dataclasses.replace(BASE, workers=3, steps=12, consistency=ps.SSP(staleness=2), delays=delays)
+    run = ps.train(DOUBLE, config, engine=THREADS)
+    ahead = [grant.clock - grant.slowest for grant in run.grants]
+    assert max(ahead) in (1, 2)
+    assert {grant.worker for grant in run.grants} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_backup_workers_let_a_run_go_on_without_the_slowest(servers):
+    delays = ps.Delays(seconds=0.002, slow={2: 10.0})
+    config = dataclasses.replace(BASE, workers=3, servers=servers, consistency=ps.BSP(backup=1), delays=delays)
+    run = ps.train(DOUBLE, config, engine=THREADS)
+    assert run.updates == 24
+    assert set(run.staleness) == {0}
+    assert DOUBLE.loss(run.params) < run.losses[0][2]
+
+
+def test_delays_are_honoured():
+    delays = ps.Delays(seconds=0.02, slow={1: 2.0})
+    run = ps.train(DOUBLE, dataclasses.replace(BASE, steps=4, delays=delays), engine=THREADS)
+    for worker, least in ((0, 0.02), (1, 0.04)):
+        spans = [span for span in run.trace if (span.name, span.who) == ("compute", f"worker {worker}")]
+        assert len(spans) == 4
+        assert min(span.seconds for span in spans) >= least
+    assert run.seconds >= 4 * 0.04
+
+
+def test_a_link_is_honoured():
+    link = ps.Link(bandwidth_bps=1e5, latency_s=0.01)
+    config = dataclasses.replace(TCP, steps=3, link=link)
+    run = ps.train(DOUBLE, config, engine=THREADS)
+    assert run.seconds >= 3 * 2 * link.seconds(sum(x.nbytes for x in run.params.values()))
+    assert_close(run.params, descend(DOUBLE, config))
+
+
+def test_sparse_pushes_with_error_feedback_save_bytes_and_reach_the_accuracy():
+    problem = ps.SoftmaxRegression(*ps.datasets.fourier(ps.datasets.digits(), 1000))
+    exact = ps.Config(
+        transport="inproc",
+        workers=2,
+        steps=80,
+        batch_size=64,
+        optimizer=ps.SGD(lr=5.0),
+        link=ps.Link(bandwidth_bps=400e6),
+    )
+    sparse = dataclasses.replace(exact, push=ps.Codec(quantizer=ps.TopK(fraction=0.02), memory=ps.ErrorFeedback()))
+    whole, few = (ps.train(problem, config, engine=THREADS) for config in (exact, sparse))
+    assert few.bytes_sent <= 0.05 * whole.bytes_sent
+    assert whole.accuracy > 0.9
+    assert few.accuracy >= whole.accuracy - 0.02
+
+
+# What a run tells
+
+
+@pytest.fixture(scope="module")
+def run():
+    return ps.train(SINGLE, dataclasses.replace(EXACT, transport="tcp", servers=2), engine=PROCESSES)
+
+
+def test_a_run_tells_where_the_time_went(run):
+    assert {span.who for span in run.trace} == {"server 0", "server 1", "worker 0", "worker 1", "worker 2"}
+    assert set(run.trace.seconds()) >= {"compute", "quantize", "transfer", "wait", "aggregate", "apply"}
+    assert run.seconds > 0
+    assert run.seconds_per_step == pytest.approx(run.seconds / 4)
+    assert all(0 <= seconds <= run.seconds for seconds, _, _ in run.losses)
+
+
+def test_a_run_tells_its_validation(run):
+    held_out = SINGLE.held_out()
+    assert run.validation_loss == held_out.loss(run.params)
+    assert run.accuracy == held_out.accuracy(run.params)
+    assert ps.train(DOUBLE, BASE, engine=THREADS).validation_loss is None
+
+
+def test_a_run_counts_its_bytes(run):
+    parameters = sum(x.nbytes for x in run.params.values())
+    assert 12 * parameters < run.bytes_sent < 12 * (parameters + 1000)
+    assert 15 * parameters < run.bytes_received < 16 * (parameters + 1000)
+
+
+def test_a_run_prints_and_goes_to_json(run):
+    assert json.loads(json.dumps(run.to_dict()))["updates"] == 12
+    assert ps.Config.from_dict(run.to_dict()["config"]) == run.config
+    assert [line.split("  ")[0] for line in run.summary().splitlines()][:2] == ["consistency", "workers, servers"]
+    assert f"{run.accuracy:.3f}" in run.summary()
+    assert run._repr_html_().count("<tr>") == len(run.rows())
+    assert repr(run).startswith("<Run of 12 updates in")
+
+
+def test_a_summary_in_html_is_escaped(run):
+    odd = dataclasses.replace(run, events=[(0.0, "<script>")])
+    assert "<script>" not in odd._repr_html_()
+    assert "<script>" in odd.summary()
+
+
+def test_progress_is_told_a_few_times():
+    heard = []
+    delays = ps.Delays(seconds=0.02)
+    run = ps.train(DOUBLE, dataclasses.replace(BASE, steps=20, delays=delays), engine=THREADS, progress=heard.append)
+    assert [each.applied for each in heard] == sorted(each.applied for each in heard)
+    assert heard[-1].applied == heard[-1].updates == 40
+    assert len(heard) > 1
+    assert [row[1:] for row in heard[-1].losses] == [row[1:] for row in run.losses]
+
+
+def test_a_progress_bar_leaves_nothing_behind(capfd):
+    ps.train(DOUBLE, BASE, engine=THREADS, progress=True)
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def test_an_engine_may_be_a_name():
+    assert_same(ps.train(DOUBLE, BASE, engine="threads").params, ps.train(DOUBLE, BASE, engine=THREADS).params)
+    with pytest.raises(ValueError, match=r"Did you mean threads\?"):
+        ps.train(DOUBLE, BASE, engine="thread")
+
+
+# An early end
+
+
+@pytest.mark.parametrize("engine", [THREADS, PROCESSES], ids=repr)
+def test_an_event_ends_a_run_early(engine):
+    stop = threading.Event()
+    config = dataclasses.replace(TCP, steps=100_000, delays=ps.Delays(seconds=0.002))
+    run = ps.train(DOUBLE, config, engine=engine, stop=stop, progress=lambda told: told.applied and stop.set())
+    assert run.stopped
+    assert 0 < run.updates < 200_000
+    assert run.bytes_sent > 0
+    assert "(stopped)" in run.summary()
+    assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("consistency", ["bsp", "ssp", "asp"])
+def test_a_function_ends_a_run_early(consistency):
+    config = dataclasses.replace(BASE, steps=100_000, delays=ps.Delays(seconds=0.002), consistency=consistency)
+    asked = iter([False] * 5)
+    run = ps.train(DOUBLE, config, engine=THREADS, stop=lambda: next(asked, True))
+    assert run.stopped
+    assert run.events == []
+
+
+@pytest.mark.parametrize("engine", [THREADS, PROCESSES], ids=repr)
+def test_a_run_that_is_stopped_before_it_begins_has_its_first_parameters(engine):
+    run = ps.train(DOUBLE, TCP, engine=engine, stop=lambda: True)
+    assert (run.stopped, run.updates, run.events) == (True, 0, [])
+    assert_same(run.params, DOUBLE.init(None))
+    assert_nothing_is_left()
+
+
+def test_a_run_that_ends_by_itself_was_not_stopped():
+    assert not ps.train(DOUBLE, BASE, engine=THREADS, stop=threading.Event()).stopped
+
+
+# Bad days
+
+
+@pytest.mark.parametrize("engine", [THREADS, PROCESSES], ids=repr)
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (misfits.Raises(), r"worker 1 failed: ArithmeticError: the dog ate my rows"),
+        (misfits.Diverges(), r"worker 1 failed: ValueError: The gradient of 'w' holds NaN"),
+        (misfits.WrongShape(), r"worker 1 failed: ValueError: The gradient of 'w' must be float64 of shape \(4,\)"),
+    ],
+    ids=["raises", "diverges", "wrong shape"],
+)
+def test_a_worker_that_fails_is_one_clear_error(engine, problem, words):
+    with pytest.raises(RuntimeError, match=words) as caught:
+        ps.train(problem, TCP, engine=engine)
+    assert "loss_and_gradient" in caught.value.__notes__[0] or "_check" in caught.value.__notes__[0]
+    assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("consistency", ["bsp", "ssp"])
+def test_a_run_goes_on_without_a_worker_that_is_killed(consistency):
+    run = ps.train(misfits.Kills(), dataclasses.replace(TCP, consistency=consistency), engine=PROCESSES)
+    assert run.updates == 16
+    texts = [text for _, text in run.events]
+    assert "worker 1 ended before its work was done: its process was killed by SIGKILL." in texts
+    assert "server 0: worker 1 is gone: its connection closed without a goodbye" in texts
+    assert "event" in run.summary()
+    assert_nothing_is_left()
+
+
+def test_a_run_without_workers_is_over():
+    with pytest.raises(RuntimeError, match=r"worker \d ended before its work was done: its exit code was 3"):
+        ps.train(misfits.Exits(culprits=(0, 1)), TCP, engine=PROCESSES)
+    assert_nothing_is_left()
+
+
+def test_a_run_without_its_server_is_over():
+    config = dataclasses.replace(TCP, optimizer=misfits.KillsItsServer())
+    with pytest.raises(RuntimeError, match=r"server 0 ended before its work was done.*SIGKILL|ConnectionError"):
+        ps.train(DOUBLE, config, engine=PROCESSES)
+    assert_nothing_is_left()
+
+
+def test_processes_cannot_meet_in_process():
+    with pytest.raises(RuntimeError, match="Threads can use inproc, other processes cannot"):
+        ps.train(DOUBLE, BASE, engine=PROCESSES)
+    assert_nothing_is_left()
+
+
+def test_more_workers_than_rows_are_refused_before_anything_starts():
+    with pytest.raises(ValueError, match="use fewer workers"):
+        ps.train(DOUBLE, dataclasses.replace(BASE, workers=49), engine=PROCESSES)
+
+
+def test_what_user_code_prints_goes_to_the_events(capfd):
+    run = ps.train(misfits.Prints(), TCP, engine=PROCESSES)
+    assert [text for _, text in run.events] == ["worker 1: one whole line", "worker 1: and a last one without an end"]
+    assert capfd.readouterr() == ("", "")
+
+
+# Scripts
+
+
+def script(tmp_path, text):
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(text))
+    return [sys.executable, "-W", "error", str(path)]
+
+
+def test_a_script_without_a_guard_trains_with_its_own_problem_and_stage(tmp_path):
+    command = script(
+        tmp_path,
+        """
+        from dataclasses import dataclass
+
+        import numpy as np
+
+        import minips as ps
+
+        print("once")
+        HALF = 0.5
+
+        @ps.register
+        @dataclass(frozen=True)
+        class Halves(ps.Quantizer):
+            name = "halves"
+            digits: int = ps.option(1, "halves that are kept", minimum=1)
+
+            def encode(self, x, rng):
+                return {"n": np.rint(x / HALF).astype("i4"), "like": x.reshape(x.shape)[...].copy()}
+
+            def decode(self, parts):
+                return (parts["n"] * HALF).astype(parts["like"].dtype)
+
+        def square(x):
+            return x * x
+
+        class Bowl(ps.Problem):
+            def init(self, rng):
+                return {"w": np.zeros(3)}
+
+            def loss_and_gradient(self, params, rows=None):
+                off = params["w"] - self.X.mean(axis=0)
+                return float(square(off).sum()) / 2, {"w": off}
+
+        config = ps.Config(workers=2, steps=3, optimizer=ps.SGD(lr=0.5), push=ps.Codec(quantizer=Halves()))
+        run = ps.train(Bowl(np.ones((4, 3)), np.zeros(4)), config)
+        print(run.updates, run.params["w"].tolist())
+        """,
+    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("once\n6 [0.75, 0.75, 0.75]\n", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for a group of processes")
+def test_ctrl_c_ends_a_run_and_all_its_processes(tmp_path):
+    command = script(
+        tmp_path,
+        """
+        import minips as ps
+
+        def tell(progress):
+            if progress.applied:
+                print("running", flush=True)
+
+        config = ps.Config(workers=2, steps=1_000_000, delays=ps.Delays(seconds=0.005))
+        ps.train(ps.SoftmaxRegression(*ps.datasets.synthetic(rows=100, classes=2)), config, progress=tell)
+        """,
+    )
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True) as process:
+        assert process.stdout.readline() == "running\n"
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the parent and to every child
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    while group_is_alive(process.pid):  # the standard library's resource tracker leaves a moment after its parent
+        time.sleep(0.02)
+
+
+def group_is_alive(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_children_leave_by_themselves_when_their_parent_is_killed(tmp_path):
+    command = script(
+        tmp_path,
+        """
+        import minips as ps
+
+        config = ps.Config(workers=2, steps=1_000_000, delays=ps.Delays(seconds=0.005))
+        problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=100, classes=2))
+        ps.train(problem, config, progress=lambda told: told.applied and print("running", flush=True))
+        """,
+    )
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True) as process:
+        assert process.stdout.readline() == "running\n"
+        process.kill()
+        process.communicate(timeout=60)
+    while group_is_alive(process.pid):
+        time.sleep(0.02)
+
+
+def test_importing_and_training_loads_nothing_that_draws_or_shows():
+    program = """
+    import sys
+    import minips as ps
+    ps.train(ps.SoftmaxRegression(*ps.datasets.synthetic(rows=40, classes=2)),
+             ps.Config(transport="inproc", workers=1, steps=1), engine=ps.Threads())
+    heavy = {"matplotlib", "ipywidgets", "sklearn", "IPython", "jupyter", "jupyterlab"}
+    print(sorted(heavy & {name.split(".")[0] for name in sys.modules}))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
