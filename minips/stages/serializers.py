@@ -68,7 +68,7 @@ class MsgPack(Serializer):
             frame = next(rest, None)
             if frame is None:
                 raise ValueError("there are fewer frames than parts")
-            return np.frombuffer(frame, array_dtype(dtype)).reshape(shape)
+            return np.frombuffer(frame, array_dtype(dtype).newbyteorder("<")).reshape(shape)
 
         with _Malformed("MessagePack"):
             header, index = msgpack.unpackb(frames[0])
@@ -145,13 +145,16 @@ def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
 
 
 def raw(array: Array) -> Buffer:
-    """The bytes of an array in C order, as a view wherever it is contiguous."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    """The bytes of an array in C order, little-endian, as a view wherever they are so already."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
 
 
 def array_dtype(name: Any) -> "np.dtype[Any]":
     """The dtype of that name; ValueError for any but plain numbers and truth values."""
-    dtype = np.dtype(name) if isinstance(name, str) else None
+    try:
+        dtype = np.dtype(name) if isinstance(name, str) else None
+    except (TypeError, SyntaxError):
+        dtype = None
     if dtype is None or dtype.kind not in "biuf":
         raise ValueError(f"{name!r} is not a dtype of numbers")
     return dtype
