@@ -1,0 +1,191 @@
+"""Values check themselves, print as code and go to JSON and back; the registry names what it knows."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import minips as ps
+from minips import stage
+from minips.stage import Value, build, is_finite, kinds, names, nearest, option, stage_class
+
+
+@dataclass(frozen=True)
+class Everything(Value):
+    count: int = option(3, "a count", minimum=1, maximum=8)
+    share: float = option(0.5, "a share", above=0, maximum=1)
+    mode: str = option("a", "a mode", choices=["a", "b"])
+    flag: bool = option(False, "a flag")
+    maybe: float | None = option(None, "a number or nothing", minimum=0)
+    table: dict[int, float] = option(dict, "numbers by number")
+    quantizer: ps.Quantizer = option(ps.Exact(), "a stage")
+    link: ps.Link | None = option(None, "a value or nothing")
+
+
+def test_fields_equal_values_equal():
+    assert Everything(count=4) == Everything(count=4) != Everything(count=5)
+    assert ps.TopK(fraction=0.5) != ps.Uniform()
+
+
+def test_repr_is_the_code():
+    full = Everything(count=4, maybe=1.0, table={1: 2.0}, quantizer=ps.TopK(fraction=0.1), link=ps.Link(latency_s=0.0))
+    names_known = {"Everything": Everything, "TopK": ps.TopK, "Link": ps.Link}
+    assert eval(repr(full), names_known) == full
+
+
+def test_json_brings_back_numbers_as_keys_and_stages_and_values():
+    full = Everything(table={1: 2.5, 7: 0.25}, quantizer=ps.Uniform(bits=3), link=ps.Link(bandwidth_bps=1e6))
+    plain = json.loads(json.dumps(full.to_dict()))
+    assert plain["table"] == {"1": 2.5, "7": 0.25}
+    assert plain["quantizer"] == {"name": "uniform", "bits": 3}
+    assert Everything.from_dict(plain) == full
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"count": 0}, r"Everything\.count must be at least 1 and at most 8; got 0\."),
+        ({"count": 9}, r"at most 8; got 9\."),
+        ({"count": 2.5}, r"Everything\.count takes an int, got 2\.5\."),
+        ({"count": True}, r"takes an int, got True"),
+        ({"count": "many"}, r"takes an int, got 'many'"),
+        ({"share": 0}, r"Everything\.share must be above 0 and at most 1; got 0\.0\."),
+        ({"share": float("nan")}, r"Everything\.share must be"),
+        ({"share": True}, r"takes a float, got True"),
+        ({"mode": "c"}, r"Everything\.mode takes one of 'a', 'b'; got 'c'\."),
+        ({"flag": 1}, r"takes a bool, got 1"),
+        ({"maybe": -1.0}, r"must be at least 0; got -1\.0"),
+        ({"quantizer": "topkk"}, r"no quantizer named 'topkk'.*Did you mean topk\?"),
+        ({"quantizer": ps.Zlib()}, r"Expected a quantizer, got the compressor Zlib\(level=1\)"),
+        ({"link": {"latency": 1}}, r"Link has no field 'latency'\. .*Did you mean latency_s\?"),
+    ],
+)
+def test_wrong_fields_are_sentences(fields, said):
+    with pytest.raises(ValueError, match=said):
+        Everything.from_dict(fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "value"),
+    [
+        ({"count": "5"}, 5),
+        ({"count": np.int32(5)}, 5),
+        ({"share": 1}, 1.0),
+        ({"share": np.float32(0.5)}, 0.5),
+        ({"maybe": 2}, 2.0),
+        ({"maybe": None}, None),
+        ({"table": {"3": 1}}, {3: 1.0}),
+        ({"quantizer": "sign"}, ps.Sign()),
+        ({"quantizer": {"name": "uniform", "bits": 2}}, ps.Uniform(bits=2)),
+    ],
+)
+def test_what_json_and_a_command_line_cannot_say_exactly_is_mended(fields, value):
+    (name,) = fields
+    got = getattr(Everything.from_dict(fields), name)
+    assert got == value
+    assert type(got) is type(value)
+
+
+def test_a_value_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ps.Uniform().bits = 4
+
+
+def test_build_takes_a_name_a_dict_or_a_stage():
+    assert build("quantizer", "topk") == ps.TopK()
+    assert build("quantizer", {"name": "topk", "fraction": 0.5}) == ps.TopK(fraction=0.5)
+    assert build("quantizer", ps.Sign()) == ps.Sign()
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "said"),
+    [
+        ("quantiser", "topk", r"no kind of stage named 'quantiser'.*Did you mean quantizer\?"),
+        ("quantizer", "top-k", r"no quantizer named 'top-k'\. Known: exact, .*Did you mean topk\?"),
+        ("quantizer", {"fraction": 0.5}, r"Expected a quantizer, its name, or a dict with its name under 'name'"),
+        ("quantizer", {"name": "topk", "fractions": 0.5}, r"TopK has no field 'fractions'\. .*Did you mean fraction\?"),
+        ("quantizer", {"name": "sign", "bits": 1}, r"Sign has no field 'bits'\.$"),
+        ("quantizer", None, r"Expected a quantizer, its name, or a dict"),
+        ("memory", ps.TopK(), r"Expected a memory, got the quantizer TopK\(fraction=0\.01\)"),
+    ],
+)
+def test_build_names_the_nearest(kind, spec, said):
+    with pytest.raises(ValueError, match=said):
+        build(kind, spec)
+
+
+def test_a_cell_that_is_run_again_replaces_its_stage(registry):
+    def cell():
+        @ps.register
+        @dataclass(frozen=True)
+        class Mine(ps.Exact):
+            name = "mine"
+
+        return Mine
+
+    first, second = cell(), cell()
+    assert first is not second
+    assert stage_class("quantizer", "mine") is second
+    assert names("quantizer").count("mine") == 1
+
+
+def test_another_class_under_a_taken_name_is_an_error(registry):
+    with pytest.raises(
+        ValueError, match=r"The quantizer name 'topk' belongs to minips\.stages\.quantizers\.sparse\.TopK"
+    ):
+
+        @ps.register
+        @dataclass(frozen=True)
+        class Impostor(ps.Exact):
+            name = "topk"
+
+    assert stage_class("quantizer", "topk") is ps.TopK
+
+
+def test_register_says_what_is_missing(registry):
+    with pytest.raises(ValueError, match=r"give it a class attribute name = '…'"):
+        ps.register(type("Nameless", (ps.Quantizer,), {}))
+    with pytest.raises(ValueError, match=r"put @dataclass\(frozen=True\) between"):
+        ps.register(type("Plain", (ps.Stage,), {"kind": "quantizer", "name": "plain"}))
+
+
+def test_a_stage_without_its_library_is_listed_and_says_which_extra_installs_it(registry):
+    @ps.register
+    @dataclass(frozen=True)
+    class Exotic(ps.Exact):
+        name = "exotic"
+        requires = ("no_such_module", "json")
+        extra = "codecs"
+
+    assert "exotic" in names("quantizer")
+    assert stage.missing(Exotic) == ["no_such_module"]
+    with pytest.raises(ModuleNotFoundError, match=r'exotic needs no_such_module.*pip install "minips\[codecs\]"'):
+        build("quantizer", "exotic")
+
+
+@pytest.mark.parametrize(
+    "cls", [stage_class(kind, name) for kind in kinds() for name in names(kind)], ids=lambda c: c.__name__
+)
+def test_a_widget_finds_what_it_needs(cls):
+    assert (cls.__doc__ or "").strip()
+    assert cls.name == cls.name.lower()
+    for field in dataclasses.fields(cls):
+        assert {"help", "choices", "minimum", "maximum", "above", "step", "unit"} <= field.metadata.keys(), field.name
+        assert field.metadata["help"]
+
+
+def test_nearest_without_a_near_one():
+    assert nearest("zzz", ["exact", "topk"]) == "Known: exact, topk."
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_is_finite_sees_through_a_sum_that_overflows(dtype):
+    largest = np.finfo(dtype).max
+    assert is_finite(np.array([largest, largest, -1], dtype))
+    assert is_finite(np.zeros((0, 3), dtype))
+    assert is_finite(np.array(1, dtype))
+    for bad in (np.nan, np.inf, -np.inf):
+        assert not is_finite(np.array([1, bad, 2], dtype))
+    assert not is_finite(np.array([np.inf, -np.inf], dtype))
