@@ -45,14 +45,12 @@ def answer_challenge(wire: "Wire", token: str, address: str, timeout: float) -> 
     try:
         tag, frames = wire.receive(timeout, LIMIT_BYTES)
         if tag != AUTH or len(frames) != 2 or frames[0] != PROTOCOL:
-            raise ConnectionError(f"The peer at {address} does not speak {PROTOCOL.decode()}.")
+            raise ValueError(f"It does not speak {PROTOCOL.decode()}.")
         theirs, ours = bytes(frames[1]), secrets.token_bytes(NONCE_BYTES)
         wire.send(AUTH, [ours, _proof(token, b"client", theirs, ours)])
         tag, frames = wire.receive(timeout, LIMIT_BYTES)
     except TimeoutError:
         raise ConnectionError(f"The peer at {address} did not answer within {timeout:g} seconds.") from None
-    except ConnectionError:
-        raise
     except (EOFError, OSError, ValueError) as error:
         raise ConnectionError(
             f"The peer at {address} is not a minips server, or it is closing. {error}".strip()
