@@ -1,0 +1,472 @@
+"""What is particular to a transport: its addresses and its limits, and peers that mean no good."""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from multiprocessing import connection
+
+import numpy as np
+import pytest
+
+import minips as ps
+from minips.stages.transports.auth import AUTH, PROTOCOL, answer_challenge, challenge
+from minips.stages.transports.base import CALL, ERROR, remote_error
+
+WAIT_S = 20.0
+TOKEN = "the right token"
+WIRES = [ps.InProc(), ps.Pipe(), ps.Tcp()]
+BETWEEN_PROCESSES = [ps.Pipe(), ps.Tcp()]
+
+every_wire = pytest.mark.parametrize("transport", WIRES, ids=lambda t: t.name)
+between_processes = pytest.mark.parametrize("transport", BETWEEN_PROCESSES, ids=lambda t: t.name)
+
+
+def echo(frames):
+    return frames
+
+
+@contextmanager
+def talking(transport, handler=echo):
+    with transport.serve(handler, token=TOKEN) as endpoint, transport.connect(endpoint.address, TOKEN) as channel:
+        yield endpoint, channel
+
+
+def ask(channel, *frames):
+    return [bytes(frame) for frame in channel.call(list(frames)).result(WAIT_S)]
+
+
+# Calls
+
+
+@between_processes
+def test_a_large_message_arrives_whole(transport):
+    block = np.random.default_rng(0).bytes(2**26)
+    with talking(transport) as (_, channel):
+        assert ask(channel, block, b"tail") == [block, b"tail"]
+
+
+@every_wire
+def test_frames_that_are_no_buffers_fail_their_call_and_no_other_gets_its_answer(transport):
+    with talking(transport) as (endpoint, channel):
+        with pytest.raises((TypeError, AttributeError)):
+            channel.call([b"fine", None])
+        with pytest.raises(ConnectionError):
+            ask(channel, b"later")
+        with transport.connect(endpoint.address, TOKEN) as other:
+            assert ask(other, b"other") == [b"other"]
+
+
+@every_wire
+def test_a_future_cannot_be_called_back(transport):
+    with talking(transport) as (_, channel):
+        future = channel.call([b"a"])
+        assert not future.cancel()
+        assert [*map(bytes, future.result(WAIT_S))] == [b"a"]
+
+
+@every_wire
+def test_an_answer_may_be_followed_by_a_call_from_its_own_callback(transport):
+    with talking(transport) as (_, channel):
+        second = []
+        done = threading.Event()
+
+        def again(first):
+            second.append(channel.call([*first.result(), b"again"]))
+            done.set()
+
+        channel.call([b"once"]).add_done_callback(again)
+        assert done.wait(WAIT_S)
+        assert [*map(bytes, second[0].result(WAIT_S))] == [b"once", b"again"]
+
+
+@every_wire
+def test_a_handler_may_close_its_own_endpoint(transport):
+    served = []
+
+    def handler(frames):
+        served[0].close()
+        return frames
+
+    with transport.serve(handler, token=TOKEN) as endpoint, transport.connect(endpoint.address, TOKEN) as channel:
+        served.append(endpoint)
+        with pytest.raises(ConnectionError):
+            ask(channel, b"a")
+
+
+@every_wire
+def test_a_callback_may_close_its_own_channel(transport):
+    closed = threading.Event()
+    with talking(transport) as (_, channel):
+
+        def close(_):
+            channel.close()
+            closed.set()
+
+        channel.call([b"a"]).add_done_callback(close)
+        assert closed.wait(WAIT_S)
+
+
+@pytest.mark.parametrize(
+    ("frames", "kind", "text"),
+    [
+        ([b"KeyError", b"w"], KeyError, "'w'"),
+        ([b"OSError", b"disk"], RuntimeError, "OSError: disk"),
+        ([b"ValueError"], ValueError, ""),
+        ([], RuntimeError, ": "),
+        ([b"\xff", b"\xff", b"more"], RuntimeError, "\ufffd: \ufffd"),
+    ],
+    ids=repr,
+)
+def test_any_frames_are_an_error(frames, kind, text):
+    error = remote_error(frames)
+    assert type(error) is kind
+    assert str(error) == text
+
+
+# Peers that vanish
+
+SERVER = """
+import sys, time, minips as ps
+transport = ps.build("transport", sys.argv[1])
+def handler(frames):
+    if bytes(frames[0]) == b"hang":
+        time.sleep(60)
+    return frames
+with transport.serve(handler, token=sys.argv[2]) as endpoint:
+    print(endpoint.address, flush=True)
+    time.sleep(60)
+"""
+CLIENT = """
+import sys, time, minips as ps
+channel = ps.build("transport", sys.argv[1]).connect(sys.argv[3], sys.argv[2])
+channel.call([b"hello"]).result(20)
+print("connected", flush=True)
+time.sleep(60)
+"""
+
+
+@contextmanager
+def another_process(code, *arguments):
+    command = [sys.executable, "-c", code, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+@between_processes
+def test_a_server_that_is_killed_fails_pending_and_later_calls(transport):
+    with (
+        another_process(SERVER, transport.name, TOKEN) as (process, address),
+        transport.connect(address, TOKEN) as channel,
+    ):
+        assert ask(channel, b"a") == [b"a"]
+        pending = channel.call([b"hang"])
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(ConnectionError, match=address):
+            pending.result(WAIT_S)
+        with pytest.raises(ConnectionError, match=address):
+            ask(channel, b"later")
+        with pytest.raises(ConnectionError, match=address):
+            transport.connect(address, TOKEN, 2.0)
+
+
+@between_processes
+def test_a_client_that_is_killed_is_noticed(transport):
+    gone = threading.Event()
+    with (
+        transport.serve(echo, token=TOKEN, closed=gone.set) as endpoint,
+        another_process(CLIENT, transport.name, TOKEN, endpoint.address) as (process, word),
+    ):
+        assert word == "connected"
+        assert not gone.is_set()
+        os.kill(process.pid, signal.SIGKILL)
+        assert gone.wait(WAIT_S)
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://", "tcp://host", "tcp://127.0.0.1:port", "tcp://127.0.0.1:65536", "tcp://:-1"]
+)
+def test_tcp_says_what_an_address_looks_like(address):
+    with pytest.raises(ValueError, match=r"such as tcp://127\.0\.0\.1:5000"):
+        ps.Tcp().connect(address, timeout=1.0)
+
+
+def test_tcp_serves_loopback_unless_another_host_is_named():
+    with ps.Tcp().serve(echo) as endpoint:
+        assert endpoint.address.startswith("tcp://127.0.0.1:")
+    with ps.Tcp().serve(echo, "tcp://:0") as endpoint:
+        assert endpoint.address.startswith("tcp://127.0.0.1:")
+
+
+def test_tcp_over_ipv6():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6 loopback")
+    with ps.Tcp().serve(echo, "tcp://[::1]:0") as endpoint, ps.Tcp().connect(endpoint.address) as channel:
+        assert endpoint.address.startswith("tcp://[::1]:")
+        assert ask(channel, b"six") == [b"six"]
+
+
+@pytest.mark.parametrize("transport", [ps.InProc(), ps.Pipe()], ids=lambda t: t.name)
+def test_a_name_of_ones_own(transport):
+    address = f"{transport.scheme}://minips-test-{os.getpid()}"
+    with transport.serve(echo, address) as endpoint, transport.connect(address) as channel:
+        assert endpoint.address == address
+        assert ask(channel, b"a") == [b"a"]
+
+
+@every_wire
+def test_fresh_addresses_differ(transport):
+    with transport.serve(echo) as a, transport.serve(echo) as b:
+        assert a.address != b.address
+
+
+# Limits
+
+
+@pytest.mark.parametrize("transport", [ps.Tcp(max_message_bytes=10_000), ps.Pipe(max_message_bytes=10_000)], ids=repr)
+def test_a_message_above_the_limit_ends_its_connection_and_no_other(transport):
+    with talking(transport) as (endpoint, channel):
+        assert ask(channel, bytes(9_000)) == [bytes(9_000)]
+        with transport.connect(endpoint.address, TOKEN) as greedy, pytest.raises(ConnectionError):
+            ask(greedy, bytes(11_000))
+        assert ask(channel, b"still here") == [b"still here"]
+
+
+# The token
+
+
+@every_wire
+def test_a_wrong_token_is_refused_in_words(transport):
+    said = "refused: The server does not know this token"
+    with transport.serve(echo, token=TOKEN) as endpoint, pytest.raises(PermissionError, match=said):
+        transport.connect(endpoint.address, "a wrong token")
+
+
+class Line:
+    """A wire of two lists, to speak the handshake by hand."""
+
+    def __init__(self, *incoming):
+        self.incoming, self.sent = list(incoming), []
+
+    def send(self, tag, frames):
+        self.sent.append((tag, [bytes(frame) for frame in frames]))
+
+    def receive(self, timeout=None, limit=None):
+        if not self.incoming:
+            raise EOFError
+        message = self.incoming.pop(0)
+        return message() if callable(message) else message
+
+
+def client_says(*incoming):
+    wire = Line(*incoming)
+    answer_challenge(wire, TOKEN, "x://y", 1.0)
+    return wire
+
+
+def test_a_server_that_does_not_know_the_token_is_refused_too():
+    with pytest.raises(PermissionError, match="x://y could not prove that it knows the token"):
+        client_says((AUTH, [PROTOCOL, bytes(32)]), (AUTH, [bytes(32)]))
+
+
+def test_a_client_is_not_fooled_by_its_own_proof():
+    """A server without the token sends the client's own words back."""
+    wire = Line((AUTH, [PROTOCOL, bytes(32)]))
+    wire.incoming.append(lambda: (AUTH, [wire.sent[0][1][1]]))
+    with pytest.raises(PermissionError, match="could not prove"):
+        answer_challenge(wire, TOKEN, "x://y", 1.0)
+    assert wire.sent[0][0] == AUTH
+
+
+def test_a_server_is_not_fooled_by_its_own_proof():
+    """A client without the token opens a second connection as a server would, to have the challenge answered there."""
+    wire = Line()
+    wire.incoming.append(lambda: (AUTH, [wire.sent[0][1][1], wire.sent[0][1][1]]))
+    with pytest.raises(PermissionError, match="does not know the token"):
+        challenge(wire, TOKEN, 1.0)
+    tag, frames = wire.sent[-1]
+    assert (tag, frames[0]) == (ERROR, b"PermissionError")
+
+
+def test_the_proof_of_one_connection_is_worth_nothing_on_another():
+    client, server = Line(), Line()
+    client.incoming.append((AUTH, [PROTOCOL, b"n" * 32]))
+    with pytest.raises(ConnectionError):
+        answer_challenge(client, TOKEN, "x://y", 1.0)
+    server.incoming.append(client.sent[0])
+    with pytest.raises(PermissionError):
+        challenge(server, TOKEN, 1.0)
+
+
+def test_the_token_is_never_sent():
+    client, server = Line(), Line()
+
+    def relay(there, back):
+        return lambda: there.sent[back]
+
+    server.incoming.append(relay(client, 0))
+    client.incoming += [(AUTH, [PROTOCOL, b"n" * 32])]
+    with pytest.raises(ConnectionError):
+        answer_challenge(client, TOKEN, "x://y", 1.0)
+    with pytest.raises(PermissionError):
+        challenge(server, TOKEN, 1.0)
+    assert TOKEN.encode() not in b"".join(b"".join(frames) for _, frames in client.sent + server.sent)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((CALL, [b"hello"]), None),
+        ((AUTH, []), None),
+        ((AUTH, [PROTOCOL]), None),
+        ((AUTH, [b"minips/0", bytes(32)]), None),
+        ((ERROR, []), None),
+        (None, None),
+    ],
+    ids=repr,
+)
+def test_a_peer_that_is_no_server_is_a_connection_error(first, second):
+    with pytest.raises(ConnectionError, match="x://y"):
+        client_says(*[message for message in (first, second) if message])
+
+
+@pytest.mark.parametrize("second", [(AUTH, []), (AUTH, [b"", b""]), (CALL, [bytes(32)]), (ERROR, [])], ids=repr)
+def test_a_peer_that_proves_nothing_is_refused(second):
+    with pytest.raises(PermissionError, match="x://y"):
+        client_says((AUTH, [PROTOCOL, bytes(32)]), second)
+
+
+@pytest.mark.parametrize(
+    "said", [(CALL, [b"hello"]), (AUTH, []), (AUTH, [b"a"]), (AUTH, [b"", b""]), (AUTH, [b"a"] * 3)], ids=repr
+)
+def test_a_client_that_proves_nothing_is_refused(said):
+    with pytest.raises(PermissionError):
+        challenge(Line(said), TOKEN, 1.0)
+
+
+# Garbage on the wire
+
+HEAD = struct.Struct("<BxxxI")
+NONSENSE = {
+    "a browser": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "zeros": bytes(100),
+    "ones": b"\xff" * 100,
+    "a huge message": HEAD.pack(AUTH, 2) + struct.pack("<2Q", 32, 2**40),
+    "a huge number of frames": HEAD.pack(AUTH, 2**32 - 1),
+    "a kilobyte and one": HEAD.pack(AUTH, 1) + struct.pack("<Q", 1025) + bytes(1025),
+    "half a head": HEAD.pack(AUTH, 2)[:5],
+    "nothing": b"",
+}
+
+
+def hears_the_end(stranger):
+    """Read until the other side hangs up, as it must."""
+    try:
+        while stranger.poll(WAIT_S):
+            stranger.recv_bytes()
+    except (EOFError, ConnectionError):
+        return
+    pytest.fail(f"The other side was still there after {WAIT_S:g} seconds.")
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE.keys())
+def test_tcp_hangs_up_on_nonsense_and_serves_the_others(nonsense):
+    with talking(ps.Tcp()) as (endpoint, channel):
+        with socket.create_connection(ps.Tcp().host_and_port(endpoint.address), WAIT_S) as stranger:
+            stranger.sendall(nonsense)
+            stranger.shutdown(socket.SHUT_WR)
+            stranger.settimeout(WAIT_S)
+            try:
+                while stranger.recv(4096):
+                    pass
+            except ConnectionError:
+                pass
+        assert ask(channel, b"a") == [b"a"]
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [bytes(1), b"\xff" * 100, bytes(2000), struct.pack("<BI", AUTH, 2**31), None],
+    ids=lambda n: repr(n)[:20],
+)
+def test_a_pipe_hangs_up_on_nonsense_and_serves_the_others(nonsense):
+    with talking(ps.Pipe()) as (endpoint, channel):
+        with connection.Client("\0" + ps.Pipe().rest(endpoint.address)) as stranger:
+            if nonsense is not None:
+                stranger.send_bytes(nonsense)
+                hears_the_end(stranger)
+        assert ask(channel, b"a") == [b"a"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="abstract sockets are Linux's")
+@pytest.mark.parametrize("frame", [b"longer than the head says", b"s"], ids=["longer", "shorter"])
+def test_a_pipe_hangs_up_on_a_frame_of_another_length(frame):
+    with talking(ps.Pipe()) as (endpoint, channel):
+        with connection.Client("\0" + ps.Pipe().rest(endpoint.address)) as stranger:
+            stranger.send_bytes(struct.pack("<BI", AUTH, 1) + struct.pack("<Q", 10))
+            stranger.send_bytes(frame)
+            hears_the_end(stranger)
+        assert ask(channel, b"a") == [b"a"]
+
+
+def test_peers_that_say_nothing_keep_nobody_waiting():
+    with ps.Tcp().serve(echo, token=TOKEN) as endpoint:
+        place = ps.Tcp().host_and_port(endpoint.address)
+        silent = [socket.create_connection(place, WAIT_S) for _ in range(20)]
+        try:
+            with ps.Tcp().connect(endpoint.address, TOKEN) as channel:  # gives up after the seconds of one silent peer
+                assert ask(channel, b"a") == [b"a"]
+        finally:
+            for peer in silent:
+                peer.close()
+
+
+@pytest.mark.parametrize("word", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff" * 64], ids=repr)
+def test_a_server_of_something_else_is_a_connection_error(word):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
+
+        def serve():
+            peer, _ = other.accept()
+            with peer:
+                peer.sendall(word)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(ConnectionError, match=address):
+            ps.Tcp().connect(address, TOKEN, 2.0)
+        thread.join(WAIT_S)
+
+
+def test_a_server_that_says_nothing_is_given_up_on():
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
+        with pytest.raises(ConnectionError, match=r"did not answer within 0\.2 seconds"):
+            ps.Tcp().connect(address, TOKEN, 0.2)
+
+
+def test_a_pipe_server_of_something_else_is_a_connection_error():
+    name = f"minips-test-other-{os.getpid()}"
+    with connection.Listener("\0" + name) as other:
+
+        def serve():
+            with other.accept() as peer:
+                peer.send_bytes(b"\xff" * 2000)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(ConnectionError, match=name):
+            ps.Pipe().connect(f"pipe://{name}", TOKEN, 2.0)
+        thread.join(WAIT_S)
