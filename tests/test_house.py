@@ -1,0 +1,73 @@
+"""The house in order: style, types, layers, files."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONDA_NAMES = {"msgpack": "msgpack-python"}
+
+
+def tracked():
+    if not (ROOT / ".git").exists():
+        pytest.skip("only a git checkout knows what is tracked")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).exists()]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-m", "ruff", "check", "."],
+        ["-m", "ruff", "format", "--check", "."],
+        ["-m", "mypy"],
+        ["-c", "from importlinter.cli import lint_imports_command as lint; lint()"],
+    ],
+    ids=["ruff check", "ruff format", "mypy", "lint-imports"],
+)
+def test_the_house_is_in_order(command):
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_conda_environment_wants_what_the_project_wants():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["lab"]]
+    names = [re.match(r"[\w-]+", one)[0] for one in wanted]
+    renamed = [one.replace(name, CONDA_NAMES.get(name, name), 1) for name, one in zip(names, wanted, strict=True)]
+    *conda, pip = environment["dependencies"]
+    assert environment["name"] == "minips"
+    assert environment["channels"] == ["conda-forge"]
+    assert conda == [f"python{PROJECT['requires-python']}", "pip", *renamed]
+    assert pip == {"pip": ["-e .[lab]"]}
+
+
+def test_there_are_no_other_rooms():
+    rooms = {path.relative_to(ROOT).parts[0] for path in tracked() if path.parent != ROOT}
+    assert {room for room in rooms if not room.startswith(".")} <= {"minips", "lessons", "tests"}
+
+
+def test_no_file_knows_the_machine_that_it_was_written_on():
+    somewhere = re.compile(r"(?<![\w.:/])/(home|Users|root|work|private/var)/\w|[A-Z]:\\Users\\")
+    found = []
+    for path in tracked():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # a picture
+        found += [f"{path.relative_to(ROOT)}: {line.strip()}" for line in text.splitlines() if somewhere.search(line)]
+    assert found == []
+
+
+def test_every_public_name_is_there():
+    import minips
+
+    assert sorted(minips.__all__, key=str.casefold) == sorted(set(minips.__all__), key=str.casefold)
+    assert [name for name in minips.__all__ if not hasattr(minips, name)] == []
+    assert minips.__version__ == PROJECT["version"]
