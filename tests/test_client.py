@@ -133,8 +133,10 @@ def test_gradients_are_as_fresh_on_a_server_that_holds_nothing():
 
 def test_a_loss_travels_with_its_gradients():
     with cluster() as ((server,), connect):
-        connect().push(ONES, loss=0.25).result(WAIT_S)
-        assert [(step, loss) for _, step, loss in server.losses] == [(1, 0.25)]
+        client = connect()
+        for loss in (0.25, np.float32(0.5), np.array(0.75)):
+            client.push(ONES, loss=loss).result(WAIT_S)
+        assert [(step, loss) for _, step, loss in server.losses] == [(1, 0.25), (2, 0.5), (3, 0.75)]
 
 
 def test_bytes_are_counted_both_ways():

@@ -251,6 +251,15 @@ def test_progress_is_told_a_few_times():
     assert [row[1:] for row in heard[-1].losses] == [row[1:] for row in run.losses]
 
 
+def test_a_progress_function_that_raises_ends_the_run():
+    def tell(progress):
+        raise LookupError("no screen")
+
+    with pytest.raises(LookupError, match="no screen"):
+        ps.train(DOUBLE, dataclasses.replace(TCP, steps=100_000), engine=PROCESSES, progress=tell)
+    assert_nothing_is_left()
+
+
 def test_a_progress_bar_leaves_nothing_behind(capfd):
     ps.train(DOUBLE, BASE, engine=THREADS, progress=True)
     assert "Traceback" not in "".join(capfd.readouterr())

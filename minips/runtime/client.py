@@ -66,7 +66,7 @@ class Client:
     def __init__(
         self, addresses: list[str], config: Config, worker: int, token: str, timeout: float, trace: Trace | None
     ) -> None:
-        self.config, self.worker = config, worker
+        self.config, self.worker = config, int(worker)
         self.trace = trace or Trace(f"worker {worker}")
         self.bytes_sent = self.bytes_received = 0
         self._lock = threading.Lock()
@@ -78,7 +78,7 @@ class Client:
                 self._servers.append(
                     _Connection(node.connect(address, token, timeout), address, self, len(self._servers))
                 )
-            hellos = [server.call(Message({"kind": "hello", "worker": worker})) for server in self._servers]
+            hellos = [server.call(Message({"kind": "hello", "worker": self.worker})) for server in self._servers]
             self._meet([hello.result(timeout) for hello in hellos])
         except BaseException:
             self._hang_up()
@@ -188,7 +188,7 @@ class Client:
         finish: Callable[[list[Message]], Any],
     ) -> "Future[Any]":
         whole = self._check(gradients)
-        header = {"kind": kind, "worker": self.worker, "loss": loss}
+        header = {"kind": kind, "worker": self.worker, "loss": None if loss is None else float(loss)}
         clocks = [server.clock for server in self._servers]
         messages = [
             Message({**header, "clock": clock, "version": version}, cut(whole, server.layout))
