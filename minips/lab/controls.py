@@ -12,9 +12,9 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import ipywidgets
 
-import minips
+from minips.lab.source import code, default
 from minips.runtime.config import Config, Delays
-from minips.stage import Stage, Value, names, stage_class
+from minips.stage import Stage, names, stage_class
 from minips.stages.transports import Link
 
 _STYLE = {"description_width": "178px"}
@@ -87,7 +87,7 @@ class StagePicker:
         self.fields = {}
         hints = get_type_hints(self._cls)
         for field in dataclasses.fields(self._cls):  # type: ignore[arg-type]
-            value = getattr(stage, field.name) if isinstance(stage, Stage) else _default(field)
+            value = getattr(stage, field.name) if isinstance(stage, Stage) else default(field)
             words = f"{self.label} {field.name.replace('_', ' ')}"
             widget = control(hints[field.name], field.metadata, value, words)
             if widget is not None:
@@ -257,39 +257,6 @@ def sentence(text: str) -> str:
     """An error as HTML that a screen reader announces."""
     style = "border-left:4px solid #D55E00;padding:4px 8px;overflow-wrap:anywhere;line-height:1.35"
     return f"<div role='alert' style='{style}'><b>That does not work.</b> {html.escape(text)}</div>"
-
-
-def code(value: Any, indent: int = 0) -> str:
-    """The code that makes a value, with what differs from the defaults only, wrapped into lines.
-
-    >>> print(code(Config(workers=2, push=minips.Codec(quantizer=minips.Sign()))))
-    ps.Config(
-        push=ps.Codec(quantizer=ps.Sign()),
-        workers=2,
-    )
-    """
-    if not isinstance(value, Value):
-        return repr(value)
-    name = type(value).__name__
-    if getattr(minips, name, None) is type(value):
-        name = f"ps.{name}"
-    said = [
-        (field.name, getattr(value, field.name))
-        for field in dataclasses.fields(value)  # type: ignore[arg-type]
-        if getattr(value, field.name) != _default(field)
-    ]
-    flat = f"{name}({', '.join(f'{key}={code(item)}' for key, item in said)})"
-    if len(flat) + indent <= 50 or not said:
-        return flat
-    pad = " " * (indent + 4)
-    lines = [f"{pad}{key}={code(item, indent + 4)}," for key, item in said]
-    return "\n".join([f"{name}(", *lines, " " * indent + ")"])
-
-
-def _default(field: "dataclasses.Field[Any]") -> Any:
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    return None if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def _number(value: float, tooltip: str, step: float) -> Any:

@@ -192,7 +192,7 @@ def momentum(optimizer: Any) -> str:
         f"Expected an instance of your optimizer, such as Momentum(), got {optimizer!r}.",
     )
     _refuse_if(isinstance(optimizer, SGD), "That is minips' own SGD, which has momentum already. Write yours.")
-    fields = {field.name for field in dataclasses.fields(optimizer)}  # type: ignore[arg-type]
+    fields = {field.name for field in dataclasses.fields(optimizer)}
     _refuse_if(not {"lr", "momentum"} <= fields, f"Expected the fields lr and momentum; {optimizer!r} has others.")
     rng = np.random.default_rng()
     for dtype in ("float64", "float32"):

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, Patch
 from matplotlib.ticker import MaxNLocator
 
+from minips.lab.source import code
 from minips.runtime.config import Config
 from minips.runtime.trace import SPANS
 from minips.runtime.train import Run
@@ -87,7 +88,7 @@ def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
     named = _named(runs)
     means = {label: _per_push(run) for label, run in named.items()}
     names = [name for name in SPANS if any(mean.get(name, 0) > 0 for mean in means.values())]
-    ax = ax or _new(6.4, 0.9 + 0.32 * len(names) * max(len(named), 1) ** 0.5)
+    ax = ax or _new(6.4, 0.8 + len(names) * (0.13 + 0.11 * len(named)))
     height = 0.8 / max(len(named), 1)
     for i, (look, (label, mean)) in enumerate(zip(_looks(), means.items(), strict=False)):
         y = np.arange(len(names)) + (i - (len(means) - 1) / 2) * height
@@ -215,7 +216,7 @@ def _idle(what: Any) -> bool:
 
 def _stage(what: Any) -> str:
     """A stage as its code, shortened where it would not fit into a box; text as it is."""
-    text = what if isinstance(what, str) else repr(what)
+    text = what if isinstance(what, str) else code(what, package=False)
     return text if len(text) <= 36 else f"{type(what).__name__}(…)"
 
 

@@ -1,12 +1,15 @@
-"""Read a stage's own source, where it stands in the package."""
+"""A stage's own source, where it stands in the package; and the code that makes a value."""
 
 import ast
+import dataclasses
 import inspect
 import linecache
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import minips
+from minips.stage import Value
 
 
 class Listing:
@@ -40,7 +43,41 @@ def show(thing: Any) -> Listing:
     except (OSError, TypeError):
         name = getattr(target, "__name__", repr(target))
         raise TypeError(f"There is no Python source of {name} to show. Try one of its methods or its class.") from None
-    return Listing(inspect.cleandoc("".join(lines)) + "\n", _place(target, max(first, 1)))
+    return Listing(textwrap.dedent("".join(lines)), _place(target, max(first, 1)))
+
+
+def code(value: Any, indent: int = 0, package: bool = True) -> str:
+    """The code that makes a value, with what differs from the defaults only, wrapped into lines.
+
+    >>> print(code(Config(workers=2, push=minips.Codec(quantizer=minips.Sign()))))
+    ps.Config(
+        push=ps.Codec(quantizer=ps.Sign()),
+        workers=2,
+    )
+    """
+    if not isinstance(value, Value):
+        return repr(value)
+    name = type(value).__name__
+    if package and getattr(minips, name, None) is type(value):
+        name = f"ps.{name}"
+    said = [
+        (field.name, getattr(value, field.name))
+        for field in dataclasses.fields(value)  # type: ignore[arg-type]
+        if getattr(value, field.name) != default(field)
+    ]
+    flat = f"{name}({', '.join(f'{key}={code(item, package=package)}' for key, item in said)})"
+    if len(flat) + indent <= 50 or not said:
+        return flat
+    pad = " " * (indent + 4)
+    lines = [f"{pad}{key}={code(item, indent + 4, package)}," for key, item in said]
+    return "\n".join([f"{name}(", *lines, " " * indent + ")"])
+
+
+def default(field: "dataclasses.Field[Any]") -> Any:
+    """What a field is where nothing is said."""
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    return None if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def _place(target: Any, line: int) -> str:

@@ -107,8 +107,8 @@ class Workbench:
             column.refresh()
 
     def _build(self) -> None:
-        self.run_button: Any = ipywidgets.Button(description="Run", button_style="primary", icon="play")
-        self.stop_button: Any = ipywidgets.Button(description="Stop", icon="stop", disabled=True)
+        self.run_button: Any = ipywidgets.Button(description="Run", button_style="primary")
+        self.stop_button: Any = ipywidgets.Button(description="Stop", disabled=True)
         self.which: Any = ipywidgets.Dropdown(
             options=[("A and B", "AB"), ("A only", "A"), ("B only", "B")],
             description="Columns to run",

@@ -1,0 +1,7 @@
+"""The surroundings of every test and of every notebook kernel that the test run starts."""
+
+import os
+
+os.environ["MINIPS_AUTOPLAY"] = "1"  # the lessons' predictions answer themselves
+os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # a kernel under a debugger's eye would print a warning
+os.environ.pop("MPLBACKEND", None)  # a kernel draws into the notebook

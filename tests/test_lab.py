@@ -1,0 +1,517 @@
+"""The lab, driven by traits: the workbench, predictions, exercises, pictures, sources."""
+
+import dataclasses
+import io
+import linecache
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from IPython.core.events import EventManager, available_events
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import minips as ps
+from minips import lab
+from minips.lab import predictions
+from minips.lab.exercises import EXERCISES
+from minips.lab.source import code
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fonts() -> None:
+    """matplotlib keeps the font files open that it has drawn with once."""
+    ax = Figure().add_subplot()
+    ax.text(0, 0, "plain, ⁻¹")
+    ax.text(0, 1, "bold, ⁻¹", weight="bold")
+    ax.figure.savefig(io.BytesIO())
+
+
+@pytest.fixture
+def problem() -> ps.SoftmaxRegression:
+    return ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, features=10, classes=3))
+
+
+@pytest.fixture
+def bench(problem: ps.SoftmaxRegression) -> lab.Workbench:
+    return lab.Workbench(problem, ps.Config(steps=20, workers=2), engine="threads")
+
+
+def written_in_a_notebook(source: str, name: str) -> Any:
+    """What a cell defines: it belongs to ``__main__`` and travels by value."""
+    namespace = {"__name__": "__main__", "ps": ps, "np": np, "dataclass": dataclasses.dataclass}
+    exec(textwrap.dedent(source), namespace)
+    return namespace[name]
+
+
+def axes() -> Axes:
+    return Figure().add_subplot()
+
+
+class TestWorkbench:
+    def test_a_swapped_stage_runs_and_shows(self, bench: lab.Workbench) -> None:
+        controls = bench.columns["B"].controls
+        controls["quantizer"].value = "topk"
+        bench.columns["B"].controls["quantizer.fraction"].value = 0.2
+        controls["memory"].value = "errorfeedback"
+        bench.run()
+        assert bench.wait(30)
+        assert bench.runs["A"].config.push == ps.Codec()
+        assert bench.runs["B"].config.push == ps.Codec(quantizer=ps.TopK(0.2), memory=ps.ErrorFeedback())
+        assert bench.runs["B"].bytes_sent < bench.runs["A"].bytes_sent
+        assert bytes(bench.picture.value).startswith(PNG)
+        assert bytes(bench.detail.value).startswith(PNG)
+        assert "accuracy" in bench.message.value
+        assert "accuracy" in bench.table.value
+        assert bench.bar.value == bench.bar.max
+
+    def test_its_processes_end_with_the_run(self, problem: ps.SoftmaxRegression) -> None:
+        bench = lab.Workbench(problem, ps.Config(steps=5, workers=2))
+        bench.run("A")
+        assert bench.wait(30)
+        assert list(bench.runs) == ["A"]
+
+    def test_stop_keeps_what_there_is(self, bench: lab.Workbench) -> None:
+        bench.columns["A"].controls["compute"].value = 20
+        bench.columns["A"].controls["steps"].value = 10_000
+        bench.run()
+        deadline = time.monotonic() + 20
+        while not bench.picture.value and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert bytes(bench.picture.value).startswith(PNG), "no live picture"
+        assert bench.run_button.disabled
+        assert not bench.stop_button.disabled
+        bench.stop_button.click()
+        assert bench.wait(30)
+        assert bench.runs["A"].stopped
+        assert "B" not in bench.runs
+        assert "(stopped)" in bench.message.value
+        assert not bench.run_button.disabled
+
+    def test_a_second_run_at_the_same_time_is_refused_in_a_sentence(self, bench: lab.Workbench) -> None:
+        bench.columns["A"].controls["compute"].value = 20
+        bench.run("A")
+        bench.run("A")
+        assert "under way" in bench.message.value
+        bench.stop()
+        assert bench.wait(30)
+
+    def test_an_impossible_config_is_a_sentence_and_the_panel_stays_usable(self, bench: lab.Workbench) -> None:
+        backup = bench.columns["A"].controls["consistency.backup"]
+        backup.value = 2
+        assert "needs more than 2 workers" in bench.columns["A"].error.value
+        bench.run()
+        assert bench.wait(1)
+        assert "Column A: BSP(backup=2) needs more than 2 workers" in bench.message.value
+        assert "Traceback" not in bench.message.value
+        backup.value = 0
+        assert not bench.columns["A"].error.value
+        bench.run("A")
+        assert bench.wait(30)
+        assert "accuracy" in bench.message.value
+
+    @pytest.mark.parametrize(
+        ("name", "value", "words"),
+        [("optimizer.lr", 0, "above 0"), ("batch size", "many", "number"), ("steps", 0, "at least 1")],
+    )
+    def test_a_wrong_value_is_a_sentence(self, bench: lab.Workbench, name: str, value: Any, words: str) -> None:
+        bench.columns["B"].controls[name].value = value
+        assert words in bench.columns["B"].error.value
+        bench.run()
+        assert bench.wait(1)
+        assert "Column B" in bench.message.value
+
+    def test_a_run_that_fails_is_a_sentence(self, bench: lab.Workbench) -> None:
+        bench.columns["A"].controls["workers"].value = 100_000
+        bench.run("A")
+        assert bench.wait(30)
+        assert "use fewer workers" in bench.message.value
+        assert not bench.run_button.disabled
+
+    @pytest.mark.usefixtures("registry")
+    def test_a_learners_stage_appears_with_its_fields(self, bench: lab.Workbench) -> None:
+        source = """
+            @ps.register
+            @dataclass(frozen=True)
+            class Halve(ps.Exact):
+                name = "halve"
+                factor: float = ps.option(0.5, "what is left", minimum=0, maximum=1, step=0.1)
+                quietly: bool = False
+                mode: str = ps.option("plain", "how", choices=["plain", "fancy"])
+            """
+        written_in_a_notebook(source, "Halve")
+        bench.refresh()
+        controls = bench.columns["A"].controls
+        assert "halve" in controls["quantizer"].options
+        assert controls["quantizer"].value == "exact"
+        controls["quantizer"].value = "halve"
+        controls = bench.columns["A"].controls
+        assert controls["quantizer.factor"].max == 1
+        assert controls["quantizer.mode"].options == ("plain", "fancy")
+        controls["quantizer.quietly"].value = True
+        assert bench.columns["A"].config().push.quantizer.quietly is True
+
+        again = written_in_a_notebook(source.replace("0.5", "0.25").replace("factor", "share"), "Halve")
+        bench.refresh()
+        assert "quantizer.share" in bench.columns["A"].controls
+        assert isinstance(bench.columns["A"].config().push.quantizer, again)
+
+    @pytest.mark.usefixtures("registry")
+    def test_a_notebook_cell_refreshes_the_dropdowns(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        shell = types.SimpleNamespace(events=None)
+        shell.events = EventManager(shell, available_events)
+        monkeypatch.setattr("minips.lab.workbench.get_ipython", lambda: shell)
+        bench = lab.Workbench(engine="threads")
+        written_in_a_notebook(
+            """
+            @ps.register
+            @dataclass(frozen=True)
+            class Same(ps.Exact):
+                name = "same"
+            """,
+            "Same",
+        )
+        shell.events.trigger("post_run_cell", None)
+        assert "same" in bench.columns["B"].controls["pull quantizer"].options
+
+    def test_every_control_has_a_name_of_its_own(self, bench: lab.Workbench) -> None:
+        for side in ("A", "B"):
+            bench.columns[side].controls["quantizer"].value = "uniform"
+        labels = [w.description for column in bench.columns.values() for w in column.controls.values()]
+        assert "A quantizer" in labels
+        assert "B quantizer bits (bit)" in labels
+        assert all(labels)
+        assert len(set(labels)) == len(labels)
+
+    @pytest.mark.parametrize("kind", ["quantizer", "memory", "serializer", "compressor", "consistency", "optimizer"])
+    def test_every_stage_can_be_chosen(self, bench: lab.Workbench, kind: str) -> None:
+        for name in ps.names(kind):
+            bench.columns["A"].controls[kind].value = name
+            column = bench.columns["A"]
+            if not column.error.value:  # a stage whose library is missing is a sentence
+                config = column.config()
+                assert getattr(config.push if hasattr(config.push, kind) else config, kind) == ps.build(kind, name)
+
+    def test_the_code_makes_the_config(self, bench: lab.Workbench) -> None:
+        config = ps.Config(
+            push=ps.Codec(quantizer=ps.TopK(0.05), memory=ps.ErrorFeedback(decay=0.5), compressor=ps.Lz4()),
+            pull=ps.Codec(quantizer=ps.Float16(), serializer=ps.Json()),
+            consistency=ps.SSP(staleness=3),
+            link=ps.Link(bandwidth_bps=5e6, latency_s=0.002),
+            delays=ps.Delays(seconds=0.01, slow={3: 5.0}),
+            batch_size=None,
+            overlap=True,
+        )
+        assert eval(code(config), {"ps": ps}) == config
+        assert code(ps.Config()) == "ps.Config()"
+        column = lab.Workbench(bench.problem, config).columns["A"]
+        assert column.config() == config
+        assert "ps.TopK(fraction=0.05)" in column.code.value
+
+    def test_network_and_straggler(self, bench: lab.Workbench) -> None:
+        controls = bench.columns["A"].controls
+        controls["bandwidth"].value = 10e6
+        controls["latency"].value = 5
+        controls["straggler"].value = 4
+        config = bench.columns["A"].config()
+        assert config.link == ps.Link(bandwidth_bps=10e6, latency_s=0.005)
+        assert config.delays == ps.Delays(seconds=0.01, slow={1: 4.0})
+
+    def test_it_shows_itself_as_a_widget_with_words(self, bench: lab.Workbench) -> None:
+        bundle = bench._repr_mimebundle_()
+        assert bundle["text/plain"] == repr(bench)
+        assert "application/vnd.jupyter.widget-view+json" in bundle
+
+    def test_too_many_configs_are_refused(self, problem: ps.SoftmaxRegression) -> None:
+        with pytest.raises(ValueError, match="one for A and one for B; got 3"):
+            lab.Workbench(problem, [ps.Config()] * 3)
+
+
+class TestPrediction:
+    @pytest.fixture(autouse=True)
+    def somebody_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("MINIPS_AUTOPLAY")
+        monkeypatch.setattr(predictions, "_kept", {})
+
+    def test_locks_until_it_is_made(self) -> None:
+        guess = lab.predict("Which is faster?", ["this", "that"])
+        with pytest.raises(predictions.PredictFirstError, match=r"Make your prediction first.*Which is faster\?"):
+            guess.require()
+        guess.choice.value = "that"
+        guess.require()
+        comparison = guess.compare("this")
+        assert not comparison.right
+        assert "You predicted: that" in repr(comparison)
+        assert "Measured: this" in repr(comparison)
+        assert guess.choice.disabled
+
+    def test_a_cell_that_is_run_again_does_not_forget(self) -> None:
+        lab.predict("Which is larger?", ["this", "that"]).choice.value = "that"
+        again = lab.predict("Which is larger?", ["this", "that"])
+        again.require()
+        assert again.value == again.choice.value == "that"
+
+    def test_a_notebook_shows_one_sentence(self) -> None:
+        error = predictions.PredictFirstError("Make your prediction first.")
+        assert error._render_traceback_() == ["Make your prediction first."]
+
+    def test_answers_itself_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
+        guess = lab.predict("Which is smaller?", ["this", "that"])
+        guess.require()
+        assert "nobody was asked" in repr(guess.compare("that"))
+
+    def test_what_was_measured_must_be_an_option(self) -> None:
+        guess = lab.predict("Which?", ["this", "that"])
+        guess.choice.value = "this"
+        with pytest.raises(ValueError, match="got 'neither'"):
+            guess.compare("neither")
+        with pytest.raises(ValueError, match="two different options"):
+            lab.predict("Which?", ["this", "this"])
+
+
+OPTIMIZER = """
+    @dataclass(frozen=True)
+    class Mine(ps.Optimizer):
+        name = "mine"
+        lr: float = 0.1
+        momentum: float = 0.9
+
+        def step(self, params, grads, state):
+            {body}
+    """
+RIGHT_STEP = """for name, p in params.items():
+                state[name] = self.momentum * state.get(name, 0 * p) + grads[name]
+                p -= self.lr * state[name]"""
+WRONG_STEPS = {
+    "no momentum": RIGHT_STEP.replace("self.momentum * state.get(name, 0 * p) + ", ""),
+    "one velocity for all": RIGHT_STEP.replace("state[name]", "state['v']").replace("get(name", "get('v'"),
+    "damped": RIGHT_STEP.replace("grads[name]", "(1 - self.momentum) * grads[name]"),
+    "a new array": RIGHT_STEP.replace("p -= self.lr * state[name]", "params[name] = p - self.lr * state[name]"),
+    "uphill": RIGHT_STEP.replace("p -=", "p +="),
+    "kept in the class": RIGHT_STEP.replace("state.get", "vars(np).setdefault('_v', {}).get").replace(
+        "state[name]", "np._v[name]"
+    ),
+    "does nothing": "pass",
+}
+
+
+def handler(body: str) -> Any:
+    return written_in_a_notebook(f"def handle(params, message, lr):\n    kind, tensors = message\n{body}", "handle")
+
+
+RIGHT_HANDLER = """
+    if kind == "pull":
+        return params
+    if kind != "push":
+        return "error", "unknown kind"
+    if tensors.keys() != params.keys():
+        return "error", "other names"
+    if any(np.shape(tensors[name]) != p.shape for name, p in params.items()):
+        return "error", "another shape"
+    for name, g in tensors.items():
+        params[name] -= lr * g
+    return "applied"
+"""
+WRONG_HANDLERS = {
+    "any kind goes": RIGHT_HANDLER.replace('kind != "push"', "False"),
+    "shapes go": RIGHT_HANDLER.replace("!= p.shape", "is None"),
+    "names go": RIGHT_HANDLER.replace("tensors.keys() != params.keys()", "False"),
+    "too few names go": RIGHT_HANDLER.replace("tensors.keys() != params.keys()", "tensors.keys() - params.keys()"),
+    "refuses everything": "    return 'error', 'no'",
+    "no sentence": RIGHT_HANDLER.replace('"another shape"', '""'),
+    "not in place": RIGHT_HANDLER.replace("params[name] -= lr * g", "params[name] = params[name] - lr * g"),
+    "half a push": """
+    if kind == "pull":
+        return params
+    try:
+        for name, g in tensors.items():
+            assert kind == "push" and tensors.keys() == params.keys()
+            assert np.shape(g) == params[name].shape
+            params[name] -= lr * g
+    except AssertionError:
+        return "error", "no"
+    return "applied"
+""",
+}
+
+
+class TestExercises:
+    def test_the_right_optimizer_passes_in_spawned_workers(self) -> None:
+        verdict = lab.check("02.1", written_in_a_notebook(OPTIMIZER.format(body=RIGHT_STEP), "Mine")())
+        assert verdict, verdict
+
+    @pytest.mark.parametrize("step", WRONG_STEPS.values(), ids=WRONG_STEPS)
+    def test_a_wrong_optimizer_is_refused(self, step: str) -> None:
+        verdict = lab.check("02.1", written_in_a_notebook(OPTIMIZER.format(body=step), "Mine")())
+        vars(np).pop("_v", None)
+        assert not verdict
+        assert "step" in verdict.words
+        assert "Hint: " in repr(verdict)
+
+    @pytest.mark.parametrize("thing", [ps.SGD(momentum=0.9), ps.Adam(), ps.SGD, None], ids=repr)
+    def test_what_is_no_answer_is_refused(self, thing: Any) -> None:
+        assert not lab.check("02.1", thing)
+
+    def test_the_right_handler_passes(self) -> None:
+        verdict = lab.check("02.2", handler(RIGHT_HANDLER))
+        assert verdict, verdict
+
+    @pytest.mark.parametrize("body", WRONG_HANDLERS.values(), ids=WRONG_HANDLERS)
+    def test_a_wrong_handler_is_refused(self, body: str) -> None:
+        verdict = lab.check("02.2", handler(body))
+        assert not verdict
+        assert "push" in verdict.words or "kind" in verdict.words
+
+    def test_fewer_bytes(self) -> None:
+        sign = ps.Codec(quantizer=ps.Sign(), memory=ps.ErrorFeedback())
+        assert lab.check("00.1", ps.Config(steps=100, push=sign))
+
+    @pytest.mark.parametrize(
+        ("config", "words"),
+        [
+            (ps.Config(steps=100), "1.00 of the bytes"),
+            (ps.Config(steps=100, push=ps.Codec(quantizer=ps.TopK(0.01))), "accuracy fell"),
+            (ps.Config(steps=25), "everything but push"),
+            (None, "Expected a ps.Config"),
+        ],
+        ids=["same", "too few", "fewer steps", "none"],
+    )
+    def test_bytes_that_are_not_fewer_are_refused(self, config: Any, words: str) -> None:
+        assert words in repr(lab.check("00.1", config))
+
+    @pytest.mark.parametrize("consistency", [ps.ASP(), ps.BSP(backup=1)], ids=repr)
+    def test_past_the_straggler(self, consistency: ps.Consistency) -> None:
+        verdict = lab.check("00.2", ps.Config(steps=30, consistency=consistency))
+        assert verdict, verdict
+
+    @pytest.mark.parametrize("consistency", [ps.BSP(), ps.SSP(staleness=1)], ids=repr)
+    def test_waiting_for_the_straggler_is_refused(self, consistency: ps.Consistency) -> None:
+        assert "of the time" in repr(lab.check("00.2", ps.Config(steps=30, consistency=consistency)))
+        assert "everything but" in repr(lab.check("00.2", ps.Config(steps=30, workers=3, consistency=consistency)))
+
+    def test_bytes_for_one_push(self) -> None:
+        wrong: dict[str, Callable[[ps.Run], Any]] = {
+            "the whole run": lambda run: run.bytes_sent,
+            "what was wanted": lambda run: run.bytes_sent / run.config.workers / run.config.steps,
+            "received": lambda run: run.bytes_received / run.updates,
+            "text": lambda run: "many",
+        }
+        assert lab.check("00.3", lambda run: run.bytes_sent / run.updates)
+        for function in wrong.values():
+            assert not lab.check("00.3", function)
+
+    def test_hints_come_one_by_one(self, capsys: pytest.CaptureFixture[str]) -> None:
+        for turn in range(len(EXERCISES["02.2"].hints) + 1):
+            lab.hint("02.2")
+            count = len(EXERCISES["02.2"].hints)
+            assert f"Hint {turn % count + 1} of {count}" in capsys.readouterr().out
+
+    def test_an_unknown_exercise_names_the_nearest(self) -> None:
+        with pytest.raises(ValueError, match=r"no exercise '02\.9'.*Known: .*02\.1"):
+            lab.check("02.9", None)
+
+
+@pytest.fixture(scope="module")
+def run() -> ps.Run:
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, features=5, classes=3))
+    return ps.train(problem, ps.Config(steps=10, workers=2, consistency=ps.ASP()), engine="threads")
+
+
+class TestPlots:
+    @pytest.mark.parametrize("against", ["seconds", "bytes", "step"])
+    def test_loss(self, run: ps.Run, against: Any) -> None:
+        ax = axes()
+        assert lab.plots.loss({"one": run, "two": run}, against=against, ax=ax) is ax
+        assert len(ax.lines) == 2
+        assert ax.lines[0].get_marker() != ax.lines[1].get_marker()
+        assert {"seconds": "(s)", "bytes": "(MB)", "step": "step"}[against] in ax.get_xlabel()
+
+    def test_loss_of_rows_so_far(self, run: ps.Run) -> None:
+        assert lab.plots.loss({"A": run.losses}, ax=axes()).lines
+        with pytest.raises(ValueError, match="needs a whole run"):
+            lab.plots.loss(run.losses, against="bytes", ax=axes())
+
+    def test_spans(self, run: ps.Run) -> None:
+        ax = lab.plots.spans({"A": run, "B": run}, ax=axes())
+        assert "(ms)" in ax.get_xlabel()
+        assert "compute" in [label.get_text() for label in ax.get_yticklabels()]
+        assert len({patch.get_hatch() for patch in ax.patches}) == 2
+
+    def test_timeline(self, run: ps.Run) -> None:
+        ax = lab.timeline(run, ax=axes())
+        assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 1", "worker 0", "server 0"]
+        assert "(ms)" in ax.get_xlabel()
+
+    def test_staleness(self, run: ps.Run) -> None:
+        ax = lab.plots.staleness(run, ax=axes())
+        assert sum(patch.get_height() for patch in ax.patches) == run.updates
+
+    def test_the_datas_way_names_the_stages(self) -> None:
+        config = ps.Config(push=ps.Codec(quantizer=ps.TopK(0.05)), servers=2)
+        words = " ".join(text.get_text() for text in lab.plots.way(config, ax=axes()).texts)
+        for word in ("TopK(fraction=0.05)", "MsgPack()", "SGD()", "Tcp()", "server (2 of them)"):
+            assert word in words
+
+    @pytest.mark.filterwarnings("ignore:.*non-interactive:UserWarning")
+    def test_without_axes_a_figure_is_made(self, run: ps.Run) -> None:
+        from matplotlib import pyplot
+
+        for ax in (lab.plots.loss(run), lab.plots.spans(run), lab.timeline(run), lab.plots.way()):
+            assert isinstance(ax, Axes)
+        pyplot.close("all")
+
+
+class TestShow:
+    @pytest.mark.parametrize("thing", [ps.TopK, ps.TopK(0.1)], ids=repr)
+    def test_source_and_place(self, thing: Any) -> None:
+        listing = lab.show(thing)
+        assert listing.place.startswith("minips/stages/quantizers/sparse.py, line ")
+        assert "class TopK(Quantizer):" in listing.source
+        assert "```python" in listing._repr_markdown_()
+
+    def test_a_method_is_not_indented(self) -> None:
+        listing = lab.show(ps.Shard.push)
+        assert listing.source.startswith("def push(")
+        assert "\n    worker, clock" in listing.source
+
+    def test_a_class_from_a_cell(self) -> None:
+        cell = "before = 1\nclass Mine:\n    def f(self):\n        return 1\n\nafter = 2\n"
+        namespace: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(cell, "<cell>", "exec"), namespace)
+        linecache.cache["<cell>"] = (len(cell), None, cell.splitlines(keepends=True), "<cell>")
+        listing = lab.show(namespace["Mine"])
+        assert listing.source == "class Mine:\n    def f(self):\n        return 1\n"
+        assert listing.place == "written in this notebook"
+
+    def test_what_has_no_source_is_a_sentence(self) -> None:
+        with pytest.raises(TypeError, match="no Python source of dict"):
+            lab.show({})
+
+
+def test_importing_minips_imports_no_lab() -> None:
+    words = "import sys, minips; sys.exit(any(m in sys.modules for m in ('minips.lab', 'matplotlib', 'ipywidgets')))"
+    assert subprocess.run([sys.executable, "-c", words], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("library", ["ipywidgets", "matplotlib"])
+def test_a_missing_library_is_a_sentence(library: str) -> None:
+    words = f"import sys; sys.modules[{library!r}] = None; import minips; minips.lab"
+    outcome = subprocess.run([sys.executable, "-c", words], timeout=60, capture_output=True, text=True)
+    assert f"The lab needs {library}" in outcome.stderr
+    assert 'pip install "minips[lab]"' in outcome.stderr
+
+
+def test_the_worker_thread_of_the_workbench_is_gone(bench: lab.Workbench) -> None:
+    bench.run("A")
+    assert bench.wait(30)
+    assert "minips-workbench" not in [thread.name for thread in threading.enumerate()]

@@ -1,0 +1,116 @@
+"""The lessons as they are saved, and run from the first cell to the last in a fresh kernel.
+
+That their outputs are still the saved ones is nbval's part of the test run.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import psutil
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell
+
+LESSONS = sorted((Path(__file__).parents[1] / "lessons").glob("[0-9]*.ipynb"))
+MACHINE = re.compile(r"/(home|root|tmp|work|Users|private|usr|opt)/\w|[A-Z]:\\\\|127\.0\.0\.1:\d")
+
+
+def lesson(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(book: Any) -> list[Any]:
+    return [cell for cell in book.cells if cell.cell_type == "code"]
+
+
+each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+
+
+def test_there_are_lessons() -> None:
+    assert {"00_train_in_a_minute", "02_build_a_parameter_server"} <= {path.stem for path in LESSONS}
+
+
+@each_lesson
+def test_is_saved_as_it_ran(path: Path) -> None:
+    book = lesson(path)
+    nbformat.validate(book)
+    first = book.cells[0]
+    assert first.cell_type == "markdown"
+    assert first.source.startswith("# ")
+    assert book.metadata.kernelspec.name == "python3"
+    assert "widgets" not in book.metadata
+    assert [cell.execution_count for cell in code_cells(book)] == list(range(1, len(code_cells(book)) + 1))
+    for cell in code_cells(book):
+        errors = [output.evalue for output in cell.outputs if output.output_type == "error"]
+        assert not errors or "raises-exception" in cell.metadata.get("tags", []), cell.source
+    ids = [cell.id for cell in book.cells]
+    assert len(set(ids)) == len(ids)
+
+
+@each_lesson
+def test_says_nothing_of_the_machine_it_ran_on(path: Path) -> None:
+    for cell in lesson(path).cells:
+        words = [cell.source]
+        for output in cell.get("outputs", []):
+            words += [output.get("text", ""), *(v for k, v in output.get("data", {}).items() if k.startswith("text/"))]
+            assert not re.search(r"\d\s?(ms|µs|seconds)\b", "".join(words[1:])), (
+                f"a timing as text after: {cell.source}"
+            )
+        assert not MACHINE.search("".join(words)), cell.source
+
+
+@each_lesson
+def test_every_picture_has_words_beside_it(path: Path) -> None:
+    cells = lesson(path).cells
+    for number, cell in enumerate(cells):
+        if any("image/png" in output.get("data", {}) for output in cell.get("outputs", [])):
+            near = [c.source for c in cells[max(number - 1, 0) : number + 2] if c.cell_type == "markdown"]
+            assert any("icture" in words for words in near), f"no words beside the picture of: {cell.source}"
+
+
+@each_lesson
+def test_every_result_comes_after_its_prediction(path: Path) -> None:
+    text = "\n".join(cell.source for cell in lesson(path).cells)
+    assert "lab.predict(" in text
+    for guess in re.findall(r"^(\w+) = lab\.predict\(", text, re.MULTILINE):
+        asked, locked, shown = (text.find(f"{guess}{end}") for end in (" = lab.predict(", ".require()", ".compare("))
+        assert 0 <= asked < locked < shown
+
+
+@each_lesson
+@pytest.mark.outside
+def test_runs_in_a_fresh_kernel_and_its_solutions_pass(path: Path, tmp_path: Path) -> None:
+    book = lesson(path)
+    for check, solution in exercises(book):
+        book.cells.append(new_code_cell(f"{solution}\nverdict = {check}\nassert verdict, verdict"))
+    book.cells.append(new_code_cell("import os; print(os.getpid())"))
+    client = NotebookClient(book, timeout=120, store_widget_state=False, resources={"metadata": {"path": tmp_path}})
+    left = []
+    client.on_notebook_complete = lambda notebook: left.extend(children(notebook))
+    client.execute()
+    assert not left
+    assert not list(tmp_path.iterdir())
+
+
+def exercises(book: Any) -> list[tuple[str, str]]:
+    """Each exercise's check and its folded solution."""
+    found = []
+    for cell in book.cells:
+        checks = re.findall(r'^lab\.check\(".*$', cell.source, re.MULTILINE) if cell.cell_type == "code" else []
+        solution = re.search(r"<details>.*?```python\n(.*?)```", cell.source, re.DOTALL)
+        if checks:
+            found.append([checks[0], None])
+        elif solution:
+            found[-1][1] = solution[1]
+    assert found
+    assert all(solution for _, solution in found), "an exercise without a folded solution"
+    return [(check, solution) for check, solution in found]
+
+
+def children(book: Any) -> list[str]:
+    """The processes that the lesson's kernel still has: they should all be gone."""
+    kernel = psutil.Process(int(book.cells[-1].outputs[0].text))
+    commands = [" ".join(child.cmdline()) for child in kernel.children(recursive=True)]
+    return [command for command in commands if "resource_tracker" not in command]
