@@ -147,7 +147,8 @@ def _envelope(frames: Frames) -> Header:
 
 
 def _stage(kind: str, name: str) -> Any:
-    return _default(stage_class(kind, name))
+    cls: Any = stage_class(kind, name)
+    return _default(cls)
 
 
 @cache
