@@ -3,18 +3,22 @@
 That their outputs are still the saved ones is nbval's part of the test run.
 """
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
-import psutil
 import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
 LESSONS = sorted((Path(__file__).parents[1] / "lessons").glob("[0-9]*.ipynb"))
 MACHINE = re.compile(r"/(home|root|tmp|work|Users|private|usr|opt)/\w|[A-Z]:\\\\|127\.0\.0\.1:\d")
+CHILDREN = """import json
+import psutil
+print(json.dumps([" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]))"""
+"""A cell that lists the processes that the kernel still has."""
 
 
 def lesson(path: Path) -> Any:
@@ -85,12 +89,10 @@ def test_runs_in_a_fresh_kernel_and_its_solutions_pass(path: Path, tmp_path: Pat
     book = lesson(path)
     for check, solution in exercises(book):
         book.cells.append(new_code_cell(f"{solution}\nverdict = {check}\nassert verdict, verdict"))
-    book.cells.append(new_code_cell("import os; print(os.getpid())"))
-    client = NotebookClient(book, timeout=120, store_widget_state=False, resources={"metadata": {"path": tmp_path}})
-    left = []
-    client.on_notebook_complete = lambda notebook: left.extend(children(notebook))
-    client.execute()
-    assert not left
+    book.cells.append(new_code_cell(CHILDREN))
+    NotebookClient(book, timeout=120, store_widget_state=False, resources={"metadata": {"path": tmp_path}}).execute()
+    left = json.loads(book.cells[-1].outputs[0].text)
+    assert not [command for command in left if "resource_tracker" not in command]
     assert not list(tmp_path.iterdir())
 
 
@@ -107,10 +109,3 @@ def exercises(book: Any) -> list[tuple[str, str]]:
     assert found
     assert all(solution for _, solution in found), "an exercise without a folded solution"
     return [(check, solution) for check, solution in found]
-
-
-def children(book: Any) -> list[str]:
-    """The processes that the lesson's kernel still has: they should all be gone."""
-    kernel = psutil.Process(int(book.cells[-1].outputs[0].text))
-    commands = [" ".join(child.cmdline()) for child in kernel.children(recursive=True)]
-    return [command for command in commands if "resource_tracker" not in command]

@@ -17,7 +17,7 @@ from minips.runtime.config import Config, Delays
 from minips.stage import Stage, names, stage_class
 from minips.stages.transports import Link
 
-_STYLE = {"description_width": "178px"}
+_STYLE = {"description_width": "196px"}
 _LAYOUT = {"width": "auto", "margin": "1px 4px"}
 
 STAGES: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
@@ -37,7 +37,7 @@ STAGES: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 """The dropdowns under their headings: label, kind of stage, and where it stands in the config."""
 
-BANDWIDTHS = {"no limit": None, "1 Gbit/s": 1e9, "100 Mbit/s": 100e6, "10 Mbit/s": 10e6, "1 Mbit/s": 1e6}
+BANDWIDTHS = {"no limit": 0.0, "1 Gbit/s": 1e9, "100 Mbit/s": 100e6, "10 Mbit/s": 10e6, "1 Mbit/s": 1e6}
 
 
 class StagePicker:
@@ -141,7 +141,7 @@ class Column:
         own: dict[str, Any] = {label: read(widget) for label, widget in self._own.items()}
         codec = {name: stages[name] for name in ("quantizer", "memory", "serializer", "compressor")}
         base, link, delays = self._base, None, None
-        if own["bandwidth"] is not None:
+        if own["bandwidth"]:
             link = Link(bandwidth_bps=own["bandwidth"], latency_s=own["latency"] / 1e3)
         if own["compute"] > 0 or own["straggler"] != 1:
             slow = {own["workers"] - 1: own["straggler"]} if own["straggler"] != 1 else {}
@@ -190,7 +190,7 @@ class Column:
             own[label] = control(hint, field.metadata, getattr(config, field.name), f"{self.side} {label}")
         own["bandwidth"] = ipywidgets.Dropdown(
             options=list(bandwidths.items()),
-            value=link.bandwidth_bps if link else None,
+            value=link.bandwidth_bps if link else 0.0,
             tooltip="bits per second, each way, of each machine's link",
         )
         own["latency"] = _number(1e3 * (link.latency_s if link else 1e-3), "ms that a message travels, with a limit", 1)
@@ -214,7 +214,7 @@ def control(hint: Any, metadata: Any, value: Any, description: str) -> Any:
     kind = next((arm for arm in arms if arm is not type(None)), hint)
     unit = metadata.get("unit")
     common: dict[str, Any] = {
-        "description": f"{description} ({unit})" if unit else description,
+        "description": f"{description} ({unit})" if unit and unit not in description else description,
         "tooltip": metadata.get("help") or description,
         "style": _STYLE,
         "layout": _LAYOUT,

@@ -5,6 +5,7 @@ with what failed and on which input; `check` makes a `Verdict` of that, and neve
 """
 
 import dataclasses
+import html
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -48,6 +49,11 @@ class Verdict:
 
     def __repr__(self) -> str:
         return f"✓ {self.key} is done. {self.words}" if self.passed else f"✗ {self.key}: not yet. {self.words}"
+
+    def _repr_html_(self) -> str:
+        first, *rest = map(html.escape, repr(self).split("\n"))
+        style = "max-width:70em;line-height:1.4;overflow-wrap:anywhere"
+        return f"<div role='status' style='{style}'><b>{first}</b><br>{'<br>'.join(rest)}</div>"
 
 
 def check(exercise: str, thing: Any) -> Verdict:

@@ -105,10 +105,11 @@ def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
 
 
 def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
-    """Who did what when: a row of bars for each worker and server, between two moments (None: the first eight
-    steps).
+    """Who did what when: a row of bars for each worker and server, between two moments (None: eight steps from
+    the middle of the run).
     """
-    start, stop = seconds or (0.0, min(run.seconds, 8 * run.seconds_per_step))
+    middle, half = run.seconds / 2, 4 * run.seconds_per_step
+    start, stop = seconds or (max(middle - half, 0.0), min(middle + half, run.seconds))
     shown = [span for span in run.trace if span.start + span.seconds > start and span.start < stop]
     whos = sorted({span.who for span in run.trace}, reverse=True)
     ax = ax or _new(9.0, 1.2 + 0.42 * len(whos))
