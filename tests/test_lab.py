@@ -166,6 +166,23 @@ class TestWorkbench:
         assert isinstance(bench.columns["A"].config().push.quantizer, again)
 
     @pytest.mark.usefixtures("registry")
+    def test_a_stage_whose_library_is_missing_says_what_to_install(self, bench: lab.Workbench) -> None:
+        source = """
+            @ps.register
+            @dataclass(frozen=True)
+            class Far(ps.Exact):
+                name = "far"
+                requires = ("no_such_library",)
+                extra = "codecs"
+            """
+        written_in_a_notebook(source, "Far")
+        bench.refresh()
+        bench.columns["A"].controls["quantizer"].value = "far"
+        assert "minips[codecs]" in bench.columns["A"].error.value
+        bench.columns["A"].controls["quantizer"].value = "exact"
+        assert not bench.columns["A"].error.value
+
+    @pytest.mark.usefixtures("registry")
     def test_a_notebook_cell_refreshes_the_dropdowns(self, monkeypatch: pytest.MonkeyPatch) -> None:
         shell = types.SimpleNamespace(events=None)
         shell.events = EventManager(shell, available_events)
@@ -452,6 +469,7 @@ class TestPlots:
         ax = lab.timeline(run, ax=axes())
         assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 1", "worker 0", "server 0"]
         assert "(ms)" in ax.get_xlabel()
+        assert len({bars.get_hatch() for bars in ax.collections}) > 2
 
     def test_staleness(self, run: ps.Run) -> None:
         ax = lab.plots.staleness(run, ax=axes())

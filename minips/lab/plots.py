@@ -119,7 +119,7 @@ def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes |
         for row, who in enumerate(whos):
             bars = [(s.start * scale, s.seconds * scale) for s in shown if s.who == who and s.name in members]
             if bars:
-                style: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white"}
+                style: dict[str, Any] = {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": "white"}
                 ax.broken_barh(bars, (row - 0.36, 0.72), linewidth=0.3, **style)
         if any(span.name in members for span in shown):
             present.append(Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="white", label=group))

@@ -24,6 +24,10 @@ from minips.runtime.train import Run, train
 REDRAW_S = 0.5
 """The shortest time between two pictures of a run that is under way."""
 SIDES = ("A", "B")
+LABELS = (
+    "<style>.minips-workbench .widget-label {white-space: normal; line-height: 1.15; align-content: center}</style>"
+)
+"""A long label takes two lines: ipywidgets would cut it."""
 
 
 class Workbench:
@@ -134,7 +138,8 @@ class Workbench:
         row = {"flex_flow": "row wrap", "align_items": "center"}
         buttons = ipywidgets.HBox([self.which, self.run_button, self.stop_button, self.bar], layout=row)
         results = [self.message, self.picture, self.picture_words, self.table, self.detail, self.detail_words]
-        self.panel: Any = ipywidgets.VBox([columns, buttons, *results])
+        self.panel: Any = ipywidgets.VBox([ipywidgets.HTML(LABELS), columns, buttons, *results])
+        self.panel.add_class("minips-workbench")
 
     def _work(self, configs: dict[str, Config]) -> None:
         try:
