@@ -49,7 +49,7 @@ def show(thing: Any) -> Listing:
 def code(value: Any, indent: int = 0, package: bool = True) -> str:
     """The code that makes a value, with what differs from the defaults only, wrapped into lines.
 
-    >>> print(code(Config(workers=2, push=minips.Codec(quantizer=minips.Sign()))))
+    >>> print(code(minips.Config(workers=2, push=minips.Codec(quantizer=minips.Sign()))))
     ps.Config(
         push=ps.Codec(quantizer=ps.Sign()),
         workers=2,

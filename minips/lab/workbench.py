@@ -25,7 +25,7 @@ REDRAW_S = 0.5
 """The shortest time between two pictures of a run that is under way."""
 SIDES = ("A", "B")
 LABELS = (
-    "<style>.minips-workbench .widget-label {white-space: normal; line-height: 1.15; align-content: center}</style>"
+    "<style>.minips-workbench .widget-label {white-space: normal; line-height: 1.05; align-content: center}</style>"
 )
 """A long label takes two lines: ipywidgets would cut it."""
 
