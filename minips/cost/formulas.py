@@ -58,7 +58,7 @@ def parameter_server_s(workers: int, nbytes: float, bandwidth: float, latency: f
     still pull, and with no time for computing a step takes ``2α + (n+1)S/(sB)`` instead.
     Source: Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server", and arithmetic.
 
-    >>> parameter_server_s(4, 80_000, 12.5e6, latency=1e-3)
+    >>> round(parameter_server_s(4, 80_000, 12.5e6, latency=1e-3), 4)
     0.0532
     """
     _check(workers, nbytes, bandwidth, latency)
