@@ -17,7 +17,7 @@ import numpy as np
 from minips.runtime.client import connect
 from minips.runtime.config import Config
 from minips.runtime.engines import Processes, Threads, roles
-from minips.runtime.engines.crew import FAREWELL_S, START_S, LocalEngine, Member
+from minips.runtime.engines.crew import FAREWELL_S, START_S, LocalEngine, Member, ctrl_c_later
 from minips.runtime.trace import Trace
 from minips.stages.consistency import BSP
 
@@ -68,8 +68,9 @@ def calibrate(config: Config) -> Calibration:
     engine: LocalEngine = Threads() if config.transport.name == "inproc" else Processes()
     members: list[Member] = []
     try:
-        for size in SIZES:
-            members.append(engine.start(f"server for {size} values"))
+        with ctrl_c_later():
+            for size in SIZES:
+                members.append(engine.start(f"server for {size} values"))
         for size, member in zip(SIZES, members, strict=True):
             params = {"w": np.zeros(size, np.float32)}
             member.brief(roles.serve, {"config": alone, "params": params, "index": 0, "token": ""})

@@ -146,7 +146,7 @@ def past_the_straggler(config: Any) -> str:
         dataclasses.replace(config, consistency=base.consistency) != base,
         "Leave everything but consistency as it was, so that the two runs can be compared.",
     )
-    trial = {"steps": 12, "seed": seed, "delays": Delays(seconds=0.01, slow={slow: factor})}
+    trial = {"steps": 12, "seed": seed, "delays": Delays(seconds=0.02, slow={slow: factor})}
     problem = SoftmaxRegression(*datasets.digits())
     before, after = (train(problem, dataclasses.replace(one, **trial), engine=Threads()) for one in (base, config))
     ratio = after.seconds / before.seconds

@@ -4,11 +4,13 @@
 """
 
 import secrets
+import signal
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from multiprocess import connection
@@ -72,10 +74,11 @@ class LocalEngine(Engine):
         try:
             # All are started before any is briefed: a process takes a while to be there, and they can take it side by
             # side.
-            for index in range(config.servers):
-                crew.servers.append(self.start(f"server {index}"))
-            for worker in range(config.workers):
-                crew.workers.append(self.start(f"worker {worker}"))
+            with ctrl_c_later():
+                for index in range(config.servers):
+                    crew.servers.append(self.start(f"server {index}"))
+                for worker in range(config.workers):
+                    crew.workers.append(self.start(f"worker {worker}"))
             common = {"config": config, "token": secrets.token_hex(16)}
             for index, member in enumerate(crew.servers):
                 member.brief(roles.serve, {**common, "params": params, "index": index})
@@ -84,6 +87,23 @@ class LocalEngine(Engine):
             return crew.conduct()
         finally:
             crew.dismiss()
+
+
+@contextmanager
+def ctrl_c_later() -> Iterator[None]:
+    """Hold a Ctrl-C back until the block has ended, so that nobody is left half started and nobody is forgotten."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield  # Python interrupts the main thread alone
+        return
+    pressed: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
 
 
 class _Crew:

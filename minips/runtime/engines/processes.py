@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import multiprocess
+import multiprocess.resource_tracker
 import multiprocess.spawn
 
 from minips.runtime.engines.crew import LocalEngine, Member
@@ -57,13 +58,13 @@ class _Process(Member):
             self.pipe.send_bytes(ship({"role": role, **parts}))
 
     def end(self, timeout: float) -> str:
+        self.pipe.close()  # a child that was told only half of something hears no more of it, and leaves
         self._process.join(timeout)
         for force in (self._process.terminate, self._process.kill):
             if self._process.is_alive():
                 force()
                 self._process.join(timeout)
         code = self._process.exitcode
-        self.pipe.close()
         self.gone = True
         return (
             f"its process was killed by {signal.Signals(-code).name}"
@@ -86,6 +87,7 @@ def _fresh_start() -> Iterator[None]:
 
         os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
         multiprocess.spawn.get_preparation_data = prepare_without_main
+        multiprocess.resource_tracker.ensure_running()  # its start would let Ctrl-C through to the first child
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if sys.platform != "win32" else None
         try:
             yield

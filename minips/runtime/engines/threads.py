@@ -40,10 +40,10 @@ class _Thread(Member):
         self._thread.start()
 
     def end(self, timeout: float) -> str:
+        self.pipe.close()
         if self._thread:
             self._thread.join(timeout)
         else:
             self._there.close()
-        self.pipe.close()
         self.gone = True
         return "it is still running" if self._thread and self._thread.is_alive() else "its thread returned"
