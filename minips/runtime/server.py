@@ -179,7 +179,8 @@ class Server:
             self.trace.step = at
             outcome = self.shard.push(contribution)
             self._note()
-            self._changed.notify_all()
+            if outcome != "held":  # which changes nothing for those who wait
+                self._changed.notify_all()
         return outcome
 
     def _wait(self, ready: Any, worker: int, clock: "_Stopwatch") -> None:
