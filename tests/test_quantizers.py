@@ -9,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 import minips as ps
 from minips.stage import build, missing, names, stage_class
 from minips.stages.quantizers.base import LARGEST_BYTES, blank, part, witness
+from minips.stages.quantizers.sparse import kept
 
 SEEDS = range(5)
 
@@ -116,7 +117,7 @@ def test_sign_is_one_bit_a_value():
 @pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5, 1.0])
 def test_topk_is_a_sort_that_stops_early(seed, fraction):
     x = normal((20, 30), seed, "f8")
-    k = ps.TopK(fraction=fraction).kept(x.size)
+    k = kept(fraction, x.size)
     expected, order = np.zeros(x.size), np.argsort(np.abs(x).reshape(-1))[::-1][:k]
     expected[order] = x.reshape(-1)[order]
     y = through(ps.TopK(fraction=fraction), x)
@@ -145,7 +146,7 @@ def test_topk_with_equal_magnitudes_keeps_the_bound_with_equality():
     ],
 )
 def test_topk_keeps_the_fraction_as_it_is_written(fraction, size, k):
-    assert ps.TopK(fraction=fraction).kept(size) == k
+    assert kept(fraction, size) == k
 
 
 @pytest.mark.parametrize(("size", "itemsize"), [(256, 1), (257, 2), (65_536, 2), (65_537, 4)])
