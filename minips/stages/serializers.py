@@ -140,7 +140,7 @@ class Npy(Serializer):
         index, arrays = outline(packet, lambda x: [])
         frames: Frames = [json.dumps([packet.header, index], separators=(",", ":")).encode()]
         for array in arrays:
-            array, head = np.asarray(array, order="C"), io.BytesIO()
+            array, head = np.asarray(array, array.dtype.newbyteorder("<"), order="C"), io.BytesIO()
             np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
             frames += [head.getvalue(), raw(array)]
         return frames
