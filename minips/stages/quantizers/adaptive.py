@@ -41,7 +41,10 @@ class Adaptive(Quantizer):
         return {"which": np.frombuffer(rung.name.encode(), np.uint8), **parts}
 
     def decode(self, parts: Parts) -> Array:
-        name = part(parts, "which").astype(np.uint8).tobytes().decode(errors="replace")
+        which = part(parts, "which")
+        if which.dtype != np.uint8:
+            raise ValueError(f"The part 'which' must hold the bytes of a quantizer's name; got {which.dtype}.")
+        name = which.tobytes().decode(errors="replace")
         if name == self.name:
             raise ValueError("An adaptive quantizer cannot choose itself.")
         rung: Quantizer = stage_class("quantizer", name)()  # type: ignore[assignment]

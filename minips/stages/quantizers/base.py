@@ -24,7 +24,8 @@ class Quantizer(Stage):
 
     ``decode(encode(x))`` has the shape and the dtype of ``x``, for any float dtype and any shape, empty and 0-d
     included. Decoding needs the parts alone, never the fields of the quantizer that made them. ``x`` is never changed;
-    the parts may alias it. ``x`` must be finite: the codec refuses NaN and infinity before they come here.
+    the parts may alias it. ``x`` must be finite: the codec refuses NaN and infinity before they come here. What is
+    promised of it holds up to magnitudes a thousand times below the largest of the dtype, so that sums stay finite.
     """
 
     kind: ClassVar[str] = "quantizer"
@@ -83,9 +84,10 @@ def part(parts: Mapping[str, Array], name: str) -> Array:
 def number(parts: Mapping[str, Array], name: str) -> float:
     """The one number that a part holds. ValueError where it holds anything else, or nothing finite."""
     value = part(parts, name)
-    if value.size != 1 or value.dtype.kind not in "biuf" or not np.isfinite(value).all():
+    one = float(value.reshape(-1)[0]) if value.size == 1 and value.dtype.kind in "biuf" else math.nan
+    if not math.isfinite(one):  # a wider float than a double may be finite, and its double not
         raise ValueError(f"The part {name!r} must hold one finite number; got {value.size} of {value.dtype}.")
-    return float(value.reshape(-1)[0])
+    return one
 
 
 def size_of(shape: tuple[int, ...]) -> int:

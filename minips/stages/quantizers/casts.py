@@ -10,6 +10,8 @@ from minips.stages.quantizers.base import Parts, Quantizer, part, room, size_of,
 
 _FLOAT16_MAX = 65504.0
 _BFLOAT16_MAX = (2 - 2.0**-7) * 2.0**127
+_BOTH_MAX = (2 - 2.0**-7) * 2.0**15
+"""The largest value of both half floats."""
 
 
 @register
@@ -60,7 +62,11 @@ class Float16(Quantizer):
         return {"values": half, "like": witness(x)}
 
     def decode(self, parts: Parts) -> Array:
-        return part(parts, "values").astype(part(parts, "like").dtype)
+        x, half = room(part(parts, "like")), part(parts, "values")
+        if half.dtype != np.float16 or half.shape != x.shape:
+            raise ValueError(f"Values of {half.dtype} and shape {half.shape} are no half floats of shape {x.shape}.")
+        x[...] = half
+        return x
 
     def error_bound(self, x: Array) -> float:
         largest = float(np.abs(x).max(initial=0))
@@ -87,6 +93,8 @@ class BFloat16(Quantizer):
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         from ml_dtypes import bfloat16
 
+        if x.dtype == np.float16:
+            x = np.asarray(np.clip(x, -_BOTH_MAX, _BOTH_MAX))
         with np.errstate(over="ignore"):
             half = x.astype(bfloat16)
         if np.isinf(half).any():

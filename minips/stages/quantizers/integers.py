@@ -13,6 +13,9 @@ from minips.stage import Array, option, register
 from minips.stages.quantizers.base import CHUNK, Parts, Quantizer, chunks, norm, number, part, room, size_of, witness
 from minips.stages.quantizers.packing import pack, packed_nbytes, unpack
 
+_NOTHING = 2.0**-1021
+"""A step below this counts as none: its inverse is no double."""
+
 
 @register
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Uniform(Quantizer):
         limits = np.finfo(x.dtype)
         rounding = float(limits.eps) * float(np.abs(x).max()) + float(limits.smallest_subnormal) * float(2**self.bits)
         step: float = (float(x.max()) - float(x.min())) / (2**self.bits - 1)
-        return step / 2 + 4 * rounding
+        return step / 2 + 4 * rounding + float(2**self.bits) * _NOTHING
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         size = size_of(shape)
@@ -120,7 +123,9 @@ class QSGD(Quantizer):
         return x
 
     def error_bound(self, x: Array) -> float:
-        return norm(x) / self.levels * (1 + 1e-3) + 4 * float(np.finfo(x.dtype).eps) * norm(x)
+        limits = np.finfo(x.dtype)
+        rounding = 4 * float(limits.eps) * norm(x) + float(limits.smallest_subnormal)
+        return norm(x) / self.levels * (1 + 1e-3) + rounding + self.levels * _NOTHING
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         return packed_nbytes(size_of(shape), self._bits) + 8 + 1
@@ -162,7 +167,7 @@ class Ternary(Quantizer):
         return x
 
     def error_bound(self, x: Array) -> float:
-        return float(np.abs(x).max(initial=0)) * (1 + 1e-3)
+        return float(np.abs(x).max(initial=0)) * (1 + 1e-3) + _NOTHING
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         return -(-size_of(shape) // 5) + 8
@@ -187,10 +192,11 @@ class TwoBit(Quantizer):
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         flat, codes = x.reshape(-1), np.empty(x.size, np.uint8)
-        for some in chunks(x.size):
-            codes[some] = flat[some] >= self.threshold
-            codes[some] += 1
-            codes[some] -= flat[some] <= -self.threshold
+        with np.errstate(over="ignore"):  # a threshold past the range of the dtype is one that nothing reaches
+            for some in chunks(x.size):
+                codes[some] = flat[some] >= self.threshold
+                codes[some] += 1
+                codes[some] -= flat[some] <= -self.threshold
         return {"codes": pack(codes, 2), "threshold": np.array([self.threshold]), "like": witness(x)}
 
     def decode(self, parts: Parts) -> Array:
@@ -212,8 +218,9 @@ def dithered(x: Array, unit: float, levels: int, rng: np.random.Generator | None
     """
     rng = rng or np.random.default_rng(0)
     wide = np.result_type(x.dtype, np.float32)
-    if unit and not np.isfinite(wide.type(1) / wide.type(unit)):
+    if not 1 / float(np.finfo(wide).max) < unit < float(np.finfo(wide).max):
         wide = np.dtype(np.float64)
+    unit = unit if unit > _NOTHING else 0.0
     inverse = wide.type(1 / unit if unit else 0)
     codes, flat = np.empty(x.size, np.uint8), x.reshape(-1)
     for some in chunks(x.size):
@@ -227,10 +234,17 @@ def dithered(x: Array, unit: float, levels: int, rng: np.random.Generator | None
 
 
 def spread(codes: Array, levels: int, unit: float, into: Array) -> None:
-    """``(codes − levels) · unit`` into a flat array."""
+    """``(codes − levels) · unit`` into a flat array; what would leave its dtype's range is the largest of it."""
+    limits = np.finfo(into.dtype)
+    plain = float(limits.smallest_normal) <= abs(unit) <= float(limits.max) / 255
     for some in chunks(into.size):
-        into[some] = (codes[some] - np.uint8(levels)).view(np.int8)  # what wraps around below zero is negative again
-        into[some] *= unit
+        signed = (codes[some] - np.uint8(levels)).view(np.int8)  # what wraps around below zero is negative again
+        if plain:
+            into[some] = signed
+            into[some] *= unit
+        else:
+            with np.errstate(over="ignore"):
+                into[some] = np.clip(np.multiply(signed, unit, dtype=np.float64), limits.min, limits.max)
 
 
 def bits16(rng: np.random.Generator, size: int) -> Array:
@@ -271,6 +285,7 @@ def scale(ends: Array, bits: int) -> tuple[Array, Array, "np.dtype[np.floating]"
     """
     low, high = ends.astype(np.float64)
     step, limits = (high - low) / (2**bits - 1), np.finfo(ends.dtype)
+    step[np.abs(step) < _NOTHING] = 0
     extreme = (high - low).max(initial=0) > float(limits.max) or (step[step > 0] < limits.smallest_normal).any()
     dtype = np.dtype(np.float64) if extreme else np.result_type(ends.dtype, np.float32)
     return low.astype(dtype), step.astype(dtype), dtype

@@ -17,22 +17,23 @@ class PowerSGD(Quantizer):
     A tensor of two or more dimensions is a matrix M of shape (first, all others), M ≈ P Rᵀ with P (n, r) and R (m, r).
     The product is the projection of M on P, so it never increases the norm, and nothing is lost where r reaches the
     rank of M: a linear model's gradient XᵀR has a rank of at most the batch. Vectors, and matrices that the two factors
-    would not make smaller, pass as they are. Wants ErrorFeedback. Source: Vogels, Karimireddy and Jaggi 2019,
-    "PowerSGD", algorithm 1 (without reuse of the last Q: a quantizer is pure).
+    would not make smaller, pass as they are. The factors of half floats are single ones. Wants ErrorFeedback. Source:
+    Vogels, Karimireddy and Jaggi 2019, "PowerSGD", algorithm 1 (without reuse of the last Q: a quantizer is pure).
     """
 
     name = "powersgd"
     rank: int = option(2, "columns of each factor", minimum=1, step=1)
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        if not self._thin(x.shape):
+        if not self._thin(x.shape, x.dtype):
             return {"values": x}
-        M = x.reshape(x.shape[0], -1)
-        scale = x.dtype.type(np.abs(x).max() or 1)  # so that no product leaves the range of the dtype
-        M = M / scale
-        Q = (rng or np.random.default_rng(0)).normal(size=(M.shape[1], self.rank)).astype(x.dtype)
+        M = x.reshape(x.shape[0], -1).astype(_factor(x.dtype), copy=False)
+        one = M.dtype.type(1)
+        scale = np.abs(M).max() or one
+        M = M / scale  # so that no product leaves the range of the dtype
+        Q = (rng or np.random.default_rng(0)).normal(size=(M.shape[1], self.rank)).astype(M.dtype)
         P = np.linalg.qr(M @ Q)[0]
-        return {"P": P, "R": M.T @ P * scale, "like": witness(x)}
+        return {"P": P * max(scale, one), "R": M.T @ P * min(scale, one), "like": witness(x)}
 
     def decode(self, parts: Parts) -> Array:
         if "values" in parts:
@@ -47,10 +48,19 @@ class PowerSGD(Quantizer):
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         size = size_of(shape)
-        values = self.rank * (shape[0] + size // shape[0]) if self._thin(shape) else size
-        return values * np.dtype(dtype).itemsize
+        if not self._thin(shape, dtype):
+            return size * np.dtype(dtype).itemsize
+        return self.rank * (shape[0] + size // shape[0]) * _factor(dtype).itemsize
 
-    def _thin(self, shape: tuple[int, ...]) -> bool:
+    def _thin(self, shape: tuple[int, ...], dtype: DTypeLike) -> bool:
         """True where two factors are smaller than the matrix."""
         size = size_of(shape)
-        return len(shape) >= 2 and size > 0 and self.rank * (shape[0] + size // shape[0]) < size
+        if len(shape) < 2 or size == 0:
+            return False
+        factors = self.rank * (shape[0] + size // shape[0]) * _factor(dtype).itemsize
+        return factors < size * np.dtype(dtype).itemsize
+
+
+def _factor(dtype: DTypeLike) -> "np.dtype[np.floating]":
+    """The dtype of the factors: the one of LAPACK's two that is nearest to the matrix's."""
+    return np.dtype(np.float32 if np.dtype(dtype).itemsize <= 4 else np.float64)

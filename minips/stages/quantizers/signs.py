@@ -27,12 +27,14 @@ class Sign(Quantizer):
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         flat, bits, total = x.reshape(-1), np.empty(-(-x.size // 8), np.uint8), 0.0
         ones = np.ones(min(x.size, CHUNK), np.result_type(x.dtype, np.float32))
-        for some in chunks(x.size):
-            bits[some.start // 8 : -(-some.stop // 8)] = np.packbits(flat[some] >= 0)
-            total += float(np.dot(np.abs(flat[some]), ones[: some.stop - some.start]))
+        with np.errstate(over="ignore"):
+            for some in chunks(x.size):
+                bits[some.start // 8 : -(-some.stop // 8)] = np.packbits(flat[some] >= 0)
+                total += float(np.dot(np.abs(flat[some]), ones[: some.stop - some.start]))
+        scale = total / max(x.size, 1)
         if not np.isfinite(total):  # the sum of a stretch left the range of its dtype
-            total = float(np.abs(flat).sum(dtype=np.float64))
-        return {"bits": bits, "scale": np.array([total / max(x.size, 1)]), "like": witness(x)}
+            scale = float((np.abs(flat) / np.float64(x.size)).sum())
+        return {"bits": bits, "scale": np.array([scale]), "like": witness(x)}
 
     def decode(self, parts: Parts) -> Array:
         x, bits, scale = room(part(parts, "like")), part(parts, "bits"), number(parts, "scale")

@@ -68,7 +68,9 @@ class RandomK(Quantizer):
         count = kept(self.fraction, x.size)
         values = x.reshape(-1)[places(int(seed), x.size, count)]
         if self.unbiased and count:
-            values = values * values.dtype.type(x.size / count)
+            limits = np.finfo(values.dtype)
+            with np.errstate(over="ignore"):
+                values = np.clip(values * values.dtype.type(x.size / count), limits.min, limits.max)
         return {"values": values, "seed": np.array([seed]), "like": witness(x)}
 
     def decode(self, parts: Parts) -> Array:
@@ -105,7 +107,8 @@ class Threshold(Quantizer):
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         flat = x.reshape(-1)
-        indices = np.flatnonzero(np.abs(flat) >= self.value)
+        with np.errstate(over="ignore"):  # a threshold past the range of the dtype is one that nothing reaches
+            indices = np.flatnonzero(np.abs(flat) >= self.value)
         return {"values": flat[indices], "indices": indices.astype(index_dtype(x.size)), "like": witness(x)}
 
     def decode(self, parts: Parts) -> Array:
@@ -168,8 +171,8 @@ def scattered(parts: Parts, indices: Array) -> Array:
         raise ValueError(
             f"{indices.size} indices of {indices.dtype} do not fit {values.size} values of {values.dtype}."
         )
-    if (indices >= x.size).any():
-        raise ValueError(f"Indices up to {indices.max()} do not fit into {x.size} values.")
+    if (indices >= x.size).any() or (indices < 0).any():
+        raise ValueError(f"Indices from {indices.min()} to {indices.max()} do not fit into {x.size} values.")
     x.reshape(-1)[indices] = values
     return x
 
