@@ -131,8 +131,9 @@ class Krum(Aggregator):
         distances = np.zeros((n, n))
         for a in range(n):
             for b in range(a):
-                pairs = zip(contributions[a].gradients.values(), contributions[b].gradients.values(), strict=True)
-                distances[a, b] = distances[b, a] = sum(_squared_distance(x, y) for x, y in pairs)
+                distances[a, b] = distances[b, a] = _squared_distance(
+                    contributions[a].gradients, contributions[b].gradients
+                )
         others = np.sort(distances, axis=1)[:, 1 : n - self.bad - 1]  # column 0 is the distance to itself
         chosen = np.sort(np.argsort(others.sum(axis=1), kind="stable")[: self.select])
         return Mean().combine([contributions[index] for index in chosen])
@@ -195,9 +196,14 @@ def enough(aggregator: Aggregator, contributions: Sequence[Contribution]) -> Non
         )
 
 
-def _squared_distance(x: Array, y: Array) -> float:
-    difference = np.subtract(x, y, dtype=np.float64).reshape(-1)
-    return float(np.dot(difference, difference))
+def _squared_distance(a: Tensors, b: Tensors) -> float:
+    """``|a − b|²`` over all names; infinite where it leaves the range of a double, as a bad worker's may."""
+    total = 0.0
+    with np.errstate(over="ignore"):
+        for name, x in a.items():
+            difference = np.subtract(x, b[name], dtype=np.float64).reshape(-1)
+            total += float(np.dot(difference, difference))
+    return total
 
 
 def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Contribution]) -> Tensors:
