@@ -80,9 +80,11 @@ class RandomK(Quantizer):
         return scattered(parts, places(int(seed.reshape(-1)[0]), size, values.size))
 
     def error_bound(self, x: Array) -> float | None:
-        largest_value = float(np.abs(x).max(initial=0))
-        count = kept(self.fraction, x.size)
-        return largest_value * max(1.0, x.size / count * (1 + 1e-6) - 1) if self.unbiased and count else largest_value
+        largest_value, count = float(np.abs(x).max(initial=0)), kept(self.fraction, x.size)
+        if not self.unbiased or not count:
+            return largest_value
+        rounded_up = x.size / count * (1 + 2 * float(np.finfo(x.dtype).eps))
+        return largest_value * max(1.0, rounded_up - 1)
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         return kept(self.fraction, size_of(shape)) * np.dtype(dtype).itemsize + 8
