@@ -8,34 +8,64 @@ from importlib import import_module
 from typing import Any
 
 from minips import datasets
-from minips.problems import LinearRegression, Problem, SoftmaxRegression
+from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
 from minips.runtime.client import Client, Ref, connect
 from minips.runtime.codec import Codec
 from minips.runtime.config import PS, Config, Delays
 from minips.runtime.engines import Engine, Processes, Progress, Threads
+from minips.runtime.sensitivity import sensitivity
 from minips.runtime.server import Server
 from minips.runtime.shard import Shard
 from minips.runtime.trace import Trace
 from minips.runtime.train import Run, train
 from minips.stage import Stage, build, kinds, names, option, register
-from minips.stages.aggregators import Aggregator, Contribution, Mean, Median
-from minips.stages.compressors import Compressor, Lz4, NoCompression, Zlib
+from minips.stages.aggregators import (
+    Aggregator,
+    Contribution,
+    Krum,
+    MajorityVote,
+    Mean,
+    Median,
+    StalenessWeighted,
+    TrimmedMean,
+)
+from minips.stages.compressors import Blosc, Compressor, Gzip, Lz4, NoCompression, Zlib, Zstd
 from minips.stages.consistency import ASP, BSP, SSP, Consistency
-from minips.stages.memories import ErrorFeedback, Memory, NoMemory
+from minips.stages.memories import Delta, ErrorFeedback, Memory, MomentumCorrection, NoMemory
 from minips.stages.optimizers import SGD, Adagrad, Adam, Optimizer
-from minips.stages.quantizers import Exact, Float16, Quantizer, Sign, TopK, Uniform
-from minips.stages.serializers import Json, MsgPack, Packet, Pickle, Serializer
+from minips.stages.quantizers import (
+    QSGD,
+    Adaptive,
+    BFloat16,
+    Exact,
+    Float16,
+    PowerSGD,
+    Quantizer,
+    RandomK,
+    Sign,
+    Ternary,
+    Threshold,
+    TopK,
+    TwoBit,
+    Uniform,
+)
+from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
 from minips.stages.transports import InProc, Link, Pipe, Tcp, Transport
 
 __all__ = [
     "ASP",
     "BSP",
+    "MLP",
     "PS",
+    "QSGD",
     "SGD",
     "SSP",
     "Adagrad",
     "Adam",
+    "Adaptive",
     "Aggregator",
+    "BFloat16",
+    "Blosc",
     "Client",
     "Codec",
     "Compressor",
@@ -43,44 +73,60 @@ __all__ = [
     "Consistency",
     "Contribution",
     "Delays",
+    "Delta",
     "Engine",
     "ErrorFeedback",
     "Exact",
     "Float16",
+    "Gzip",
     "InProc",
     "Json",
+    "Krum",
     "LinearRegression",
     "Link",
     "Lz4",
+    "MajorityVote",
     "Mean",
     "Median",
     "Memory",
+    "MomentumCorrection",
     "MsgPack",
     "NoCompression",
     "NoMemory",
+    "Npy",
     "Optimizer",
     "Packet",
     "Pickle",
     "Pipe",
+    "PowerSGD",
     "Problem",
     "Processes",
     "Progress",
+    "Protobuf",
     "Quantizer",
+    "RandomK",
     "Ref",
     "Run",
+    "SafeTensors",
     "Serializer",
     "Server",
     "Shard",
     "Sign",
     "SoftmaxRegression",
     "Stage",
+    "StalenessWeighted",
     "Tcp",
+    "Ternary",
     "Threads",
+    "Threshold",
     "TopK",
     "Trace",
     "Transport",
+    "TrimmedMean",
+    "TwoBit",
     "Uniform",
     "Zlib",
+    "Zstd",
     "build",
     "connect",
     "datasets",
@@ -88,6 +134,7 @@ __all__ = [
     "names",
     "option",
     "register",
+    "sensitivity",
     "train",
 ]
 

@@ -1,4 +1,4 @@
-"""The command line: ``minips demo | train | stages | doctor | lab``.
+"""The command line: ``minips demo | train | stages | bench | doctor | lab``.
 
 Results go to standard output, progress and errors to standard error. Ctrl-C ends any of them cleanly, with exit code
 130.
@@ -95,6 +95,20 @@ def stages(options: argparse.Namespace) -> None:
             absent = f' [needs: pip install "minips\\[{cls.extra}]"]' if missing(cls) else ""
             listing.add_row(name, cls.__name__, fields, (cls.__doc__ or "").strip().split("\n")[0] + absent)
         console.print(listing, "")
+
+
+def bench(options: argparse.Namespace) -> None:
+    """What the parts cost here, beside a reference of the same run."""
+    from rich.progress import Progress
+
+    from minips import bench as benches
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("codecs", total=len(names("quantizer")))
+        rows = benches.codecs(report=lambda row: bar.update(task, advance=1, description=row.quantizer))
+    Console().print(benches.table(rows))
+    if options.json:
+        Path(options.json).write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -263,6 +277,11 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("stages", help="list what can be swapped", description=stages.__doc__)
     one.add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
     one.set_defaults(command=stages)
+
+    one = commands.add_parser("bench", help="measure the parts", description=bench.__doc__)
+    one.add_argument("what", choices=("codecs",), help="codecs: bits, times and steps of every quantizer")
+    one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
+    one.set_defaults(command=bench)
 
     one = commands.add_parser("doctor", help="is this machine ready?", description=doctor.__doc__)
     one.set_defaults(command=doctor)

@@ -169,19 +169,70 @@ class SoftmaxRegression(Problem):
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         X, y = self._chosen(rows)
-        W, each = params["W"], np.arange(len(y))
-        logits = X @ W + params["b"]  # (n, classes)
-        logits -= logits.max(axis=1, keepdims=True)
-        R = np.exp(logits)
-        total = R.sum(axis=1, keepdims=True)
-        loss = float((np.log(total[:, 0]) - logits[each, y]).mean()) + self.l2 / 2 * float(np.vdot(W, W))
-        R /= total
-        R[each, y] -= 1
-        R /= len(y)
+        W = params["W"]
+        loss, R = cross_entropy(X @ W + params["b"], y)
         gradient = X.T @ R
         if self.l2:
             gradient += X.dtype.type(self.l2) * W
-        return loss, {"W": gradient, "b": R.sum(axis=0)}
+        return loss + self.l2 / 2 * float(np.vdot(W, W)), {"W": gradient, "b": R.sum(axis=0)}
 
     def accuracy(self, params: Tensors) -> float:
-        return float(((self.X @ params["W"] + params["b"]).argmax(axis=1) == self.y).mean())
+        return float((self.scores(params).argmax(axis=1) == self.y).mean())
+
+    def scores(self, params: Tensors) -> Array:
+        """A number for each row and class, shape (n, classes); the largest of a row is the prediction."""
+        return np.asarray(self.X @ params["W"] + params["b"])
+
+
+class MLP(SoftmaxRegression):
+    """Softmax regression on a hidden layer of ``hidden`` rectified units: scores ``max(XU + a, 0)W + b``.
+
+    Parameters: ``U`` (d, hidden), ``a`` (hidden,), ``W`` (hidden, classes), ``b`` (classes,). U and W start normal with
+    variance 2/d and 1/hidden (He et al. 2015, "Delving Deep into Rectifiers", section 2.2), a and b zero. The gradient
+    is back-propagation's (Rumelhart, Hinton and Williams 1986). No linear model: several tensors of unequal kind, to
+    see which of them stands how few bits.
+    """
+
+    def __init__(self, *rows: Any, hidden: int = 32, classes: int | None = None, l2: float = 0.0) -> None:
+        super().__init__(*rows, classes=classes, l2=l2)
+        self.hidden = hidden
+
+    def init(self, rng: np.random.Generator) -> Tensors:
+        d, dtype = self.X.shape[1], self.X.dtype
+        return {
+            "U": (rng.normal(size=(d, self.hidden)) * np.sqrt(2 / d)).astype(dtype),
+            "a": np.zeros(self.hidden, dtype),
+            "W": (rng.normal(size=(self.hidden, self.classes)) * np.sqrt(1 / self.hidden)).astype(dtype),
+            "b": np.zeros(self.classes, dtype),
+        }
+
+    def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
+        X, y = self._chosen(rows)
+        U, W, l2 = params["U"], params["W"], X.dtype.type(self.l2)
+        active = np.maximum(X @ U + params["a"], 0)  # (n, hidden)
+        loss, R = cross_entropy(active @ W + params["b"], y)
+        back = (R @ W.T) * (active > 0)
+        penalty = self.l2 / 2 * (float(np.vdot(U, U)) + float(np.vdot(W, W)))
+        return loss + penalty, {
+            "U": X.T @ back + l2 * U,
+            "a": back.sum(axis=0),
+            "W": active.T @ R + l2 * W,
+            "b": R.sum(axis=0),
+        }
+
+    def scores(self, params: Tensors) -> Array:
+        active = np.maximum(self.X @ params["U"] + params["a"], 0)
+        return np.asarray(active @ params["W"] + params["b"])
+
+
+def cross_entropy(scores: Array, y: Array) -> tuple[float, Array]:
+    """``mean(−log softmax(scores)[y])`` and its gradient with respect to the scores, both of shape (n, classes)."""
+    each = np.arange(len(y))
+    scores = scores - scores.max(axis=1, keepdims=True)
+    R = np.exp(scores)
+    total = R.sum(axis=1, keepdims=True)
+    loss = float((np.log(total[:, 0]) - scores[each, y]).mean())
+    R /= total
+    R[each, y] -= 1
+    R /= len(y)
+    return loss, R

@@ -181,7 +181,14 @@ def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
 
 def missing(cls: type[Stage]) -> list[str]:
     """The modules that this stage needs and that are not installed."""
-    return [module for module in cls.requires if importlib.util.find_spec(module) is None]
+    return [module for module in cls.requires if not _findable(module)]
+
+
+def _findable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it would be in
+        return False
 
 
 def is_finite(x: Array) -> bool:
@@ -214,7 +221,8 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
     if get_origin(hint) in (types.UnionType, Union):
         if value is None and type(None) in get_args(hint):
             return None
-        hint = next(arm for arm in get_args(hint) if arm is not type(None))
+        arms = [arm for arm in get_args(hint) if arm is not type(None)]
+        hint = next((arm for arm in arms if _fits(arm, value)), arms[0])
     if get_origin(hint) is dict and isinstance(value, Mapping):
         of_key, of_value = get_args(hint)
         return {_coerce(of_key, key, where): _coerce(of_value, item, where) for key, item in value.items()}
@@ -230,6 +238,13 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, hint) or (isinstance(value, bool) and hint is int):
             raise ValueError(f"{where} takes {_article(hint.__name__)}, got {value!r}.")
     return value
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    """Is this the arm of a union that ``value`` is meant for? A mapping without a name is one of several stages."""
+    if get_origin(hint) is dict:
+        return isinstance(value, Mapping) and not isinstance(value.get("name"), str)
+    return isinstance(hint, type) and isinstance(value, hint)
 
 
 def _article(noun: str) -> str:

@@ -1,6 +1,7 @@
 """From a message to frames and back, and what a receiver does with frames that are not to be believed."""
 
 import dataclasses
+import json
 import pickle
 
 import msgpack
@@ -257,3 +258,30 @@ def test_empty_frames_stay_empty():
     frames = pack(packet, ps.Codec(compressor="zlib"), ps.Trace())
     assert len(frames[2]) == 0
     np.testing.assert_array_equal(unpack(frames, PLAIN, ps.Trace())[0].tensors["w"][1]["x"], np.zeros(0, "f4"))
+
+
+def test_each_tensor_has_the_quantizer_of_the_first_pattern_that_matches():
+    codec = ps.Codec(quantizer={"b*": ps.Exact(), "w": ps.Sign(), "*": ps.Float16()})
+    names = {name: codec.quantizer_of(name).name for name in ("b", "bias", "w", "W", "other")}
+    assert names == {"b": "exact", "bias": "exact", "w": "sign", "W": "float16", "other": "float16"}
+    tensors = {"b": np.float32([1, 2]), "w": np.float32([1, -3])}
+    frames = Encoder(codec, np.random.default_rng(0), ps.Trace()).encode(Message({"kind": "push"}, tensors))
+    packet, _ = unpack(frames, ps.Codec(), ps.Trace())
+    assert {name: quantizer for name, (quantizer, _) in packet.tensors.items()} == {"b": "exact", "w": "sign"}
+    got = Decoder(ps.Trace()).decode(packet).tensors
+    assert got["b"].tolist() == [1, 2]
+    assert got["w"].tolist() == [2, -2]
+
+
+def test_a_tensor_that_no_pattern_matches_is_a_sentence():
+    with pytest.raises(ValueError, match=r"No pattern .* matches the tensor 'w'; there are b\*\. Add"):
+        ps.Codec(quantizer={"b*": ps.Exact()}).quantizer_of("w")
+
+
+def test_patterns_come_back_from_json():
+    codec = ps.Codec(quantizer={"b": ps.Exact(), "*": ps.Uniform(bits=4)})
+    assert ps.Codec.from_dict(json.loads(json.dumps(codec.to_dict()))) == codec
+    assert ps.Codec(quantizer={"b": "exact", "*": {"name": "uniform", "bits": 4}}) == codec
+    assert ps.Codec(quantizer={"name": "uniform", "bits": 4}) == ps.Codec(ps.Uniform(bits=4))
+    with pytest.raises(ValueError, match="Did you mean exact"):
+        ps.Codec(quantizer={"b": "exakt"})

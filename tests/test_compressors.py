@@ -1,6 +1,7 @@
 """Limits, other people's tools, and what compresses at all."""
 
 import contextlib
+import gzip
 import zlib
 
 import lz4.block
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 import minips as ps
 from minips.stage import build, missing, names, stage_class
+from minips.stages.compressors import itemsize
+from minips.stages.serializers import raw
 
 
 def compressors():
@@ -90,3 +93,46 @@ def test_random_mantissas_do_not_compress_and_zeros_do():
     x = np.random.default_rng(0).standard_normal(100_000).astype("f4")
     assert len(ps.Lz4().compress(x.view(np.uint8).data)) > 0.99 * x.nbytes
     assert len(ps.Lz4().compress(np.zeros_like(x).view(np.uint8).data)) < 0.01 * x.nbytes
+
+
+def test_gzip_is_what_everybodys_gzip_reads():
+    data = b"gradient " * 100
+    assert gzip.decompress(ps.Gzip().compress(data)) == data
+    assert ps.Gzip().decompress(gzip.compress(data, 9), len(data)) == data
+    assert len(ps.Gzip().compress(data)) == len(ps.Zlib().compress(data)) + 12
+
+
+@pytest.mark.parametrize("compressor", [ps.Zlib(), ps.Gzip(), ps.Zstd()], ids=repr)
+def test_a_stream_that_was_cut_or_goes_on_is_refused(compressor):
+    whole = bytes(compressor.compress(b"gradient " * 100))
+    for damaged in (whole[:-1], whole + b"more", whole + whole):
+        with pytest.raises(ValueError, match="frame is"):
+            compressor.decompress(damaged, 10_000)
+
+
+def test_zstd_levels_reach_from_fast_to_small():
+    data = np.random.default_rng(0).integers(0, 4, 100_000).astype(np.uint8).tobytes()
+    sizes = [len(ps.Zstd(level=level).compress(data)) for level in (-7, 1, 19)]
+    assert sizes[0] > sizes[1] > sizes[2]
+
+
+def test_shuffled_bytes_of_floats_compress_where_lz4_alone_finds_nothing():
+    x = np.random.default_rng(0).normal(size=50_000).astype(np.float32)
+    lz4, blosc = (len(one.compress(raw(x))) / x.nbytes for one in (ps.Lz4(), ps.Blosc()))
+    assert lz4 > 0.99
+    assert blosc < 0.95
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("f8", 8), ("f4", 4), ("f2", 2), ("u1", 1)])
+def test_blosc_asks_the_array_how_large_a_value_is(dtype, size):
+    x = np.arange(1000).astype(dtype)
+    assert itemsize(raw(x), otherwise=3) == size
+    assert itemsize(raw(x[::2]), otherwise=3) == size
+    assert itemsize(bytes(raw(x)), otherwise=3) == 3
+    assert ps.Blosc().compress(raw(x))[3] == size  # the chunk's header, byte 3
+
+
+def test_blosc_believes_no_size_above_the_limit():
+    bomb = ps.Blosc().compress(bytes(10**7))
+    with pytest.raises(ValueError, match="more than the 1000 bytes"):
+        ps.Blosc().decompress(bomb, 1000)

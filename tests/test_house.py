@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+import minips as ps
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONDA_NAMES = {"msgpack": "msgpack-python"}
@@ -71,3 +73,19 @@ def test_every_public_name_is_there():
     assert sorted(minips.__all__, key=str.casefold) == sorted(set(minips.__all__), key=str.casefold)
     assert [name for name in minips.__all__ if not hasattr(minips, name)] == []
     assert minips.__version__ == PROJECT["version"]
+
+
+def test_the_readme_lists_what_is_registered():
+    rows = re.findall(r"^\| (\w+) \| (.+) \|$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    listed = {kind: re.findall(r"[a-z0-9]+", re.sub(r"\(.*?\)|,? each .*", "", said)) for kind, said in rows}
+    for kind in (
+        "quantizer",
+        "memory",
+        "serializer",
+        "compressor",
+        "transport",
+        "aggregator",
+        "consistency",
+        "optimizer",
+    ):
+        assert sorted(listed[kind]) == sorted(ps.names(kind))

@@ -534,3 +534,9 @@ def test_the_worker_thread_of_the_workbench_is_gone(bench: lab.Workbench) -> Non
     bench.run("A")
     assert bench.wait(30)
     assert "minips-workbench" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_quantizer_for_each_tensor_is_more_than_the_workbench_shows() -> None:
+    config = ps.Config(push=ps.Codec(quantizer={"b": ps.Exact(), "*": ps.Sign()}))
+    with pytest.raises(ValueError, match=r"one quantizer for all tensors; got one for each of b, \*"):
+        lab.Workbench(configs=config)

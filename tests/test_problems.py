@@ -16,6 +16,8 @@ PROBLEMS = {
     "softmax": ps.SoftmaxRegression(X, CLASSES),
     "softmax with l2": ps.SoftmaxRegression(X, CLASSES, l2=0.3),
     "softmax with an empty class": ps.SoftmaxRegression(X, CLASSES, classes=5),
+    "mlp": ps.MLP(X, CLASSES, hidden=6),
+    "mlp with l2": ps.MLP(X, CLASSES, hidden=6, l2=0.3),
 }
 every_problem = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=list(PROBLEMS))
 
@@ -204,3 +206,14 @@ def test_softmax_takes_class_numbers(y):
 def test_a_class_beyond_the_last_is_refused():
     with pytest.raises(ValueError, match="y holds the class 2, but there are classes 0 to 1 only"):
         ps.SoftmaxRegression(X, CLASSES, classes=2)
+
+
+def test_an_mlp_learns_what_no_linear_model_can():
+    corners = np.random.default_rng(3).uniform(-1, 1, (400, 2)).astype("f4")
+    either = (corners[:, 0] * corners[:, 1] > 0).astype(int)  # exclusive or: no line separates it
+    rows = (corners[:300], either[:300], corners[300:], either[300:])
+    config = ps.Config(workers=2, steps=400, transport="inproc", optimizer=ps.Adam(lr=0.02))
+    linear = ps.train(ps.SoftmaxRegression(*rows), config, engine="threads")
+    layered = ps.train(ps.MLP(*rows, hidden=16), config, engine="threads")
+    assert linear.accuracy < 0.7
+    assert layered.accuracy > 0.9

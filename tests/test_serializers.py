@@ -1,6 +1,7 @@
 """What each format promises beyond the round trip: no copies, exact digits, and who is trusted."""
 
 import contextlib
+import io
 import json
 import math
 import pickle
@@ -8,6 +9,7 @@ import pickle
 import msgpack
 import numpy as np
 import pytest
+import safetensors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -17,6 +19,10 @@ from minips.stage import build, missing, names, stage_class
 from minips.stages.serializers import array_dtype
 from minips.testing.base import same_bits
 from minips.testing.codecs import same_plain
+
+
+def serializers():
+    return [build("serializer", name) for name in names("serializer") if not missing(stage_class("serializer", name))]
 
 
 def packet(**parts):
@@ -48,7 +54,57 @@ def test_msgpack_is_a_head_and_the_raw_arrays():
     assert [bytes(array) for array in arrays] == [x.tobytes(), i.tobytes()]
 
 
-@pytest.mark.parametrize("serializer", [ps.MsgPack(), ps.Json(), ps.Pickle()], ids=repr)
+def test_npy_frames_are_files_that_numpy_reads_and_their_values_are_not_copied():
+    x, i = np.arange(6.0).reshape(2, 3), np.array(7, "u1")
+    frames = ps.Npy().dumps(packet(values=x, indices=i))
+    assert len(frames) == 1 + 2 * 2
+    for array, head, values in zip((x, i), frames[1::2], frames[2::2], strict=True):
+        assert same_bits(np.load(io.BytesIO(bytes(head) + bytes(values))), array)
+    assert np.shares_memory(np.frombuffer(frames[2], np.uint8), x)
+    arrived = [bytearray(frame) for frame in frames]
+    assert np.shares_memory(np.frombuffer(arrived[2], np.uint8), parts_of(ps.Npy().loads(arrived))["values"])
+
+
+def test_npy_reads_what_numpy_wrote_in_column_order():
+    x, file = np.asfortranarray(np.arange(6.0).reshape(2, 3)), io.BytesIO()
+    np.save(file, x)
+    written = file.getvalue()
+    head = len(written) - x.nbytes
+    index = json.dumps([{"kind": "push"}, [["w", "exact", [["values"]]]]]).encode()
+    got = ps.Npy().loads([index, written[:head], written[head:]])
+    np.testing.assert_array_equal(parts_of(got)["values"], x)
+
+
+def test_npy_never_unpickles():
+    file = io.BytesIO()
+    np.save(file, np.array([print], dtype=object), allow_pickle=True)
+    head = file.getvalue()[:128]
+    index = json.dumps([{"kind": "push"}, [["w", "exact", [["values"]]]]]).encode()
+    with pytest.raises(ValueError, match="not a dtype of numbers"):
+        ps.Npy().loads([index, head, file.getvalue()[128:]])
+
+
+def test_protobuf_is_what_a_compiled_schema_would_write():
+    (frame,) = ps.Protobuf().dumps(ps.Packet({}, {"w": ("exact", {"values": np.float32([1.0])})}))
+
+    def field(number: int, content: bytes) -> bytes:  # wire type 2: a length and so many bytes
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    part = field(1, b"values") + field(2, b"float32") + field(3, b"\x01") + field(4, np.float32([1.0]).tobytes())
+    tensor = field(1, b"w") + field(2, b"exact") + field(3, part)
+    assert frame == field(1, b"{}") + field(2, tensor)
+
+
+def test_safetensors_is_a_file_that_the_library_opens(tmp_path):
+    (frame,) = ps.SafeTensors().dumps(packet(values=np.float32([1.0, 2.0]), like=np.empty((0, 2), "f4")))
+    (tmp_path / "packet.safetensors").write_bytes(frame)
+    with safetensors.safe_open(tmp_path / "packet.safetensors", "np") as file:
+        assert file.get_tensor("0").tolist() == [1.0, 2.0]
+        assert file.get_tensor("1").shape == (0, 2)
+        assert json.loads(file.metadata()["packet"])[0] == {"kind": "push"}
+
+
+@pytest.mark.parametrize("serializer", serializers(), ids=repr)
 def test_an_array_in_the_other_byte_order_keeps_its_values(serializer):
     x = np.array([1.0, 2.5, -3.0], ">f4")
     y = parts_of(serializer.loads([bytes(frame) for frame in serializer.dumps(packet(values=x))]))["values"]
@@ -135,10 +191,6 @@ PACKETS = st.builds(
         max_size=3,
     ),
 )
-
-
-def serializers():
-    return [build("serializer", name) for name in names("serializer") if not missing(stage_class("serializer", name))]
 
 
 def equal_values(a, b):

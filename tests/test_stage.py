@@ -39,7 +39,7 @@ def test_json_brings_back_numbers_as_keys_and_stages_and_values():
     full = Everything(table={1: 2.5, 7: 0.25}, quantizer=ps.Uniform(bits=3), link=ps.Link(bandwidth_bps=1e6))
     plain = json.loads(json.dumps(full.to_dict()))
     assert plain["table"] == {"1": 2.5, "7": 0.25}
-    assert plain["quantizer"] == {"name": "uniform", "bits": 3}
+    assert plain["quantizer"] == {"name": "uniform", "bits": 3, "block": 0}
     assert Everything.from_dict(plain) == full
 
 

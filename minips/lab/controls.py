@@ -108,6 +108,9 @@ class Column:
                 stage: Any = config
                 for attribute in path:
                     stage = getattr(stage, attribute)
+                if not isinstance(stage, Stage):
+                    words = f"got one for each of {', '.join(stage)}"
+                    raise ValueError(f"The workbench has one {kind} for all tensors; {words}.")
                 self.pickers[label] = StagePicker(f"{side} {label}", kind, stage, self.changed)
             groups.append((heading, [self.pickers[label].panel for label in pickers]))
         self._own = self._own_controls(config)

@@ -10,6 +10,7 @@ there is one of each for each link.
 
 from collections import defaultdict
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
@@ -18,10 +19,10 @@ import numpy as np
 
 from minips.runtime.message import PROTOCOL_VERSION, Header, Message
 from minips.runtime.trace import Trace
-from minips.stage import Buffer, Frames, Tensors, Value, is_finite, option, stage_class
+from minips.stage import Array, Buffer, Frames, Tensors, Value, is_finite, option, stage_class
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
-from minips.stages.quantizers import Exact, Quantizer
+from minips.stages.quantizers import Exact, Parts, Quantizer
 from minips.stages.serializers import MsgPack, Packet, Serializer
 
 MAX_BYTES = 2**31
@@ -32,14 +33,29 @@ MAX_BYTES = 2**31
 class Codec(Value):
     """The four stages between arrays and frames: quantizer, memory, serializer, compressor.
 
+    A mapping from name patterns to quantizers gives each tensor that of the first pattern that matches:
+    ``Codec(quantizer={"b": Exact(), "*": Uniform(bits=4)})``.
+
     With several servers each piece of a tensor is quantized by itself: a lossy quantizer sees the pieces, not the
     whole.
     """
 
-    quantizer: Quantizer = option(Exact(), "fewer bits for each value")
+    quantizer: Quantizer | dict[str, Quantizer] = option(Exact(), "fewer bits for each value")
     memory: Memory = option(NoMemory(), "what is remembered of a tensor from step to step")
     serializer: Serializer = option(MsgPack(), "how arrays become frames")
     compressor: Compressor = option(NoCompression(), "fewer bytes for each frame")
+
+    def quantizer_of(self, name: str) -> Quantizer:
+        """The quantizer of the tensor ``name``: that of the first pattern that matches. ValueError where none does."""
+        if isinstance(self.quantizer, Quantizer):
+            return self.quantizer
+        for pattern, quantizer in self.quantizer.items():
+            if fnmatchcase(name, pattern):
+                return quantizer
+        raise ValueError(
+            f"No pattern of the codec's quantizers matches the tensor {name!r}; there are {', '.join(self.quantizer)}. "
+            'Add "*" as the last one.'
+        )
 
 
 def check_finite(tensors: Tensors, what: str) -> None:
@@ -63,23 +79,24 @@ class Encoder:
 
     def encode(self, message: Message, stamp: Header | None = None) -> Frames:
         """The frames of a message; ``stamp`` goes into the envelope. The tensors must be finite: see `check_finite`."""
-        tensors = {name: (self.codec.quantizer.name, self._quantize(name, x)) for name, x in message.tensors.items()}
+        tensors = {name: self._quantize(name, x) for name, x in message.tensors.items()}
         header = {**message.header, "memory": self.codec.memory.name}
         return pack(Packet(header, tensors), self.codec, self.trace, stamp)
 
-    def _quantize(self, name: str, x: Any) -> Any:
+    def _quantize(self, name: str, x: Array) -> tuple[str, Parts]:
         codec, trace = self.codec, self.trace
+        quantizer = codec.quantizer_of(name)
         if codec.memory.stateless:
             with trace.span("quantize"):
-                return codec.quantizer.encode(x, self.rng)
+                return quantizer.name, quantizer.encode(x, self.rng)
         state = self._states[name]
         with trace.span("compensate"):
             p = codec.memory.compensate(x, state)
         with trace.span("quantize"):
-            parts = codec.quantizer.encode(p, self.rng)
+            parts = quantizer.encode(p, self.rng)
         with trace.span("compensate"):
-            codec.memory.update(p, codec.quantizer.decode(parts), state)
-        return parts
+            codec.memory.update(p, quantizer.decode(parts), state)
+        return quantizer.name, parts
 
 
 class Decoder:

@@ -88,7 +88,12 @@ class Config(Value):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.consistency.quorum(self.workers)
+        together = self.consistency.quorum(self.workers) or 1
+        if together < self.aggregator.least:
+            raise ValueError(
+                f"{self.aggregator!r} needs at least {self.aggregator.least} contributions at once, and "
+                f"{self.consistency!r} with {self.workers} workers combines {together}. Use more workers under BSP."
+            )
         for worker in self.delays.slow if self.delays else ():
             if worker >= self.workers:
                 raise ValueError(

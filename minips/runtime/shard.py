@@ -12,6 +12,7 @@ the workers moves the parameters as far as one round does.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from minips.stage import Array, Tensors, is_finite
@@ -179,7 +180,9 @@ class Shard:
 
     def _apply(self, contributions: Sequence[Contribution], scale: float) -> None:
         with self._span("aggregate"):
-            gradients = self.aggregator.combine(contributions)
+            gradients = self.aggregator.combine(
+                [replace(one, staleness=self.version - one.version) for one in contributions]
+            )
         with self._span("apply"):
             if scale != 1.0:
                 for g in gradients.values():

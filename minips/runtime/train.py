@@ -193,4 +193,4 @@ class _Watcher:
 def _short(codec: Any) -> str:
     """A codec as its stages that do something."""
     stages = [codec.quantizer, codec.memory, codec.serializer, codec.compressor]
-    return ", ".join(repr(stage) for stage in stages if stage.name != "none")
+    return ", ".join(repr(stage) for stage in stages if getattr(stage, "name", "") != "none")

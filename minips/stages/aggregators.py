@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from minips.stage import Array, Stage, Tensors, register
+from minips.stage import Array, Stage, Tensors, option, register
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +23,8 @@ class Contribution:
     version: int
     gradients: Tensors
     loss: float = float("nan")
+    staleness: int = 0
+    """Versions that were made between its reading and its being combined; the shard counts them."""
 
 
 class Aggregator(Stage):
@@ -33,6 +35,11 @@ class Aggregator(Stage):
     """
 
     kind: ClassVar[str] = "aggregator"
+
+    @property
+    def least(self) -> int:
+        """The fewest contributions that this aggregator can combine, and keep its promise."""
+        return 1
 
     @abstractmethod
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
@@ -69,6 +76,134 @@ class Median(Aggregator):
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         return by_name(lambda pieces: np.asarray(np.median(pieces, axis=0), pieces[0].dtype), contributions)
+
+
+@register
+@dataclass(frozen=True)
+class TrimmedMean(Aggregator):
+    """The mean of each coordinate without its ``trim`` largest and its ``trim`` smallest values.
+
+    Up to ``trim`` bad workers, fewer than half: n > 2·trim. Each coordinate is trimmed by itself.
+    Source: Yin et al. 2018, "Byzantine-Robust Distributed Learning", definition 2.
+    """
+
+    name = "trimmedmean"
+    trim: int = option(1, "values that are left out at each end", minimum=0, step=1)
+
+    @property
+    def least(self) -> int:
+        return 2 * self.trim + 1
+
+    def combine(self, contributions: Sequence[Contribution]) -> Tensors:
+        enough(self, contributions)
+
+        def trimmed(pieces: list[Array]) -> Array:
+            ordered = np.sort(pieces, axis=0)[self.trim : len(pieces) - self.trim]
+            return np.asarray(ordered.mean(axis=0), pieces[0].dtype)
+
+        return by_name(trimmed, contributions)
+
+
+@register
+@dataclass(frozen=True)
+class Krum(Aggregator):
+    """The one gradient that lies closest to its n − bad − 2 nearest others, or the mean of the ``select`` closest
+    (multi-Krum).
+
+    The score of a gradient is the sum of its squared distances to those others, over all tensors together. With several
+    servers each one judges its own pieces. Up to ``bad`` bad workers, where n ≥ 2·bad + 3 and select ≤ n − bad − 2.
+    Source: Blanchard et al. 2017, "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", section 4;
+    for the bound on ``select``, El Mhamdi, Guerraoui and Rouault 2018, "The Hidden Vulnerability of Distributed
+    Learning".
+    """
+
+    name = "krum"
+    bad: int = option(1, "bad workers that it has to stand", minimum=0, step=1)
+    select: int = option(1, "gradients that are averaged; 1 is Krum, more is multi-Krum", minimum=1, step=1)
+
+    @property
+    def least(self) -> int:
+        return max(2 * self.bad + 3, self.select + self.bad + 2)
+
+    def combine(self, contributions: Sequence[Contribution]) -> Tensors:
+        enough(self, contributions)
+        n = len(contributions)
+        distances = np.zeros((n, n))
+        for a in range(n):
+            for b in range(a):
+                distances[a, b] = distances[b, a] = _squared_distance(
+                    contributions[a].gradients, contributions[b].gradients
+                )
+        others = np.sort(distances, axis=1)[:, 1 : n - self.bad - 1]  # column 0 is the distance to itself
+        chosen = np.sort(np.argsort(others.sum(axis=1), kind="stable")[: self.select])
+        return Mean().combine([contributions[index] for index in chosen])
+
+
+@register
+@dataclass(frozen=True)
+class StalenessWeighted(Aggregator):
+    """The mean of gradients that count the less the older they are: ``Σ gᵢ / (1 + τᵢ)^power / n``.
+
+    τᵢ is the number of versions since the one that gᵢ was computed from; under BSP it is 0 and this is the mean.
+    Source: Zhang et al. 2016, "Staleness-aware Async-SGD for Distributed Deep Learning", section 2.2 (the learning rate
+    divided by the staleness; 1 is added, so that a fresh gradient counts in full).
+    """
+
+    name = "stalenessweighted"
+    power: float = option(1.0, "how fast old gradients fade", minimum=0, step=0.25)
+
+    def combine(self, contributions: Sequence[Contribution]) -> Tensors:
+        weights = [(1 + max(one.staleness, 0)) ** -self.power / len(contributions) for one in contributions]
+
+        def weighted(pieces: list[Array]) -> Array:
+            total = np.zeros_like(pieces[0])
+            for weight, piece in zip(weights, pieces, strict=True):
+                total += piece * piece.dtype.type(weight)
+            return total
+
+        return by_name(weighted, contributions)
+
+
+@register
+@dataclass(frozen=True)
+class MajorityVote(Aggregator):
+    """The sign that most workers' gradients have, −1, 0 (a tie) or 1, coordinate by coordinate: for the Sign quantizer.
+
+    A step is as long as the learning rate, whatever the gradients' size, so that 0.001 is more like it than 0.1. A bad
+    worker has one vote: it stands while fewer than half of the workers are bad.
+    Source: Bernstein et al. 2019, "signSGD with Majority Vote is Communication Efficient and Fault Tolerant", algorithm
+    1.
+    """
+
+    name = "majorityvote"
+
+    def combine(self, contributions: Sequence[Contribution]) -> Tensors:
+        def vote(pieces: list[Array]) -> Array:
+            ballots = np.zeros(pieces[0].shape, np.int32)
+            for piece in pieces:
+                ballots += np.sign(piece).astype(np.int32)
+            return np.asarray(np.sign(ballots), pieces[0].dtype)
+
+        return by_name(vote, contributions)
+
+
+def enough(aggregator: Aggregator, contributions: Sequence[Contribution]) -> None:
+    """ValueError where there are too few contributions for what the aggregator promises."""
+    if len(contributions) < aggregator.least:
+        raise ValueError(
+            f"{aggregator!r} needs at least {aggregator.least} contributions at once, got {len(contributions)}. "
+            "Use more workers under BSP, or an aggregator that needs fewer."
+        )
+
+
+def _squared_distance(a: Tensors, b: Tensors) -> float:
+    """``|a − b|²`` over all names; infinite where it leaves the range of a double, as a bad worker's may."""
+    total = 0.0
+    with np.errstate(over="ignore"):
+        for name, x in a.items():
+            difference = np.subtract(x, b[name], dtype=np.float64).reshape(-1)
+            total += float(np.dot(difference, difference))
+    return total
 
 
 def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Contribution]) -> Tensors:

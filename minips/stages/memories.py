@@ -71,3 +71,53 @@ class ErrorFeedback(Memory):
 
     def update(self, p: Array, sent: Array, state: State) -> None:
         state["error"] = np.asarray(p - sent)
+
+
+@register
+@dataclass(frozen=True)
+class Delta(Memory):
+    """Differential quantization: send the difference to what the receiver has, ``C(x − x̂)``; both set ``x̂ ← x̂ + C(x
+    − x̂)``.
+
+    Sender and receiver start from zero and add up the same decoded differences, so their x̂ are equal to the bit, and
+    an error is corrected by the next difference. It pays where gradients, or parameters, change little from step to
+    step. A new connection starts both halves from zero again. Source: Mishchenko et al. 2019, "Distributed Learning
+    with Compressed Gradient Differences" (DIANA), with rate 1.
+    """
+
+    name = "delta"
+
+    def compensate(self, x: Array, state: State) -> Array:
+        return np.asarray(x - state["known"]) if "known" in state else x
+
+    def update(self, p: Array, sent: Array, state: State) -> None:
+        state["known"] = np.asarray(state["known"] + sent) if "known" in state else sent.copy()
+
+    def restore(self, received: Array, state: State) -> Array:
+        self.update(received, received, state)
+        return state["known"].copy()  # the caller may write into what it gets
+
+
+@register
+@dataclass(frozen=True)
+class MomentumCorrection(Memory):
+    """Momentum before the sparse quantizer, and error feedback on it: ``u ← m·u + g``, ``v ← v + u``, send ``C(v)``.
+
+    What was sent is taken out: ``v ← v − C(v)``, and ``u ← 0`` where something was sent, so that old momentum does not
+    push a value on after it has arrived. Momentum that the server adds after a sparse quantizer would forget what
+    waits; use SGD without momentum beside this. Source: Lin et al. 2018, "Deep Gradient Compression", section 3
+    (momentum correction and factor masking).
+    """
+
+    name = "momentumcorrection"
+    momentum: float = option(0.9, "share of the old velocity that is kept", minimum=0, maximum=1, step=0.05)
+
+    def compensate(self, x: Array, state: State) -> Array:
+        u = np.asarray(x + self.momentum * state["velocity"]) if "velocity" in state else x.copy()
+        v = np.asarray(u + state["waiting"]) if "waiting" in state else u.copy()
+        state["velocity"] = u
+        return v
+
+    def update(self, p: Array, sent: Array, state: State) -> None:
+        state["waiting"] = np.asarray(p - sent)
+        state["velocity"] = np.where(sent != 0, p.dtype.type(0), state["velocity"])

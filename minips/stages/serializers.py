@@ -8,11 +8,14 @@ The contract is `Serializer`. Bytes from the network are not to be believed: ``l
 malformed.
 """
 
+import io
 import json
 import pickle
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
 from typing import Any, ClassVar
 
 import msgpack
@@ -122,6 +125,108 @@ class Pickle(Serializer):
             return Packet(dict(header), dict(tensors))
 
 
+@register
+@dataclass(frozen=True)
+class Npy(Serializer):
+    """NumPy's own file format for each array, JSON for the rest.
+
+    The first frame is ``[header, [[name, quantizer, [[part], …]], …]]``; each array is two frames, which put together
+    are a .npy file of version 1.0: its header, and its values, uncopied. Source: NumPy enhancement proposal 1.
+    """
+
+    name = "npy"
+
+    def dumps(self, packet: Packet) -> Frames:
+        index, arrays = outline(packet, lambda x: [])
+        frames: Frames = [json.dumps([packet.header, index], separators=(",", ":")).encode()]
+        for array in arrays:
+            array, head = np.asarray(array, array.dtype.newbyteorder("<"), order="C"), io.BytesIO()
+            np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
+            frames += [head.getvalue(), raw(array)]
+        return frames
+
+    def loads(self, frames: Frames) -> Packet:
+        rest = iter(frames[1:])
+
+        def array(entry: Any) -> Array:
+            head = io.BytesIO(bytes(next(rest, b"")))
+            np.lib.format.read_magic(head)
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(head)
+            array_dtype(dtype.name)
+            return np.frombuffer(next(rest, b""), dtype).reshape(shape, order="F" if fortran else "C")
+
+        with _Malformed("npy"):
+            header, index = json.loads(bytes(frames[0]))
+            return restore(header, index, array)
+
+
+@register
+@dataclass(frozen=True)
+class Protobuf(Serializer):
+    """Protocol Buffers, as gRPC services speak it, from a schema that is built when it is first used; no compiler step.
+
+    ``Packet {string header = 1; repeated Tensor tensors = 2}``, ``Tensor {string name = 1; string quantizer = 2;
+    repeated Part parts = 3}``, ``Part {string name = 1; string dtype = 2; repeated int64 shape = 3; bytes values =
+    4}``. The header is JSON. All of it is one frame, so every array is copied on the way in and once more on the way
+    out; no message may exceed 2 GiB. Source: the Protocol Buffers language guide (proto3).
+    """
+
+    name = "protobuf"
+    requires = ("google.protobuf",)
+    extra = "codecs"
+
+    def dumps(self, packet: Packet) -> Frames:
+        message = _protobuf_packet()(header=json.dumps(packet.header))
+        for name, (quantizer, parts) in packet.tensors.items():
+            tensor = message.tensors.add(name=name, quantizer=quantizer)
+            for part, array in parts.items():
+                tensor.parts.add(name=part, dtype=array.dtype.name, shape=array.shape, values=bytes(raw(array)))
+        return [message.SerializeToString()]
+
+    def loads(self, frames: Frames) -> Packet:
+        def array(entry: Any) -> Array:
+            (part,) = entry
+            return np.frombuffer(part.values, array_dtype(part.dtype)).reshape(tuple(part.shape))
+
+        with _Malformed("Protocol Buffers"):
+            message = _protobuf_packet().FromString(bytes(frames[0]))
+            index = [[one.name, one.quantizer, [[part.name, part] for part in one.parts]] for one in message.tensors]
+            return restore(json.loads(message.header), index, array)
+
+
+@register
+@dataclass(frozen=True)
+class SafeTensors(Serializer):
+    """safetensors, the format of model files that cannot run code: a JSON header, and the values behind it.
+
+    The arrays are named 0, 1, …; the metadata's ``packet`` is ``[header, [[name, quantizer, [[part, array], …]], …]]``
+    as JSON. One frame, so each array is copied on the way in, and not on the way out. Source: the safetensors format,
+    huggingface.co/docs/safetensors.
+    """
+
+    name = "safetensors"
+    requires = ("safetensors",)
+    extra = "codecs"
+
+    def dumps(self, packet: Packet) -> Frames:
+        from safetensors.numpy import save
+
+        numbers = count()
+        index, arrays = outline(packet, lambda x: [str(next(numbers))])
+        metadata = {"packet": json.dumps([packet.header, index], separators=(",", ":"))}
+        return [save({str(number): np.asarray(x, order="C") for number, x in enumerate(arrays)}, metadata)]
+
+    def loads(self, frames: Frames) -> Packet:
+        from safetensors.numpy import load
+
+        with _Malformed("safetensors"):
+            data = bytes(frames[0])
+            length = int.from_bytes(data[:8], "little")
+            header, index = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["packet"])
+            arrays = load(data)
+            return restore(header, index, lambda entry: arrays[entry[0]])
+
+
 def outline(packet: Packet, describe: Callable[[Array], Any]) -> tuple[list[Any], list[Array]]:
     """``[[name, quantizer, [[part, *describe(array)], …]], …]`` of a packet, and its arrays in the same order."""
     arrays: list[Array] = []
@@ -172,3 +277,36 @@ class _Malformed:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):
             raise ValueError(f"The frames are not a packet in {self.what}: {error}.") from error
+
+
+@cache
+def _protobuf_packet() -> Any:
+    """The class of the Packet message, made of a schema that is written here in place of a .proto file."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    Field = descriptor_pb2.FieldDescriptorProto
+    schema = {
+        "Part": [
+            ("name", Field.TYPE_STRING),
+            ("dtype", Field.TYPE_STRING),
+            ("shape", [Field.TYPE_INT64]),
+            ("values", Field.TYPE_BYTES),
+        ],
+        "Tensor": [("name", Field.TYPE_STRING), ("quantizer", Field.TYPE_STRING), ("parts", ["Part"])],
+        "Packet": [("header", Field.TYPE_STRING), ("tensors", ["Tensor"])],
+    }
+    file = descriptor_pb2.FileDescriptorProto(name="minips.proto", package="minips", syntax="proto3")
+    for message_name, fields in schema.items():
+        message = file.message_type.add(name=message_name)
+        for number, (name, what) in enumerate(fields, 1):
+            field = message.field.add(name=name, number=number, label=Field.LABEL_OPTIONAL)
+            if isinstance(what, list):
+                (what,) = what
+                field.label = Field.LABEL_REPEATED
+            if isinstance(what, str):
+                field.type, field.type_name = Field.TYPE_MESSAGE, f".minips.{what}"
+            else:
+                field.type = what
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("minips.Packet"))

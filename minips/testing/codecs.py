@@ -9,7 +9,7 @@ import numpy as np
 from minips.stage import Array, Buffer, Frames
 from minips.stages.compressors import Compressor
 from minips.stages.memories import Memory, State
-from minips.stages.quantizers import Parts, TopK
+from minips.stages.quantizers import QSGD, Parts, TopK, Uniform
 from minips.stages.serializers import Packet, Serializer
 from minips.testing.base import described, failing_only_with, refusing, require, same_bits, strictly, unwritable
 from minips.testing.stages import check_stage
@@ -54,6 +54,33 @@ def check_memory(memory: Memory) -> None:
                 require(
                     alike, f"{what}, step {step}: a fresh state gives another result; keep everything in the state."
                 )
+            if type(memory).restore is not Memory.restore:
+                _check_halves(memory, xs, what)
+
+
+def _check_halves(memory: Memory, xs: list[Array], what: str) -> None:
+    """A sender whose receiver remembers too knows what that one has, to the bit, for as long as both go on.
+
+    A new connection is two empty states, so both start anew together. The receiver is a fresh instance with default
+    fields, and may write into what it gets.
+    """
+    rng, receiver = np.random.default_rng(7), type(memory)()
+    for quantizer in (TopK(fraction=0.5), Uniform(bits=2), QSGD()):
+        for connection in range(2):
+            ours: State = {}
+            theirs: State = {}
+            for step in range(50):
+                x = np.asarray(xs[step % len(xs)] + step, xs[0].dtype)
+                with strictly(what):
+                    p = memory.compensate(unwritable(x), ours)
+                    sent = quantizer.decode(quantizer.encode(p, rng))
+                    memory.update(unwritable(p), unwritable(sent), ours)
+                    y = receiver.restore(unwritable(sent), theirs)
+                when = f"{what}, {quantizer!r}, connection {connection}, step {step}"
+                known = any(same_bits(held, y) for held in ours.values())
+                require(known, f"{when}: the receiver restored what no entry of the sender's state is, to the bit.")
+                if y.flags.writeable:
+                    y[...] = 7
 
 
 def _remember(memory: Memory, xs: list[Array], what: str) -> list[Array]:
@@ -67,7 +94,7 @@ def _remember(memory: Memory, xs: list[Array], what: str) -> list[Array]:
         _check_like(p, x, f"{what}: compensate")
         sent = quantizer.decode(quantizer.encode(unwritable(p), None))
         memory.update(unwritable(p), unwritable(sent), ours)
-        y = memory.restore(unwritable(sent), theirs)
+        y = type(memory)().restore(unwritable(sent), theirs)
         _check_like(y, x, f"{what}: restore")
         require(same_bits(x, before), f"{what}: the gradient was changed.")
         results += [p.copy(), y.copy()]

@@ -11,6 +11,7 @@ from minips.testing.base import described, failing_only_with, refusing, require,
 from minips.testing.stages import check_stage
 
 SHAPES: list[tuple[int, ...]] = [(0,), (0, 3), (), (1,), (7,), (3, 5), (2, 3, 4), (1000,)]
+DAMAGED_SHAPES: list[tuple[int, ...]] = [(0,), (), (3, 5), (12, 9)]
 VALUES = {"ordinary": 1.0, "large": 1e30, "tiny": 1e-30}
 
 
@@ -82,31 +83,38 @@ def _check_size(quantizer: Quantizer, x: Array, parts: Parts, what: str) -> None
 
 def _check_damage(quantizer: Quantizer) -> None:
     """Parts come from the network: whatever they are, decode gives an array or raises ValueError."""
-    x = np.random.default_rng(2).standard_normal((3, 5)).astype(np.float32)
-    parts = quantizer.encode(x, np.random.default_rng(0))
     fresh = type(quantizer)()
-    for name in parts:
-        what = f"{quantizer!r}, decode without the part {name!r} (read it with minips.stages.quantizers.base.part)"
-        with refusing(what, ValueError):
-            fresh.decode({key: array for key, array in parts.items() if key != name})
-        for how, array in damaged(parts[name]):
-            what = f"{quantizer!r}, decode with the part {name!r} {how}"
+    for shape in DAMAGED_SHAPES:
+        x = np.asarray(np.random.default_rng(2).standard_normal(shape), np.float32)
+        parts = quantizer.encode(x, np.random.default_rng(0))
+        for name in parts:
+            what = f"{quantizer!r}, decode without the part {name!r} (read it with minips.stages.quantizers.base.part)"
+            with refusing(what, ValueError):
+                fresh.decode({key: array for key, array in parts.items() if key != name})
+        changes = [(name, how, array) for name in parts for how, array in damaged(parts[name])]
+        for name, how, array in [*changes, ("unheard of", "added", np.ones(3))]:
+            what = f"{quantizer!r}, decode of the shape {shape} with the part {name!r} {how}"
             with failing_only_with(ValueError, what):
-                fresh.decode({**parts, name: array})
+                y = fresh.decode({**parts, name: array})
+                require(isinstance(y, np.ndarray), f"{what}: it gave a {type(y).__name__}, neither array nor error.")
 
 
 def damaged(array: Array) -> Iterator[tuple[str, Array]]:
-    """The array in the ways that it can arrive wrong."""
+    """The array in the ways that it can arrive wrong: its size, its shape, its dtype, its values."""
     flat = array.reshape(-1)
     yield "cut short", flat[:-1]
     yield "empty", flat[:0]
     yield "twice as long", np.concatenate([flat, flat])
     yield "as a single value", np.array(flat[0] if flat.size else 0, array.dtype)
     yield "of another shape", array[None]
-    for dtype in ("uint8", "int64", "float64", "bool"):
-        yield f"as {dtype}", array.astype(dtype)
-    yield (
-        "with every bit set",
-        np.full(array.size * array.itemsize, 255, np.uint8).view(array.dtype).reshape(array.shape),
-    )
-    yield "claiming a huge shape", np.empty((0, 2**20, 2**20), array.dtype)
+    for dtype in ("uint8", "int8", "int64", "float16", "float64", "bool"):
+        with np.errstate(all="ignore"):
+            yield f"as {dtype}", array.astype(dtype)
+    for bits in (255, 128):
+        filled = np.full(array.size * array.itemsize, bits, np.uint8).view(array.dtype).reshape(array.shape)
+        yield f"with bytes of {bits}", filled
+    for value in (np.nan, np.inf, -1.0, -1e9, 0.0, 1e300):
+        yield f"full of {value}", np.full(array.shape, value)
+    yield "full of -1, in integers", np.full(array.shape, -1)
+    for shape in [(0, 2**20, 2**20), (2**40, 0), (0, 0, 2**40)]:
+        yield f"claiming the shape {shape}", np.empty(shape, array.dtype)

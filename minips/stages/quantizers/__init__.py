@@ -1,13 +1,32 @@
 """Quantizers: fewer bits for an array, and back.
 
 The contract is `Quantizer`. The schemes stand by family: `casts` (a smaller float), `integers` (levels between two
-ends), `signs` (one bit), `sparse` (few of the values).
+ends), `signs` (one bit), `sparse` (few of the values), `lowrank` (two thin factors), `adaptive` (whichever is enough).
+`packing` puts small codes into bytes.
 """
 
+from minips.stages.quantizers.adaptive import Adaptive
 from minips.stages.quantizers.base import Parts, Quantizer
-from minips.stages.quantizers.casts import Exact, Float16
-from minips.stages.quantizers.integers import Uniform
+from minips.stages.quantizers.casts import BFloat16, Exact, Float16
+from minips.stages.quantizers.integers import QSGD, Ternary, TwoBit, Uniform
+from minips.stages.quantizers.lowrank import PowerSGD
 from minips.stages.quantizers.signs import Sign
-from minips.stages.quantizers.sparse import TopK
+from minips.stages.quantizers.sparse import RandomK, Threshold, TopK
 
-__all__ = ["Exact", "Float16", "Parts", "Quantizer", "Sign", "TopK", "Uniform"]
+__all__ = [
+    "QSGD",
+    "Adaptive",
+    "BFloat16",
+    "Exact",
+    "Float16",
+    "Parts",
+    "PowerSGD",
+    "Quantizer",
+    "RandomK",
+    "Sign",
+    "Ternary",
+    "Threshold",
+    "TopK",
+    "TwoBit",
+    "Uniform",
+]

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +15,8 @@ Parts = dict[str, Array]
 
 LARGEST_BYTES = 2**31
 """A few bytes from the network can claim any shape; no decoded array is larger than this."""
+CHUNK = 65_536
+"""Values that are worked on at a time: few enough to stay in a core's cache, so many that Python's part is small."""
 
 
 class Quantizer(Stage):
@@ -22,7 +24,8 @@ class Quantizer(Stage):
 
     ``decode(encode(x))`` has the shape and the dtype of ``x``, for any float dtype and any shape, empty and 0-d
     included. Decoding needs the parts alone, never the fields of the quantizer that made them. ``x`` is never changed;
-    the parts may alias it. ``x`` must be finite: the codec refuses NaN and infinity before they come here.
+    the parts may alias it. ``x`` must be finite: the codec refuses NaN and infinity before they come here. What is
+    promised of it holds up to magnitudes a thousand times below the largest of the dtype, so that sums stay finite.
     """
 
     kind: ClassVar[str] = "quantizer"
@@ -50,14 +53,25 @@ def witness(x: Array) -> Array:
 
 
 def blank(like: Array) -> Array:
-    """A new array of zeros with the dtype and the shape that a witness tells."""
-    if like.ndim == 0 or like.shape[0] != 0:
-        raise ValueError(f"The part 'like' must have the shape (0, …), got {like.shape}.")
+    """A new array of zeros with the dtype and the shape that a witness tells. ValueError for what is no witness."""
+    return np.zeros(*_told(like))
+
+
+def room(like: Array) -> Array:
+    """The same, not cleared: for a scheme that writes every value."""
+    return np.empty(*_told(like))
+
+
+def _told(like: Array) -> tuple[tuple[int, ...], "np.dtype[np.floating]"]:
+    if like.ndim == 0 or like.shape[0] != 0 or like.dtype.kind != "f":
+        raise ValueError(
+            f"The part 'like' must have the shape (0, …) and a float dtype, got {like.dtype} of {like.shape}."
+        )
     if math.prod(like.shape[1:]) * like.itemsize > LARGEST_BYTES:
         raise ValueError(
             f"An array of shape {like.shape[1:]} is larger than the {LARGEST_BYTES} bytes that are allowed."
         )
-    return np.zeros(like.shape[1:], like.dtype)
+    return like.shape[1:], like.dtype
 
 
 def part(parts: Mapping[str, Array], name: str) -> Array:
@@ -65,3 +79,34 @@ def part(parts: Mapping[str, Array], name: str) -> Array:
     if name not in parts:
         raise ValueError(f"The parts have no {name!r}; they have: {', '.join(parts) or 'nothing'}.")
     return parts[name]
+
+
+def number(parts: Mapping[str, Array], name: str) -> float:
+    """The one number that a part holds. ValueError where it holds anything else, or nothing finite."""
+    value = part(parts, name)
+    one = float(value.reshape(-1)[0]) if value.size == 1 and value.dtype.kind in "biuf" else math.nan
+    if not math.isfinite(one):  # a wider float than a double may be finite, and its double not
+        raise ValueError(f"The part {name!r} must hold one finite number; got {value.size} of {value.dtype}.")
+    return one
+
+
+def size_of(shape: tuple[int, ...]) -> int:
+    """How many values an array of this shape has."""
+    return math.prod(shape)
+
+
+def chunks(size: int) -> Iterator[slice]:
+    """Cut ``size`` values into pieces that stay in a core's cache."""
+    for start in range(0, size, CHUNK):
+        yield slice(start, min(start + CHUNK, size))
+
+
+def norm(x: Array) -> float:
+    """The Euclidean norm ``|x|₂``, also where the squares leave the range of the dtype."""
+    flat = x.reshape(-1)
+    with np.errstate(over="ignore", under="ignore"):
+        square = sum(float(np.dot(flat[some], flat[some])) for some in chunks(x.size))
+    if 1e-30 < square < math.inf:
+        return math.sqrt(square)
+    largest = float(np.abs(flat).max(initial=0))
+    return largest * float(np.linalg.norm(flat / largest)) if largest else 0.0

@@ -1,23 +1,32 @@
-"""Integers: evenly spaced levels between two ends."""
+"""Integers: evenly spaced levels, to the nearest or at random.
 
+A value is worked on in stretches that stay in a core's cache: each pass over memory costs more than the arithmetic.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from minips.stage import Array, option, register
-from minips.stages.quantizers.base import Parts, Quantizer, blank, part, witness
+from minips.stages.quantizers.base import CHUNK, Parts, Quantizer, chunks, norm, number, part, room, size_of, witness
+from minips.stages.quantizers.packing import pack, packed_nbytes, unpack
+
+_NOTHING = 2.0**-1021
+"""A step below this counts as none: its inverse is no double."""
 
 
 @register
 @dataclass(frozen=True)
 class Uniform(Quantizer):
-    """2ᵇ evenly spaced levels from min(x) to max(x), each value to the nearest: ``low + step · round((x − low) /
-    step)``.
+    """2ᵇ evenly spaced levels from min to max, each value to the nearest: ``low + step · round((x − low) / step)``.
 
     The step is ``(max − min) / (2ᵇ − 1)`` and the error at most half of it. With b = 8 a value is one byte; with fewer
-    bits the codes are packed tightly, 4 bits into half a byte. An array of one repeated value comes back exactly.
-    Source: Gray and Neuhoff 1998, "Quantization", section II (the uniform quantizer).
+    bits the codes are packed tightly, 4 bits into half a byte. With a ``block`` each run of so many values has a range
+    of its own, which costs two more numbers and follows values of unequal size. A range of one repeated value comes
+    back exactly. Source: Gray and Neuhoff 1998, "Quantization", section II (the uniform quantizer); for blocks,
+    Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", section 2.
 
     >>> q = Uniform(bits=2)
     >>> q.decode(q.encode(np.float32([0, 0.9, 2.2, 3]), rng=None))
@@ -26,43 +35,257 @@ class Uniform(Quantizer):
 
     name = "uniform"
     bits: int = option(8, "bits per value", minimum=1, maximum=8, step=1, unit="bit")
+    block: int = option(0, "values that share a range; 0: the whole tensor", minimum=0, step=64)
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        low, high = (float(x.min()), float(x.max())) if x.size else (0.0, 0.0)
-        step = (high - low) / (2**self.bits - 1)
-        codes, flat = np.zeros(x.size, np.uint8), x.reshape(-1)
-        if step > 0:
-            limits = np.finfo(x.dtype)
-            if step < float(limits.smallest_normal) or high - low > float(limits.max):
-                flat = flat.astype(np.float64)  # the dtype cannot hold the step or the difference
-            np.rint((flat - low) / step, out=codes, casting="unsafe")
-        if self.bits < 8:
-            codes = np.packbits(np.unpackbits(codes.reshape(-1, 1), axis=1)[:, 8 - self.bits :])
+        flat, ends = x.reshape(-1), self._ends(x.reshape(-1))
+        low, step, dtype = scale(ends, self.bits)
+        inverse = np.divide(1, step, out=np.zeros_like(step), where=step > 0)
+        codes = np.empty(x.size, np.uint8)
+        for values, blocks in stretches(x.size, self.block):
+            rows = flat[values].reshape(blocks.stop - blocks.start, -1)
+            scaled = np.subtract(rows, low[blocks, None], dtype=dtype)
+            scaled *= inverse[blocks, None]
+            scaled += 0.5
+            codes[values].reshape(rows.shape)[...] = scaled  # casting to an integer cuts the fraction off
         return {
-            "codes": codes,
-            "range": np.array([low, step]),
+            "codes": pack(codes, self.bits),
+            "range": ends,
             "bits": np.array([self.bits], np.uint8),
+            "block": np.array([self.block], np.uint32),
             "like": witness(x),
         }
 
     def decode(self, parts: Parts) -> Array:
-        codes, x = part(parts, "codes"), blank(part(parts, "like"))
-        low, step = part(parts, "range").astype(float).reshape(-1).tolist()
-        (bits,) = map(int, part(parts, "bits").reshape(-1).tolist())
-        if codes.dtype != np.uint8 or codes.size != -(-x.size * bits // 8) or not 1 <= bits <= 8:
-            raise ValueError(f"{codes.size} bytes of codes do not hold {x.size} values of {bits} bits.")
-        if bits < 8:
-            ones = np.unpackbits(codes, count=x.size * bits).reshape(-1, bits)
-            codes = np.packbits(np.pad(ones, ((0, 0), (8 - bits, 0))), axis=1).reshape(-1)
-        x.reshape(-1)[...] = codes * step + low
+        x, bits, block = room(part(parts, "like")), int(number(parts, "bits")), int(number(parts, "block"))
+        codes, ends = unpack(part(parts, "codes"), bits, x.size), part(parts, "range")
+        if ends.shape != (2, _blocks(x.size, block)) or ends.dtype != x.dtype or not np.isfinite(ends).all():
+            raise ValueError(f"Ranges of {ends.dtype}{ends.shape} do not fit {x.size} values in blocks of {block}.")
+        low, step, dtype = scale(ends, bits)
+        for values, blocks in stretches(x.size, block):
+            rows = x.reshape(-1)[values].reshape(blocks.stop - blocks.start, -1)
+            scaled = rows if rows.dtype == dtype else np.empty(rows.shape, dtype)
+            scaled[...] = codes[values].reshape(rows.shape)
+            scaled *= step[blocks, None]
+            scaled += low[blocks, None]
+            rows[...] = scaled
         return x
 
     def error_bound(self, x: Array) -> float:
         if x.size == 0:
             return 0.0
-        rounding = float(np.finfo(x.dtype).eps) * float(np.abs(x).max())
-        spread = float(x.max()) - float(x.min())
-        return spread / float(2**self.bits - 1) / 2 + 4 * rounding
+        limits = np.finfo(x.dtype)
+        rounding = float(limits.eps) * float(np.abs(x).max()) + float(limits.smallest_subnormal) * float(2**self.bits)
+        step: float = (float(x.max()) - float(x.min())) / (2**self.bits - 1)
+        return step / 2 + 4 * rounding + float(2**self.bits) * _NOTHING
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        return -(-int(np.prod(shape, dtype=int)) * self.bits // 8) + 16 + 1
+        size = size_of(shape)
+        return packed_nbytes(size, self.bits) + 2 * _blocks(size, self.block) * np.dtype(dtype).itemsize + 1 + 4
+
+    def _ends(self, flat: Array) -> Array:
+        """The smallest and the largest value of each block, shape (2, blocks)."""
+        ends = np.zeros((2, _blocks(flat.size, self.block)), flat.dtype)
+        for values, blocks in stretches(flat.size, self.block, whole=True):
+            rows = flat[values].reshape(blocks.stop - blocks.start, -1)
+            ends[0, blocks], ends[1, blocks] = rows.min(axis=1), rows.max(axis=1)
+        return ends
+
+
+@register
+@dataclass(frozen=True)
+class QSGD(Quantizer):
+    """Levels 0, 1/s, …, 1 of the norm with the sign, at random so that the mean is right: ``|x|₂ · sign(xᵢ) · ξᵢ``.
+
+    With ``r = s|xᵢ| / |x|₂``, ``s·ξᵢ`` is ⌊r⌋ or ⌊r⌋ + 1, the latter with probability ``p = r − ⌊r⌋``. So it is
+    unbiased, with variance ``(|x|₂²/s²) Σ pᵢ(1 − pᵢ)``, at most ``min(d/s², √d/s) |x|₂²``. The 2s + 1 codes are packed
+    into as few bits as hold them. Probabilities are exact to 2⁻¹⁶. A zero vector comes back as zeros. Source: Alistarh
+    et al. 2017, "QSGD", section 3.1 (fixed-width codes in place of Elias').
+    """
+
+    name = "qsgd"
+    levels: int = option(16, "levels of one sign above zero", minimum=1, maximum=127, step=1)
+
+    def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
+        codes, unit = dithered(x, norm(x) / self.levels, self.levels, rng)
+        return {
+            "codes": pack(codes, self._bits),
+            "unit": np.array([unit]),
+            "levels": np.array([self.levels], np.uint8),
+            "like": witness(x),
+        }
+
+    def decode(self, parts: Parts) -> Array:
+        x, levels = room(part(parts, "like")), int(number(parts, "levels"))
+        if not 1 <= levels <= 127:
+            raise ValueError(f"There must be 1 to 127 levels, got {levels}.")
+        spread(unpack(part(parts, "codes"), QSGD(levels)._bits, x.size), levels, number(parts, "unit"), x.reshape(-1))
+        return x
+
+    def error_bound(self, x: Array) -> float:
+        limits = np.finfo(x.dtype)
+        rounding = 4 * float(limits.eps) * norm(x) + float(limits.smallest_subnormal)
+        return norm(x) / self.levels * (1 + 1e-3) + rounding + self.levels * _NOTHING
+
+    def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
+        return packed_nbytes(size_of(shape), self._bits) + 8 + 1
+
+    @property
+    def _bits(self) -> int:
+        return (2 * self.levels).bit_length()
+
+
+@register
+@dataclass(frozen=True)
+class Ternary(Quantizer):
+    """−1, 0 or 1 times the largest magnitude, at random so that the mean is right: ``max|x| · sign(xᵢ) · bᵢ``.
+
+    bᵢ is 1 with probability ``|xᵢ| / max|x|``, else 0: unbiased, with variance ``max|x|·|x|₁ − |x|₂²``. Five values
+    take a byte, as the digits of a number to base 3 (1.6 bits a value); byte j of m holds the values j, j + m, …, j +
+    4m. Probabilities are exact to 2⁻¹⁶. Source: Wen et al. 2017, "TernGrad", section 3.1 (without clipping).
+    """
+
+    name = "ternary"
+
+    def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
+        codes, unit = dithered(x, float(np.abs(x).max(initial=0)), 1, rng)
+        packed = np.zeros(-(-x.size // 5), np.uint8)
+        for place in range(5):
+            digits = codes[place * packed.size : (place + 1) * packed.size]
+            packed[: digits.size] += digits * np.uint8(3**place)
+        return {"codes": packed, "unit": np.array([unit]), "like": witness(x)}
+
+    def decode(self, parts: Parts) -> Array:
+        x, packed, unit = room(part(parts, "like")), part(parts, "codes"), number(parts, "unit")
+        if packed.dtype != np.uint8 or packed.shape != (-(-x.size // 5),) or (packed >= 3**5).any():
+            raise ValueError(f"{packed.size} bytes of codes do not hold {x.size} values of five to the byte.")
+        flat = x.reshape(-1)
+        for place in range(5):
+            into = flat[place * packed.size : (place + 1) * packed.size]
+            digits = packed[: into.size] // np.uint8(3**place)
+            spread(digits - 3 * (digits // np.uint8(3)), 1, unit, into)
+        return x
+
+    def error_bound(self, x: Array) -> float:
+        return float(np.abs(x).max(initial=0)) * (1 + 1e-3) + _NOTHING
+
+    def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
+        return -(-size_of(shape) // 5) + 8
+
+
+@register
+@dataclass(frozen=True)
+class TwoBit(Quantizer):
+    """threshold, 0 or −threshold: what reaches the threshold is sent as the threshold, the rest as nothing.
+
+    Two bits a value. No contraction: a gradient much larger than the threshold leaves a residual that grows for ever
+    under error feedback, and without it what stays below the threshold never arrives. Source: Apache MXNet, "Gradient
+    Compression" (2-bit quantization), after Strom 2015.
+
+    >>> q = TwoBit(threshold=0.5)
+    >>> q.decode(q.encode(np.float32([0.7, 0.2, -3]), rng=None))
+    array([ 0.5,  0. , -0.5], dtype=float32)
+    """
+
+    name = "twobit"
+    threshold: float = option(0.5, "what is sent of a value that reaches it", above=0, step=0.1)
+
+    def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
+        flat, codes = x.reshape(-1), np.empty(x.size, np.uint8)
+        with np.errstate(over="ignore"):  # a threshold past the range of the dtype is one that nothing reaches
+            for some in chunks(x.size):
+                codes[some] = flat[some] >= self.threshold
+                codes[some] += 1
+                codes[some] -= flat[some] <= -self.threshold
+        return {"codes": pack(codes, 2), "threshold": np.array([self.threshold]), "like": witness(x)}
+
+    def decode(self, parts: Parts) -> Array:
+        x = room(part(parts, "like"))
+        spread(unpack(part(parts, "codes"), 2, x.size), 1, number(parts, "threshold"), x.reshape(-1))
+        return x
+
+    def error_bound(self, x: Array) -> float:
+        return max(self.threshold, float(np.abs(x).max(initial=0)) - self.threshold)
+
+    def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
+        return packed_nbytes(size_of(shape), 2) + 8
+
+
+def dithered(x: Array, unit: float, levels: int, rng: np.random.Generator | None) -> tuple[Array, float]:
+    """``⌊x / unit + u⌋ + levels`` with u uniform in [0, 1): codes from 0 to 2·levels whose mean is right; and the unit.
+
+    ``|x|`` is at most levels · unit. A unit of 0 stands for x = 0.
+    """
+    rng = rng or np.random.default_rng(0)
+    wide = np.result_type(x.dtype, np.float32)
+    if not 1 / float(np.finfo(wide).max) < unit < float(np.finfo(wide).max):
+        wide = np.dtype(np.float64)
+    unit = unit if unit > _NOTHING else 0.0
+    inverse = wide.type(1 / unit if unit else 0)
+    codes, flat = np.empty(x.size, np.uint8), x.reshape(-1)
+    for some in chunks(x.size):
+        noise = bits16(rng, some.stop - some.start).astype(wide)
+        noise *= wide.type(2.0**-16)
+        noise += levels
+        noise += np.multiply(flat[some], inverse, dtype=wide)
+        np.minimum(noise, 2 * levels, out=noise)
+        codes[some] = noise
+    return codes, unit
+
+
+def spread(codes: Array, levels: int, unit: float, into: Array) -> None:
+    """``(codes − levels) · unit`` into a flat array; what would leave its dtype's range is the largest of it."""
+    limits = np.finfo(into.dtype)
+    plain = float(limits.smallest_normal) <= abs(unit) <= float(limits.max) / 255
+    for some in chunks(into.size):
+        signed = (codes[some] - np.uint8(levels)).view(np.int8)  # what wraps around below zero is negative again
+        if plain:
+            into[some] = signed
+            into[some] *= unit
+        else:
+            with np.errstate(over="ignore"):
+                into[some] = np.clip(np.multiply(signed, unit, dtype=np.float64), limits.min, limits.max)
+
+
+def bits16(rng: np.random.Generator, size: int) -> Array:
+    """So many 16-bit random numbers, straight from the generator's raw 64-bit words where it makes such."""
+    if isinstance(rng.bit_generator, np.random.MT19937):
+        return rng.integers(0, 2**16, size, np.uint16)
+    return np.asarray(rng.bit_generator.random_raw(-(-size // 4))).view(np.uint16)[:size]
+
+
+def stretches(size: int, block: int, whole: bool = False) -> Iterator[tuple[slice, slice]]:
+    """Cut ``size`` values into pieces that stay in cache: slices of the values, and of the blocks that they belong to.
+
+    A piece is some whole blocks, or a part of one that is too large; with ``whole`` no block is cut. A block of 0 is
+    all.
+    """
+    block = block or max(size, 1)
+    if block > CHUNK and not whole:
+        for number_, start in enumerate(range(0, size, block)):
+            for first in range(start, min(start + block, size), CHUNK):
+                yield slice(first, min(first + CHUNK, start + block, size)), slice(number_, number_ + 1)
+        return
+    full, several = size // block, max(CHUNK // block, 1)
+    for first in range(0, full, several):
+        last = min(first + several, full)
+        yield slice(first * block, last * block), slice(first, last)
+    if size % block:
+        yield slice(full * block, size), slice(full, full + 1)
+
+
+def _blocks(size: int, block: int) -> int:
+    return -(-size // block) if block else 1
+
+
+def scale(ends: Array, bits: int) -> tuple[Array, Array, "np.dtype[np.floating]"]:
+    """Low end and step of each block, in the dtype to scale in, and that dtype.
+
+    It is float64 where the values' own cannot hold the difference of two of them, or a step's inverse.
+    """
+    low, high = ends.astype(np.float64)
+    step, limits = (high - low) / (2**bits - 1), np.finfo(ends.dtype)
+    step[np.abs(step) < _NOTHING] = 0
+    extreme = (high - low).max(initial=0) > float(limits.max) or (step[step > 0] < limits.smallest_normal).any()
+    dtype = np.dtype(np.float64) if extreme else np.result_type(ends.dtype, np.float32)
+    return low.astype(dtype), step.astype(dtype), dtype

@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from minips.stage import Array, option, register
-from minips.stages.quantizers.base import Parts, Quantizer, blank, part, witness
+from minips.stages.quantizers.base import Parts, Quantizer, blank, part, size_of, witness
+
+_SAMPLE = 61
+"""One value in so many is looked at to guess where the largest ones begin."""
 
 
 @register
@@ -28,29 +31,152 @@ class TopK(Quantizer):
     name = "topk"
     fraction: float = option(0.01, "share of the values that is sent", above=0, maximum=1, step=0.01)
 
-    def kept(self, size: int) -> int:
-        """How many of ``size`` values are sent: 7 of 100 for 0.07, although 0.07 * 100 is a little more in floats."""
-        return ceil(Fraction(str(self.fraction)) * size)
-
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        flat, k = x.reshape(-1), self.kept(x.size)
-        indices = np.argpartition(np.abs(flat), x.size - k)[x.size - k :] if k else np.empty(0, int)
-        indices.sort()
+        flat = x.reshape(-1)
+        indices = largest(np.abs(flat), kept(self.fraction, x.size))
         return {"values": flat[indices], "indices": indices.astype(index_dtype(x.size)), "like": witness(x)}
 
     def decode(self, parts: Parts) -> Array:
-        x, indices, values = blank(part(parts, "like")), part(parts, "indices"), part(parts, "values")
-        if indices.dtype.kind != "u" or indices.shape != values.shape or (indices >= x.size).any():
-            raise ValueError(f"{indices.size} indices and {values.size} values do not fit into {x.size} values.")
-        x.reshape(-1)[indices] = values
-        return x
+        return scattered(parts, part(parts, "indices"))
 
     def error_bound(self, x: Array) -> float:
         return float(np.abs(x).max(initial=0))
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        size = int(np.prod(shape, dtype=int))
-        return self.kept(size) * (np.dtype(dtype).itemsize + index_dtype(size).itemsize)
+        size = size_of(shape)
+        return kept(self.fraction, size) * (np.dtype(dtype).itemsize + index_dtype(size).itemsize)
+
+
+@register
+@dataclass(frozen=True)
+class RandomK(Quantizer):
+    """k values at random places, k = ⌈fraction · d⌉, times d/k where it is to be unbiased; zero elsewhere.
+
+    The indices do not travel: both sides draw them from the seed that does. Scaled by d/k it is unbiased, with variance
+    ``(d/k − 1) |x|²``; unscaled its residual is ``(1 − k/d) |x|²`` in expectation, and it wants ErrorFeedback.
+    The places: PCG64 with the seed gives 64-bit words w, their upper halves the candidates ⌊(w ≫ 32) · d / 2³²⌋; the
+    first k that differ are taken, in rising order (for k > d/2: all but the first d − k that differ). Source: Stich,
+    Cordonnier and Jaggi 2018, "Sparsified SGD with Memory", section 2; O'Neill 2014 for PCG64.
+    """
+
+    name = "randomk"
+    fraction: float = option(0.01, "share of the values that is sent", above=0, maximum=1, step=0.01)
+    unbiased: bool = option(True, "scale by d/k, so that the mean is right")
+
+    def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
+        seed = (rng or np.random.default_rng(0)).integers(2**63, dtype=np.uint64)
+        count = kept(self.fraction, x.size)
+        values = x.reshape(-1)[places(int(seed), x.size, count)]
+        if self.unbiased and count:
+            limits = np.finfo(values.dtype)
+            with np.errstate(over="ignore"):
+                values = np.clip(values * values.dtype.type(x.size / count), limits.min, limits.max)
+        return {"values": values, "seed": np.array([seed]), "like": witness(x)}
+
+    def decode(self, parts: Parts) -> Array:
+        values, seed, size = part(parts, "values"), part(parts, "seed"), blank(part(parts, "like")).size
+        if seed.dtype != np.uint64 or seed.size != 1 or values.size > size:
+            raise ValueError(f"{values.size} values and {seed.size} seeds of {seed.dtype} do not make {size} values.")
+        return scattered(parts, places(int(seed.reshape(-1)[0]), size, values.size))
+
+    def error_bound(self, x: Array) -> float | None:
+        largest_value, count = float(np.abs(x).max(initial=0)), kept(self.fraction, x.size)
+        if not self.unbiased or not count:
+            return largest_value
+        rounded_up = x.size / count * (1 + 2 * float(np.finfo(x.dtype).eps))
+        return largest_value * max(1.0, rounded_up - 1)
+
+    def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
+        return kept(self.fraction, size_of(shape)) * np.dtype(dtype).itemsize + 8
+
+
+@register
+@dataclass(frozen=True)
+class Threshold(Quantizer):
+    """The values of at least ``value`` in magnitude; zero elsewhere. How many travel depends on the data.
+
+    What is dropped is below the threshold, each by itself, so the error is bounded; small gradients need ErrorFeedback
+    to arrive at all. Source: Strom 2015, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing",
+    section 2 (with the values sent as they are).
+
+    >>> q = Threshold(value=0.5)
+    >>> q.decode(q.encode(np.float32([3, -0.1, 0, -0.5]), rng=None))
+    array([ 3. ,  0. ,  0. , -0.5], dtype=float32)
+    """
+
+    name = "threshold"
+    value: float = option(0.01, "the smallest magnitude that is sent", minimum=0, step=0.01)
+
+    def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
+        flat = x.reshape(-1)
+        with np.errstate(over="ignore"):  # a threshold past the range of the dtype is one that nothing reaches
+            indices = np.flatnonzero(np.abs(flat) >= self.value)
+        return {"values": flat[indices], "indices": indices.astype(index_dtype(x.size)), "like": witness(x)}
+
+    def decode(self, parts: Parts) -> Array:
+        return scattered(parts, part(parts, "indices"))
+
+    def error_bound(self, x: Array) -> float:
+        return self.value
+
+
+def kept(fraction: float, size: int) -> int:
+    """How many of ``size`` values are sent: 7 of 100 for 0.07, although 0.07 * 100 is a little more in floats."""
+    return ceil(Fraction(str(fraction)) * size)
+
+
+def largest(magnitudes: Array, count: int) -> Array:
+    """The places of the ``count`` largest of some magnitudes, in rising order.
+
+    A sample says where they begin, give or take; only what lies beyond is sorted out, and where the sample said too
+    much, everything is.
+    """
+    size = magnitudes.size
+    if count == 0:
+        return np.empty(0, np.intp)
+    candidates = None
+    if size > 1000 * _SAMPLE:
+        sample = magnitudes[::_SAMPLE]
+        share = int(1.2 * count / _SAMPLE) + 30
+        if share < sample.size:
+            candidates = np.flatnonzero(magnitudes >= np.partition(sample, -share)[-share])
+    if candidates is None or candidates.size < count:
+        indices = np.argpartition(magnitudes, size - count)[size - count :]
+    else:
+        indices = candidates[
+            np.argpartition(magnitudes[candidates], candidates.size - count)[candidates.size - count :]
+        ]
+    indices.sort()
+    return indices
+
+
+def places(seed: int, size: int, count: int) -> Array:
+    """``count`` different places below ``size``, uniformly at random, the same for the same seed, in rising order."""
+    if count > size - count:
+        chosen = np.ones(size, bool)
+        chosen[places(seed, size, size - count)] = False
+        return np.flatnonzero(chosen)
+    generator, drawn = np.random.PCG64(seed), np.empty(0, np.int64)
+    while True:
+        words = np.asarray(generator.random_raw(count - drawn.size + 8 + count // 4)) >> np.uint64(32)
+        drawn = np.concatenate([drawn, (words * np.uint64(size) >> np.uint64(32)).astype(np.int64)])
+        _, first = np.unique(drawn, return_index=True)
+        drawn = drawn[np.sort(first)]
+        if drawn.size >= count:
+            return np.sort(drawn[:count])
+
+
+def scattered(parts: Parts, indices: Array) -> Array:
+    """The values of the parts at ``indices``, zeros elsewhere."""
+    x, values = blank(part(parts, "like")), part(parts, "values")
+    if indices.dtype.kind not in "ui" or indices.ndim != 1 or values.shape != indices.shape or values.dtype.kind != "f":
+        raise ValueError(
+            f"{indices.size} indices of {indices.dtype} do not fit {values.size} values of {values.dtype}."
+        )
+    if (indices >= x.size).any() or (indices < 0).any():
+        raise ValueError(f"Indices from {indices.min()} to {indices.max()} do not fit into {x.size} values.")
+    x.reshape(-1)[indices] = values
+    return x
 
 
 def index_dtype(size: int) -> "np.dtype[np.unsignedinteger]":

@@ -1,0 +1,55 @@
+"""Adaptive: as few bits as a target allows, chosen anew for each tensor and each step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from minips.stage import Array, build, option, register, stage_class
+from minips.stages.quantizers.base import Parts, Quantizer, norm, part
+from minips.stages.quantizers.casts import Exact, Float16
+from minips.stages.quantizers.integers import Uniform
+
+LADDER = (Uniform(1), Uniform(2), Uniform(4), Uniform(6), Uniform(8), Float16(), Exact())
+
+
+@register
+@dataclass(frozen=True)
+class Adaptive(Quantizer):
+    """The cheapest rung of a ladder of quantizers whose relative error ``|x − C(x)|₂ / |x|₂`` is at most the target.
+
+    The rungs are tried from the first to the last, which is taken in any case; the part ``which`` holds the name of the
+    one that was. Encoding costs what the rungs cost that were tried. Source: the idea is Agarwal et al. 2021, "Adaptive
+    Gradient Communication via Critical Learning Regime Identification"; the rule is the plain one.
+    """
+
+    name = "adaptive"
+    target_error: float = option(0.01, "the relative error that is allowed", minimum=0, maximum=1, step=0.01)
+    ladder: tuple[Quantizer, ...] = option(LADDER, "quantizers, the cheapest first")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ladder", tuple(build("quantizer", rung) for rung in self.ladder))
+        super().__post_init__()
+        if not self.ladder:
+            raise ValueError("Adaptive.ladder needs at least one quantizer.")
+
+    def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
+        allowed = self.target_error * norm(x)
+        for rung in self.ladder:
+            parts = rung.encode(x, rng)
+            if rung is self.ladder[-1] or norm(x - rung.decode(parts)) <= allowed:
+                break
+        return {"which": np.frombuffer(rung.name.encode(), np.uint8), **parts}
+
+    def decode(self, parts: Parts) -> Array:
+        which = part(parts, "which")
+        if which.dtype != np.uint8:
+            raise ValueError(f"The part 'which' must hold the bytes of a quantizer's name; got {which.dtype}.")
+        name = which.tobytes().decode(errors="replace")
+        if name == self.name:
+            raise ValueError("An adaptive quantizer cannot choose itself.")
+        rung: Quantizer = stage_class("quantizer", name)()  # type: ignore[assignment]
+        return rung.decode({key: array for key, array in parts.items() if key != "which"})
+
+    def error_bound(self, x: Array) -> float | None:
+        last = self.ladder[-1].error_bound(x)
+        return None if last is None else max(self.target_error * norm(x) * (1 + 1e-5), last)

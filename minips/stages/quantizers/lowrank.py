@@ -1,0 +1,66 @@
+"""Low rank: a matrix as the product of two thin ones."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from minips.stage import Array, option, register
+from minips.stages.quantizers.base import Parts, Quantizer, blank, part, size_of, witness
+
+
+@register
+@dataclass(frozen=True)
+class PowerSGD(Quantizer):
+    """One step of power iteration: ``P = orthonormal(M Q)`` for a random Q, then ``M ≈ P (MᵀP)ᵀ``.
+
+    A tensor of two or more dimensions is a matrix M of shape (first, all others), M ≈ P Rᵀ with P (n, r) and R (m, r).
+    The product is the projection of M on P, so it never increases the norm, and nothing is lost where r reaches the
+    rank of M: a linear model's gradient XᵀR has a rank of at most the batch. Vectors, and matrices that the two factors
+    would not make smaller, pass as they are. The factors of half floats are single ones. Wants ErrorFeedback. Source:
+    Vogels, Karimireddy and Jaggi 2019, "PowerSGD", algorithm 1 (without reuse of the last Q: a quantizer is pure).
+    """
+
+    name = "powersgd"
+    rank: int = option(2, "columns of each factor", minimum=1, step=1)
+
+    def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
+        if not self._thin(x.shape, x.dtype):
+            return {"values": x}
+        M = x.reshape(x.shape[0], -1).astype(_factor(x.dtype), copy=False)
+        one = M.dtype.type(1)
+        scale = np.abs(M).max() or one
+        M = M / scale  # so that no product leaves the range of the dtype
+        Q = (rng or np.random.default_rng(0)).normal(size=(M.shape[1], self.rank)).astype(M.dtype)
+        P = np.linalg.qr(M @ Q)[0]
+        return {"P": P * max(scale, one), "R": M.T @ P * min(scale, one), "like": witness(x)}
+
+    def decode(self, parts: Parts) -> Array:
+        if "values" in parts:
+            return parts["values"]
+        x, P, R = blank(part(parts, "like")), part(parts, "P"), part(parts, "R")
+        if x.ndim < 2 or P.ndim != 2 or R.ndim != 2 or P.shape[1] != R.shape[1] or P.shape[0] != x.shape[0]:
+            raise ValueError(f"Factors of the shapes {P.shape} and {R.shape} do not make a tensor of {x.shape}.")
+        if R.shape[0] * x.shape[0] != x.size or {P.dtype.kind, R.dtype.kind} != {"f"}:
+            raise ValueError(f"Factors of {P.dtype}{P.shape} and {R.dtype}{R.shape} do not make a tensor of {x.shape}.")
+        x.reshape(x.shape[0], -1)[...] = P @ R.T
+        return x
+
+    def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
+        size = size_of(shape)
+        if not self._thin(shape, dtype):
+            return size * np.dtype(dtype).itemsize
+        return self.rank * (shape[0] + size // shape[0]) * _factor(dtype).itemsize
+
+    def _thin(self, shape: tuple[int, ...], dtype: DTypeLike) -> bool:
+        """True where two factors are smaller than the matrix."""
+        size = size_of(shape)
+        if len(shape) < 2 or size == 0:
+            return False
+        factors = self.rank * (shape[0] + size // shape[0]) * _factor(dtype).itemsize
+        return factors < size * np.dtype(dtype).itemsize
+
+
+def _factor(dtype: DTypeLike) -> "np.dtype[np.floating]":
+    """The dtype of the factors: the one of LAPACK's two that is nearest to the matrix's."""
+    return np.dtype(np.float32 if np.dtype(dtype).itemsize <= 4 else np.float64)
