@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minips import ASP, BSP, SGD, SSP, Adagrad, Adam, Contribution, Mean, Median, Shard
+from minips import ASP, BSP, SGD, SSP, Adagrad, Adam, Contribution, Mean, Median, Shard, TrimmedMean
 from minips.runtime.partition import cut, join, partition
 
 START = {"w": np.array([1.0, -2.0, 3.0], "f4"), "b": np.array(0.5, "f4")}
@@ -468,3 +468,13 @@ def test_any_number_of_servers_gives_the_same_bits(aggregator, optimizer, server
                 push(shard, worker, clock, cut(grads(worker, clock), layout))
     joined = join([shard.params for shard in parts], layouts)
     assert_same({name: joined[name] for name in params}, whole.params)
+
+
+def test_a_round_that_the_aggregator_cannot_do_with_the_rest_says_so_and_changes_nothing():
+    shard = make(BSP(), 3, aggregator=TrimmedMean(trim=1))
+    push(shard, 0)
+    push(shard, 1)
+    shard.leave(2)
+    assert "2 workers are left, and TrimmedMean(trim=1) needs 3 contributions at once" in shard.stuck
+    assert (shard.version, shard.applied) == (0, 0)
+    assert not shard.may_pull(0)

@@ -338,6 +338,15 @@ def test_a_run_goes_on_without_a_worker_that_is_killed(consistency):
     assert_nothing_is_left()
 
 
+def test_a_run_whose_aggregator_cannot_do_with_the_workers_that_are_left_says_so():
+    config = dataclasses.replace(TCP, workers=3, aggregator=ps.TrimmedMean(trim=1))
+    with pytest.raises(
+        RuntimeError, match=r"worker \d failed: RuntimeError: 2 workers are left, and TrimmedMean\(trim=1\)"
+    ):
+        ps.train(misfits.Kills(workers=3), config, engine=PROCESSES)
+    assert_nothing_is_left()
+
+
 def test_a_run_without_workers_is_over():
     with pytest.raises(RuntimeError, match=r"worker \d ended before its work was done: its exit code was 3"):
         ps.train(misfits.Exits(culprits=(0, 1)), TCP, engine=PROCESSES)

@@ -188,7 +188,9 @@ class Server:
         if ready():
             return
         with clock:
-            came = self._changed.wait_for(lambda: ready() or self._closing.is_set(), self.config.timeout_s)
+            came = self._changed.wait_for(
+                lambda: ready() or self._closing.is_set() or self.shard.stuck, self.config.timeout_s
+            )
         if not came:
             shard = self.shard
             behind = [w for w in sorted(shard.live) if w != worker and shard.clocks[w] <= shard.slowest()]
@@ -199,6 +201,8 @@ class Server:
             )
         if self._closing.is_set():
             raise ConnectionError("The server is closing.")
+        if self.shard.stuck and not ready():
+            raise RuntimeError(self.shard.stuck)
 
     def _chosen(self, names: Any, params: Tensors) -> Tensors:
         if names is None:

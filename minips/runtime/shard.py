@@ -64,6 +64,8 @@ class Shard:
         self.staleness: Counter[int] = Counter()
         self.grants: list[Grant] = []
         self.losses: list[tuple[int, float]] = []
+        self.stuck = ""
+        """Why no round can be completed any more, where too many workers have left for the aggregator."""
         self._params = {name: x.copy() for name, x in params.items()}
         self._lent = False
         self._held: dict[int, Contribution] = {}
@@ -174,6 +176,12 @@ class Shard:
         assert self.quorum is not None
         arrived = len(self._held)
         if self._held and (arrived >= self.quorum or self.live <= self._held.keys()):
+            if arrived < self.aggregator.least:
+                self.stuck = (
+                    f"{len(self.live)} workers are left, and {self.aggregator!r} needs {self.aggregator.least} "
+                    "contributions at once, so no round can be completed any more."
+                )
+                return
             self._apply([self._held[worker] for worker in sorted(self._held)], 1.0)
             self._held = {}
             self.rounds += 1
