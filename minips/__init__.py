@@ -50,7 +50,7 @@ from minips.stages.quantizers import (
     Uniform,
 )
 from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
-from minips.stages.transports import InProc, Link, Pipe, Tcp, Transport
+from minips.stages.transports import InProc, Link, Pipe, SharedMemory, Tcp, Transport
 
 __all__ = [
     "ASP",
@@ -111,6 +111,7 @@ __all__ = [
     "Serializer",
     "Server",
     "Shard",
+    "SharedMemory",
     "Sign",
     "SoftmaxRegression",
     "Stage",

@@ -8,6 +8,7 @@ from minips.stages.transports.base import Channel, Endpoint, Handler, Transport
 from minips.stages.transports.inproc import InProc
 from minips.stages.transports.link import Link
 from minips.stages.transports.pipe import Pipe
+from minips.stages.transports.shm import SharedMemory
 from minips.stages.transports.tcp import Tcp
 
-__all__ = ["Channel", "Endpoint", "Handler", "InProc", "Link", "Pipe", "Tcp", "Transport"]
+__all__ = ["Channel", "Endpoint", "Handler", "InProc", "Link", "Pipe", "SharedMemory", "Tcp", "Transport"]

@@ -1,0 +1,194 @@
+"""Shared memory: two processes of one machine see the same bytes, and a Unix socket carries the small part.
+
+A sender copies the frames of a large message into a segment of its own and says over the socket which; the receiver's
+arrays are that very memory, without a further copy. When the last of them is gone, the receiver says so with its next
+message, and the segment is used again. Small messages travel through the socket.
+
+A segment is memory without a name (memfd_create): its descriptor is passed over the socket once, and the kernel frees
+it with the last process that maps it, whatever dies. It is sealed against shrinking, so that no peer can pull it away
+from under a reader.
+
+    message    head, the frames' lengths (8 bytes each), segments that the sender has done with (4 bytes each), and the
+    frames
+               themselves where they travel through the socket; all little-endian
+    head       tag (1 byte), place (1 byte: 0 socket, 1 segment, 2 a new segment, whose descriptor comes along), 2 zero
+    bytes,
+               number of frames, number of segments done with, segment (4 bytes each)
+"""
+
+import fcntl
+import mmap
+import os
+import socket
+import struct
+import sys
+import weakref
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from minips.stage import Frames, option, register
+from minips.stages.transports.base import Listener, Wire, WireTransport, fresh_name
+from minips.stages.transports.sockets import SocketListener, SocketWire, allocate, filled, lengths_of, starts
+
+_HEAD = struct.Struct("<BBxxIII")
+_SOCKET, _SEGMENT, _NEW_SEGMENT = range(3)
+_SMALL_BYTES = 2**14
+_LEAST_BYTES = 2**20
+_FDS = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
+
+
+@register
+@dataclass(frozen=True)
+class SharedMemory(WireTransport):
+    """Shared memory between processes of one Linux machine: ``shm://name``. Each array is copied once each way."""
+
+    name = "shm"
+    scheme = "shm"
+    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
+
+    def listen(self, address: str | None) -> Listener:
+        address = address or f"shm://{fresh_name()}"
+        name, sock = self.rest(address), _socket()
+        try:
+            sock.bind(f"\0{name}")
+            sock.listen(128)
+        except OSError as error:
+            sock.close()
+            raise OSError(
+                f"{address} cannot be served: {error.strerror}. Choose another name, or None for a fresh one."
+            ) from None
+        return _ShmListener(sock, address, self)
+
+    def dial(self, address: str, timeout: float) -> Wire:
+        name, sock = self.rest(address), _socket()
+        sock.settimeout(timeout)
+        try:
+            sock.connect(f"\0{name}")
+        except OSError as error:
+            sock.close()
+            raise ConnectionError(f"Nobody serves {address}: {error}. Is its server running here?") from None
+        return _ShmWire(sock, self.max_message_bytes)
+
+
+class _ShmWire(SocketWire):
+    def __init__(self, sock: socket.socket, max_message_bytes: int) -> None:
+        super().__init__(sock, max_message_bytes)
+        self._mine: dict[int, mmap.mmap] = {}
+        self._free: set[int] = set()
+        self._theirs: dict[int, mmap.mmap] = {}
+        self._done: deque[int] = deque()
+
+    def send(self, tag: int, frames: Frames) -> None:
+        begins, total = starts([len(frame) for frame in frames])
+        place, segment, ancillary, descriptor = _SOCKET, 0, [], -1
+        if total > _SMALL_BYTES:
+            place, segment, descriptor = self._segment(total)
+            memory = memoryview(self._mine[segment])
+            for begin, frame in zip(begins, frames, strict=True):
+                memory[begin : begin + len(frame)] = frame
+            if descriptor >= 0:
+                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))]
+        done = [self._done.popleft() for _ in range(len(self._done))]
+        head = _HEAD.pack(tag, place, len(frames), len(done), segment) + lengths_of(frames)
+        head += struct.pack(f"<{len(done)}I", *done)
+        try:
+            self._write([memoryview(head), *(filled(frames) if place == _SOCKET else [])], ancillary)
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _segment(self, nbytes: int) -> tuple[int, int, int]:
+        """A segment that nobody reads any more and that is large enough, or a new one and its descriptor."""
+        fitting = [number for number in list(self._free) if len(self._mine[number]) >= nbytes]
+        if fitting:
+            number = min(fitting, key=lambda number: len(self._mine[number]))
+            self._free.discard(number)
+            return _SEGMENT, number, -1
+        size = max(_LEAST_BYTES, 1 << (nbytes - 1).bit_length())
+        descriptor = os.memfd_create("minips", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, size)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        number = len(self._mine)
+        self._mine[number] = mmap.mmap(descriptor, size)
+        return _NEW_SEGMENT, number, descriptor
+
+    def _receive(self, limit: int, deadline: float | None) -> tuple[int, Frames]:
+        head, descriptors = self._head(deadline)
+        try:
+            tag, place, count, done, segment = _HEAD.unpack(head)
+            if place != _SOCKET and limit < self._max:
+                raise ValueError("a peer that has not proved itself offers shared memory")
+            if place == _NEW_SEGMENT:
+                self._map(segment, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        sizes = self._lengths(count, limit, deadline)
+        self._take_back(done, deadline)
+        if place == _SOCKET:
+            frames = allocate(sizes)
+            self._fill([frame for frame in frames if len(frame)], deadline)
+            return tag, list(frames)
+        return tag, self._view(segment, sizes)
+
+    def _head(self, deadline: float | None) -> tuple[bytes, list[int]]:
+        """The head of a message, and the descriptors that come with it."""
+        head, descriptors = b"", list[int]()
+        while len(head) < _HEAD.size:
+            self._wait_until(deadline)
+            some, ancillary, _, _ = self._sock.recvmsg(_HEAD.size - len(head), _FDS)
+            for level, kind, data in ancillary:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
+            if not some:
+                raise EOFError
+            head += some
+        return head, descriptors
+
+    def _map(self, segment: int, descriptors: list[int]) -> None:
+        if len(descriptors) != 1 or segment in self._theirs:
+            raise ValueError(f"a new segment came with {len(descriptors)} descriptors, or it is not new")
+        (descriptor,) = descriptors
+        size = os.fstat(descriptor).st_size
+        if not fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK or size > 2 * self._max:
+            raise ValueError(f"a segment of {size} bytes is too large, or it is not sealed against shrinking")
+        self._theirs[segment] = mmap.mmap(descriptor, size)
+
+    def _take_back(self, count: int, deadline: float | None) -> None:
+        """Learn which of our segments the peer has done with."""
+        if count > len(self._mine):
+            raise ValueError(f"{count} segments are given back, and there are {len(self._mine)}")
+        numbers = bytearray(4 * count)
+        self._fill([memoryview(numbers)] if count else [], deadline)
+        self._free.update(set(struct.unpack(f"<{count}I", numbers)) & self._mine.keys())
+
+    def _view(self, segment: int, sizes: tuple[int, ...]) -> Frames:
+        """Frames that are the peer's segment itself; it is given back when the last array made of them is gone."""
+        begins, total = starts(sizes)
+        if segment not in self._theirs or total > len(self._theirs[segment]):
+            raise ValueError(f"there is no segment {segment} of {total} bytes")
+        block = np.frombuffer(self._theirs[segment], np.uint8, total)
+        weakref.finalize(block, self._done.append, segment).atexit = False
+        return [block[begin : begin + size].data for begin, size in zip(begins, sizes, strict=True)]
+
+    def close(self) -> None:
+        super().close()
+        self._theirs.clear()  # what arrays still use stays mapped until they are gone
+        self._mine.clear()
+
+
+class _ShmListener(SocketListener):
+    def __init__(self, sock: socket.socket, address: str, transport: SharedMemory) -> None:
+        super().__init__(sock, address)
+        self._transport = transport
+
+    def wire(self, sock: socket.socket) -> Wire:
+        return _ShmWire(sock, self._transport.max_message_bytes)
+
+
+def _socket() -> socket.socket:
+    if sys.platform != "linux":
+        raise OSError("The transport shm needs Linux's memory descriptors. Use pipe or tcp here.")
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
