@@ -82,11 +82,13 @@ def default(field: "dataclasses.Field[Any]") -> Any:
 
 def _place(target: Any, line: int) -> str:
     """The file relative to the package, never this machine's path."""
+    if getattr(target, "__module__", "") == "__main__":
+        return "written in this notebook"
     package = Path(minips.__file__).parent
     try:
         path = Path(inspect.getsourcefile(target) or "").resolve().relative_to(package.resolve().parent)
     except (TypeError, ValueError, OSError):
-        return "written in this notebook" if getattr(target, "__module__", "") == "__main__" else "outside of minips"
+        return "outside of minips"
     return f"{path.as_posix()}, line {line}"
 
 

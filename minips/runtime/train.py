@@ -135,7 +135,13 @@ def train(
     params = problem.init(np.random.default_rng(config.seed))
     stopping = stop.is_set if isinstance(stop, threading.Event) else stop or (lambda: False)
     with _Watcher(progress) as watch:
-        outcome = chosen.run(problem, config, params, watch, stopping)
+        try:
+            outcome = chosen.run(problem, config, params, watch, stopping)
+        except KeyboardInterrupt as interrupt:
+            words = "The run was interrupted; all that it started has ended."
+            interrupt.args = (words,)
+            vars(interrupt)["_render_traceback_"] = lambda: [words]  # what a notebook shows instead of a traceback
+            raise
     held_out = problem.held_out()
     return Run(
         config=config,
