@@ -50,7 +50,7 @@ from minips.stages.quantizers import (
     Uniform,
 )
 from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
-from minips.stages.transports import InProc, Link, Pipe, Tcp, Transport
+from minips.stages.transports import InProc, Link, Pipe, Tcp, Transport, Zmq
 
 __all__ = [
     "ASP",
@@ -126,6 +126,7 @@ __all__ = [
     "TwoBit",
     "Uniform",
     "Zlib",
+    "Zmq",
     "Zstd",
     "build",
     "connect",

@@ -9,5 +9,6 @@ from minips.stages.transports.inproc import InProc
 from minips.stages.transports.link import Link
 from minips.stages.transports.pipe import Pipe
 from minips.stages.transports.tcp import Tcp
+from minips.stages.transports.zmq import Zmq
 
-__all__ = ["Channel", "Endpoint", "Handler", "InProc", "Link", "Pipe", "Tcp", "Transport"]
+__all__ = ["Channel", "Endpoint", "Handler", "InProc", "Link", "Pipe", "Tcp", "Transport", "Zmq"]
