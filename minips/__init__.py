@@ -50,7 +50,7 @@ from minips.stages.quantizers import (
     Uniform,
 )
 from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
-from minips.stages.transports import InProc, Link, Pipe, Tcp, Transport, Zmq
+from minips.stages.transports import Grpc, InProc, Link, Pipe, Tcp, Transport, Zmq
 
 __all__ = [
     "ASP",
@@ -78,6 +78,7 @@ __all__ = [
     "ErrorFeedback",
     "Exact",
     "Float16",
+    "Grpc",
     "Gzip",
     "InProc",
     "Json",

@@ -23,7 +23,7 @@ HANDSHAKE_BYTES = LIMIT_BYTES + 4 * _ALIGNMENT
 
 
 class NetworkTransport(WireTransport):
-    """A transport whose addresses are ``scheme://host:port``: port 0 for a free one, loopback unless a host is named."""
+    """Addresses are ``scheme://host:port``: port 0 for a free one, loopback unless another host is named."""
 
     extra: ClassVar[str] = "transports"
 

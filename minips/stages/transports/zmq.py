@@ -114,7 +114,7 @@ class _Loop(threading.Thread):
             poller.register(one, zmq.POLLIN)
         try:
             while True:
-                ready = dict(poller.poll(_PROBE_S * 1000))
+                ready = dict(poller.poll(int(_PROBE_S * 1000)))
                 if self._ear.fileno() in ready:
                     self._ear.recv(4096)
                 if not self._send_all():
@@ -197,7 +197,7 @@ class _ZmqWire(Wire):
     def send(self, tag: int, frames: Frames) -> None:
         if self._ended:
             raise ConnectionError("the connection is closed")
-        self.post(bytes([tag]), *map(memoryview, frames))
+        self.post(bytes([tag]), *(memoryview(frame) for frame in frames))
 
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
         try:
