@@ -50,7 +50,7 @@ from minips.stages.quantizers import (
     Uniform,
 )
 from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
-from minips.stages.transports import Grpc, InProc, Link, Pipe, Tcp, Transport, Zmq
+from minips.stages.transports import Grpc, Http, InProc, Link, Pipe, Tcp, Transport, Zmq
 
 __all__ = [
     "ASP",
@@ -80,6 +80,7 @@ __all__ = [
     "Float16",
     "Grpc",
     "Gzip",
+    "Http",
     "InProc",
     "Json",
     "Krum",
