@@ -50,7 +50,7 @@ from minips.stages.quantizers import (
     Uniform,
 )
 from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
-from minips.stages.transports import Grpc, Http, InProc, Link, Pipe, Tcp, Transport, Zmq
+from minips.stages.transports import Grpc, Http, InProc, Link, Pipe, Pyro, Tcp, Thrift, Transport, Zmq
 
 __all__ = [
     "ASP",
@@ -105,6 +105,7 @@ __all__ = [
     "Processes",
     "Progress",
     "Protobuf",
+    "Pyro",
     "Quantizer",
     "RandomK",
     "Ref",
@@ -121,6 +122,7 @@ __all__ = [
     "Ternary",
     "Threads",
     "Threshold",
+    "Thrift",
     "TopK",
     "Trace",
     "Transport",

@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 
 import minips as ps
+from minips.stage import missing
 from minips.stages.transports.auth import AUTH, PROTOCOL, answer_challenge, challenge
 from minips.stages.transports.base import CALL, ERROR, remote_error
 
 WAIT_S = 20.0
 TOKEN = "the right token"
-WIRES = [ps.InProc(), ps.Pipe(), ps.Tcp()]
-BETWEEN_PROCESSES = [ps.Pipe(), ps.Tcp()]
+OPTIONAL = [cls() for cls in (ps.Zmq, ps.Http, ps.Grpc, ps.Thrift, ps.Pyro) if not missing(cls)]
+WIRES = [ps.InProc(), ps.Pipe(), ps.Tcp(), *OPTIONAL]
+BETWEEN_PROCESSES = [ps.Pipe(), ps.Tcp(), *OPTIONAL]
 
 every_wire = pytest.mark.parametrize("transport", WIRES, ids=lambda t: t.name)
 between_processes = pytest.mark.parametrize("transport", BETWEEN_PROCESSES, ids=lambda t: t.name)

@@ -10,7 +10,23 @@ from minips.stages.transports.http import Http
 from minips.stages.transports.inproc import InProc
 from minips.stages.transports.link import Link
 from minips.stages.transports.pipe import Pipe
+from minips.stages.transports.pyro import Pyro
 from minips.stages.transports.tcp import Tcp
+from minips.stages.transports.thrift import Thrift
 from minips.stages.transports.zmq import Zmq
 
-__all__ = ["Channel", "Endpoint", "Grpc", "Handler", "Http", "InProc", "Link", "Pipe", "Tcp", "Transport", "Zmq"]
+__all__ = [
+    "Channel",
+    "Endpoint",
+    "Grpc",
+    "Handler",
+    "Http",
+    "InProc",
+    "Link",
+    "Pipe",
+    "Pyro",
+    "Tcp",
+    "Thrift",
+    "Transport",
+    "Zmq",
+]
