@@ -54,7 +54,7 @@ def test_stage_meets_its_contract(stage):
     check(stage)
 
 
-@pytest.mark.parametrize("transport", transports(), ids=repr)
+@pytest.mark.parametrize("transport", [*transports()], ids=repr)
 def test_transport_meets_its_contract(transport):
     check_transport(transport, cycles=200 if transport.name in ("inproc", "pipe", "tcp") else 50)
 
