@@ -50,7 +50,7 @@ from minips.stages.quantizers import (
     Uniform,
 )
 from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
-from minips.stages.transports import InProc, Link, Pipe, SharedMemory, Tcp, Transport
+from minips.stages.transports import Grpc, Http, InProc, Link, Pipe, Pyro, SharedMemory, Tcp, Thrift, Transport, Zmq
 
 __all__ = [
     "ASP",
@@ -78,7 +78,9 @@ __all__ = [
     "ErrorFeedback",
     "Exact",
     "Float16",
+    "Grpc",
     "Gzip",
+    "Http",
     "InProc",
     "Json",
     "Krum",
@@ -103,6 +105,7 @@ __all__ = [
     "Processes",
     "Progress",
     "Protobuf",
+    "Pyro",
     "Quantizer",
     "RandomK",
     "Ref",
@@ -120,6 +123,7 @@ __all__ = [
     "Ternary",
     "Threads",
     "Threshold",
+    "Thrift",
     "TopK",
     "Trace",
     "Transport",
@@ -127,6 +131,7 @@ __all__ = [
     "TwoBit",
     "Uniform",
     "Zlib",
+    "Zmq",
     "Zstd",
     "build",
     "connect",

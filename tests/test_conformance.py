@@ -43,7 +43,10 @@ def registered():
 
 
 def transports():
-    return [build("transport", name) for name in names("transport") if not missing(stage_class("transport", name))]
+    """Those whose library is installed; the one with a pool also without it, and with a pool of one."""
+    yield from (build("transport", name) for name in names("transport") if not missing(stage_class("transport", name)))
+    if not missing(ps.Http):
+        yield from (ps.Http(pool=0), ps.Http(pool=1))
 
 
 @pytest.mark.parametrize("stage", [*registered(), *VARIANTS], ids=repr)
@@ -51,7 +54,7 @@ def test_stage_meets_its_contract(stage):
     check(stage)
 
 
-@pytest.mark.parametrize("transport", transports(), ids=lambda t: t.name)
+@pytest.mark.parametrize("transport", [*transports()], ids=repr)
 def test_transport_meets_its_contract(transport):
     check_transport(transport, cycles=200 if transport.name in ("inproc", "pipe", "tcp") else 50)
 

@@ -17,6 +17,7 @@ import pytest
 
 import minips as ps
 from minips.runtime.worker import batch, compute
+from minips.stage import missing
 
 ROWS = misfits.rows()
 SINGLE = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=150, features=7, classes=3))
@@ -76,6 +77,15 @@ def test_bsp_is_the_same_to_the_bit_on_processes(reference, transport, servers):
     run = ps.train(SINGLE, dataclasses.replace(EXACT, transport=transport, servers=servers), engine=PROCESSES)
     assert_same(run.params, reference.params)
     assert [row[1:] for row in run.losses] == [row[1:] for row in reference.losses]
+    assert_nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    "transport", [c.name for c in (ps.Zmq, ps.Http, ps.Grpc, ps.Thrift, ps.Pyro) if not missing(c)]
+)
+def test_bsp_is_the_same_to_the_bit_over_every_library(reference, transport):
+    run = ps.train(SINGLE, dataclasses.replace(EXACT, transport=transport, servers=2), engine=PROCESSES)
+    assert_same(run.params, reference.params)
     assert_nothing_is_left()
 
 

@@ -1,6 +1,7 @@
 """What is particular to a transport: its addresses and its limits, and peers that mean no good."""
 
 import contextlib
+import dataclasses
 import os
 import signal
 import socket
@@ -15,13 +16,16 @@ import numpy as np
 import pytest
 
 import minips as ps
+from minips import stage
+from minips.stage import missing
 from minips.stages.transports.auth import AUTH, PROTOCOL, answer_challenge, challenge
 from minips.stages.transports.base import CALL, ERROR, remote_error
 
 WAIT_S = 20.0
 TOKEN = "the right token"
-WIRES = [ps.InProc(), ps.Pipe(), ps.Tcp()]
-BETWEEN_PROCESSES = [ps.Pipe(), ps.Tcp()]
+OPTIONAL = [cls() for cls in (ps.Zmq, ps.Http, ps.Grpc, ps.Thrift, ps.Pyro) if not missing(cls)]
+WIRES = [ps.InProc(), ps.Pipe(), ps.Tcp(), *OPTIONAL]
+BETWEEN_PROCESSES = [ps.Pipe(), ps.Tcp(), *OPTIONAL]
 
 every_wire = pytest.mark.parametrize("transport", WIRES, ids=lambda t: t.name)
 between_processes = pytest.mark.parametrize("transport", BETWEEN_PROCESSES, ids=lambda t: t.name)
@@ -236,8 +240,9 @@ def test_fresh_addresses_differ(transport):
 # Limits
 
 
-@pytest.mark.parametrize("transport", [ps.Tcp(max_message_bytes=10_000), ps.Pipe(max_message_bytes=10_000)], ids=repr)
+@pytest.mark.parametrize("transport", BETWEEN_PROCESSES, ids=lambda t: t.name)
 def test_a_message_above_the_limit_ends_its_connection_and_no_other(transport):
+    transport = dataclasses.replace(transport, max_message_bytes=10_000)
     with talking(transport) as (endpoint, channel):
         assert ask(channel, bytes(9_000)) == [bytes(9_000)]
         with transport.connect(endpoint.address, TOKEN) as greedy, pytest.raises(ConnectionError):
@@ -472,3 +477,167 @@ def test_a_pipe_server_of_something_else_is_a_connection_error():
         with pytest.raises(ConnectionError, match=name):
             ps.Pipe().connect(f"pipe://{name}", TOKEN, 2.0)
         thread.join(WAIT_S)
+
+
+# The transports over other people's libraries
+
+over_a_library = pytest.mark.parametrize("transport", OPTIONAL, ids=lambda t: t.name)
+
+
+def optional(cls):
+    return pytest.mark.skipif(bool(missing(cls)), reason=f"{cls.requires} is not installed")
+
+
+@pytest.mark.parametrize("cls", [ps.Zmq, ps.Http, ps.Grpc, ps.Thrift, ps.Pyro], ids=lambda cls: cls.name)
+def test_a_library_that_is_not_installed_is_said(cls, monkeypatch):
+    monkeypatch.setattr(stage, "_findable", lambda module: False)
+    with pytest.raises(ModuleNotFoundError, match=rf'needs {cls.requires[0]}.* pip install "minips\[transports\]"'):
+        cls()
+
+
+def test_importing_minips_imports_none_of_the_libraries():
+    code = (
+        "import sys, minips; print([m for m in ('zmq', 'aiohttp', 'grpc', 'Pyro5', 'thriftpy2') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60).stdout == "[]\n"
+
+
+@over_a_library
+@pytest.mark.parametrize("address", ["", "host", "127.0.0.1:port", "127.0.0.1:65536", ":-1"])
+def test_a_library_is_not_asked_about_a_malformed_address(transport, address):
+    with pytest.raises(ValueError, match=rf"such as {transport.scheme}://127\.0\.0\.1:5000"):
+        transport.connect(f"{transport.scheme}://{address}", timeout=1.0)
+
+
+@over_a_library
+@pytest.mark.parametrize(
+    "message", [[b"let me in"], [bytes(100_000)], [b""] * 500, [b"", b""]], ids=lambda m: f"{len(m)}"
+)
+def test_who_skips_the_handshake_does_not_reach_the_handler(transport, message):
+    reached = []
+    with transport.serve(reached.append, token=TOKEN) as endpoint:
+        wire = transport.dial(endpoint.address, 5.0)
+        try:
+            assert wire.receive(5.0)[0] == AUTH
+            wire.send(CALL, message)
+            with contextlib.suppress(EOFError, ConnectionError):  # hung up on, or told why
+                assert wire.receive(5.0)[0] == ERROR
+        finally:
+            wire.close()
+    assert reached == []
+
+
+@over_a_library
+def test_what_strangers_say_to_its_port_disturbs_nobody(transport):
+    with talking(transport) as (endpoint, channel):
+        for nonsense in (b"\xff" * 3000, b"GET / HTTP/1.0\r\n\r\n", b"PYRO\x01\xf6" + bytes(200), bytes(64), b""):
+            place = endpoint.address.rpartition("/")[2].split(":")
+            with socket.create_connection((place[0], int(place[1])), WAIT_S) as stranger, contextlib.suppress(OSError):
+                stranger.sendall(nonsense)
+        assert ask(channel, b"a") == [b"a"]
+
+
+@optional(ps.Zmq)
+def test_zmq_ignores_messages_of_strangers():
+    import zmq
+
+    with talking(ps.Zmq()) as (endpoint, channel), zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+        stranger.linger = 0
+        stranger.connect(endpoint.address.replace("zmq", "tcp"))
+        for message in ([b""], [b"\x00", b"call"], [b"\xfd"], [b"\xfd", b"x"], [b"nonsense"] * 3, [b"\xfe"], [b"\xff"]):
+            stranger.send_multipart(message)
+            assert ask(channel, b"a") == [b"a"]
+
+
+@optional(ps.Grpc)
+def test_grpc_takes_messages_above_its_usual_four_megabytes():
+    with talking(ps.Grpc()) as (_, channel):
+        assert ask(channel, bytes(5_000_000)) == [bytes(5_000_000)]
+
+
+@pytest.fixture
+def connections(monkeypatch):
+    """The connections that aiohttp's servers take."""
+    from aiohttp import web
+
+    taken, make = [], web.Server.__call__
+
+    def counted(server):
+        taken.append(server)
+        return make(server)
+
+    monkeypatch.setattr(web.Server, "__call__", counted)
+    return taken
+
+
+@optional(ps.Http)
+def test_http_uses_its_connections_again(connections):
+    with talking(ps.Http(pool=8)) as (_, channel):
+        for _ in range(20):
+            ask(channel, b"a")
+        assert len(connections) == 2  # the open line, and one for calls that never overlap
+        for future in [channel.call([bytes(100_000)]) for _ in range(40)]:
+            future.result(WAIT_S)
+        assert len(connections) <= 9
+
+
+@optional(ps.Http)
+def test_http_without_a_pool_connects_for_each_call(connections):
+    with talking(ps.Http(pool=0)) as (_, channel):
+        before = len(connections)
+        for _ in range(20):
+            ask(channel, b"a")
+        assert len(connections) == before + 20
+
+
+@optional(ps.Http)
+@pytest.mark.parametrize("failures", [2, 9])
+def test_http_tries_again_where_a_call_has_not_reached_the_server(monkeypatch, failures):
+    import aiohttp
+
+    left, connect = [failures], aiohttp.TCPConnector.connect
+
+    async def failing(connector, request, *args, **kwargs):
+        if left[0]:
+            left[0] -= 1
+            raise aiohttp.ClientConnectorError(request.connection_key, OSError(111, "refused"))
+        return await connect(connector, request, *args, **kwargs)
+
+    with talking(ps.Http()) as (_, channel):
+        monkeypatch.setattr(aiohttp.TCPConnector, "connect", failing)
+        if failures == 2:
+            assert ask(channel, b"a") == [b"a"]
+        else:
+            with pytest.raises(ConnectionError, match="refused"):
+                ask(channel, b"a")
+
+
+@optional(ps.Http)
+def test_http_tells_strangers_what_they_lack():
+    import http.client
+
+    def status(method, headers, body=b""):
+        connection = http.client.HTTPConnection(endpoint.address.rpartition("/")[2], timeout=WAIT_S)
+        try:
+            connection.request(method, "/", body, headers)
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    reached = []
+    with ps.Http().serve(reached.append, token=TOKEN) as endpoint:
+        assert status("POST", {}) == 403
+        assert status("POST", {"Minips-Session": "0" * 32, "Minips-Call": "0"}) == 403
+        for headers, body, expected in [
+            ({"Minips-Call": "nonsense"}, b"", 400),
+            ({"Minips-Call": "5000"}, b"", 400),
+            ({"Minips-Call": "0"}, bytes(100_000), 413),
+        ]:
+            line = http.client.HTTPConnection(endpoint.address.rpartition("/")[2], timeout=WAIT_S)
+            line.request("GET", "/")
+            answer = line.getresponse()
+            session = {"Minips-Session": answer.headers["Minips-Session"]}
+            assert status("POST", session | headers, body) == expected
+            answer.close()
+            line.close()
+    assert reached == []

@@ -5,10 +5,30 @@ with like. `link` shapes bandwidth and latency around any of them.
 """
 
 from minips.stages.transports.base import Channel, Endpoint, Handler, Transport
+from minips.stages.transports.grpc import Grpc
+from minips.stages.transports.http import Http
 from minips.stages.transports.inproc import InProc
 from minips.stages.transports.link import Link
 from minips.stages.transports.pipe import Pipe
+from minips.stages.transports.pyro import Pyro
 from minips.stages.transports.shm import SharedMemory
 from minips.stages.transports.tcp import Tcp
+from minips.stages.transports.thrift import Thrift
+from minips.stages.transports.zmq import Zmq
 
-__all__ = ["Channel", "Endpoint", "Handler", "InProc", "Link", "Pipe", "SharedMemory", "Tcp", "Transport"]
+__all__ = [
+    "Channel",
+    "Endpoint",
+    "Grpc",
+    "Handler",
+    "Http",
+    "InProc",
+    "Link",
+    "Pipe",
+    "Pyro",
+    "SharedMemory",
+    "Tcp",
+    "Thrift",
+    "Transport",
+    "Zmq",
+]

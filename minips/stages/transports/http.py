@@ -1,0 +1,275 @@
+"""HTTP/1.1: each call is a POST whose body is the message, over connections that a pool keeps open.
+
+What the library (aiohttp) does: HTTP on both sides, in an event loop each, and the pool: a limit, connections that are
+used again, connections that are dropped when they have idled too long. What HTTP does not do: know a caller again.
+So a client first asks (GET) for a session, and that answer does not end before the session does; each side sees at
+once when the other one hangs up or dies, and a newline now and then shows that the line is not merely silent. The calls
+of a session are numbered, since on several connections they overtake each other.
+
+    GET  /    →  200, Minips-Session: its name, then a newline every few seconds
+    POST /    Minips-Session, Minips-Call: 0, 1, 2 …; a body (see `network`)  →  200 and a body
+              403 no such session   410 it is over   411 413 no length, or too long   400 nonsense
+
+A call whose connection could not be made has never reached the server, and is tried again, later each time; any other
+is not, for the server may have handled it. Bodies are written piece by piece and read into the memory where the arrays
+will live: one copy on that way, those of the kernel and the event loop apart.
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from minips.stage import option, register
+from minips.stages.transports.base import HANDSHAKE_S, Listener, Wire
+from minips.stages.transports.network import NetworkTransport, memory, netloc, size
+from minips.stages.transports.sessions import Asking, Body, Session, Sessions
+
+T = TypeVar("T")
+_SESSION, _CALL = "Minips-Session", "Minips-Call"
+_AT_ONCE = 8
+_ALIVE_S, _SILENCE_S, _IDLE_S = 5.0, 60.0, 60.0
+_BACKOFF_S = (0.05, 0.2, 0.8)
+_PIECE_BYTES = 2**18
+_BUFFER_BYTES = 2**20
+
+
+@register
+@dataclass(frozen=True)
+class Http(NetworkTransport):
+    """HTTP with a pool of connections, ``http://host:port``; with ``pool=0`` each call makes its own."""
+
+    name = "http"
+    scheme = "http"
+    requires = ("aiohttp",)
+    pool: int = option(8, "connections for calls; 0: a new one for each", minimum=0, maximum=64)
+    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
+
+    def listen(self, address: str | None) -> Listener:
+        host, port = self.host_and_port(address)
+        try:
+            sock = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        except OSError as error:
+            raise self.unservable(address, error.strerror) from None
+        return _HttpListener(self, sock, self.address(host, sock.getsockname()[1]))
+
+    def dial(self, address: str, timeout: float) -> Wire:
+        place = netloc(*self.host_and_port(address))
+        wire = _HttpWire(f"http://{place}/", self.pool)
+        try:
+            wire.loop.do(wire.open(timeout), timeout + 1)
+            wire.begin()
+        except Exception as error:
+            wire.close()
+            raise ConnectionError(f"Nobody answers at {address}: {error or type(error).__name__}.") from None
+        return wire
+
+
+class _Loop(threading.Thread):
+    """An event loop and its thread."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._loop = asyncio.new_event_loop()
+        self.start()
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def do(self, coroutine: Coroutine[Any, Any, T], timeout: float) -> T:
+        return self.begin(coroutine).result(timeout)
+
+    def run(self) -> None:
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._clear())
+        self._loop.close()
+
+    async def _clear(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # connections that were closed just now let their sockets go
+
+    def stop(self) -> None:
+        if self.is_alive():
+            with suppress(RuntimeError):  # closed in between
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            self.join(HANDSHAKE_S)
+
+
+class _HttpWire(Asking):
+    def __init__(self, url: str, pool: int) -> None:
+        super().__init__()
+        self.loop = _Loop(f"minips-http-{url}")
+        self._url, self._pool, self._session = url, pool, ""
+        self._http: Any = None
+        self._line: Any = None
+
+    async def open(self, timeout: float) -> None:
+        """Ask for a session and keep the line open."""
+        import aiohttp
+
+        at_once = self._pool or _AT_ONCE
+        self._turn = asyncio.Semaphore(at_once)  # in order; the connector's own queue lets a retry starve
+        keeping: dict[str, Any] = {"keepalive_timeout": _IDLE_S} if self._pool else {"force_close": True}
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=at_once + 1, **keeping),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeout),  # a handler may take its time
+            read_bufsize=_BUFFER_BYTES,
+        )
+        self._line = await asyncio.wait_for(self._http.get(self._url), timeout)
+        self._session = self._line.headers.get(_SESSION, "")
+        if self._line.status != 200 or not self._session:
+            raise ConnectionError("it is no minips server")
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """Read the line until it ends, and then hang up; a call whose answer is on the way still gets it."""
+        with suppress(Exception):
+            while await asyncio.wait_for(self._line.content.readany(), _SILENCE_S):
+                pass
+            await asyncio.sleep(1.0)
+        Asking.hang_up(self)
+
+    def ask(self, number: int, body: Body) -> "Future[memoryview]":
+        return self.loop.begin(self._post(number, body))
+
+    async def _post(self, number: int, body: Body) -> memoryview:
+        import aiohttp
+
+        headers = {_SESSION: self._session, _CALL: str(number), "Content-Length": str(size(body))}
+        async with self._turn:
+            for pause in (*_BACKOFF_S, None):
+                try:
+                    async with self._http.post(self._url, data=_cut(body), headers=headers) as response:
+                        if response.status != 200 or response.content_length is None:
+                            raise ConnectionError(f"it answered {response.status} {response.reason}")
+                        return await _read(response.content, response.content_length)
+                except aiohttp.ClientConnectorError as error:
+                    if pause is None or self._line.content.at_eof():
+                        raise ConnectionError(str(error)) from None
+                    await asyncio.sleep(pause)
+                except aiohttp.ClientError as error:
+                    raise ConnectionError(str(error)) from None
+        raise AssertionError
+
+    def hang_up(self) -> None:
+        super().hang_up()
+        if self._line and self.loop.is_alive():
+            with suppress(RuntimeError):
+                self.loop._loop.call_soon_threadsafe(self._line.close)
+
+    def close(self) -> None:
+        self.hang_up()
+        if self._http and self.loop.is_alive():
+            with suppress(RuntimeError, TimeoutError):
+                self.loop.do(self._http.close(), HANDSHAKE_S)
+        self.loop.stop()
+
+
+class _HttpListener(Sessions):
+    def __init__(self, transport: Http, sock: socket.socket, address: str) -> None:
+        super().__init__(transport.max_message_bytes)
+        self.address = address
+        self._sessions: dict[str, Session] = {}
+        self._loop = _Loop(f"minips-http-{address}")
+        self._loop.do(self._start(sock), HANDSHAKE_S)
+
+    async def _start(self, sock: socket.socket) -> None:
+        from aiohttp import web
+
+        self._http = web.Server(
+            self._respond,
+            handler_cancellation=True,
+            access_log=None,
+            lingering_time=1.0,
+            read_bufsize=_BUFFER_BYTES,
+        )
+        self._server = await asyncio.get_running_loop().create_server(self._http, sock=sock, backlog=128)
+
+    async def _respond(self, request: Any) -> Any:
+        from aiohttp import web
+
+        if request.method == "GET":
+            return await self._hold(request)
+        session, length = self._sessions.get(request.headers.get(_SESSION, "")), request.content_length
+        if session is None:
+            return web.Response(status=403)
+        if length is None or length > session.limit:
+            session.hang_up()
+            return web.Response(status=411 if length is None else 413)
+        try:
+            body = await _read(request.content, length)
+            answer = await asyncio.wrap_future(session.ask(int(request.headers.get(_CALL, "")), body))
+        except ValueError:
+            session.hang_up()
+            return web.Response(status=400)
+        except ConnectionError:
+            return web.Response(status=410)
+        response = web.StreamResponse(headers={"Content-Length": str(size(answer))})
+        with suppress(ConnectionError):  # nobody is there to hear it
+            await response.prepare(request)
+            async for piece in _cut(answer):
+                await response.write(piece)
+            await response.write_eof()
+        return response
+
+    async def _hold(self, request: Any) -> Any:
+        """Open a session and keep it for as long as its line is open."""
+        from aiohttp import web
+
+        session = self.open()
+        self._sessions[session.name] = session
+        over = asyncio.wrap_future(session.over)
+        response = web.StreamResponse(headers={_SESSION: session.name})
+        try:
+            with suppress(ConnectionError):
+                await response.prepare(request)
+                while not over.done():
+                    await response.write(b"\n")
+                    await asyncio.wait([over], timeout=_ALIVE_S)
+                await response.write_eof()
+        finally:
+            del self._sessions[session.name]
+            session.hang_up()
+        return response
+
+    def close(self) -> None:
+        with suppress(TimeoutError):
+            self._loop.do(self._stop(), HANDSHAKE_S)
+        self._loop.stop()
+
+    async def _stop(self) -> None:
+        self._server.close()
+        await self._http.shutdown(1.0)
+
+
+async def _cut(body: Body) -> AsyncIterator[bytes | bytearray | memoryview]:
+    """The pieces, none so large that the event loop would have to keep a copy of what the kernel does not take."""
+    small = b""
+    for piece in body:
+        if len(small) + len(piece) < _PIECE_BYTES:
+            small += piece
+            continue
+        yield small
+        small = b""
+        for start in range(0, len(piece), _PIECE_BYTES):
+            yield piece[start : start + _PIECE_BYTES]
+    yield small
+
+
+async def _read(stream: Any, nbytes: int) -> memoryview:
+    """A body of this length, in memory of its own."""
+    body, end = memory(nbytes), 0
+    while end < nbytes:
+        chunk = await stream.readany()
+        if not chunk:
+            raise ConnectionError("the connection ended within a message")
+        body[end : end + len(chunk)] = chunk
+        end += len(chunk)
+    return body

@@ -1,0 +1,103 @@
+"""What the transports over other people's libraries share: addresses of host and port, and a message in one block.
+
+Most libraries carry one block of bytes per message. A **body** is a message as such a block:
+
+    tag (1 byte), 3 zero bytes, number of frames (4 bytes), the frames' lengths (8 bytes each), the frames;
+    little-endian, and each frame starts at a multiple of 64 bytes, so that arrays can live in it where it arrived
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import ClassVar
+
+import numpy as np
+
+from minips.stage import Buffer, Frames
+from minips.stages.transports.auth import LIMIT_BYTES
+from minips.stages.transports.base import WireTransport
+
+_HEAD = struct.Struct("<BxxxI")
+_ALIGNMENT = 64
+HANDSHAKE_BYTES = LIMIT_BYTES + 4 * _ALIGNMENT
+"""The largest body that is taken from a peer that has not yet shown that it knows the token."""
+
+
+class NetworkTransport(WireTransport):
+    """Addresses are ``scheme://host:port``: port 0 for a free one, loopback unless another host is named."""
+
+    extra: ClassVar[str] = "transports"
+
+    def host_and_port(self, address: str | None) -> tuple[str, int]:
+        """``scheme://host:port`` taken apart; an IPv6 host stands in brackets. None: a free port of this machine."""
+        host, separator, port = self.rest(f"{self.scheme}://:0" if address is None else address).rpartition(":")
+        if not separator or not port.isdigit() or int(port) > 65535:
+            raise ValueError(
+                f"{type(self).__name__} takes an address such as {self.scheme}://127.0.0.1:5000, got {address!r}."
+            )
+        return host.strip("[]") or "127.0.0.1", int(port)
+
+    def address(self, host: str, port: int) -> str:
+        """The two put together."""
+        return f"{self.scheme}://{_bracketed(host)}:{port}"
+
+    def unservable(self, address: str | None, error: object) -> OSError:
+        """The sentence for an address that cannot be had."""
+        return OSError(f"{address} cannot be served: {error}. Choose another port, or 0 for a free one.")
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def netloc(host: str, port: int | str) -> str:
+    """``host:port`` as libraries want it."""
+    return f"{_bracketed(host)}:{port}"
+
+
+def pieces(tag: int, frames: Frames) -> list[Buffer]:
+    """The buffers that make up a body one after the other; none of the frames is copied."""
+    body: list[Buffer] = [_HEAD.pack(tag, len(frames)) + struct.pack(f"<{len(frames)}Q", *map(len, frames))]
+    end = len(body[0])
+    for frame in frames:
+        if len(frame):
+            padding = -end % _ALIGNMENT
+            body += [bytes(padding), memoryview(frame)]
+            end += padding + len(frame)
+    return body
+
+
+def size(body: Iterable[Buffer]) -> int:
+    """Bytes in all these buffers."""
+    return sum(map(len, body))
+
+
+def memory(nbytes: int) -> memoryview:
+    """Writable memory that starts at a multiple of 64; not cleared, it is about to be filled."""
+    block = np.empty(nbytes + _ALIGNMENT, np.uint8)
+    start = -block.ctypes.data % _ALIGNMENT
+    return block[start : start + nbytes].data
+
+
+def writable(body: Buffer) -> memoryview:
+    """A copy of a body that a library has read into memory of its own, which cannot be written to."""
+    copy = memory(len(body))
+    copy[:] = body
+    return copy
+
+
+def split(body: memoryview) -> tuple[int, Frames]:
+    """Tag and frames, as views of the body. ValueError where it is no body."""
+    try:
+        tag, count = _HEAD.unpack_from(body)
+        sizes = struct.unpack_from(f"<{count}Q", body, _HEAD.size)
+    except struct.error:
+        raise ValueError("the head of a message is malformed") from None
+    frames: Frames = []
+    end = _HEAD.size + 8 * count
+    for length in sizes:
+        start = end + (-end % _ALIGNMENT if length else 0)
+        end = start + length
+        frames.append(body[start:end])
+    if end != len(body):
+        raise ValueError(f"a message of {len(body)} bytes should have {end}, says its head")
+    return tag, frames

@@ -1,0 +1,89 @@
+"""Pyro: remote objects. The client holds a proxy, and a method of the proxy is a method of the server's object.
+
+What the library (Pyro5) does: proxies, messages with a checksum for their head, a choice of serializers, a daemon that
+finds the object and calls its method, and errors that are raised again at the caller's. Its own servers wait in a pool
+of 80 threads; here each connection has a daemon and a thread of its own, since a parameter server's calls wait for each
+other. Pyro is called slow because its usual serializer, serpent, writes text: bytes as base64. msgpack does not, and
+bytes stay bytes.
+
+On the wire: Pyro's head, then the object, the method and the body (see `network`) in msgpack. A message is joined (a
+copy), packed into msgpack and joined with the head; unpacked, and copied into memory that can be written to.
+One call at a time is on the wire; see `blocking`. A stranger may send one small message in any of Pyro's serializers
+before it has to show that it knows the token: serve other hosts than this one only in a network that you trust.
+"""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from minips.stage import option, register
+from minips.stages.transports.base import Listener, Wire
+from minips.stages.transports.blocking import BlockingListener, BlockingTransport, BlockingWire
+
+_OBJECT = "minips"
+
+
+@register
+@dataclass(frozen=True)
+class Pyro(BlockingTransport):
+    """Pyro5 with msgpack, a proxy for each channel: ``pyro://host:port``."""
+
+    name = "pyro"
+    scheme = "pyro"
+    requires = ("Pyro5", "msgpack")
+    max_message_bytes: int = option(2**30, "largest message that is taken", minimum=2**10, maximum=2**30, unit="byte")
+
+    def listen(self, address: str | None) -> Listener:
+        return _PyroListener(self, address)
+
+    def dial(self, address: str, timeout: float) -> Wire:
+        sock = self.reach(address, timeout)
+        try:
+            wire = _PyroWire(sock)
+        except Exception as error:
+            sock.close()
+            raise ConnectionError(f"The peer at {address} is not a minips server, or it is closing. {error}") from None
+        wire.begin()
+        return wire
+
+
+@cache
+def _remote() -> Any:
+    """The class of the object that is served."""
+    from Pyro5.api import expose
+
+    class Remote:
+        def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+            self._answer = answer
+
+        @expose  # type: ignore[untyped-decorator, unused-ignore]
+        def ask(self, body: bytes) -> bytes:
+            return self._answer(body)
+
+    return Remote
+
+
+class _PyroWire(BlockingWire):
+    def __init__(self, sock: socket.socket) -> None:
+        from Pyro5.api import Proxy
+
+        super().__init__(sock)
+        self._proxy = Proxy(_OBJECT, connected_socket=sock)
+        self._proxy._pyroSerializer = "msgpack"
+
+    def exchange(self, body: bytes) -> bytes:
+        self._proxy._pyroClaimOwnership()
+        answer: bytes = self._proxy.ask(body)
+        return answer
+
+
+class _PyroListener(BlockingListener):
+    def talk(self, peer: socket.socket, answer: Callable[[bytes], bytes]) -> None:
+        from Pyro5.api import Daemon
+
+        with Daemon(connected_socket=peer) as daemon:
+            daemon.register(_remote()(answer), _OBJECT)
+            while daemon.transportServer.handleRequest():
+                pass

@@ -1,0 +1,248 @@
+"""ZeroMQ: messages of many frames, queued and sent by threads of libzmq's own, outside Python.
+
+What the library does: it frames messages, sends in the background, gives each connection a name (ROUTER) and pings it.
+What it does not: tell who has come and who has gone, since its sockets are meant to outlive connections. A parameter
+server wants to know. So a client says HELLO and BYE; the server sends each connection an empty message twice a second,
+which libzmq refuses for one that has gone; and the client has libzmq report the end of its one connection (a monitor).
+
+On the wire: the tag in a frame of one byte, then the frames as they are (ZMTP 3). Large frames are not copied: libzmq
+sends out of the caller's memory, and the receiver's arrays live in libzmq's. Small ones are: that is faster.
+
+A ZeroMQ socket belongs to one thread. The loop here owns it, and the others hand it their messages through a queue.
+The limit on a message holds for each frame while it is read and for their sum after that, from strangers too.
+"""
+
+import queue
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from minips.stage import Buffer, Frames, option, register
+from minips.stages.transports.base import HANDSHAKE_S, Listener, Wire
+from minips.stages.transports.network import NetworkTransport, netloc, size
+
+_HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"
+_PROBE_S = 0.5
+_HEARTBEAT_MS, _SILENCE_MS, _FAREWELL_MS = 5_000, 30_000, 1_000
+_SMALL_BYTES = 4_096
+
+
+@register
+@dataclass(frozen=True)
+class Zmq(NetworkTransport):
+    """ZeroMQ, a ROUTER for the server and a DEALER for each channel: ``zmq://host:port``."""
+
+    name = "zmq"
+    scheme = "zmq"
+    requires = ("zmq",)
+    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
+
+    def listen(self, address: str | None) -> Listener:
+        host, port = self.host_and_port(address)
+        loop = _Loop("ROUTER", self.max_message_bytes)
+        try:
+            loop.socket.bind(f"tcp://{netloc(host, port or '*')}")
+        except Exception as error:  # ZMQError is no OSError
+            loop.let_go()
+            raise self.unservable(address, error) from None
+        bound = loop.socket.last_endpoint.decode().rpartition(":")[2]
+        loop.start()
+        return _ZmqListener(loop, self.address(host, int(bound)))
+
+    def dial(self, address: str, timeout: float) -> Wire:
+        place = netloc(*self.host_and_port(address))
+        loop = _Loop("DEALER", self.max_message_bytes)
+        try:
+            loop.socket.connect(f"tcp://{place}")
+        except Exception as error:
+            loop.let_go()
+            raise ConnectionError(f"Nobody answers at {address}: {error}.") from None
+        wire = loop.wires[None] = _ZmqWire(loop, None)
+        loop.start()
+        wire.post(_HELLO)
+        return wire
+
+
+class _Loop(threading.Thread):
+    """The thread that owns a socket: it sends what the wires post and sorts what comes in by who sent it."""
+
+    def __init__(self, kind: str, max_message_bytes: int) -> None:
+        import zmq
+
+        super().__init__(name=f"minips-zmq-{kind.lower()}", daemon=True)
+        self.max_message_bytes = max_message_bytes
+        self.wires: dict[bytes | None, _ZmqWire] = {}
+        self.incoming: queue.SimpleQueue[_ZmqWire | None] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[tuple[_ZmqWire, list[Buffer]] | None] = queue.SimpleQueue()
+        self._bell, self._ear = socket.socketpair()
+        self._ear.setblocking(False)
+        self._bell.setblocking(False)
+        self._context = zmq.Context()
+        self._is_server = kind == "ROUTER"
+        self.socket: Any = self._context.socket(getattr(zmq, kind))
+        for option_, value in {
+            "LINGER": _FAREWELL_MS,
+            "SNDHWM": 0,
+            "RCVHWM": 0,
+            "MAXMSGSIZE": max_message_bytes,
+            "HEARTBEAT_IVL": _HEARTBEAT_MS,
+            "HEARTBEAT_TIMEOUT": _SILENCE_MS,
+            "RECONNECT_IVL": -1,  # a channel is one connection: when that has gone, so has the channel
+            "IPV6": 1,
+        }.items():
+            self.socket.setsockopt(getattr(zmq, option_), value)
+        self._ends: Any = None
+        if self._is_server:
+            self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a send to one who has gone is an error
+        else:
+            self._ends = self.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED)
+
+    def post(self, wire: "_ZmqWire | None", message: list[Buffer]) -> None:
+        """Have a message sent. From any thread; an empty one and no wire end the loop."""
+        self._outbox.put((wire, message) if wire else None)
+        with suppress(OSError):  # full: it has been rung already; closed: nobody is there to hear it
+            self._bell.send(b"\0")
+
+    def run(self) -> None:
+        import zmq
+
+        poller, probed = zmq.Poller(), time.monotonic()
+        for one in filter(None, (self.socket, self._ear, self._ends)):
+            poller.register(one, zmq.POLLIN)
+        try:
+            while True:
+                ready = dict(poller.poll(int(_PROBE_S * 1000)))
+                if self._ear.fileno() in ready:
+                    self._ear.recv(4096)
+                if not self._send_all():
+                    return
+                self._receive_all()
+                if self._ends in ready:
+                    self.wires[None].end()
+                    return
+                if self._is_server and time.monotonic() - probed > _PROBE_S:
+                    probed = time.monotonic()
+                    for wire in list(self.wires.values()):
+                        self._send(wire, [_PROBE])
+        finally:
+            for wire in list(self.wires.values()):
+                wire.end()
+            self.incoming.put(None)
+            self.let_go()
+
+    def _send_all(self) -> bool:
+        while True:
+            try:
+                posted = self._outbox.get_nowait()
+            except queue.Empty:
+                return True
+            if posted is None:
+                return False
+            self._send(*posted)
+
+    def _send(self, wire: "_ZmqWire", message: list[Buffer]) -> None:
+        import zmq
+
+        try:
+            self.socket.send_multipart([wire.peer, *message] if wire.peer else message, zmq.NOBLOCK, copy=False)
+        except zmq.ZMQError:  # nobody has this name any more
+            self.wires.pop(wire.peer, None)
+            wire.end()
+        if message[0] == _BYE:
+            self.wires.pop(wire.peer, None)
+
+    def _receive_all(self) -> None:
+        import zmq
+
+        while True:
+            try:
+                parts = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.ZMQError:
+                return
+            peer = parts.pop(0).bytes if self._is_server else None
+            tag = parts.pop(0).bytes if parts else b""
+            wire = self.wires.get(peer)
+            if tag == _HELLO and self._is_server and not wire:
+                self.wires[peer] = wire = _ZmqWire(self, peer)
+                self.incoming.put(wire)
+            elif tag == _BYE and wire:
+                self.wires.pop(peer)
+                wire.end()
+            elif tag != _PROBE and wire:
+                wire.inbox.put((tag, [part.buffer for part in parts]))
+
+    def let_go(self) -> None:
+        """Close the socket once its last words are out, or a second later."""
+        if self._ends:
+            self.socket.disable_monitor()
+            self._ends.close(0)
+        self.socket.close()
+        self._context.term()
+        self._bell.close()
+        self._ear.close()
+
+
+class _ZmqWire(Wire):
+    def __init__(self, loop: _Loop, peer: bytes | None) -> None:
+        self.peer = peer
+        self.inbox: queue.SimpleQueue[tuple[bytes, Frames] | None] = queue.SimpleQueue()
+        self._loop, self._ended = loop, False
+
+    def post(self, *message: Buffer) -> None:
+        self._loop.post(self, list(message))
+
+    def send(self, tag: int, frames: Frames) -> None:
+        if self._ended:
+            raise ConnectionError("the connection is closed")
+        self.post(bytes([tag]), *(memoryview(frame) for frame in frames))
+
+    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
+        try:
+            message = self.inbox.get(timeout=timeout)
+        except queue.Empty:
+            raise TimeoutError("no message came in time") from None
+        if message is None:
+            self.end()
+            raise EOFError
+        tag, frames = message
+        limit = limit or self._loop.max_message_bytes
+        if len(tag) != 1 or size(frames) > limit:
+            raise ValueError(f"a message of {size(frames)} bytes is larger than the {limit} that are allowed")
+        return tag[0], [memoryview(bytearray(frame)) if len(frame) < _SMALL_BYTES else frame for frame in frames]
+
+    def end(self) -> None:
+        """Whoever receives, now or later, hears that it is over."""
+        self._ended = True
+        self.inbox.put(None)
+
+    def hang_up(self) -> None:
+        if not self._ended:
+            self.end()
+            self.post(_BYE)
+
+    def close(self) -> None:
+        self.hang_up()
+        if self.peer is None:  # a client's loop has this wire alone
+            self._loop.post(None, [])
+            self._loop.join(HANDSHAKE_S)
+
+
+class _ZmqListener(Listener):
+    def __init__(self, loop: _Loop, address: str) -> None:
+        self._loop, self.address = loop, address
+
+    def accept(self) -> Wire:
+        wire = self._loop.incoming.get()
+        if wire is None:
+            raise OSError("the listener is closed")
+        return wire
+
+    def hang_up(self) -> None:
+        self._loop.incoming.put(None)
+
+    def close(self) -> None:
+        self._loop.post(None, [])
+        self._loop.join(HANDSHAKE_S)
