@@ -47,11 +47,7 @@ class BlockingTransport(NetworkTransport):
 
     def reach(self, address: str, timeout: float) -> socket.socket:
         """A socket connected to ``address``. It times out until the wire has it."""
-        try:
-            sock = socket.create_connection(self.host_and_port(address), timeout)
-        except OSError as error:
-            raise ConnectionError(f"Nobody answers at {address}: {error}. Is the server running?") from None
-        return _ready(sock)
+        return _ready(self.dialled(address, timeout))
 
 
 class BlockingWire(Asking):
@@ -109,13 +105,8 @@ class BlockingListener(Sessions):
 
     def __init__(self, transport: BlockingTransport, address: str | None) -> None:
         super().__init__(transport.max_message_bytes)
-        host, port = transport.host_and_port(address)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            self._sock = socket.create_server((host, port), family=family, backlog=128)
-        except OSError as error:
-            raise transport.unservable(address, error.strerror) from None
-        self.address = transport.address(host, self._sock.getsockname()[1])
+        self._sock = transport.bound(address)
+        self.address = transport.address(*self._sock.getsockname()[:2])
         self._closing = False
         self._peers: dict[threading.Thread, tuple[Session, socket.socket]] = {}
         self._accepting = threading.Thread(target=self._accept, name=f"minips-take-{self.address}", daemon=True)

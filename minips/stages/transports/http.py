@@ -50,12 +50,8 @@ class Http(NetworkTransport):
     max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
 
     def listen(self, address: str | None) -> Listener:
-        host, port = self.host_and_port(address)
-        try:
-            sock = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-        except OSError as error:
-            raise self.unservable(address, error.strerror) from None
-        return _HttpListener(self, sock, self.address(host, sock.getsockname()[1]))
+        sock = self.bound(address)
+        return _HttpListener(self, sock, self.address(*sock.getsockname()[:2]))
 
     def dial(self, address: str, timeout: float) -> Wire:
         place = netloc(*self.host_and_port(address))

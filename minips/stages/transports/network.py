@@ -6,6 +6,7 @@ Most libraries carry one block of bytes per message. A **body** is a message as 
     little-endian, and each frame starts at a multiple of 64 bytes, so that arrays can live in it where it arrived
 """
 
+import socket
 import struct
 from collections.abc import Iterable
 from typing import ClassVar
@@ -17,8 +18,8 @@ from minips.stages.transports.auth import LIMIT_BYTES
 from minips.stages.transports.base import WireTransport
 
 _HEAD = struct.Struct("<BxxxI")
-_ALIGNMENT = 64
-HANDSHAKE_BYTES = LIMIT_BYTES + 4 * _ALIGNMENT
+ALIGNMENT = 64
+HANDSHAKE_BYTES = LIMIT_BYTES + 4 * ALIGNMENT
 """The largest body that is taken from a peer that has not yet shown that it knows the token."""
 
 
@@ -26,6 +27,22 @@ class NetworkTransport(WireTransport):
     """Addresses are ``scheme://host:port``: port 0 for a free one, loopback unless another host is named."""
 
     extra: ClassVar[str] = "transports"
+
+    def bound(self, address: str | None) -> socket.socket:
+        """A socket that listens at the address. OSError in a sentence where it cannot be had."""
+        host, port = self.host_and_port(address)
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            return socket.create_server((host, port), family=family, backlog=128)
+        except OSError as error:
+            raise self.unservable(address, error.strerror) from None
+
+    def dialled(self, address: str, timeout: float) -> socket.socket:
+        """A socket connected to the address. ConnectionError where nobody answers."""
+        try:
+            return socket.create_connection(self.host_and_port(address), timeout)
+        except OSError as error:
+            raise ConnectionError(f"Nobody answers at {address}: {error}. Is the server running?") from None
 
     def host_and_port(self, address: str | None) -> tuple[str, int]:
         """``scheme://host:port`` taken apart; an IPv6 host stands in brackets. None: a free port of this machine."""
@@ -60,7 +77,7 @@ def pieces(tag: int, frames: Frames) -> list[Buffer]:
     end = len(body[0])
     for frame in frames:
         if len(frame):
-            padding = -end % _ALIGNMENT
+            padding = -end % ALIGNMENT
             body += [bytes(padding), memoryview(frame)]
             end += padding + len(frame)
     return body
@@ -73,8 +90,8 @@ def size(body: Iterable[Buffer]) -> int:
 
 def memory(nbytes: int) -> memoryview:
     """Writable memory that starts at a multiple of 64; not cleared, it is about to be filled."""
-    block = np.empty(nbytes + _ALIGNMENT, np.uint8)
-    start = -block.ctypes.data % _ALIGNMENT
+    block = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -block.ctypes.data % ALIGNMENT
     return block[start : start + nbytes].data
 
 
@@ -95,7 +112,7 @@ def split(body: memoryview) -> tuple[int, Frames]:
     frames: Frames = []
     end = _HEAD.size + 8 * count
     for length in sizes:
-        start = end + (-end % _ALIGNMENT if length else 0)
+        start = end + (-end % ALIGNMENT if length else 0)
         end = start + length
         frames.append(body[start:end])
     if end != len(body):

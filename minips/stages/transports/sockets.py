@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
 from minips.stage import Frames
 from minips.stages.transports.base import Listener, Wire
+from minips.stages.transports.network import ALIGNMENT, memory
 
 VECTORS = 512
 """Buffers for one sendmsg or recvmsg; POSIX promises 16, Linux and macOS take 1024."""
-ALIGNMENT = 64
 SEND_TIMEOUT_S = 60
 
 
@@ -130,9 +128,8 @@ def starts(sizes: Sequence[int]) -> tuple[list[int], int]:
 def allocate(sizes: Sequence[int]) -> list[memoryview]:
     """Writable buffers of these sizes in one allocation, each aligned; not cleared, for they are about to be filled."""
     begins, total = starts(sizes)
-    block = np.empty(total + ALIGNMENT, np.uint8)
-    first = -block.ctypes.data % ALIGNMENT
-    return [block[first + begin : first + begin + size].data for begin, size in zip(begins, sizes, strict=True)]
+    block = memory(total)
+    return [block[begin : begin + size] for begin, size in zip(begins, sizes, strict=True)]
 
 
 def advance(buffers: list[memoryview], done: int) -> None:

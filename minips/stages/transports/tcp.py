@@ -9,7 +9,8 @@ import struct
 from dataclasses import dataclass
 
 from minips.stage import Frames, option, register
-from minips.stages.transports.base import Listener, Wire, WireTransport
+from minips.stages.transports.base import Listener, Wire
+from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.sockets import SocketListener, SocketWire, allocate, filled, lengths_of
 
 _HEAD = struct.Struct("<BxxxI")
@@ -17,7 +18,7 @@ _HEAD = struct.Struct("<BxxxI")
 
 @register
 @dataclass(frozen=True)
-class Tcp(WireTransport):
+class Tcp(NetworkTransport):
     """TCP connections: ``tcp://host:port``, port 0 for a free one. Loopback unless another host is named."""
 
     name = "tcp"
@@ -25,29 +26,10 @@ class Tcp(WireTransport):
     max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
 
     def listen(self, address: str | None) -> Listener:
-        address = address or "tcp://127.0.0.1:0"
-        host, port = self.host_and_port(address)
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            sock = socket.create_server((host, port), family=family, backlog=128)
-        except OSError as error:
-            raise OSError(
-                f"{address} cannot be served: {error.strerror}. Choose another port, or 0 for a free one."
-            ) from None
-        return _TcpListener(sock, self)
+        return _TcpListener(self.bound(address), self)
 
     def dial(self, address: str, timeout: float) -> Wire:
-        try:
-            return _TcpWire(socket.create_connection(self.host_and_port(address), timeout), self.max_message_bytes)
-        except OSError as error:
-            raise ConnectionError(f"Nobody answers at {address}: {error}. Is the server running?") from None
-
-    def host_and_port(self, address: str) -> tuple[str, int]:
-        """``tcp://host:port`` taken apart; an IPv6 host stands in brackets."""
-        host, separator, port = self.rest(address).rpartition(":")
-        if not separator or not port.isdigit() or int(port) > 65535:
-            raise ValueError(f"Tcp takes an address such as tcp://127.0.0.1:5000, got {address!r}.")
-        return host.strip("[]") or "127.0.0.1", int(port)
+        return _TcpWire(self.dialled(address, timeout), self.max_message_bytes)
 
 
 class _TcpWire(SocketWire):
@@ -71,8 +53,7 @@ class _TcpWire(SocketWire):
 
 class _TcpListener(SocketListener):
     def __init__(self, sock: socket.socket, transport: Tcp) -> None:
-        host, port = sock.getsockname()[:2]
-        super().__init__(sock, f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}")
+        super().__init__(sock, transport.address(*sock.getsockname()[:2]))
         self._transport = transport
 
     def wire(self, sock: socket.socket) -> Wire:
