@@ -120,8 +120,7 @@ class _Loop(threading.Thread):
                 if not self._send_all():
                     return
                 self._receive_all()
-                if self._ends in ready:
-                    self.wires[None].end()
+                if self._ends in ready:  # the server is gone
                     return
                 if self._is_server and time.monotonic() - probed > _PROBE_S:
                     probed = time.monotonic()
