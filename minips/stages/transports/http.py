@@ -36,7 +36,7 @@ _AT_ONCE = 8
 _ALIVE_S, _SILENCE_S, _IDLE_S = 5.0, 60.0, 60.0
 _BACKOFF_S = (0.05, 0.2, 0.8)
 _TURNS = 5
-"""Turns of the event loop in which a new connection gets its handler, or one that was cut lets its socket go."""
+"""Turns of the event loop in which a connection that was cut lets its socket go."""
 _PIECE_BYTES = 2**18
 _BUFFER_BYTES = 2**20
 
@@ -55,7 +55,8 @@ class Http(NetworkTransport):
     def listen(self, address: str | None) -> Listener:
         host, port = self.host_and_port(address)
         try:
-            sock = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            sock = socket.create_server((host, port), family=family, backlog=128)
         except OSError as error:
             raise self.unservable(address, error.strerror) from None
         return _HttpListener(self, sock, self.address(host, sock.getsockname()[1]))
@@ -191,9 +192,11 @@ class _HttpListener(Sessions):
         self.address = address
         self._sessions: dict[str, Session] = {}
         self._loop = _Loop(f"minips-http-{address}")
-        self._loop.do(self._start(sock), HANDSHAKE_S)
+        self._sock, self._closing = sock, False
+        sock.setblocking(False)
+        self._loop.do(self._start(), HANDSHAKE_S)
 
-    async def _start(self, sock: socket.socket) -> None:
+    async def _start(self) -> None:
         from aiohttp import web
 
         self._http = web.Server(
@@ -203,7 +206,17 @@ class _HttpListener(Sessions):
             lingering_time=1.0,
             read_bufsize=_BUFFER_BYTES,
         )
-        self._server = await asyncio.get_running_loop().create_server(self._http, sock=sock, backlog=128)
+        self._taking = asyncio.create_task(self._take())
+
+    async def _take(self) -> None:
+        """Take connections. asyncio's own server drops one that comes while it closes, and does not close it."""
+        loop = asyncio.get_running_loop()
+        while not self._closing:
+            try:
+                connection, _ = await loop.sock_accept(self._sock)
+                await loop.connect_accepted_socket(self._http, connection)
+            except OSError:
+                await asyncio.sleep(0.05)  # out of descriptors, perhaps
 
     async def _respond(self, request: Any) -> Any:
         from aiohttp import web
@@ -256,11 +269,13 @@ class _HttpListener(Sessions):
         with suppress(TimeoutError):
             self._loop.do(self._stop(), HANDSHAKE_S)
         self._loop.stop()
+        self._sock.close()
 
     async def _stop(self) -> None:
-        self._server.close()
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
+        self._closing = True
+        with suppress(OSError):  # a visitor wakes the one who accepts
+            socket.create_connection(self._sock.getsockname()[:2], 0.2).close()
+        await self._taking
         connections = [connection.transport for connection in self._http.connections]
         await self._http.shutdown(1.0)
         for connection in filter(None, connections):
