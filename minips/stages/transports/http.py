@@ -18,6 +18,7 @@ will live: one copy on that way, those of the kernel and the event loop apart.
 import asyncio
 import socket
 import threading
+import weakref
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
@@ -34,6 +35,8 @@ _SESSION, _CALL = "Minips-Session", "Minips-Call"
 _AT_ONCE = 8
 _ALIVE_S, _SILENCE_S, _IDLE_S = 5.0, 60.0, 60.0
 _BACKOFF_S = (0.05, 0.2, 0.8)
+_TURNS = 5
+"""Turns of the event loop in which a connection that was cut lets its socket go."""
 _PIECE_BYTES = 2**18
 _BUFFER_BYTES = 2**20
 
@@ -89,7 +92,8 @@ class _Loop(threading.Thread):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # connections that were closed just now let their sockets go
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
 
     def stop(self) -> None:
         if self.is_alive():
@@ -105,6 +109,12 @@ class _HttpWire(Asking):
         self._url, self._pool, self._session = url, pool, ""
         self._http: Any = None
         self._line: Any = None
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+    def _socket(self, place: tuple[Any, ...]) -> socket.socket:
+        sock = socket.socket(*place[:3])
+        self._sockets.add(sock)
+        return sock
 
     async def open(self, timeout: float) -> None:
         """Ask for a session and keep the line open."""
@@ -114,7 +124,7 @@ class _HttpWire(Asking):
         self._turn = asyncio.Semaphore(at_once)  # in order; the connector's own queue lets a retry starve
         keeping: dict[str, Any] = {"keepalive_timeout": _IDLE_S} if self._pool else {"force_close": True}
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=at_once + 1, **keeping),
+            connector=aiohttp.TCPConnector(limit=at_once + 1, socket_factory=self._socket, **keeping),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeout),  # a handler may take its time
             read_bufsize=_BUFFER_BYTES,
         )
@@ -165,6 +175,9 @@ class _HttpWire(Asking):
         if self._http and self.loop.is_alive():
             with suppress(RuntimeError, TimeoutError):
                 self.loop.do(self._http.close(), HANDSHAKE_S)
+        for sock in list(self._sockets):  # an event loop would first send what is left of a call
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
         self.loop.stop()
 
 
@@ -174,9 +187,11 @@ class _HttpListener(Sessions):
         self.address = address
         self._sessions: dict[str, Session] = {}
         self._loop = _Loop(f"minips-http-{address}")
-        self._loop.do(self._start(sock), HANDSHAKE_S)
+        self._sock, self._closing = sock, False
+        sock.setblocking(False)
+        self._loop.do(self._start(), HANDSHAKE_S)
 
-    async def _start(self, sock: socket.socket) -> None:
+    async def _start(self) -> None:
         from aiohttp import web
 
         self._http = web.Server(
@@ -186,7 +201,17 @@ class _HttpListener(Sessions):
             lingering_time=1.0,
             read_bufsize=_BUFFER_BYTES,
         )
-        self._server = await asyncio.get_running_loop().create_server(self._http, sock=sock, backlog=128)
+        self._taking = asyncio.create_task(self._take())
+
+    async def _take(self) -> None:
+        """Take connections. asyncio's own server drops one that comes while it closes, and does not close it."""
+        loop = asyncio.get_running_loop()
+        while not self._closing:
+            try:
+                connection, _ = await loop.sock_accept(self._sock)
+                await loop.connect_accepted_socket(self._http, connection)
+            except OSError:
+                await asyncio.sleep(0.05)  # out of descriptors, perhaps
 
     async def _respond(self, request: Any) -> Any:
         from aiohttp import web
@@ -239,10 +264,17 @@ class _HttpListener(Sessions):
         with suppress(TimeoutError):
             self._loop.do(self._stop(), HANDSHAKE_S)
         self._loop.stop()
+        self._sock.close()
 
     async def _stop(self) -> None:
-        self._server.close()
+        self._closing = True
+        with suppress(OSError):  # a visitor wakes the one who accepts
+            socket.create_connection(self._sock.getsockname()[:2], 0.2).close()
+        await self._taking
+        connections = [connection.transport for connection in self._http.connections]
         await self._http.shutdown(1.0)
+        for connection in filter(None, connections):
+            connection.abort()  # with what its peer does not read
 
 
 async def _cut(body: Body) -> AsyncIterator[bytes | bytearray | memoryview]:
