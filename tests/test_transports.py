@@ -18,8 +18,9 @@ import pytest
 import minips as ps
 from minips import stage
 from minips.stage import missing
-from minips.stages.transports.auth import AUTH, PROTOCOL, answer_challenge, challenge
-from minips.stages.transports.base import CALL, ERROR, remote_error
+from minips.stages.transports.auth import PROTOCOL, answer_challenge, challenge
+from minips.stages.transports.base import remote_error
+from minips.stages.transports.wire import AUTH, CALL, ERROR
 
 WAIT_S = 20.0
 TOKEN = "the right token"

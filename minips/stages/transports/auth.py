@@ -10,19 +10,15 @@ Until it has seen the proof a server reads no message above a kilobyte.
 
 import hmac
 import secrets
-from typing import TYPE_CHECKING
 
 from minips.stage import Frames
-
-if TYPE_CHECKING:
-    from minips.stages.transports.base import Wire
+from minips.stages.transports.wire import AUTH, ERROR, Wire
 
 PROTOCOL = b"minips/1"
 NONCE_BYTES, LIMIT_BYTES = 32, 1024
-ERROR, AUTH = 1, 2
 
 
-def challenge(wire: "Wire", token: str, timeout: float) -> None:
+def challenge(wire: Wire, token: str, timeout: float) -> None:
     """The server's side. PermissionError, for both, where the client does not know the token."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     wire.send(AUTH, [PROTOCOL, nonce])
@@ -38,7 +34,7 @@ def challenge(wire: "Wire", token: str, timeout: float) -> None:
     wire.send(AUTH, [_proof(token, b"server", frames[0], nonce)])
 
 
-def answer_challenge(wire: "Wire", token: str, address: str, timeout: float) -> None:
+def answer_challenge(wire: Wire, token: str, address: str, timeout: float) -> None:
     """The client's side. PermissionError where either does not know the token, ConnectionError where it is no minips
     server.
     """

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from minips.stage import Buffer, Frames, option, register
-from minips.stages.transports.base import HANDSHAKE_S, Listener, Wire
+from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.network import NetworkTransport, netloc, pieces, split, writable
+from minips.stages.transports.wire import Listener, Wire
 
 _METHOD = "/minips/Talk"
 _PING_MS = 30_000

@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from minips.stage import option, register
-from minips.stages.transports.base import HANDSHAKE_S, Listener, Wire
+from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.network import NetworkTransport, memory, netloc, size
 from minips.stages.transports.sessions import Asking, Body, Session, Sessions
+from minips.stages.transports.wire import Listener, Wire
 
 T = TypeVar("T")
 _SESSION, _CALL = "Minips-Session", "Minips-Call"

@@ -5,7 +5,8 @@ import threading
 from dataclasses import dataclass
 
 from minips.stage import Frames, register
-from minips.stages.transports.base import Listener, Wire, WireTransport, fresh_name
+from minips.stages.transports.base import WireTransport, fresh_name
+from minips.stages.transports.wire import Listener, Wire
 
 _Queue = queue.SimpleQueue[tuple[int, Frames] | None]
 _listeners: dict[str, "_QueueListener"] = {}

@@ -12,7 +12,8 @@ from multiprocessing import connection
 from pathlib import Path
 
 from minips.stage import Frames, option, register
-from minips.stages.transports.base import Listener, Wire, WireTransport, fresh_name
+from minips.stages.transports.base import WireTransport, fresh_name
+from minips.stages.transports.wire import Listener, Wire
 
 _HEAD = struct.Struct("<BI")
 

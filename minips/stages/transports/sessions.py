@@ -15,8 +15,9 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 
 from minips.stage import Buffer, Frames
-from minips.stages.transports.base import HANDSHAKE_S, Listener, Wire
+from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.network import HANDSHAKE_BYTES, pieces, split
+from minips.stages.transports.wire import Listener, Wire
 
 Body = list[Buffer]
 """What makes up a body, piece by piece."""

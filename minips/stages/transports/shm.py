@@ -8,12 +8,10 @@ A segment is memory without a name (memfd_create): its descriptor is passed over
 it with the last process that maps it, whatever dies. It is sealed against shrinking, so that no peer can pull it away
 from under a reader.
 
-    message    head, the frames' lengths (8 bytes each), segments that the sender has done with (4 bytes each), and the
-    frames
-               themselves where they travel through the socket; all little-endian
-    head       tag (1 byte), place (1 byte: 0 socket, 1 segment, 2 a new segment, whose descriptor comes along), 2 zero
-    bytes,
-               number of frames, number of segments done with, segment (4 bytes each)
+    message    head, the frames' lengths (8 bytes each), the segments that the sender has done with (4 bytes each),
+               and the frames themselves where they travel through the socket; all little-endian
+    head       tag (1 byte), place (1 byte: 0 socket, 1 segment, 2 a new segment, whose descriptor comes along),
+               2 zero bytes, number of frames, number of segments done with, segment (4 bytes each)
 """
 
 import fcntl
@@ -29,8 +27,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from minips.stage import Frames, option, register
-from minips.stages.transports.base import Listener, Wire, WireTransport, fresh_name
+from minips.stages.transports.base import WireTransport, fresh_name
 from minips.stages.transports.sockets import SocketListener, SocketWire, allocate, filled, lengths_of, starts
+from minips.stages.transports.wire import Listener, Wire
 
 _HEAD = struct.Struct("<BBxxIII")
 _SOCKET, _SEGMENT, _NEW_SEGMENT = range(3)

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any
 
 from minips.stage import Frames
-from minips.stages.transports.base import Listener, Wire
 from minips.stages.transports.network import ALIGNMENT, memory
+from minips.stages.transports.wire import Listener, Wire
 
 VECTORS = 512
 """Buffers for one sendmsg or recvmsg; POSIX promises 16, Linux and macOS take 1024."""

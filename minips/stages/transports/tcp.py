@@ -1,7 +1,7 @@
 """TCP: blocking sockets, scatter-gather sends, and receives straight into the memory that the arrays will live in.
 
 message    tag (1 byte), 3 zero bytes, number of frames (4 bytes), the frames' lengths (8 bytes each), the frames;
-little-endian
+all little-endian
 """
 
 import socket
@@ -9,9 +9,9 @@ import struct
 from dataclasses import dataclass
 
 from minips.stage import Frames, option, register
-from minips.stages.transports.base import Listener, Wire
 from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.sockets import SocketListener, SocketWire, allocate, filled, lengths_of
+from minips.stages.transports.wire import Listener, Wire
 
 _HEAD = struct.Struct("<BxxxI")
 

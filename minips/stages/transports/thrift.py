@@ -18,8 +18,8 @@ from functools import cache
 from typing import Any
 
 from minips.stage import option, register
-from minips.stages.transports.base import Listener, Wire
 from minips.stages.transports.blocking import BlockingListener, BlockingTransport, BlockingWire
+from minips.stages.transports.wire import Listener, Wire
 
 INTERFACE = "service Minips { binary ask(1: binary body) }"
 

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from minips.stage import Buffer, Frames, option, register
-from minips.stages.transports.base import HANDSHAKE_S, Listener, Wire
+from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.network import NetworkTransport, netloc, size
+from minips.stages.transports.wire import Listener, Wire
 
 _HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"
 _PROBE_S = 0.5

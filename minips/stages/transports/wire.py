@@ -1,0 +1,63 @@
+"""One end of a connection, before anybody knows who is at the other: whole messages, in order, each with a tag."""
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+from minips.stage import Frames
+
+CALL, ERROR, AUTH = 0, 1, 2
+"""Tags of messages: a call or its answer, a handler's error as text, a step of the authentication."""
+
+
+class Closable(ABC):
+    """Something to be closed, once or twice, by hand or by ``with``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of threads, sockets and memory. Safe to call twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Interruptible(Closable):
+    """Something that one thread waits on and that another can end: first ``hang_up`` from anywhere, then ``close`` by
+    the waiter.
+
+    A descriptor that is closed under a waiting thread may be another file's by the time that it looks again.
+    """
+
+    @abstractmethod
+    def hang_up(self) -> None:
+        """Wake whoever waits, with an OSError or EOFError. Safe to call from any thread, and twice."""
+
+
+class Wire(Interruptible):
+    """One end of a connection: whole messages in order. One thread sends at a time, one receives."""
+
+    @abstractmethod
+    def send(self, tag: int, frames: Frames) -> None:
+        """Send one message. OSError where the peer is gone."""
+
+    @abstractmethod
+    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
+        """The next message, its frames writable.
+
+        EOFError where the peer is gone, TimeoutError after ``timeout`` seconds, ValueError past ``limit`` bytes.
+        """
+
+
+class Listener(Interruptible):
+    """Where wires come in."""
+
+    address: str
+
+    @abstractmethod
+    def accept(self) -> Wire:
+        """The next wire. OSError once the listener has hung up."""
