@@ -1,0 +1,97 @@
+"""The exercises of the lessons: what each one asks, how an answer is checked, and hints in steps.
+
+A check tries an answer on inputs that are drawn anew each time, so that nothing passes by accident. It raises `Refused`
+with what failed and on which input; `check` makes a `Verdict` of that, and never stops a notebook.
+"""
+
+import html
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minips.stage import nearest
+
+
+class Refused(Exception):  # noqa: N818, it is the outcome of a check and not an error
+    """What failed, and on which input."""
+
+
+class Exercise(NamedTuple):
+    """What is asked, how an answer is checked, and the hints in the order in which they are given."""
+
+    key: str
+    task: str
+    hints: tuple[str, ...]
+    test: Callable[[Any], str]
+
+
+EXERCISES: dict[str, Exercise] = {}
+_hinted: dict[str, int] = {}
+
+
+class Verdict:
+    """What a check found. True where the exercise is done."""
+
+    def __init__(self, key: str, passed: bool, words: str) -> None:
+        self.key, self.passed, self.words = key, passed, words
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __repr__(self) -> str:
+        return f"✓ {self.key} is done. {self.words}" if self.passed else f"✗ {self.key}: not yet. {self.words}"
+
+    def _repr_html_(self) -> str:
+        first, *rest = map(html.escape, repr(self).split("\n"))
+        style = "max-width:70em;line-height:1.4;overflow-wrap:anywhere"
+        return f"<div role='status' style='{style}'><b>{first}</b><br>{'<br>'.join(rest)}</div>"
+
+
+def check(exercise: str, thing: Any) -> Verdict:
+    """Try ``thing`` as an answer to an exercise: what failed and on which input, and a hint, or that it is done."""
+    asked = _exercise(exercise)
+    try:
+        return Verdict(asked.key, True, asked.test(thing))
+    except Refused as refusal:
+        words = str(refusal)
+    except Exception as error:
+        words = f"It stopped with {type(error).__name__}: {error}"
+    return Verdict(asked.key, False, f'{words}\nHint: {asked.hints[0]} More: lab.hint("{asked.key}")')
+
+
+def hint(exercise: str) -> None:
+    """Print the next hint of an exercise; after the last one, the first again."""
+    asked = _exercise(exercise)
+    turn = _hinted.get(exercise, 0) % len(asked.hints)
+    _hinted[exercise] = turn + 1
+    print(f"Hint {turn + 1} of {len(asked.hints)} for {asked.key}: {asked.hints[turn]}")
+
+
+def _exercise(key: str) -> Exercise:
+    if key not in EXERCISES:
+        raise ValueError(f"There is no exercise {key!r}. {nearest(str(key), EXERCISES)}")
+    return EXERCISES[key]
+
+
+def asks(key: str, task: str, *hints: str) -> Callable[[Callable[[Any], str]], Callable[[Any], str]]:
+    """Decorator: the function that follows checks the answers to exercise ``key``. It returns what to say of a good
+    one.
+    """
+
+    def add(test: Callable[[Any], str]) -> Callable[[Any], str]:
+        EXERCISES[key] = Exercise(key, task, hints, test)
+        return test
+
+    return add
+
+
+def refuse_if(failed: Any, words: str) -> None:
+    """Refused, with these words, where ``failed``."""
+    if failed:
+        raise Refused(words)
+
+
+def fresh_seed() -> int:
+    """A seed that nobody can have prepared for."""
+    return int(np.random.default_rng().integers(1, 2**31))

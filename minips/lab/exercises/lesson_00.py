@@ -1,0 +1,92 @@
+"""Lesson 00: train something in a minute."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from minips import datasets
+from minips.lab.exercises.base import asks, fresh_seed, refuse_if
+from minips.problems import SoftmaxRegression
+from minips.runtime.config import Config, Delays
+from minips.runtime.engines import Threads
+from minips.runtime.train import train
+
+
+@asks(
+    "00.1",
+    "Change the push codec so that the workers send at most a quarter of the bytes, at nearly the same accuracy.",
+    "Which stage decides how many bits a value takes? Look for it in the picture of the data's way.",
+    "ps.names('quantizer') lists the candidates. Sign() sends one bit for each value, TopK(0.05) one value in twenty.",
+    "ps.Config(steps=100, push=ps.Codec(quantizer=ps.Sign())), and then look at what memory=ps.ErrorFeedback() adds.",
+)
+def fewer_bytes(config: Any) -> str:
+    """A config of 100 steps that differs in ``push`` alone, at most 1/4 of the bytes, accuracy within 0.03."""
+    refuse_if(not isinstance(config, Config), f"Expected a ps.Config, got a {type(config).__name__}.")
+    base = Config(steps=100)
+    refuse_if(
+        dataclasses.replace(config, push=base.push) != base,
+        "Leave everything but push as it was in Config(steps=100), so that the two runs can be compared.",
+    )
+    problem, seed = SoftmaxRegression(*datasets.digits()), fresh_seed()
+    before, after = (train(problem, dataclasses.replace(one, seed=seed), engine=Threads()) for one in (base, config))
+    ratio, lost = after.bytes_sent / before.bytes_sent, float(before.accuracy or 0) - float(after.accuracy or 0)
+    refuse_if(ratio > 0.25, f"With seed {seed} the workers sent {ratio:.2f} of the bytes; at most 0.25 is asked for.")
+    refuse_if(
+        lost > 0.03,
+        f"With seed {seed} the accuracy fell from {before.accuracy:.3f} to {after.accuracy:.3f}; "
+        "a loss of at most 0.03 is asked for.",
+    )
+    return f"{ratio:.2f} of the bytes; accuracy {after.accuracy:.3f} in place of {before.accuracy:.3f} (seed {seed})."
+
+
+@asks(
+    "00.2",
+    "One worker is slow. Change one stage so that the same number of updates is applied in less than 0.6 of the time.",
+    "While the slow worker computes, what do the others do? Which stage says so?",
+    "ps.names('consistency') lists three. Try each, and look at lab.timeline(run).",
+    "SSP lets the fast ones run ahead, but only so far, and this worker is slow for good. What if nobody waits?",
+)
+def past_the_straggler(config: Any) -> str:
+    """A config that differs in ``consistency`` alone; less than 0.6 of the time behind a straggler drawn anew."""
+    refuse_if(not isinstance(config, Config), f"Expected a ps.Config, got a {type(config).__name__}.")
+    rng = np.random.default_rng()
+    slow, factor, seed = int(rng.integers(config.workers)), float(rng.uniform(4, 6)), fresh_seed()
+    base = Config(steps=config.steps, delays=config.delays)
+    refuse_if(
+        dataclasses.replace(config, consistency=base.consistency) != base,
+        "Leave everything but consistency as it was, so that the two runs can be compared.",
+    )
+    trial = {"steps": 12, "seed": seed, "delays": Delays(seconds=0.02, slow={slow: factor})}
+    problem = SoftmaxRegression(*datasets.digits())
+    before, after = (train(problem, dataclasses.replace(one, **trial), engine=Threads()) for one in (base, config))
+    ratio = after.seconds / before.seconds
+    where = f"With worker {slow} {factor:.1f} times slower"
+    refuse_if(after.updates < before.updates, f"{where}, {after.updates} updates were applied, not {before.updates}.")
+    refuse_if(ratio >= 0.6, f"{where}, the run took {ratio:.2f} of the time; less than 0.60 is asked for.")
+    return f"{where}, the run took {ratio:.2f} of the time. Lesson 07 asks what that costs."
+
+
+@asks(
+    "00.3",
+    "Write bytes_per_push(run): the mean number of bytes that a worker sends for one push.",
+    "run.bytes_sent is what all the workers sent in the whole run. How many pushes was that?",
+    "run.updates counts the pushes that were applied. A run may have been stopped early: steps × workers will not do.",
+)
+def bytes_per_push(function: Any) -> str:
+    """A function of a run, tried on a short run of random size and on one that was stopped early."""
+    refuse_if(not callable(function), f"Expected a function of a run, got a {type(function).__name__}.")
+    rng = np.random.default_rng()
+    problem = SoftmaxRegression(*datasets.synthetic(rows=200, features=int(rng.integers(5, 40)), classes=3))
+    for early in (False, True):
+        config = Config(workers=int(rng.integers(1, 4)), steps=int(rng.integers(3, 9)), transport="inproc")  # type: ignore[arg-type]
+        run = train(problem, config, engine=Threads())
+        if early:
+            run = dataclasses.replace(run, updates=run.updates // 2 or 1, stopped=True)
+        got, wanted = function(run), run.bytes_sent / run.updates
+        about = f"{run.bytes_sent} bytes in {run.updates} pushes" + (" (a run that was stopped early)" if early else "")
+        refuse_if(
+            not isinstance(got, int | float) or not np.isclose(got, wanted),
+            f"For {about} it returned {got!r}, expected {wanted:.1f}.",
+        )
+    return "It is right for a whole run and for one that was stopped early."
