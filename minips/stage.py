@@ -12,6 +12,7 @@ do: their contracts stand in ``minips.stages``.
 import dataclasses
 import difflib
 import importlib.util
+import math
 import types
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -194,10 +195,12 @@ def _findable(module: str) -> bool:
 def is_finite(x: Array) -> bool:
     """True where ``x`` holds neither NaN nor infinity.
 
-    A finite sum proves it in one pass without a temporary; only a sum that overflowed needs the slower look.
+    A finite sum, or that of the squares where BLAS makes it, proves it in one pass without a temporary; only one that
+    overflowed needs the slower look.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(x.sum())) or bool(np.isfinite(x).all())
+        flat = x.reshape(-1) if x.dtype.char in "fd" and x.flags.c_contiguous else None
+        return math.isfinite(x.sum() if flat is None else flat.dot(flat)) or bool(np.isfinite(x).all())
 
 
 def _classes(kind: str) -> dict[str, type[Stage]]:

@@ -33,7 +33,9 @@ class Raw:
 
     def send(self, frames):
         answer = self.channel.call(frames).result(WAIT_S)
-        return Decoder(ps.Trace()).decode(ps.runtime.codec.unpack(answer, ps.Codec(), ps.Trace())[0])
+        packet, stamp = ps.runtime.codec.unpack(answer, ps.Codec(), ps.Trace())
+        message = Decoder(ps.Trace()).decode(packet)
+        return Message({**message.header, **stamp}, message.tensors)
 
     def say(self, kind, tensors=None, **header):
         return self.send(self.frames(kind, tensors, **header))
@@ -410,5 +412,45 @@ def test_parameters_that_grew_past_all_numbers_are_not_sent():
     with serve(params={"w": np.array([1e308])}) as server, Raw(server) as raw:
         raw.push({"w": np.array([-1.7e308])})
         raw.push({"w": np.array([-1.7e308])}, clock=1)
+        with pytest.raises(ValueError, match="The parameter 'w' holds NaN or infinity"):
+            raw.say("pull")
+
+
+def counting(cls):
+    """The same quantizer, which counts its encodings."""
+
+    class Counted(cls):
+        def encode(self, x, rng):
+            Counted.times += 1
+            return super().encode(x, rng)
+
+    Counted.times = 0
+    return Counted
+
+
+def test_a_version_is_encoded_once_for_all_who_pull_it():
+    cls = counting(ps.Uniform)
+    config = dataclasses.replace(LOCAL, workers=4, pull=ps.Codec(quantizer=cls(bits=8)))
+    with serve(config) as server:
+        raws = [Raw(server, worker) for worker in range(4)]
+        try:
+            pulled = [raw.say("pull") for raw in raws]
+            assert cls.times == len(START)
+            for one in pulled:
+                np.testing.assert_array_equal(one.tensors["w"], pulled[0].tensors["w"])
+            raws[0].push()
+            fresh = raws[1].say("pull")
+            assert (cls.times, fresh.header["version"]) == (2 * len(START), 1)
+            assert raws[2].say("pull", names=["b"]).tensors.keys() == {"b"}
+        finally:
+            for raw in raws:
+                raw.channel.close()
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_parameters_that_leave_the_range_are_refused_to_who_pulls():
+    config = dataclasses.replace(LOCAL, optimizer=ps.SGD(lr=1e300))
+    with serve(config) as server, Raw(server) as raw:
+        raw.push({"w": np.full(3, 1e300), "b": np.array(0.0)})
         with pytest.raises(ValueError, match="The parameter 'w' holds NaN or infinity"):
             raw.say("pull")

@@ -478,3 +478,52 @@ def test_a_round_that_the_aggregator_cannot_do_with_the_rest_says_so_and_changes
     assert "2 workers are left, and TrimmedMean(trim=1) needs 3 contributions at once" in shard.stuck
     assert (shard.version, shard.applied) == (0, 0)
     assert not shard.may_pull(0)
+
+
+LARGE = {"b": np.zeros(7), "w": np.ones((3, 40_000)), "c": np.array(0.5), "v": np.zeros(50_000, "f4"), "e": np.zeros(0)}
+
+
+def in_one_piece(cls):
+    """The same stage, but not known to work on each value by itself."""
+    return type(cls.__name__, (cls,), {"elementwise": False})
+
+
+@pytest.mark.parametrize("optimizer", [SGD, Adagrad, Adam])
+@pytest.mark.parametrize("aggregator", [Mean, Median])
+def test_large_tensors_in_stretches_come_to_the_same_bits(optimizer, aggregator):
+    options = {"momentum": 0.9} if optimizer is SGD else {}
+    whole = make(BSP(), params=LARGE, aggregator=in_one_piece(aggregator)(), optimizer=optimizer(lr=0.1, **options))
+    pieces = make(BSP(), params=LARGE, aggregator=aggregator(), optimizer=optimizer(lr=0.1, **options))
+    assert len(pieces._stretches) > 4 > len(whole._stretches) == 1
+    for clock in range(3):
+        for worker in range(3):
+            grads = {name: g.astype(LARGE[name].dtype) for name, g in gradients(worker, clock, LARGE).items()}
+            push(whole, worker, clock, grads)
+            push(pieces, worker, clock, grads)
+    assert_same(whole.params, pieces.params)
+
+
+def test_parameters_change_in_place_once_nobody_holds_them():
+    shard = make(ASP(), params=LARGE)
+    memory = shard._params["w"]
+    held = shard.pull(0)["w"][1, 5:10]  # a part is enough
+    push(shard, 0, grads=constant(1.0, LARGE))
+    np.testing.assert_array_equal(held, np.ones(5))
+    assert shard._params["w"] is not memory
+    memory = shard._params["w"]
+    del held
+    push(shard, 1, grads=constant(1.0, LARGE))
+    assert shard._params["w"] is memory
+
+
+def test_what_was_pulled_cannot_be_written_to():
+    with pytest.raises(ValueError, match="read-only"):
+        make(BSP()).pull(0)["w"][0] = 1.0
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_parameters_that_leave_the_range_are_told():
+    shard = make(ASP(), lr=1e30)
+    assert shard.finite
+    push(shard, 0, grads=constant(3e38))
+    assert not shard.finite

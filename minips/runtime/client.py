@@ -11,17 +11,20 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from minips.runtime.codec import Decoder, Encoder, check_finite, unpack
 from minips.runtime.config import Config
-from minips.runtime.message import Header, Message
+from minips.runtime.message import Message
 from minips.runtime.partition import Layout, cut, join, native
 from minips.runtime.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Channel
+from minips.stages.transports.futures import Driven, Joined, Then
+
+T = TypeVar("T")
 
 
 def connect(
@@ -69,7 +72,6 @@ class Client:
         self.config, self.worker = config, int(worker)
         self.trace = trace or Trace(f"worker {worker}")
         self.bytes_sent = self.bytes_received = 0
-        self._lock = threading.Lock()
         self._closing = threading.Event()
         self._servers: list[_Connection] = []
         node = config.node()
@@ -121,7 +123,7 @@ class Client:
         """Fetch the parameters, or those of these names. The future waits as the consistency model says."""
         header = {"kind": "pull", "worker": self.worker}
         if names is not None:
-            known = self.refs()
+            known = self._refs
             for name in names:
                 if name not in known:
                     raise ValueError(f"There is no tensor {name!r} on the servers; there are {', '.join(known)}.")
@@ -139,8 +141,7 @@ class Client:
 
     def refs(self) -> dict[str, Ref]:
         """A reference to each tensor on the servers, by name."""
-        layouts = [item for server in self._servers for item in server.layout.items()]
-        return {name: Ref(name, part.shape, part.dtype, self) for name, part in layouts}
+        return dict(self._refs)
 
     def report(self) -> dict[str, Any]:
         """What a run keeps of this client."""
@@ -177,6 +178,9 @@ class Client:
         for server, answer in zip(self._servers, answers, strict=True):
             layout = answer.header["layout"].items()
             server.layout = {name: Layout(tuple(shape), *rest) for name, (shape, *rest) in layout}
+        layouts = [item for server in self._servers for item in server.layout.items()]
+        self._refs = {name: Ref(name, part.shape, part.dtype, self) for name, part in layouts}
+        self._dtypes = {name: np.dtype(ref.dtype) for name, ref in self._refs.items()}
         self._beat_s = min(answer.header["silence_s"] for answer in answers) / 4
 
     def _push(
@@ -198,20 +202,23 @@ class Client:
         for server, clock in zip(self._servers, clocks, strict=True):
             server.clock = clock + 1  # before the answer can come, which may move it further
         try:
-            return self._call(messages, finish)
+            future = self._call(messages, finish)
+            if self.config.overlap:
+                future.attend()  # nobody will wait for it before the next gradient is there
+            return future
         except BaseException:
             for server, clock in zip(self._servers, clocks, strict=True):
                 server.clock = clock
             raise
 
     def _check(self, gradients: Mapping[str, Array]) -> Tensors:
-        refs = self.refs()
+        refs = self._refs
         if gradients.keys() != refs.keys():
             raise ValueError(f"Expected gradients of {', '.join(refs)}; got {', '.join(gradients) or 'none'}.")
         whole = {name: native(gradients[name]) for name in refs}
         for name, ref in refs.items():
             g = whole[name]
-            if g.shape != ref.shape or g.dtype.name != ref.dtype:
+            if g.shape != ref.shape or g.dtype != self._dtypes[name]:
                 raise ValueError(
                     f"The gradient of {name!r} must be {ref.dtype} of shape {ref.shape}; got {g.dtype} of {g.shape}."
                 )
@@ -220,34 +227,15 @@ class Client:
 
     def _whole(self, answers: list[Message]) -> Tensors:
         tensors = join([answer.tensors for answer in answers], [server.layout for server in self._servers])
-        return {name: tensors[name] for name in self.refs() if name in tensors}
+        return {name: tensors[name] for name in self._refs if name in tensors}
 
-    def _call(self, messages: list[Message], finish: Callable[[list[Message]], Any]) -> "Future[Any]":
+    def _call(self, messages: list[Message], finish: Callable[[list[Message]], Any]) -> Driven[Any]:
         """One message to each server; the future of ``finish`` of all their answers."""
-        future: Future[Any] = Future()
-        future.set_running_or_notify_cancel()  # what has been sent cannot be taken back
         frames = [server.encoder.encode(message) for server, message in zip(self._servers, messages, strict=True)]
-        calls = [
-            server.send(each, message) for server, each, message in zip(self._servers, frames, messages, strict=True)
-        ]
-        left = len(calls)
-
-        def arrived(_: "Future[Message]") -> None:
-            nonlocal left
-            with self._lock:
-                left -= 1
-                if left:
-                    return
-            try:
-                result = finish([call.result() for call in calls])
-            except Exception as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        for call in calls:
-            call.add_done_callback(arrived)
-        return future
+        if len(frames) == 1:
+            return self._servers[0].send(frames[0], messages[0], lambda answer: finish([answer]))
+        each = zip(self._servers, frames, messages, strict=True)
+        return Joined([server.send(some, message, _same) for server, some, message in each], finish)
 
     def _beat(self) -> None:
         while not self._closing.wait(self._beat_s):
@@ -272,40 +260,42 @@ class _Connection:
         self.layout: dict[str, Layout] = {}
         self.clock, self.version, self.done, self.outstanding = 0, 0, False, 0
 
-    def call(self, message: Message) -> "Future[Message]":
-        return self.send(self.encoder.encode(message), message)
+    def call(self, message: Message) -> Driven[Message]:
+        return self.send(self.encoder.encode(message), message, _same)
 
-    def send(self, frames: Frames, message: Message) -> "Future[Message]":
-        """Send a message that has been encoded; the future holds the decoded answer."""
-        client, future, began = self.client, Future(), time.monotonic()  # type: Client, Future[Message], float
-        client.bytes_sent += sum(map(len, frames))
+    def send(self, frames: Frames, message: Message, finish: Callable[[Message], T]) -> Driven[T]:
+        """Send a message that has been encoded; the future of ``finish`` of the decoded answer."""
+        began = time.monotonic()
+        self.client.bytes_sent += sum(map(len, frames))
+        called = self.channel.call(frames)
         self.outstanding += 1
 
-        def arrived(answer: "Future[Frames]") -> None:
+        def arrived(answer: "Future[Frames]") -> T:
             self.outstanding -= 1
             try:
-                result = self._receive(answer.result(), message.kind, began)
-            except Exception as error:
+                decoded = self._decoded(answer.result(), message.kind, began)
+            except BaseException:
                 self.clock = min(self.clock, message.header.get("clock", self.clock))  # a push that was refused
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+                raise
+            return finish(decoded)
 
-        self.channel.call(frames).add_done_callback(arrived)
-        return future
+        return Then(called, arrived)
 
-    def _receive(self, frames: Frames, kind: str, began: float) -> Message:
+    def _decoded(self, frames: Frames, kind: str, began: float) -> Message:
         client, took = self.client, time.monotonic() - began
         client.bytes_received += sum(map(len, frames))
-        packet, envelope = unpack(frames, client.config.pull, client.trace)
-        busy, waited = (float(envelope.get(key, 0.0)) for key in ("busy", "waited"))
+        packet, stamp = unpack(frames, client.config.pull, client.trace)
+        busy, waited = (float(stamp.get(key, 0.0)) for key in ("busy", "waited"))
         if kind in ("push", "pull", "push_pull"):
             client.trace.add("transfer", began, max(0.0, took - busy - waited))
             client.trace.add("wait", began + took - waited, waited)
         answer = self.decoder.decode(packet)
-        header: Header = answer.header
-        self.done = bool(header["done"])
-        self.clock = max(self.clock, int(header["clock"]))
+        self.done = bool(stamp["done"])
+        self.clock = max(self.clock, int(stamp["clock"]))
         if kind in ("pull", "push_pull"):
-            self.version = int(header["version"])
-        return answer
+            self.version = int(answer.header["version"])
+        return Message({**answer.header, **stamp}, answer.tensors)
+
+
+def _same(answer: Message) -> Message:
+    return answer

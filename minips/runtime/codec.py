@@ -126,8 +126,14 @@ def pack(packet: Packet, codec: Codec, trace: Trace, stamp: Header | None = None
         frames = codec.serializer.dumps(packet)
     with trace.span("compress"):
         frames = [codec.compressor.compress(frame) if len(frame) else frame for frame in frames]
-    envelope = {"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **(stamp or {})}
-    return [msgpack.packb(envelope), *frames]
+    return [envelope(codec, stamp or {}), *frames]
+
+
+def envelope(codec: Codec, stamp: Header) -> bytes:
+    """The first frame of a message: what a receiver has to know to read the others, and ``stamp``."""
+    return bytes(
+        msgpack.packb({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
+    )
 
 
 def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
@@ -135,8 +141,8 @@ def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
 
     ``codec`` is the receiver's own: a serializer that can run code is taken only where that names it.
     """
-    envelope = _envelope(frames)
-    serializer, compressor = _stage("serializer", envelope["s"]), _stage("compressor", envelope["c"])
+    told = _envelope(frames)
+    serializer, compressor = _stage("serializer", told["s"]), _stage("compressor", told["c"])
     if serializer.trusted_only and serializer.name != codec.serializer.name:
         raise ValueError(
             f"The serializer {serializer.name} can run code, so it is taken only where the receiver's own config "
@@ -149,18 +155,18 @@ def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
             opened.append(compressor.decompress(frame, left) if len(frame) else frame)
             left -= len(opened[-1])
     with trace.span("deserialize"):
-        return serializer.loads(opened), envelope
+        return serializer.loads(opened), told
 
 
 def _envelope(frames: Frames) -> Header:
     try:
-        envelope = msgpack.unpackb(frames[0])
-        version, _, _ = envelope["v"], envelope["s"] + "", envelope["c"] + ""
+        told = msgpack.unpackb(frames[0])
+        version, _, _ = told["v"], told["s"] + "", told["c"] + ""
     except Exception as error:
         raise ValueError(f"The first frame is not a minips envelope: {error}.") from error
     if version != PROTOCOL_VERSION:
         raise ValueError(f"The peer speaks version {version!r} of the protocol, this is version {PROTOCOL_VERSION}.")
-    return dict(envelope)
+    return dict(told)
 
 
 def _stage(kind: str, name: str) -> Any:

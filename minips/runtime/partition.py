@@ -5,6 +5,7 @@ ranges of nearly equal bytes, one for each server. A tensor that lies in one ran
 flat pieces.
 """
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ class Layout(NamedTuple):
     @property
     def size(self) -> int:
         """Values of the whole tensor."""
-        return int(np.prod(self.shape, dtype=int))
+        return math.prod(self.shape)
 
     @property
     def whole(self) -> bool:
@@ -59,7 +60,9 @@ def partition(tensors: Mapping[str, Array], servers: int) -> list[dict[str, Layo
 def native(x: ArrayLike) -> Array:
     """``x`` as an array in this machine's byte order, which is all that a dtype's name can tell."""
     array = np.asarray(x)
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.dtype.isnative:
+        return array
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:

@@ -14,12 +14,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from minips.runtime.codec import Decoder, Encoder, check_finite, unpack
+from minips.runtime.codec import Decoder, Encoder, check_finite, envelope, unpack
 from minips.runtime.config import Config
-from minips.runtime.message import Message
+from minips.runtime.message import Header, Message
 from minips.runtime.partition import cut, native, partition
 from minips.runtime.shard import Shard
-from minips.runtime.trace import Trace
+from minips.runtime.trace import Laps, Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.serializers import Packet
@@ -54,6 +54,7 @@ class Server:
         self.config, self.index, self.silence_s = config, index, silence_s
         self.layout = partition(whole, config.servers)[index]
         self.trace = Trace(f"server {index}")
+        self._laps = Laps(self.trace)
         self.shard = Shard(
             cut(whole, self.layout),
             workers=config.workers,
@@ -61,7 +62,7 @@ class Server:
             consistency=config.consistency,
             optimizer=config.optimizer,
             updates=updates,
-            span=self.trace.span,
+            span=self._laps.span,
         )
         self.losses: list[tuple[float, int, float]] = []
         self.changed_at = time.monotonic()
@@ -70,6 +71,9 @@ class Server:
         self._version = 0
         self._changed = threading.Condition()
         self._closing = threading.Event()
+        self._encoding = threading.Lock()
+        self._encoder = Encoder(config.pull, np.random.default_rng([config.seed, index, 3]), self.trace)
+        self._encoded: tuple[tuple[Any, ...], Frames] = (), []
         self._links = [_WorkerLink(config, index, worker, self.trace) for worker in range(config.workers)]
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
@@ -87,9 +91,10 @@ class Server:
 
     @property
     def params(self) -> Tensors:
-        """This server's parameters as they are now; later updates leave these arrays alone."""
+        """A copy of this server's parameters as they are now."""
         with self._changed:
-            return self.shard.params
+            params = self.shard.params
+        return {name: x.copy() for name, x in params.items()}
 
     def report(self) -> dict[str, Any]:
         """What a run keeps of this server."""
@@ -120,20 +125,21 @@ class Server:
         began = time.monotonic()
         clock = _Stopwatch()
         packet, _ = unpack(frames, self.config.push, self.trace)
-        kind = str(packet.header.get("kind"))
-        with self._changed:
-            worker = self.shard.known(packet.header.get("worker"))
+        kind, worker = packet.header.get("kind"), self.shard.known(packet.header.get("worker"))
         link = self._links[worker]
         link.heard, link.busy = began, True
         try:
-            answer = self._answer(kind, worker, packet, link, clock)
-            stamp = {"busy": time.monotonic() - began - clock.seconds, "waited": clock.seconds}
-            check_finite(answer.tensors, "The parameter")
-            return link.encoder.encode(answer, stamp)
+            answer, stamp = self._answer(str(kind), worker, packet, link, clock)
+            encoded = self._encode(answer, link)
+            times = {"busy": time.monotonic() - began - clock.seconds, "waited": clock.seconds}
+            return [envelope(self.config.pull, {**stamp, **times}), *encoded]
         finally:
             link.heard, link.busy = time.monotonic(), False
 
-    def _answer(self, kind: str, worker: int, packet: Packet, link: "_WorkerLink", clock: "_Stopwatch") -> Message:
+    def _answer(
+        self, kind: str, worker: int, packet: Packet, link: "_WorkerLink", clock: "_Stopwatch"
+    ) -> tuple[Message, Header]:
+        """The answer, the same for all that ask for this version, and what is said to this worker alone."""
         outcome: str | None = None
         params: Tensors = {}
         extra: dict[str, Any] = {}
@@ -152,17 +158,32 @@ class Server:
             )
         if kind in ("push", "push_pull"):
             outcome = self._push(worker, packet, link, clock)
+        finite = True
         with self._changed:
             if kind in ("pull", "push_pull"):
                 self._wait(lambda: self.shard.may_pull(worker), worker, clock)
-                params = self._chosen(packet.header.get("names"), self.shard.pull(worker))
-            header = {
-                "kind": "reply",
-                "version": self.shard.version,
-                "clock": self.shard.clocks[worker],
-                "done": self.shard.done,
-            }
-        return Message({**header, "outcome": outcome, **extra}, params)
+                params, finite = self._chosen(packet.header.get("names"), self.shard.pull(worker)), self.shard.finite
+            header = {"kind": "reply", "version": self.shard.version, **extra}
+            stamp = {"clock": self.shard.clocks[worker], "done": self.shard.done, "outcome": outcome}
+        if not finite:
+            check_finite(params, "The parameter")
+        return Message(header, params), stamp
+
+    def _encode(self, answer: Message, link: "_WorkerLink") -> Frames:
+        """The frames of an answer without an envelope: for all who ask for one version of the same tensors, once.
+
+        Frames that are the parameters' own memory are not kept: while they are, an update goes to a copy.
+        """
+        if not answer.tensors or not self.config.pull.memory.stateless:
+            return link.encoder.encode(answer)[1:]
+        with self._encoding:
+            asked = answer.header["version"], *answer.tensors
+            if asked == self._encoded[0]:
+                return self._encoded[1]
+            frames = self._encoder.encode(answer)[1:]
+            own = any(isinstance(frame, memoryview) and frame.readonly for frame in frames)
+            self._encoded = ((), []) if own else (asked, frames)
+            return frames
 
     def _push(self, worker: int, packet: Packet, link: "_WorkerLink", clock: "_Stopwatch") -> str:
         at = _integer(packet, "clock")
@@ -172,12 +193,14 @@ class Server:
                 return "duplicate"
             self._wait(lambda: self.shard.may_push(at), worker, clock)
         message = link.decoder.decode(packet)
+        self.shard.check(message.tensors)
         loss = packet.header.get("loss")
         loss = float(loss) if isinstance(loss, int | float) else float("nan")
         contribution = Contribution(worker, at, _integer(packet, "version"), message.tensors, loss)
         with self._changed:
             self.trace.step = at
-            outcome = self.shard.push(contribution)
+            outcome = self.shard.push(contribution, checked=True)
+            self._laps.record()
             self._note()
             if outcome != "held":  # which changes nothing for those who wait
                 self._changed.notify_all()

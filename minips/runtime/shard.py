@@ -9,11 +9,13 @@ in worker order. Without rounds (SSP, ASP) each push is applied at once, scaled 
 the workers moves the parameters as far as one round does.
 """
 
+import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from minips.stage import Array, Tensors, is_finite
 from minips.stages.aggregators import Aggregator, Contribution
@@ -23,6 +25,10 @@ from minips.stages.optimizers import Optimizer
 Outcome = Literal["applied", "held", "late", "duplicate", "over"]
 """What became of a push: applied; held until its round is complete; too late for its round and dropped; seen before;
 after the end of the run."""
+
+
+STRETCH = 2**15
+"""Values that are aggregated and applied at a time, so that what lies between the two stays in a core's cache."""
 
 
 class Grant(NamedTuple):
@@ -66,17 +72,30 @@ class Shard:
         self.losses: list[tuple[int, float]] = []
         self.stuck = ""
         """Why no round can be completed any more, where too many workers have left for the aggregator."""
+        self.finite = all(map(is_finite, params.values()))
+        """False once a parameter is NaN or infinite."""
         self._params = {name: x.copy() for name, x in params.items()}
-        self._lent = False
+        self._loans: dict[str, weakref.ref[Array]] = {}
         self._held: dict[int, Contribution] = {}
-        self._state: dict[str, Any] = {}
+        in_pieces = aggregator.elementwise and optimizer.elementwise
+        self._stretches = [*_stretches(self._params)] if in_pieces else [{name: slice(None) for name in params}]
+        self._states: list[dict[str, Any]] = [{} for _ in self._stretches]
         self._recent: list[float] = []
 
     @property
     def params(self) -> Tensors:
-        """The parameters as they are now. They stay as they are: the next update goes to a copy."""
-        self._lent = True
-        return dict(self._params)
+        """The parameters as they are now, read-only. They stay as they are: while anybody holds them, or a part of
+        them, an update goes to a copy.
+        """
+        lent = {}
+        for name, p in self._params.items():
+            loan = self._loans[name]() if name in self._loans else None
+            if loan is None:
+                loan = np.frombuffer(p.data, p.dtype) if p.size else p[...]  # alive for as long as any view of it
+                loan.flags.writeable = False
+                self._loans[name] = weakref.ref(loan)
+            lent[name] = loan.reshape(p.shape)
+        return lent
 
     @property
     def done(self) -> bool:
@@ -102,15 +121,19 @@ class Shard:
         """False while a push of this clock has to wait for the round before it."""
         return self.quorum is None or clock <= self.rounds or self.done
 
-    def push(self, contribution: Contribution) -> Outcome:
-        """Take a push. ValueError, with nothing changed, where it does not fit the parameters or is not finite."""
+    def push(self, contribution: Contribution, checked: bool = False) -> Outcome:
+        """Take a push. ValueError, with nothing changed, where it does not fit the parameters or is not finite.
+
+        ``checked``: `check` has seen the gradients already.
+        """
         worker, clock = contribution.worker, contribution.clock
         if self.seen(worker, clock):
             self.duplicates += 1
             return "duplicate"
         if not self.may_push(clock):
             raise ValueError(f"Worker {worker} pushed at clock {clock}, but round {self.rounds} is not complete.")
-        self._check(contribution.gradients)
+        if not checked:
+            self.check(contribution.gradients)
         self.clocks[worker] = max(self.join(worker), clock + 1)
         if self.done:
             return "over"
@@ -158,7 +181,8 @@ class Shard:
             raise ValueError(f"There are workers 0 to {self.workers - 1}; got worker {worker!r}.")
         return worker
 
-    def _check(self, gradients: Tensors) -> None:
+    def check(self, gradients: Tensors) -> None:
+        """ValueError where these are no gradients of the parameters, or not finite. Safe to call at any time."""
         if gradients.keys() != self._params.keys():
             raise ValueError(f"Expected gradients of {', '.join(self._params)}; got {', '.join(gradients) or 'none'}.")
         for name, p in self._params.items():
@@ -187,19 +211,26 @@ class Shard:
             self.rounds += 1
 
     def _apply(self, contributions: Sequence[Contribution], scale: float) -> None:
-        with self._span("aggregate"):
-            gradients = self.aggregator.combine(
-                [replace(one, staleness=self.version - one.version) for one in contributions]
-            )
-        with self._span("apply"):
-            if scale != 1.0:
-                for g in gradients.values():
-                    g *= scale
-            if self._lent:  # somebody may be reading these arrays: they are left alone, and the update goes to a copy
-                self._params = {name: p.copy() for name, p in self._params.items()}
-                self._lent = False
-            self.optimizer.step(self._params, gradients, self._state)
-        self.staleness.update(self.version - one.version for one in contributions)
+        before = after = self._params
+        if any(loan() is not None for loan in self._loans.values()):  # somebody may be reading these arrays
+            after = {name: np.empty_like(p) for name, p in before.items()}
+        finite = True
+        for stretch, state in zip(self._stretches, self._states, strict=True):
+            with self._span("aggregate"):
+                gradients = self.aggregator.combine([self._piece(one, stretch) for one in contributions])
+            with self._span("apply"):
+                if scale != 1.0:
+                    for g in gradients.values():
+                        g *= scale
+                params = {name: _some(after[name], where) for name, where in stretch.items()}
+                if after is not before:
+                    for name, where in stretch.items():
+                        params[name][...] = _some(before[name], where)
+                self.optimizer.step(params, gradients, state)
+                finite = finite and all(map(is_finite, params.values()))
+        self._params, self._loans, self.finite = after, {}, finite
+        for one in contributions:
+            self.staleness[self.version - one.version] += 1
         self.version += 1
         self.applied += len(contributions)
         self._recent += [one.loss for one in contributions]
@@ -207,3 +238,31 @@ class Shard:
             mean = sum(self._recent[: self.workers]) / self.workers
             self.losses.append((self.applied // self.workers, mean))
             self._recent = self._recent[self.workers :]
+
+    def _piece(self, one: Contribution, stretch: dict[str, slice]) -> Contribution:
+        """A stretch of a contribution, and how old it is by now."""
+        gradients = {name: _some(one.gradients[name], where) for name, where in stretch.items()}
+        return one._replace(staleness=self.version - one.version, gradients=gradients)
+
+
+def _stretches(params: Tensors) -> Iterator[dict[str, slice]]:
+    """All of the parameters, cut into stretches of at most ``STRETCH`` values; small tensors share one."""
+    stretch: dict[str, slice] = {}
+    room = STRETCH
+    for name, p in params.items():
+        if p.size > STRETCH:
+            for start in range(0, p.size, STRETCH):
+                yield {name: slice(start, min(start + STRETCH, p.size))}
+            continue
+        if p.size > room:
+            yield stretch
+            stretch, room = {}, STRETCH
+        stretch[name] = slice(None)
+        room -= p.size
+    if stretch:
+        yield stretch
+
+
+def _some(x: Array, where: slice) -> Array:
+    """A view of a stretch of the flattened values; a whole tensor keeps its shape."""
+    return x if where == slice(None) else x.reshape(-1)[where]

@@ -40,6 +40,9 @@ class Span(NamedTuple):
     step: int
 
 
+_Row = tuple[str, str, float, float, int]
+
+
 class Trace:
     """The spans of one process or, added up, of a whole run.
 
@@ -50,9 +53,9 @@ class Trace:
     ['compute']
     """
 
-    def __init__(self, who: str = "", spans: Iterable[Span] = (), limit: int = 200_000) -> None:
+    def __init__(self, who: str = "", spans: Iterable[_Row] = (), limit: int = 200_000) -> None:
         self.who, self.step, self.limit = who, 0, limit
-        self.spans = list(spans)
+        self._rows: list[_Row] = list(spans)  # plain tuples: they are made in the loop that is measured
 
     def span(self, name: str) -> "_Open":
         """A context manager that records how long its block took."""
@@ -60,13 +63,18 @@ class Trace:
 
     def add(self, name: str, start: float, seconds: float) -> None:
         """Record a span that was measured elsewhere. Beyond ``limit`` spans nothing more is kept."""
-        if len(self.spans) < self.limit:
-            self.spans.append(Span(name, self.who, start, seconds, self.step))
+        if len(self._rows) < self.limit:
+            self._rows.append((name, self.who, start, seconds, self.step))
+
+    @property
+    def spans(self) -> list[Span]:
+        """All that was recorded."""
+        return [*self]
 
     def seconds(self, who: str = "") -> dict[str, float]:
         """Total seconds by span name, of everybody or of those whose name starts with ``who``."""
         totals: dict[str, float] = defaultdict(float)
-        for span in self.spans:
+        for span in self:
             if span.who.startswith(who):
                 totals[span.name] += span.seconds
         return {name: totals[name] for name in SPANS if name in totals}
@@ -75,12 +83,12 @@ class Trace:
         """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server, in
         microseconds.
         """
-        rows = {who: row for row, who in enumerate(sorted({span.who for span in self.spans}))}
-        origin = min((span.start for span in self.spans), default=0.0)
+        rows = {who: row for row, who in enumerate(sorted({span.who for span in self}))}
+        origin = min((span.start for span in self), default=0.0)
         events: list[dict[str, object]] = [
             {"ph": "M", "name": "thread_name", "pid": 0, "tid": row, "args": {"name": who}} for who, row in rows.items()
         ]
-        for span in self.spans:
+        for span in self:
             times = {"ts": (span.start - origin) * 1e6, "dur": span.seconds * 1e6}
             events.append(
                 {"ph": "X", "name": span.name, "pid": 0, "tid": rows[span.who], **times, "args": {"step": span.step}}
@@ -89,25 +97,49 @@ class Trace:
 
     def since(self, origin: float) -> "Trace":
         """The same spans, their starts counted from ``origin``."""
-        return Trace(self.who, (span._replace(start=span.start - origin) for span in self.spans), self.limit)
+        return Trace(self.who, (span._replace(start=span.start - origin) for span in self), self.limit)
 
     def __add__(self, other: "Trace") -> "Trace":
-        return Trace("", [*self.spans, *other.spans], self.limit + other.limit)
+        return Trace("", [*self._rows, *other._rows], self.limit + other.limit)
 
     def __iter__(self) -> Iterator[Span]:
-        return iter(self.spans)
+        return map(Span._make, self._rows)
 
     def __len__(self) -> int:
-        return len(self.spans)
+        return len(self._rows)
 
     def __repr__(self) -> str:
         return f"<Trace of {len(self)} spans>"
 
 
+class Laps:
+    """Seconds by span name, added up over stretches of work that alternate, to be recorded as one span each."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._began = trace, 0.0
+        self._seconds: dict[str, float] = {}
+
+    def span(self, name: str) -> "_Open":
+        """A context manager that adds to the seconds of ``name``."""
+        return _Open(self, name)
+
+    def add(self, name: str, start: float, seconds: float) -> None:
+        """Add a stretch that was measured elsewhere."""
+        self._began = self._began or start
+        self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+
+    def record(self) -> None:
+        """Tell the trace, one span behind the other, and begin anew."""
+        for name, seconds in self._seconds.items():
+            self._trace.add(name, self._began, seconds)
+            self._began += seconds
+        self._began, self._seconds = 0.0, {}
+
+
 class _Open:
     __slots__ = ("_name", "_start", "_trace")
 
-    def __init__(self, trace: Trace, name: str) -> None:
+    def __init__(self, trace: Trace | Laps, name: str) -> None:
         self._trace, self._name = trace, name
 
     def __enter__(self) -> Self:

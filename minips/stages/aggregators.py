@@ -7,15 +7,14 @@ alone. It never changes what it is given.
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from minips.stage import Array, Stage, Tensors, option, register
 
 
-@dataclass(frozen=True, eq=False)
-class Contribution:
+class Contribution(NamedTuple):
     """One push: a worker's gradients, its clock, the version of the parameters that it read, and its training loss."""
 
     worker: int
@@ -35,6 +34,8 @@ class Aggregator(Stage):
     """
 
     kind: ClassVar[str] = "aggregator"
+    elementwise: ClassVar[bool] = False
+    """True where each coordinate is combined by itself, so that large tensors may come in pieces."""
 
     @property
     def least(self) -> int:
@@ -52,13 +53,15 @@ class Mean(Aggregator):
     """The average, ``(g₁ + … + gₙ) / n``, added in worker order. One bad worker can move it anywhere."""
 
     name = "mean"
+    elementwise = True
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         def mean(pieces: list[Array]) -> Array:
             total = pieces[0].copy()
             for piece in pieces[1:]:
                 total += piece
-            total /= len(pieces)
+            if len(pieces) > 1:
+                total /= len(pieces)
             return total
 
         return by_name(mean, contributions)
@@ -73,6 +76,7 @@ class Median(Aggregator):
     """
 
     name = "median"
+    elementwise = True
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         return by_name(lambda pieces: np.asarray(np.median(pieces, axis=0), pieces[0].dtype), contributions)
@@ -88,6 +92,7 @@ class TrimmedMean(Aggregator):
     """
 
     name = "trimmedmean"
+    elementwise = True
     trim: int = option(1, "values that are left out at each end", minimum=0, step=1)
 
     @property
@@ -150,6 +155,7 @@ class StalenessWeighted(Aggregator):
     """
 
     name = "stalenessweighted"
+    elementwise = True
     power: float = option(1.0, "how fast old gradients fade", minimum=0, step=0.25)
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
@@ -176,6 +182,7 @@ class MajorityVote(Aggregator):
     """
 
     name = "majorityvote"
+    elementwise = True
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         def vote(pieces: list[Array]) -> Array:

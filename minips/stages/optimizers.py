@@ -1,7 +1,7 @@
 """Optimizers: what the server does with an aggregated gradient.
 
-The contract is `Optimizer`. All of them work on each value by itself, so the parameters may be split over any number of
-servers.
+The contract is `Optimizer`. All of these work on each value by itself, so the parameters may be split over any number
+of servers.
 """
 
 from abc import abstractmethod
@@ -19,6 +19,8 @@ class Optimizer(Stage):
     """
 
     kind: ClassVar[str] = "optimizer"
+    elementwise: ClassVar[bool] = False
+    """True where each value is changed by itself, so that large tensors may come in pieces, each with a ``state``."""
 
     @abstractmethod
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
@@ -37,6 +39,7 @@ class SGD(Optimizer):
     """
 
     name = "sgd"
+    elementwise = True
     lr: float = option(0.1, "learning rate", above=0, step=0.01)
     momentum: float = option(0.0, "share of the old velocity that is kept", minimum=0, maximum=1, step=0.05)
     nesterov: bool = option(False, "look ahead along the velocity")
@@ -64,6 +67,7 @@ class Adagrad(Optimizer):
     """
 
     name = "adagrad"
+    elementwise = True
     lr: float = option(0.1, "learning rate", above=0, step=0.01)
     epsilon: float = option(1e-8, "keeps the division finite", above=0)
 
@@ -85,6 +89,7 @@ class Adam(Optimizer):
     """
 
     name = "adam"
+    elementwise = True
     lr: float = option(0.001, "learning rate", above=0, step=0.001)
     beta1: float = option(0.9, "memory of the mean", minimum=0, maximum=0.999999, step=0.01)
     beta2: float = option(0.999, "memory of the mean square", minimum=0, maximum=0.999999, step=0.001)

@@ -14,9 +14,9 @@ import pickle
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgpack
 import numpy as np
@@ -60,7 +60,7 @@ class MsgPack(Serializer):
     name = "msgpack"
 
     def dumps(self, packet: Packet) -> Frames:
-        index, frames = outline(packet, lambda x: [x.dtype.name, x.shape])
+        index, frames = outline(packet, lambda x: [dtype_name(x.dtype), x.shape])
         return [msgpack.packb([packet.header, index]), *map(raw, frames)]
 
     def loads(self, frames: Frames) -> Packet:
@@ -71,7 +71,7 @@ class MsgPack(Serializer):
             frame = next(rest, None)
             if frame is None:
                 raise ValueError("there are fewer frames than parts")
-            return np.frombuffer(frame, array_dtype(dtype).newbyteorder("<")).reshape(shape)
+            return np.frombuffer(frame, array_dtype(dtype, "<")).reshape(shape)
 
         with _Malformed("MessagePack"):
             header, index = msgpack.unpackb(frames[0])
@@ -89,7 +89,7 @@ class Json(Serializer):
     name = "json"
 
     def dumps(self, packet: Packet) -> Frames:
-        index, _ = outline(packet, lambda x: [x.dtype.name, x.shape, x.reshape(-1).tolist()])
+        index, _ = outline(packet, lambda x: [dtype_name(x.dtype), x.shape, x.reshape(-1).tolist()])
         return [json.dumps([packet.header, index], separators=(",", ":")).encode()]
 
     def loads(self, frames: Frames) -> Packet:
@@ -180,7 +180,7 @@ class Protobuf(Serializer):
         for name, (quantizer, parts) in packet.tensors.items():
             tensor = message.tensors.add(name=name, quantizer=quantizer)
             for part, array in parts.items():
-                tensor.parts.add(name=part, dtype=array.dtype.name, shape=array.shape, values=bytes(raw(array)))
+                tensor.parts.add(name=part, dtype=dtype_name(array.dtype), shape=array.shape, values=bytes(raw(array)))
         return [message.SerializeToString()]
 
     def loads(self, frames: Frames) -> Packet:
@@ -251,18 +251,39 @@ def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
 
 def raw(array: Array) -> Buffer:
     """The bytes of an array in C order, little-endian, as a view wherever they are so already."""
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
+    if not (array.flags.c_contiguous and is_little(array.dtype)):
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return array.reshape(-1).view(np.uint8).data
 
 
-def array_dtype(name: Any) -> "np.dtype[Any]":
-    """The dtype of that name; ValueError for any but plain numbers and truth values."""
+@cache
+def is_little(dtype: "np.dtype[Any]") -> bool:
+    """True where the least significant byte comes first, or there is but one."""
+    return dtype == dtype.newbyteorder("<")
+
+
+@cache
+def dtype_name(dtype: "np.dtype[Any]") -> str:
+    """The dtype's name, which NumPy puts together anew each time."""
+    return dtype.name
+
+
+def array_dtype(name: Any, order: Literal["<", "="] = "=") -> "np.dtype[Any]":
+    """The dtype of that name in a byte order; ValueError for any but plain numbers and truth values."""
+    if not isinstance(name, str):
+        raise ValueError(f"{name!r} is not a dtype of numbers")
+    return _array_dtype(name, order)
+
+
+@lru_cache(maxsize=64)
+def _array_dtype(name: str, order: Literal["<", "="]) -> "np.dtype[Any]":
     try:
-        dtype = np.dtype(name) if isinstance(name, str) else None
+        dtype = np.dtype(name)
     except (TypeError, SyntaxError):
         dtype = None
     if dtype is None or dtype.kind not in "biuf":
         raise ValueError(f"{name!r} is not a dtype of numbers")
-    return dtype
+    return dtype.newbyteorder(order)
 
 
 class _Malformed:

@@ -1,8 +1,8 @@
 """The contract of a transport, and what those that keep a connection open have in common.
 
 A `Wire` is one end of one connection: whole messages, in order. `WireTransport` makes a transport of a way to listen
-and a way to dial: a thread per connection on the server, so that a handler may block, and one reader per channel on the
-client, so that many calls may be outstanding. Answers come in the order of the calls.
+and a way to dial: a thread per connection on the server, so that a handler may block, and on the client a channel on
+which many calls may be outstanding. Answers come in the order of the calls.
 """
 
 import secrets
@@ -16,11 +16,16 @@ from typing import ClassVar
 
 from minips.stage import Frames, Stage
 from minips.stages.transports.auth import answer_challenge, challenge
+from minips.stages.transports.futures import Driven
 from minips.stages.transports.wire import CALL, ERROR, Closable, Listener, Wire
 
 Handler = Callable[[Frames], Frames]
 """What a server does with a call: frames in, frames out. What it raises reaches the caller's future."""
 
+PATIENCE_S, QUIET_TICKS = 0.005, 200
+"""How long an answer may wait to be read by who asked for it, and after how many such times without a call the reader
+in the background sleeps.
+"""
 HANDSHAKE_S = 5.0
 """How long either side waits for the other's word while they authenticate each other."""
 
@@ -171,57 +176,133 @@ class WireEndpoint(Endpoint):
 
 
 class WireChannel(Channel):
-    """Calls go out under a lock; one thread reads the answers and completes the futures in order."""
+    """Calls go out under a lock, and the answers come back in the same order.
+
+    Whoever waits for an answer reads the wire himself, and hands those who called before him theirs: no thread has to
+    wake another. A thread in the background reads where several calls are under way, or where nobody has come for an
+    answer after ``PATIENCE_S``.
+    """
 
     def __init__(self, wire: Wire, address: str) -> None:
         self._wire, self._address = wire, address
-        self._lock = threading.Lock()
+        self._sending, self._reading = threading.Lock(), threading.Lock()
         self._gone: Exception | None = None
-        self._waiting: deque[Future[Frames]] = deque()
-        self._reader = threading.Thread(target=self._read, name=f"minips-read-{address}", daemon=True)
-        self._reader.start()
+        self._waiting: deque[_Answer] = deque()
+        self._wake, self._asleep, self._now = threading.Event(), True, False
+        self._background = threading.Thread(target=self._attend, name=f"minips-read-{address}", daemon=True)
+        self._background.start()
 
     def call(self, frames: Frames) -> "Future[Frames]":
-        future: Future[Frames] = Future()
-        future.set_running_or_notify_cancel()  # what has been sent cannot be called back
-        with self._lock:
+        answer = _Answer(self)
+        with self._sending:
             if self._gone:
                 raise ConnectionError(str(self._gone))
-            self._waiting.append(future)
+            self._waiting.append(answer)
+            if len(self._waiting) > 1 or not self._wire.resumes:
+                self.attend()
+            elif self._asleep:
+                self._wake.set()
             try:
                 self._wire.send(CALL, frames)
             except BaseException as error:
-                self._wire.hang_up()  # a message sent in part cannot be taken back: the reader fails all that wait
+                self._wire.hang_up()  # a message sent in part cannot be taken back: all that wait will fail
+                self.attend()
                 if isinstance(error, OSError):
                     raise ConnectionError(f"The call to {self._address} could not be sent: {error}.") from error
                 raise
-        return future
+        return answer
 
     def close(self) -> None:
         self._wire.hang_up()  # before the lock: a sender that is stuck holds it
-        with self._lock:
+        with self._sending:
             self._gone = self._gone or ConnectionError(f"The channel to {self._address} is closed.")
-        if self._reader is not threading.current_thread():
-            self._reader.join(HANDSHAKE_S)
+        self._wake.set()
+        if self._background is not threading.current_thread():
+            self._background.join(HANDSHAKE_S)
 
-    def _read(self) -> None:
+    def read(self, answer: "_Answer", timeout: float | None) -> None:
+        """Read until this answer is here, or for ``timeout`` seconds, unless another thread reads already."""
+        if self._wire.resumes and self._reading.acquire(blocking=False):
+            deadline = None if timeout is None else time.monotonic() + timeout
+            try:
+                while not answer.done() and self._read_one(deadline):
+                    pass
+            finally:
+                self._reading.release()
+                if self._waiting:
+                    self.attend()
+
+    def attend(self) -> None:
+        """Have the answers read in the background."""
+        self._now = True
+        self._wake.set()
+
+    def _attend(self) -> None:
+        oldest, quiet = None, QUIET_TICKS  # type: _Answer | None, int
+        while not self._gone:
+            self._asleep = True
+            if self._waiting or quiet < QUIET_TICKS:  # looked at after asleep is set: who calls now wakes us
+                self._asleep = False
+            self._wake.wait(None if self._asleep else PATIENCE_S)
+            self._wake.clear()
+            first = self._first()
+            if first and (self._now or first is oldest) and self._reading.acquire(blocking=False):
+                self._now = False
+                try:
+                    while self._waiting and self._read_one(None):
+                        pass
+                finally:
+                    self._reading.release()
+            oldest, quiet = first, 0 if first else quiet + 1
+        with self._reading:
+            self._fail(self._gone)
+            self._wire.close()
+
+    def _first(self) -> "_Answer | None":
         try:
-            while True:
-                tag, frames = self._wire.receive()
-                future = self._waiting.popleft()
-                if tag == ERROR:
-                    future.set_exception(remote_error(frames))
-                else:
-                    future.set_result(frames)
+            return self._waiting[0]
+        except IndexError:
+            return None
+
+    def _read_one(self, deadline: float | None) -> bool:
+        """Take one message off the wire; False where there was none in time, or will be none any more."""
+        try:
+            tag, frames = self._wire.receive(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+            answer = self._waiting.popleft()
+        except TimeoutError:
+            return False
         except (EOFError, OSError, ValueError, IndexError) as error:
             self._wire.hang_up()
-            with self._lock:
+            with self._sending:
                 self._gone = self._gone or ConnectionError(
                     f"The server at {self._address} closed the connection. {error}".strip()
                 )
-            self._wire.close()
-            while self._waiting:
-                self._waiting.popleft().set_exception(self._gone)
+            self._fail(self._gone)
+            self._wake.set()
+            return False
+        if tag == ERROR:
+            answer.set_exception(remote_error(frames))
+        else:
+            answer.set_result(frames)
+        return True
+
+    def _fail(self, error: Exception | None) -> None:
+        while self._waiting:
+            self._waiting.popleft().set_exception(error)
+
+
+class _Answer(Driven[Frames]):
+    """What a call will be answered with."""
+
+    def __init__(self, channel: WireChannel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def drive(self, timeout: float | None) -> None:
+        self._channel.read(self, timeout)
+
+    def attend(self) -> None:
+        self._channel.attend()
 
 
 def remote_error(frames: Frames) -> Exception:

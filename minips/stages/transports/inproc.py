@@ -40,6 +40,8 @@ class InProc(WireTransport):
 
 
 class _QueueWire(Wire):
+    resumes = True
+
     def __init__(self, inbox: _Queue, outbox: _Queue) -> None:
         self._inbox, self._outbox, self._closed = inbox, outbox, False
 

@@ -20,6 +20,7 @@ from typing import ClassVar
 
 from minips.stage import Frames, Value, option
 from minips.stages.transports.base import Channel, Endpoint, Handler, Transport
+from minips.stages.transports.futures import Then
 
 _DEPARTURE = struct.Struct("<d")
 _PLAUSIBLE_S = 3600.0
@@ -100,17 +101,8 @@ class _ShapedChannel(Channel):
         self._node, self._channel = node, channel
 
     def call(self, frames: Frames) -> "Future[Frames]":
-        shaped: Future[Frames] = Future()
-        shaped.set_running_or_notify_cancel()
-
-        def deliver(answer: "Future[Frames]") -> None:
-            try:
-                shaped.set_result(self._node.arrive(answer.result()))
-            except Exception as error:
-                shaped.set_exception(error)
-
-        self._channel.call(self._node.depart(frames)).add_done_callback(deliver)
-        return shaped
+        called = self._channel.call(self._node.depart(frames))
+        return Then(called, lambda answer: self._node.arrive(answer.result()))
 
     def close(self) -> None:
         self._channel.close()

@@ -91,7 +91,7 @@ def size(body: Iterable[Buffer]) -> int:
 def memory(nbytes: int) -> memoryview:
     """Writable memory that starts at a multiple of 64; not cleared, it is about to be filled."""
     block = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -block.ctypes.data % ALIGNMENT
+    start = -block.__array_interface__["data"][0] % ALIGNMENT
     return block[start : start + nbytes].data
 
 

@@ -50,6 +50,8 @@ def _place(name: str) -> str:
 
 
 class _PipeWire(Wire):
+    resumes = True
+
     def __init__(self, pipe: "connection.Connection", max_message_bytes: int) -> None:
         self._pipe, self._max = pipe, max_message_bytes
         self._closing = threading.Lock()

@@ -28,7 +28,7 @@ import numpy as np
 
 from minips.stage import Frames, option, register
 from minips.stages.transports.base import WireTransport, fresh_name
-from minips.stages.transports.sockets import SocketListener, SocketWire, allocate, filled, lengths_of, starts
+from minips.stages.transports.sockets import SocketListener, SocketWire, Steps, lengths_of, starts
 from minips.stages.transports.wire import Listener, Wire
 
 _HEAD = struct.Struct("<BBxxIII")
@@ -78,6 +78,7 @@ class _ShmWire(SocketWire):
         self._free: set[int] = set()
         self._theirs: dict[int, mmap.mmap] = {}
         self._done: deque[int] = deque()
+        self._descriptors: list[int] = []
 
     def send(self, tag: int, frames: Frames) -> None:
         begins, total = starts([len(frame) for frame in frames])
@@ -93,7 +94,7 @@ class _ShmWire(SocketWire):
         head = _HEAD.pack(tag, place, len(frames), len(done), segment) + lengths_of(frames)
         head += struct.pack(f"<{len(done)}I", *done)
         try:
-            self._write([memoryview(head), *(filled(frames) if place == _SOCKET else [])], ancillary)
+            self._write(head, frames if place == _SOCKET else [], ancillary)
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -113,55 +114,44 @@ class _ShmWire(SocketWire):
         self._mine[number] = mmap.mmap(descriptor, size)
         return _NEW_SEGMENT, number, descriptor
 
-    def _receive(self, limit: int, deadline: float | None) -> tuple[int, Frames]:
-        head, descriptors = self._head(deadline)
+    def _message(self, limit: int) -> Steps[tuple[int, Frames]]:
+        tag, place, count, done, segment = _HEAD.unpack((yield from self._bytes(_HEAD.size)))
+        if place != _SOCKET and limit < self._max:
+            raise ValueError("a peer that has not proved itself offers shared memory")
+        if place == _NEW_SEGMENT:
+            self._map(segment)
+        sizes = yield from self._lengths(count, limit)
+        yield from self._take_back(done)
+        return tag, (yield from self._frames(sizes)) if place == _SOCKET else self._view(segment, sizes)
+
+    def _take(self, room: list[memoryview]) -> int:
+        got, ancillary, _, _ = self._sock.recvmsg_into(room, _FDS)
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                self._descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
+        if len(self._descriptors) > 1:
+            raise ValueError(f"{len(self._descriptors)} descriptors came where one is expected")
+        return got
+
+    def _map(self, segment: int) -> None:
+        if not self._descriptors or segment in self._theirs:
+            raise ValueError("a new segment came without a descriptor, or it is not new")
+        descriptor = self._descriptors.pop()
         try:
-            tag, place, count, done, segment = _HEAD.unpack(head)
-            if place != _SOCKET and limit < self._max:
-                raise ValueError("a peer that has not proved itself offers shared memory")
-            if place == _NEW_SEGMENT:
-                self._map(segment, descriptors)
+            size = os.fstat(descriptor).st_size
+            if not fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK or size > 2 * self._max:
+                raise ValueError(f"a segment of {size} bytes is too large, or it is not sealed against shrinking")
+            self._theirs[segment] = mmap.mmap(descriptor, size)
         finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
-        sizes = self._lengths(count, limit, deadline)
-        self._take_back(done, deadline)
-        if place == _SOCKET:
-            frames = allocate(sizes)
-            self._fill([frame for frame in frames if len(frame)], deadline)
-            return tag, list(frames)
-        return tag, self._view(segment, sizes)
+            os.close(descriptor)
 
-    def _head(self, deadline: float | None) -> tuple[bytes, list[int]]:
-        """The head of a message, and the descriptors that come with it."""
-        head, descriptors = b"", list[int]()
-        while len(head) < _HEAD.size:
-            self._wait_until(deadline)
-            some, ancillary, _, _ = self._sock.recvmsg(_HEAD.size - len(head), _FDS)
-            for level, kind, data in ancillary:
-                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                    descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
-            if not some:
-                raise EOFError
-            head += some
-        return head, descriptors
-
-    def _map(self, segment: int, descriptors: list[int]) -> None:
-        if len(descriptors) != 1 or segment in self._theirs:
-            raise ValueError(f"a new segment came with {len(descriptors)} descriptors, or it is not new")
-        (descriptor,) = descriptors
-        size = os.fstat(descriptor).st_size
-        if not fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK or size > 2 * self._max:
-            raise ValueError(f"a segment of {size} bytes is too large, or it is not sealed against shrinking")
-        self._theirs[segment] = mmap.mmap(descriptor, size)
-
-    def _take_back(self, count: int, deadline: float | None) -> None:
+    def _take_back(self, count: int) -> Steps[None]:
         """Learn which of our segments the peer has done with."""
         if count > len(self._mine):
             raise ValueError(f"{count} segments are given back, and there are {len(self._mine)}")
-        numbers = bytearray(4 * count)
-        self._fill([memoryview(numbers)] if count else [], deadline)
-        self._free.update(set(struct.unpack(f"<{count}I", numbers)) & self._mine.keys())
+        if count:
+            numbers = struct.unpack(f"<{count}I", (yield from self._bytes(4 * count)))
+            self._free.update(set(numbers) & self._mine.keys())
 
     def _view(self, segment: int, sizes: tuple[int, ...]) -> Frames:
         """Frames that are the peer's segment itself; it is given back when the last array made of them is gone."""
@@ -174,6 +164,8 @@ class _ShmWire(SocketWire):
 
     def close(self) -> None:
         super().close()
+        while self._descriptors:
+            os.close(self._descriptors.pop())
         self._theirs.clear()  # what arrays still use stays mapped until they are gone
         self._mine.clear()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from minips.stage import Frames, option, register
 from minips.stages.transports.network import NetworkTransport
-from minips.stages.transports.sockets import SocketListener, SocketWire, allocate, filled, lengths_of
+from minips.stages.transports.sockets import SocketListener, SocketWire, Steps, lengths_of
 from minips.stages.transports.wire import Listener, Wire
 
 _HEAD = struct.Struct("<BxxxI")
@@ -39,16 +39,12 @@ class _TcpWire(SocketWire):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def send(self, tag: int, frames: Frames) -> None:
-        head = _HEAD.pack(tag, len(frames)) + lengths_of(frames)
-        self._write([memoryview(head), *filled(frames)])
+        self._write(_HEAD.pack(tag, len(frames)) + lengths_of(frames), frames)
 
-    def _receive(self, limit: int, deadline: float | None) -> tuple[int, Frames]:
-        head = bytearray(_HEAD.size)
-        self._fill([memoryview(head)], deadline)
-        tag, count = _HEAD.unpack(head)
-        frames = allocate(self._lengths(count, limit, deadline))
-        self._fill([frame for frame in frames if len(frame)], deadline)
-        return tag, list(frames)
+    def _message(self, limit: int) -> Steps[tuple[int, Frames]]:
+        tag, count = _HEAD.unpack((yield from self._bytes(_HEAD.size)))
+        sizes = yield from self._lengths(count, limit)
+        return tag, (yield from self._frames(sizes))
 
 
 class _TcpListener(SocketListener):

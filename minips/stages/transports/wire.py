@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from minips.stage import Frames
 
@@ -40,6 +40,9 @@ class Interruptible(Closable):
 
 class Wire(Interruptible):
     """One end of a connection: whole messages in order. One thread sends at a time, one receives."""
+
+    resumes: ClassVar[bool] = False
+    """True where a ``receive`` that times out loses nothing, and the next one goes on where it stopped."""
 
     @abstractmethod
     def send(self, tag: int, frames: Frames) -> None:

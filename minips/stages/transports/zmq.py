@@ -186,6 +186,8 @@ class _Loop(threading.Thread):
 
 
 class _ZmqWire(Wire):
+    resumes = True
+
     def __init__(self, loop: _Loop, peer: bytes | None) -> None:
         self.peer = peer
         self.inbox: queue.SimpleQueue[tuple[bytes, Frames] | None] = queue.SimpleQueue()

@@ -1,0 +1,134 @@
+"""Futures whose waiter does the work, and the channel that is built on them."""
+
+import socket
+import struct
+import threading
+import time
+from concurrent.futures import Future, wait
+
+import pytest
+
+from minips.stages.transports.base import WireChannel
+from minips.stages.transports.futures import Driven, Joined, Then
+from minips.stages.transports.tcp import _HEAD, _TcpWire
+from minips.stages.transports.wire import CALL
+
+WAIT_S = 20.0
+
+
+class ByHand(Driven):
+    """Completed by who waits for it, with the name of the thread that did it."""
+
+    attended = False
+
+    def drive(self, timeout):
+        if timeout is None or timeout > 1:
+            self.set_result(threading.current_thread().name)
+
+    def attend(self):
+        self.attended = True
+
+
+@pytest.fixture
+def ends():
+    """A channel, and the wire at its other end."""
+    here, there = (_TcpWire(sock, 2**24) for sock in _sockets())
+    channel = WireChannel(here, "tcp://test")
+    yield channel, there
+    channel.close()
+    there.close()
+
+
+def _sockets():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        one = socket.create_connection(listener.getsockname())
+        return one, listener.accept()[0]
+
+
+def test_who_waits_does_the_work():
+    future = ByHand()
+    assert not future.done()
+    assert future.result() == threading.current_thread().name
+    assert not future.attended
+
+
+def test_a_wait_that_is_too_short_is_a_time_out_once():
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        ByHand().result(0.05)
+    assert time.monotonic() - began < 1
+
+
+def test_who_wants_to_be_called_has_it_attended():
+    future = ByHand()
+    future.add_done_callback(lambda done: None)
+    assert future.attended
+
+
+def test_what_follows_is_driven_through():
+    plain: Future[int] = Future()
+    plain.set_result(1)
+    joined = Joined([plain, Then(ByHand(), lambda done: len(done.result()))], sum)
+    assert not joined.done()
+    assert joined.result(WAIT_S) == 1 + len(threading.current_thread().name)
+
+
+def test_the_first_error_comes_once_all_are_done():
+    first, second = Future(), Future()
+    joined = Joined([Then(first, lambda done: done.result()), second], list)
+    second.set_exception(ValueError("second"))
+    assert not joined.done()
+    first.set_exception(ValueError("first"))
+    with pytest.raises(ValueError, match="first"):
+        joined.result(0)
+
+
+def test_the_callers_thread_reads_its_own_answer(ends):
+    channel, there = ends
+    answer = channel.call([b"question"])
+    assert bytes(there.receive(WAIT_S)[1][0]) == b"question"
+    there.send(CALL, [b"answer"])
+    readers = []
+    answer.then(lambda done: readers.append(threading.current_thread()))
+    assert bytes(answer.result(WAIT_S)[0]) == b"answer"
+    # Where this thread was kept from it for long, the background may have come first.
+    assert readers[0] in (threading.current_thread(), channel._background)
+
+
+def test_an_answer_that_nobody_waits_for_comes_all_the_same(ends):
+    channel, there = ends
+    answer = channel.call([b"question"])
+    there.send(CALL, [b"answer"])
+    done, _ = wait([answer], WAIT_S)
+    assert done == {answer}
+
+
+def test_a_wait_that_ends_in_the_middle_of_a_message_loses_nothing(ends):
+    channel, there = ends
+    payload = bytes(range(256)) * 1000
+    message = _HEAD.pack(CALL, 1) + struct.pack("<Q", len(payload)) + payload
+    for stop in (3, 12, 1000, 100_000):
+        answer = channel.call([b"question"])
+        there.receive(WAIT_S)
+        there._sock.sendall(message[:stop])
+        with pytest.raises(TimeoutError):
+            answer.result(0.05)
+        there._sock.sendall(message[stop:])
+        assert bytes(answer.result(WAIT_S)[0]) == payload
+
+
+def test_two_who_wait_are_both_answered(ends):
+    channel, there = ends
+    got = []
+
+    def ask(word):
+        got.append(bytes(channel.call([word]).result(WAIT_S)[0]))
+
+    threads = [threading.Thread(target=ask, args=(bytes([65 + i]),)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        there.send(CALL, there.receive(WAIT_S)[1])
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert sorted(got) == [bytes([65 + i]) for i in range(8)]
