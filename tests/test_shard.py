@@ -490,7 +490,8 @@ def in_one_piece(cls):
 
 @pytest.mark.parametrize("optimizer", [SGD, Adagrad, Adam])
 @pytest.mark.parametrize("aggregator", [Mean, Median])
-def test_large_tensors_in_stretches_come_to_the_same_bits(optimizer, aggregator):
+def test_large_tensors_in_stretches_come_to_the_same_bits(optimizer, aggregator, monkeypatch):
+    monkeypatch.setattr("minips.runtime.shard.STRETCH", 2**13)
     options = {"momentum": 0.9} if optimizer is SGD else {}
     whole = make(BSP(), params=LARGE, aggregator=in_one_piece(aggregator)(), optimizer=optimizer(lr=0.1, **options))
     pieces = make(BSP(), params=LARGE, aggregator=aggregator(), optimizer=optimizer(lr=0.1, **options))

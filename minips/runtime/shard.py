@@ -27,7 +27,7 @@ Outcome = Literal["applied", "held", "late", "duplicate", "over"]
 after the end of the run."""
 
 
-STRETCH = 2**15
+STRETCH = 2**18
 """Values that are aggregated and applied at a time, so that what lies between the two stays in a core's cache."""
 
 

@@ -57,11 +57,12 @@ class Mean(Aggregator):
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         def mean(pieces: list[Array]) -> Array:
-            total = pieces[0].copy()
-            for piece in pieces[1:]:
+            if len(pieces) == 1:
+                return pieces[0].copy()
+            total = np.asarray(pieces[0] + pieces[1])
+            for piece in pieces[2:]:
                 total += piece
-            if len(pieces) > 1:
-                total /= len(pieces)
+            total /= len(pieces)
             return total
 
         return by_name(mean, contributions)

@@ -6,12 +6,15 @@ import math
 import socket
 import struct
 import time
+import weakref
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
-from minips.stage import Frames
+import numpy as np
+
+from minips.stage import Array, Frames
 from minips.stages.transports.network import ALIGNMENT, memory
 from minips.stages.transports.wire import Listener, Wire
 
@@ -20,10 +23,35 @@ Steps = Generator[list[memoryview], int, T]
 """Yields the buffers that it wants filled, the first ones first; is sent the bytes that came; returns a T."""
 VECTORS = 512
 """Buffers for one sendmsg or recvmsg; POSIX promises 16, Linux and macOS take 1024."""
+KEPT = 2
+"""Blocks in use that a wire remembers, to fill them again."""
 AHEAD_BYTES = 2**14
 """Messages up to here are read, and written, with one system call."""
 SEND_TIMEOUT_S, TICK_S = 60, 1.0
 """How long the peer may take nothing, and how often a wait for it looks at its deadline."""
+
+
+class Blocks:
+    """Memory for what arrives; not cleared, and used again once nobody looks at it any more, since fresh memory costs
+    the system nearly as much time as filling it.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[memoryview, weakref.ref[Array]]] = []
+
+    def frames(self, sizes: Sequence[int]) -> Frames:
+        """Writable buffers of these sizes in one block, each aligned."""
+        begins, total = starts(sizes)
+        block = self._take(total)
+        return [block[begin : begin + size].data for begin, size in zip(begins, sizes, strict=True)]
+
+    def _take(self, nbytes: int) -> Array:
+        free = [block for block, reader in self._blocks if reader() is None and nbytes <= len(block) <= 2 * nbytes]
+        block = free[0] if free else memory(nbytes)
+        reader = np.frombuffer(block, np.uint8)  # alive for as long as any view of it
+        used = [pair for pair in self._blocks if pair[1]() is not None]
+        self._blocks = [*used[-KEPT:], (block, weakref.ref(reader))]
+        return reader
 
 
 class SocketWire(Wire):
@@ -40,7 +68,7 @@ class SocketWire(Wire):
         self._steps: Steps[tuple[int, Frames]] | None = None
         self._room: list[memoryview] = []
         self._ahead, self._start, self._stop = memoryview(bytearray(AHEAD_BYTES)), 0, 0
-        self._tick, self._begun = 0.0, False
+        self._blocks, self._tick, self._begun = Blocks(), 0.0, False
         sock.settimeout(None)  # the kernel's time-outs cost no system call; Python's would add a poll to each
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
 
@@ -150,7 +178,7 @@ class SocketWire(Wire):
             for size in sizes:
                 frames.append(memoryview(bytearray((yield from self._bytes(size)))))
             return frames
-        frames = allocate(sizes)
+        frames = self._blocks.frames(sizes)
         yield from self._fill([memoryview(frame) for frame in frames if len(frame)])
         return frames
 
@@ -192,13 +220,6 @@ def starts(sizes: Sequence[int]) -> tuple[list[int], int]:
         begins.append(total)
         total += -(-size // ALIGNMENT) * ALIGNMENT
     return begins, total
-
-
-def allocate(sizes: Sequence[int]) -> Frames:
-    """Writable buffers of these sizes in one allocation, each aligned; not cleared, for they are about to be filled."""
-    begins, total = starts(sizes)
-    block = memory(total)
-    return [block[begin : begin + size] for begin, size in zip(begins, sizes, strict=True)]
 
 
 def advance(buffers: list[memoryview], done: int) -> None:
