@@ -58,7 +58,7 @@ class Mean(Aggregator):
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         def mean(pieces: list[Array]) -> Array:
             if len(pieces) == 1:
-                return pieces[0].copy()
+                return np.array(pieces[0])
             total = np.asarray(pieces[0] + pieces[1])
             for piece in pieces[2:]:
                 total += piece

@@ -55,7 +55,7 @@ class SGD(Optimizer):
                 v *= self.momentum
                 v += g
                 g = g + self.momentum * v if self.nesterov else v
-            p -= np.multiply(self.lr, g, out=grads[name])
+            p -= self.lr * g
 
 
 @register
