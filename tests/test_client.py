@@ -79,6 +79,39 @@ def test_a_pull_of_some_names_brings_only_these(servers):
         assert pulled == {"b": START["b"]}
 
 
+@pytest.mark.parametrize("servers", [1, 2, 3])
+@pytest.mark.parametrize("rows", [[0], [3, 1, 3], range(5), []], ids=repr)
+def test_rows_of_a_tensor_come_alone_and_in_the_order_asked_for(servers, rows):
+    params = {"E": np.arange(40.0).reshape(5, 4, 2), "b": np.array(1.0)}
+    with cluster(dataclasses.replace(ONE, servers=servers), params) as (_, connect):
+        client = connect()
+        got = client.refs()["E"].fetch(rows)
+        np.testing.assert_array_equal(got, params["E"][list(rows)], strict=True)
+        both = client.pull(rows={"E": rows}).result(WAIT_S)
+        np.testing.assert_array_equal(both["E"], params["E"][list(rows)], strict=True)
+        assert both["b"] == 1.0
+
+
+def test_rows_cost_what_they_weigh():
+    with cluster(params={"E": np.zeros((1000, 100))}) as (_, connect):
+        client = connect()
+        before = client.bytes_received
+        client.refs()["E"].fetch([7, 8])
+        assert 2 * 100 * 8 < client.bytes_received - before < 2 * 100 * 8 + 300
+
+
+@pytest.mark.parametrize(("name", "rows"), [("W", [2]), ("W", [-1]), ("b", [0]), ("nosuch", [0])])
+def test_rows_that_there_are_not_are_refused(name, rows):
+    with cluster() as (_, connect), pytest.raises(ValueError, match=r"There is no tensor|has the rows 0 to"):
+        connect().pull(rows={name: rows})
+
+
+def test_rows_do_not_pass_through_a_memory_of_whole_tensors():
+    config = dataclasses.replace(ONE, pull=ps.Codec(memory=ps.Delta()))
+    with cluster(config) as (_, connect), pytest.raises(ValueError, match="remembers whole tensors"):
+        connect().refs()["W"].fetch([0])
+
+
 def test_many_futures_may_be_outstanding():
     with cluster(dataclasses.replace(ONE, servers=2)) as (_, connect):
         client = connect()

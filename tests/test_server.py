@@ -152,7 +152,7 @@ def test_an_unknown_kind_is_refused():
 @pytest.mark.parametrize("names", [["c"], ["w", 3], "w", 7], ids=repr)
 def test_a_pull_of_unknown_names_is_refused(names):
     with serve() as server, Raw(server) as raw:
-        with pytest.raises(ValueError, match="There is no tensor"):
+        with pytest.raises(ValueError, match=r"There is no tensor|takes a list of names"):
             raw.say("pull", names=names)
         assert raw.say("pull").tensors
 

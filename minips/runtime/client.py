@@ -17,7 +17,7 @@ import numpy as np
 
 from minips.runtime.codec import Decoder, Encoder, check_finite, unpack
 from minips.runtime.config import Config
-from minips.runtime.message import Message
+from minips.runtime.message import Header, Message
 from minips.runtime.partition import Layout, cut, join, native
 from minips.runtime.trace import Trace
 from minips.stage import Array, Frames, Tensors
@@ -55,9 +55,10 @@ class Ref:
     dtype: str
     _client: "Client"
 
-    def fetch(self) -> Array:
-        """The values, once the consistency model lets this worker pull."""
-        return self._client.pull([self.name]).result()[self.name]
+    def fetch(self, rows: Sequence[int] | None = None) -> Array:
+        """The values, once the consistency model lets this worker pull; of these rows alone, where they are given."""
+        chosen = None if rows is None else {self.name: rows}
+        return self._client.pull([self.name], chosen).result()[self.name]
 
     def __repr__(self) -> str:
         return f"<Ref {self.name!r} {self.dtype}{list(self.shape)}>"
@@ -119,19 +120,29 @@ class Client:
         """
         return self._push("push", gradients, loss, versions, lambda answers: str(answers[0].header["outcome"]))
 
-    def pull(self, names: Sequence[str] | None = None) -> "Future[Tensors]":
-        """Fetch the parameters, or those of these names. The future waits as the consistency model says."""
-        header = {"kind": "pull", "worker": self.worker}
-        if names is not None:
-            known = self._refs
-            for name in names:
-                if name not in known:
-                    raise ValueError(f"There is no tensor {name!r} on the servers; there are {', '.join(known)}.")
-        messages = [
-            Message(header if names is None else {**header, "names": [name for name in names if name in server.layout]})
-            for server in self._servers
-        ]
-        return self._call(messages, self._whole)
+    def pull(
+        self, names: Sequence[str] | None = None, rows: Mapping[str, Sequence[int]] | None = None
+    ) -> "Future[Tensors]":
+        """Fetch the parameters, or those of these ``names``. The future waits as the consistency model says.
+
+        ``rows`` gives, by name, the rows of a tensor that are wanted, in that order: those alone travel. ValueError for
+        names and rows that there are not.
+        """
+        chosen = {name: [int(row) for row in some] for name, some in (rows or {}).items()}
+        for name in (*(names or ()), *chosen):
+            if name not in self._refs:
+                raise ValueError(f"There is no tensor {name!r} on the servers; there are {', '.join(self._refs)}.")
+        messages = []
+        for server in self._servers:
+            header: Header = {"kind": "pull", "worker": self.worker}
+            if names is not None:
+                header["names"] = [name for name in names if name in server.layout]
+            if chosen:
+                header["rows"] = {name: some for name, some in chosen.items() if name in server.layout}
+                for name, some in header["rows"].items():
+                    server.layout[name].rows(some)
+            messages.append(Message(header))
+        return self._call(messages, lambda answers: self._whole(answers, chosen))
 
     def push_pull(
         self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
@@ -225,8 +236,8 @@ class Client:
         check_finite(whole, "The gradient of")
         return whole
 
-    def _whole(self, answers: list[Message]) -> Tensors:
-        tensors = join([answer.tensors for answer in answers], [server.layout for server in self._servers])
+    def _whole(self, answers: list[Message], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
+        tensors = join([answer.tensors for answer in answers], [server.layout for server in self._servers], rows)
         return {name: tensors[name] for name in self._refs if name in tensors}
 
     def _call(self, messages: list[Message], finish: Callable[[list[Message]], Any]) -> Driven[Any]:

@@ -4,12 +4,13 @@ A **Message** is what is meant: a header of plain values and named arrays. The c
 
     hello      {worker}                                   who it is, and what are the tensors?
     push       {worker, clock, version, loss} + gradients   acknowledged once they count
-    pull       {worker, names}                            answered with parameters once the consistency model allows it
+    pull       {worker, names, rows}                      answered with parameters once the consistency model allows it
     push_pull  a push, and the pull after it, in one message
     alive      {worker}                                   nothing to say, still here
     bye        {worker}                                   leaves
 
-and the server answers each with ``{version, clock, done, outcome}`` and, for a pull, the parameters.
+and the server answers each with ``{version, clock, done, outcome}`` and, for a pull, the parameters. What is said to
+one worker alone (clock, done, outcome) stands in the envelope: the rest is encoded once for all.
 """
 
 from dataclasses import dataclass, field

@@ -6,7 +6,7 @@ flat pieces.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +32,20 @@ class Layout(NamedTuple):
     def whole(self) -> bool:
         """True where one server holds all of it."""
         return self.start == 0 and self.stop == self.size
+
+    def rows(self, rows: Sequence[int]) -> tuple[Array, Array]:
+        """Of the flattened values of these rows: which of them are here, and where.
+
+        ValueError where there are no such rows. A row is all that has the same first index.
+        """
+        count = self.shape[0] if self.shape else 0
+        wanted = np.asarray(rows, np.intp).reshape(-1)
+        if wanted.size and not 0 <= wanted.min() <= wanted.max() < count:
+            raise ValueError(f"A tensor of shape {self.shape} has the rows 0 to {count - 1}; got {_few(rows)}.")
+        width = math.prod(self.shape[1:])
+        flat = (wanted[:, None] * width + np.arange(width)).reshape(-1)
+        here = (flat >= self.start) & (flat < self.stop)
+        return here, flat[here] - self.start
 
     def cut(self, x: Array) -> Array:
         """This server's piece of the whole tensor, as a view wherever ``x`` is contiguous."""
@@ -70,16 +84,28 @@ def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:
     return {name: part.cut(tensors[name]) for name, part in layout.items()}
 
 
-def join(pieces: list[Tensors], layouts: list[dict[str, Layout]]) -> Tensors:
-    """Whole tensors from the pieces of all the servers, in the order of the names in the layouts."""
+def join(
+    pieces: list[Tensors], layouts: list[dict[str, Layout]], rows: Mapping[str, Sequence[int]] | None = None
+) -> Tensors:
+    """Whole tensors from the pieces of all the servers, in the order of the names in the layouts; of the tensors in
+    ``rows`` those rows alone.
+    """
     whole: Tensors = {}
     for tensors, layout in zip(pieces, layouts, strict=True):
         for name, piece in tensors.items():
             part = layout[name]
-            if part.whole:
+            some = rows.get(name) if rows else None
+            if part.whole and some is None:
                 whole[name] = piece if piece.flags.writeable else piece.copy()
-            else:
-                if name not in whole:
-                    whole[name] = np.empty(part.shape, part.dtype)
-                whole[name].reshape(-1)[part.start : part.stop] = piece
+                continue
+            if name not in whole:
+                shape = part.shape if some is None else (len(some), *part.shape[1:])
+                whole[name] = np.empty(shape, part.dtype)
+            where = slice(part.start, part.stop) if some is None else part.rows(some)[0]
+            whole[name].reshape(-1)[where] = piece.reshape(-1)
     return whole
+
+
+def _few(rows: Sequence[int]) -> str:
+    """The first of the rows, as text."""
+    return ", ".join(map(str, [*rows][:8])) + (", …" if len(rows) > 8 else "")

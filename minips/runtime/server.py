@@ -130,7 +130,7 @@ class Server:
         link.heard, link.busy = began, True
         try:
             answer, stamp = self._answer(str(kind), worker, packet, link, clock)
-            encoded = self._encode(answer, link)
+            encoded = self._encode(answer, link, bool(answer.tensors) and not packet.header.get("rows"))
             times = {"busy": time.monotonic() - began - clock.seconds, "waited": clock.seconds}
             return [envelope(self.config.pull, {**stamp, **times}), *encoded]
         finally:
@@ -162,19 +162,20 @@ class Server:
         with self._changed:
             if kind in ("pull", "push_pull"):
                 self._wait(lambda: self.shard.may_pull(worker), worker, clock)
-                params, finite = self._chosen(packet.header.get("names"), self.shard.pull(worker)), self.shard.finite
+                params, finite = self._chosen(packet.header, self.shard.pull(worker)), self.shard.finite
             header = {"kind": "reply", "version": self.shard.version, **extra}
             stamp = {"clock": self.shard.clocks[worker], "done": self.shard.done, "outcome": outcome}
         if not finite:
             check_finite(params, "The parameter")
         return Message(header, params), stamp
 
-    def _encode(self, answer: Message, link: "_WorkerLink") -> Frames:
-        """The frames of an answer without an envelope: for all who ask for one version of the same tensors, once.
+    def _encode(self, answer: Message, link: "_WorkerLink", whole: bool) -> Frames:
+        """The frames of an answer without an envelope: for all who ask for one version of the same ``whole`` tensors,
+        once.
 
         Frames that are the parameters' own memory are not kept: while they are, an update goes to a copy.
         """
-        if not answer.tensors or not self.config.pull.memory.stateless:
+        if not whole or not self.config.pull.memory.stateless:
             return link.encoder.encode(answer)[1:]
         with self._encoding:
             asked = answer.header["version"], *answer.tensors
@@ -227,13 +228,21 @@ class Server:
         if self.shard.stuck and not ready():
             raise RuntimeError(self.shard.stuck)
 
-    def _chosen(self, names: Any, params: Tensors) -> Tensors:
-        if names is None:
-            return params
-        unknown = [name for name in names if name not in params] if isinstance(names, list) else [names]
-        if unknown:
-            raise ValueError(f"There is no tensor {unknown[0]!r} here; there are {', '.join(params)}.")
-        return {name: params[name] for name in names}
+    def _chosen(self, header: Header, params: Tensors) -> Tensors:
+        """The tensors that a pull asks for, and of those in ``rows`` what this server has of these rows."""
+        names, rows = header.get("names"), header.get("rows") or {}
+        if not isinstance(names, list | None) or not isinstance(rows, dict):
+            raise ValueError(f"A pull takes a list of names and a map of rows; got {names!r} and {rows!r}.")
+        for name in (*(names or ()), *rows):
+            if name not in params:
+                raise ValueError(f"There is no tensor {name!r} here; there are {', '.join(params)}.")
+        if rows and not self.config.pull.memory.stateless:
+            raise ValueError(f"{self.config.pull.memory!r} remembers whole tensors: rows cannot be pulled through it.")
+        chosen = params if names is None else {name: params[name] for name in names}
+        return {
+            name: x if name not in rows else x.reshape(-1)[self.layout[name].rows(rows[name])[1]]
+            for name, x in chosen.items()
+        }
 
     def _note(self) -> None:
         """Stamp what the shard has just recorded with the time, which it does not know."""
