@@ -1,0 +1,105 @@
+"""PROTOCOL.md is what the code does: its session is played against a server, its arrays are decoded."""
+
+import hmac
+import re
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minips as ps
+from minips.stage import names, stage_class
+from minips.stages.transports import auth
+
+TEXT = (Path(ps.__file__).parent / "runtime" / "PROTOCOL.md").read_text(encoding="utf-8")
+X = np.array([[0.5, -1, 0.25], [2, 0, -0.125]], "f4")
+EVALUATED = {name: getattr(ps, name) for name in ps.__all__}
+WAIT_S = 10
+
+
+def block(kind):
+    return re.search(rf"^```{kind}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)[1]
+
+
+def session():
+    """Who speaks, and the bytes, in order."""
+    spoken = []
+    for line in block("session").splitlines():
+        if line[:1] in ("C", "S"):
+            spoken.append((line[0], b""))
+        elif line.startswith("    "):
+            spoken[-1] = (spoken[-1][0], spoken[-1][1] + bytes.fromhex(line[4:51]))
+    return spoken
+
+
+def arrays():
+    """A quantizer, its parts, and the values that they decode to."""
+    for entry in re.split(r"^(?=\S)", block("arrays"), flags=re.MULTILINE)[1:]:
+        said, *lines = entry.splitlines()
+        *parts, values = lines
+        rows = [re.fullmatch(r"  (\w+) +(\w+) +\((.*?)\) *(.*)", part).groups() for part in parts]
+        shaped = {
+            name: np.frombuffer(bytes.fromhex(text), dtype).reshape([int(n) for n in shape.split(",") if n.strip()])
+            for name, dtype, shape, text in rows
+        }
+        yield eval(said, EVALUATED), shaped, [float(value) for value in values.removeprefix("  = ").split(",")]
+
+
+def without_seconds(message):
+    return re.sub(rb"(\xa4busy\xcb|\xa6waited\xcb).{8}", lambda found: found[1] + bytes(8), message, flags=re.DOTALL)
+
+
+def test_the_session_is_what_a_server_says(monkeypatch):
+    monkeypatch.setattr(auth.secrets, "token_bytes", lambda count: bytes(range(count)))
+    config = ps.Config(workers=1, consistency="asp", optimizer=ps.SGD(lr=0.5))
+    played = 0
+    with ps.Server({"w": np.float32([1, 2, 3, 4])}, config).serve(token="secret") as server:
+        host, port = server.address.removeprefix("tcp://").split(":")
+        with socket.create_connection((host, int(port)), WAIT_S) as stream:
+            for who, wanted in session():
+                if who == "C":
+                    stream.sendall(wanted)
+                    continue
+                got = b""
+                while len(got) < len(wanted):
+                    some = stream.recv(len(wanted) - len(got))
+                    assert some, f"The server hung up after {got.hex(' ')}."
+                    got += some
+                assert without_seconds(got) == wanted
+                played += 1
+    assert played == 5
+
+
+def test_the_session_proves_the_token():
+    (_, challenge), (_, proof), (_, answer), *_ = session()
+    theirs, ours = challenge[-32:], proof[24:56]
+    assert proof[-32:] == hmac.digest(b"secret", b"client" + theirs + ours, "sha256")
+    assert answer[-32:] == hmac.digest(b"secret", b"server" + ours + theirs, "sha256")
+
+
+def test_every_quantizer_is_shown_and_described():
+    shown = [quantizer.name for quantizer, _, _ in arrays()]
+    assert sorted(shown) == sorted(names("quantizer"))
+    rows = re.findall(r"^\| (`[a-z0-9, `]+`) \| .*\|.*\|$", TEXT, re.MULTILINE)
+    described = {name for row in rows for name in re.findall(r"\w+", row)}
+    assert set(shown) <= described
+
+
+@pytest.mark.parametrize(("quantizer", "parts", "values"), [*arrays()], ids=lambda one: getattr(one, "name", ""))
+def test_arrays_decode_to_what_is_said(quantizer, parts, values):
+    decoded = stage_class("quantizer", quantizer.name)().decode(parts)
+    np.testing.assert_allclose(decoded.reshape(-1), np.float32(values), rtol=1e-6 * (quantizer.name == "powersgd"))
+
+
+@pytest.mark.parametrize(("quantizer", "parts", "values"), [*arrays()], ids=lambda one: getattr(one, "name", ""))
+def test_arrays_encode_to_what_is_said(quantizer, parts, values):
+    x = np.arange(12, dtype="f4").reshape(3, 4) if quantizer.name == "powersgd" else X
+    encoded = quantizer.encode(x, np.random.default_rng(0))
+    assert list(encoded) == list(parts)
+    for name, part in parts.items():
+        assert (encoded[name].dtype, encoded[name].shape) == (part.dtype, part.shape)
+        if part.dtype.kind == "f" and quantizer.name == "powersgd":  # LAPACK's last bits differ from machine to machine
+            np.testing.assert_allclose(np.abs(encoded[name]), np.abs(part), rtol=1e-5, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(encoded[name], part)
