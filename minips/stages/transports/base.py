@@ -22,9 +22,9 @@ from minips.stages.transports.wire import CALL, ERROR, Closable, Listener, Wire
 Handler = Callable[[Frames], Frames]
 """What a server does with a call: frames in, frames out. What it raises reaches the caller's future."""
 
-PATIENCE_S, QUIET_TICKS = 0.005, 200
-"""How long an answer may wait to be read by who asked for it, and after how many such times without a call the reader
-in the background sleeps.
+PATIENCE_S, MOST_PATIENCE_S, QUIET_LOOKS = 0.005, 0.16, 8
+"""How often the background looks for answers that nobody reads: first, where for long it has found none, and after how
+many looks without a call it sleeps.
 """
 HANDSHAKE_S = 5.0
 """How long either side waits for the other's word while they authenticate each other."""
@@ -179,8 +179,8 @@ class WireChannel(Channel):
     """Calls go out under a lock, and the answers come back in the same order.
 
     Whoever waits for an answer reads the wire himself, and hands those who called before him theirs: no thread has to
-    wake another. A thread in the background reads where several calls are under way, or where nobody has come for an
-    answer after ``PATIENCE_S``.
+    wake another. A thread in the background reads where several calls are under way, and looks now and then for an answer
+    that nobody has come for.
     """
 
     def __init__(self, wire: Wire, address: str) -> None:
@@ -238,16 +238,17 @@ class WireChannel(Channel):
         self._wake.set()
 
     def _attend(self) -> None:
-        oldest, quiet = None, QUIET_TICKS  # type: _Answer | None, int
+        oldest, quiet, patience = None, QUIET_LOOKS, PATIENCE_S  # type: _Answer | None, int, float
         while not self._gone:
             self._asleep = True
-            if self._waiting or quiet < QUIET_TICKS:  # looked at after asleep is set: who calls now wakes us
+            if self._waiting or quiet < QUIET_LOOKS:  # looked at after asleep is set: who calls now wakes us
                 self._asleep = False
-            self._wake.wait(None if self._asleep else PATIENCE_S)
+            self._wake.wait(None if self._asleep else patience)
             self._wake.clear()
             first = self._first()
+            patience = min(2 * patience, MOST_PATIENCE_S)
             if first and (self._now or first is oldest) and self._reading.acquire(blocking=False):
-                self._now = False
+                self._now, patience = False, PATIENCE_S
                 try:
                     while self._waiting and self._read_one(None):
                         pass
