@@ -66,7 +66,13 @@ def _result(future: "Future[Frames]") -> Frames:
 
 
 def _ask(channel: Channel, frames: Frames) -> Frames:
-    return _result(channel.call(frames))
+    """Call and wait, as a worker does."""
+    future = channel.call(frames)
+    try:
+        return future.result(WAIT_S)
+    except TimeoutError:
+        require(future.done(), f"A call was not answered within {WAIT_S:g} seconds.")
+        raise  # the handler's own
 
 
 def _wait(event: threading.Event, what: str) -> None:
@@ -87,6 +93,7 @@ def messages() -> Iterator[tuple[str, Frames]]:
     kinds: Frames = [b"bytes", bytearray(b"bytearray"), memoryview(b"memoryview"), np.arange(9, dtype=np.uint8).data]
     yield "every kind of buffer", kinds
     yield "large frames between small ones", [b"head", rng.bytes(2**20), b"", rng.bytes(2**23), b"tail"]
+    yield "a frame of 64 MB", [rng.bytes(1000) * 64_000]
 
 
 def frames_come_back(transport: Transport) -> None:
