@@ -319,12 +319,12 @@ def test_a_worker_that_falls_silent_no_longer_counts(config):
 
 def test_a_heartbeat_is_a_sign_of_life():
     with (
-        serve(BSP, silence_s=0.3) as server,
+        serve(BSP, silence_s=1.5) as server,
         ps.connect(server.address, BSP, token=server.token) as client,
         ps.connect(server.address, BSP, worker=1, token=server.token) as other,
     ):
         waiting = waits_for_worker_1(client)
-        threading.Event().wait(1.0)  # three times as long as a silent worker counts
+        threading.Event().wait(3.5)  # more than twice as long as a silent worker counts
         assert not waiting.done()
         other.push(ONES).result(WAIT_S)
         assert waiting.result(WAIT_S)["b"] == 0

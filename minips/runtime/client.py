@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from minips.runtime.codec import Decoder, Encoder, check_finite, unpack
 from minips.runtime.config import Config
+from minips.runtime.lasting import PAUSES_S, LastingChannel
 from minips.runtime.message import Header, Message
 from minips.runtime.partition import Layout, cut, join, native
 from minips.runtime.trace import Trace
@@ -35,15 +37,18 @@ def connect(
     token: str = "",
     timeout: float = 10.0,
     trace: Trace | None = None,
+    pauses_s: Sequence[float] = PAUSES_S,
 ) -> "Client":
     """A client of the server at ``address``, or of several servers at their addresses. Use with ``with``.
+
+    A connection that breaks is made again, after each of ``pauses_s`` seconds; a push counts once, whether its
+    acknowledgement was lost or not.
 
     ConnectionError where nobody answers, PermissionError for a wrong token, ValueError where the addresses are not
     those of all the servers of one run.
     """
-    return Client(
-        [address] if isinstance(address, str) else list(address), config or Config(), worker, token, timeout, trace
-    )
+    addresses = [address] if isinstance(address, str) else list(address)
+    return Client(addresses, config or Config(), worker, token, timeout, trace, pauses_s)
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,14 @@ class Client:
     """One worker's connection to all the servers. Made by `connect`."""
 
     def __init__(
-        self, addresses: list[str], config: Config, worker: int, token: str, timeout: float, trace: Trace | None
+        self,
+        addresses: list[str],
+        config: Config,
+        worker: int,
+        token: str,
+        timeout: float,
+        trace: Trace | None,
+        pauses_s: Sequence[float],
     ) -> None:
         self.config, self.worker = config, int(worker)
         self.trace = trace or Trace(f"worker {worker}")
@@ -78,9 +90,8 @@ class Client:
         node = config.node()
         try:
             for address in addresses:
-                self._servers.append(
-                    _Connection(node.connect(address, token, timeout), address, self, len(self._servers))
-                )
+                connect = partial(node.connect, address, token, timeout)
+                self._servers.append(_Connection(connect, address, self, len(self._servers), pauses_s))
             hellos = [server.call(Message({"kind": "hello", "worker": self.worker})) for server in self._servers]
             self._meet([hello.result(timeout) for hello in hellos])
         except BaseException:
@@ -264,8 +275,11 @@ class Client:
 class _Connection:
     """One server as the client sees it: the channel, both halves of the codec's link, and what the last answer said."""
 
-    def __init__(self, channel: Channel, address: str, client: Client, index: int) -> None:
-        self.channel, self.address, self.client = channel, address, client
+    def __init__(
+        self, connect: Callable[[], Channel], address: str, client: Client, index: int, pauses_s: Sequence[float]
+    ) -> None:
+        self.address, self.client = address, client
+        self.channel = LastingChannel(connect, self._resume, pauses_s)
         rng = np.random.default_rng([client.config.seed, client.worker, index, 2])
         self.encoder, self.decoder = Encoder(client.config.push, rng, client.trace), Decoder(client.trace)
         self.layout: dict[str, Layout] = {}
@@ -291,6 +305,12 @@ class _Connection:
             return finish(decoded)
 
         return Then(called, arrived)
+
+    def _resume(self, channel: Channel) -> None:
+        """Say on a new connection that this worker is still here; what it pulls is remembered anew, on both sides."""
+        again = Message({"kind": "hello", "worker": self.client.worker, "again": True})
+        channel.call(self.encoder.encode(again)).result(self.client.config.timeout_s)
+        self.decoder = Decoder(self.client.trace)
 
     def _decoded(self, frames: Frames, kind: str, began: float) -> Message:
         client, took = self.client, time.monotonic() - began

@@ -25,6 +25,9 @@ from minips.stages.aggregators import Contribution
 from minips.stages.serializers import Packet
 from minips.stages.transports import Endpoint
 
+GRACE_S = 0.25
+"""How long a worker whose connection broke may take to come back before it no longer counts."""
+
 
 class Server:
     """Holds parameters, applies what workers push, answers their pulls.
@@ -146,7 +149,7 @@ class Server:
         if kind == "hello":
             with self._changed:
                 self.shard.join(worker)
-            link.meet()
+            link.meet(again=bool(packet.header.get("again")))
             layout = {name: list(part) for name, part in self.layout.items()}
             extra = {"layout": layout, "index": self.index, "servers": self.config.servers, "silence_s": self.silence_s}
         elif kind == "bye":
@@ -187,11 +190,18 @@ class Server:
             return frames
 
     def _push(self, worker: int, packet: Packet, link: "_WorkerLink", clock: "_Stopwatch") -> str:
+        if not link.pushing.acquire(timeout=self.config.timeout_s):
+            raise TimeoutError(f"Worker {worker}'s push over an earlier connection has not come to an end.")
+        try:  # one at a time: over an old connection and a new one the same push may come twice
+            return self._take(worker, packet, link, clock)
+        finally:
+            link.pushing.release()
+
+    def _take(self, worker: int, packet: Packet, link: "_WorkerLink", clock: "_Stopwatch") -> str:
         at = _integer(packet, "clock")
         with self._changed:
-            if self.shard.seen(worker, at):
-                self.shard.duplicates += 1
-                return "duplicate"
+            if outcome := self.shard.known_outcome(worker, at):
+                return outcome
             self._wait(lambda: self.shard.may_push(at), worker, clock)
         message = link.decoder.decode(packet)
         self.shard.check(message.tensors)
@@ -255,7 +265,7 @@ class Server:
         for worker, link in enumerate(self._links):
             if threading.get_ident() in link.connections:
                 link.connections.discard(threading.get_ident())
-                if not link.connections:
+                if not link.connections and not self._closing.wait(GRACE_S) and not link.connections:
                     self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye")
 
     def _leave(self, worker: int, event: str | None) -> None:
@@ -286,15 +296,19 @@ class _WorkerLink:
         self._rng = np.random.default_rng([config.seed, worker, index, 3])
         self.connections: set[int] = set()
         self.busy, self.heard = False, time.monotonic()
-        self._start()
+        self.pushing = threading.Lock()
+        self.decoder, self.encoder = Decoder(trace), Encoder(self._codec, self._rng, trace)
 
-    def meet(self) -> None:
-        """The worker says hello on this thread's connection. It has forgotten any earlier one, and so do we."""
+    def meet(self, again: bool) -> None:
+        """The worker says hello on this thread's connection.
+
+        It has forgotten any earlier one, and so do we. ``again``: it has only lost it, and what it pushes goes on where
+        it was; what it pulls does not, since nobody knows whether the last answer arrived.
+        """
         self.connections.add(threading.get_ident())
-        self._start()
-
-    def _start(self) -> None:
-        self.decoder, self.encoder = Decoder(self._trace), Encoder(self._codec, self._rng, self._trace)
+        self.encoder = Encoder(self._codec, self._rng, self._trace)
+        if not again:
+            self.decoder = Decoder(self._trace)
 
 
 class _Stopwatch:

@@ -66,6 +66,7 @@ class Shard:
         self.late = 0
         self.duplicates = 0
         self.clocks = [0] * workers
+        self._missed = [range(0)] * workers
         self.live = set(range(workers))
         self.staleness: Counter[int] = Counter()
         self.grants: list[Grant] = []
@@ -117,6 +118,18 @@ class Shard:
             )
         return clock < self.clocks[worker]
 
+    def known_outcome(self, worker: int, clock: int) -> Outcome | None:
+        """What has become of a push that was seen before, or of one that its worker missed while it was away; None for
+        a new one.
+        """
+        if not self.seen(worker, clock):
+            return None
+        if clock in self._missed[worker]:
+            self.late += 1
+            return "late"
+        self.duplicates += 1
+        return "duplicate"
+
     def may_push(self, clock: int) -> bool:
         """False while a push of this clock has to wait for the round before it."""
         return self.quorum is None or clock <= self.rounds or self.done
@@ -127,9 +140,8 @@ class Shard:
         ``checked``: `check` has seen the gradients already.
         """
         worker, clock = contribution.worker, contribution.clock
-        if self.seen(worker, clock):
-            self.duplicates += 1
-            return "duplicate"
+        if outcome := self.known_outcome(worker, clock):
+            return outcome
         if not self.may_push(clock):
             raise ValueError(f"Worker {worker} pushed at clock {clock}, but round {self.rounds} is not complete.")
         if not checked:
@@ -165,6 +177,7 @@ class Shard:
         One that comes back goes on where the slowest of the others is, so that nobody waits for what it missed.
         """
         if self.known(worker) not in self.live:
+            self._missed[worker] = range(self.clocks[worker], max(self.clocks[worker], self.slowest()))
             self.clocks[worker] = max(self.clocks[worker], self.slowest())
             self.live.add(worker)
         return self.clocks[worker]

@@ -179,8 +179,8 @@ class WireChannel(Channel):
     """Calls go out under a lock, and the answers come back in the same order.
 
     Whoever waits for an answer reads the wire himself, and hands those who called before him theirs: no thread has to
-    wake another. A thread in the background reads where several calls are under way, and looks now and then for an answer
-    that nobody has come for.
+    wake another. A thread in the background reads where several calls are under way, and looks now and then for an
+    answer that nobody has come for.
     """
 
     def __init__(self, wire: Wire, address: str) -> None:

@@ -1,0 +1,151 @@
+"""A channel that outlives its connection.
+
+When the connection breaks, a new one is made, after pauses that grow, and what had not been answered is sent again: the
+same bytes, in the same order. The server knows a push by its worker and its clock, so each is applied once, however
+often it is sent.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from minips.stage import Frames
+from minips.stages.transports import Channel
+from minips.stages.transports.futures import Driven, then
+
+PAUSES_S = (0.0, 0.1, 0.3, 0.9)
+"""Seconds before each attempt to connect again."""
+
+
+class LastingChannel(Channel):
+    """Calls over the channels that ``connect()`` makes; ``resume(channel)`` says on a new one who is there again.
+
+    Once all the attempts have failed, so does every call, with what broke the connection first.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Channel], resume: Callable[[Channel], None], pauses_s: Sequence[float] = PAUSES_S
+    ) -> None:
+        self._connect, self._resume, self._pauses_s = connect, resume, pauses_s
+        self._channel = connect()
+        self._sending, self._lock = threading.Lock(), threading.Lock()  # to be taken in this order
+        self._open: deque[_Answer] = deque()
+        self._closing = threading.Event()
+        self._broken: Exception | None = None
+        self._torn = False
+        self._mending: threading.Thread | None = None
+
+    def call(self, frames: Frames) -> "Future[Frames]":
+        answer = _Answer(self, frames)
+        with self._sending:
+            with self._lock:
+                if self._broken and not self._mending:
+                    raise ConnectionError(str(self._broken))
+                self._open.append(answer)
+                mending = self._mending
+            if not mending:
+                self._send(answer)
+        return answer
+
+    def close(self) -> None:
+        self._closing.set()
+        self._channel.close()
+        mending = self._mending
+        if mending and mending is not threading.current_thread():
+            mending.join()
+            self._channel.close()
+
+    def settle(self, answer: "_Answer", inner: "Future[Frames]") -> None:
+        """What came of a call: its answer, its error, or a connection that broke."""
+        error = inner.exception()
+        with self._lock:
+            if inner is not answer.inner:  # it has been sent again since
+                return
+            if isinstance(error, ConnectionError) and self._mend(error):
+                return
+            self._open.remove(answer)
+        if error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(inner.result())
+
+    def _send(self, answer: "_Answer") -> None:
+        try:
+            answer.inner = inner = self._channel.call(answer.frames)
+        except ConnectionError as error:
+            answer.inner = inner = Future()
+            inner.set_exception(error)
+        except BaseException:
+            with self._lock:
+                self._open.remove(answer)
+            raise
+        then(inner, answer.arrived)
+
+    def _mend(self, error: Exception) -> bool:
+        """Have the connection made again; False where nobody wants it any more. With the lock held."""
+        if self._closing.is_set() or not self._pauses_s or (self._broken and not self._mending):
+            return False
+        self._torn = True
+        if not self._mending:
+            self._broken = error
+            self._mending = threading.Thread(target=self._try_again, name="minips-mend", daemon=True)
+            self._mending.start()
+        return True
+
+    def _try_again(self) -> None:
+        for pause in self._pauses_s:
+            if self._closing.wait(pause):
+                break
+            try:
+                self._channel.close()
+                self._channel = self._connect()
+                self._resume(self._channel)
+            except OSError:  # nobody there yet, or gone again
+                continue
+            except Exception as error:
+                self._broken = error
+                break
+            if self._send_again():
+                return
+        with self._lock:
+            self._mending = None
+            answers, self._open = self._open, deque()
+        for answer in answers:
+            answer.set_exception(self._broken)
+
+    def _send_again(self) -> bool:
+        """Send what has not been answered; False where the new connection broke too."""
+        with self._sending:
+            with self._lock:
+                answers, self._torn = list(self._open), False
+            for answer in answers:
+                self._send(answer)
+            with self._lock:
+                if self._torn:
+                    return False
+                self._mending, self._broken = None, None
+        for answer in answers:
+            answer.attend()  # who waits for it has waited for the connection that broke
+        return True
+
+
+class _Answer(Driven[Frames]):
+    """What a call will be answered with, over whichever connection; ``inner`` is that over the last one."""
+
+    def __init__(self, channel: LastingChannel, frames: Frames) -> None:
+        super().__init__()
+        self.channel, self.frames = channel, frames
+        self.inner: Future[Frames] = Future()
+
+    def arrived(self, inner: "Future[Frames]") -> None:
+        """``inner`` is done."""
+        self.channel.settle(self, inner)
+
+    def drive(self, timeout: float | None) -> None:
+        if isinstance(self.inner, Driven):
+            self.inner.drive(timeout)
+
+    def attend(self) -> None:
+        if isinstance(self.inner, Driven):
+            self.inner.attend()

@@ -1,0 +1,145 @@
+"""Connections that break: what was under way is sent again, and counts once."""
+
+import dataclasses
+import threading
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+
+import minips as ps
+from minips.runtime.lasting import LastingChannel
+from minips.stages.transports import Channel
+
+WAIT_S = 20.0
+CONFIG = ps.Config(transport="tcp", workers=1, consistency="asp", optimizer=ps.SGD(lr=1.0), timeout_s=20.0)
+START = {"w": np.zeros(4)}
+ONES = {"w": np.ones(4)}
+SOON = (0.0, 0.01, 0.02)
+
+
+class Scripted(Channel):
+    """Answers each call with itself, or breaks when its turn in the script comes."""
+
+    def __init__(self, breaks_at, log):
+        self.breaks_at, self.log, self.calls = breaks_at, log, 0
+
+    def call(self, frames):
+        self.calls += 1
+        future = Future()
+        if self.calls == self.breaks_at:
+            future.set_exception(ConnectionError("The wire broke."))
+        else:
+            self.log.append(bytes(frames[0]))
+            future.set_result(frames)
+        return future
+
+    def close(self):
+        pass
+
+
+def scripted(*breaks, pauses_s=SOON):
+    """A lasting channel whose connections break at these calls; None for one that cannot be made."""
+    log, script = [], iter(breaks)
+
+    def connect():
+        turn = next(script)
+        if turn is None:
+            raise ConnectionError("Nobody answers.")
+        return Scripted(turn, log)
+
+    return LastingChannel(connect, lambda channel: None, pauses_s), log
+
+
+@pytest.mark.parametrize("breaks", [(2, 0), (2, None, 0), (2, 1, 0)])
+def test_what_was_not_answered_is_sent_again_in_order(breaks):
+    channel, log = scripted(*breaks)
+    answers = [channel.call([b"%d" % i]) for i in range(4)]
+    assert [bytes(answer.result(WAIT_S)[0]) for answer in answers] == [b"0", b"1", b"2", b"3"]
+    assert log == [b"0", b"1", b"2", b"3"]
+    channel.close()
+
+
+def test_after_the_last_attempt_every_call_fails_with_what_broke_it_first():
+    channel, _ = scripted(1, None, None, None)
+    answer = channel.call([b"a"])
+    with pytest.raises(ConnectionError, match="The wire broke"):
+        answer.result(WAIT_S)
+    with pytest.raises(ConnectionError, match="The wire broke"):
+        channel.call([b"b"])
+    channel.close()
+
+
+def test_without_pauses_nothing_is_tried_again():
+    channel, _ = scripted(1, pauses_s=())
+    with pytest.raises(ConnectionError, match="The wire broke"):
+        channel.call([b"a"]).result(WAIT_S)
+    channel.close()
+
+
+def test_a_channel_that_is_closed_tries_no_more():
+    channel, _ = scripted(1, *[None] * 3, pauses_s=(WAIT_S, WAIT_S, WAIT_S))
+    answer = channel.call([b"a"])
+    channel.close()
+    with pytest.raises(ConnectionError):
+        answer.result(WAIT_S)
+
+
+def cut(client):
+    """Break the connection under a client's feet."""
+    client._servers[0].channel._channel._wire.hang_up()
+
+
+@pytest.mark.parametrize("codec", [ps.Codec(), ps.Codec(memory=ps.Delta()), ps.Codec(ps.TopK(0.5), ps.ErrorFeedback())])
+def test_pushes_count_once_through_cuts(codec):
+    config = dataclasses.replace(CONFIG, push=codec, pull=ps.Codec(memory=ps.Delta()))
+    reference = dataclasses.replace(config, transport="inproc")
+    results = []
+    for one, cuts in ((reference, ()), (config, (2, 5, 6))):
+        with (
+            ps.Server(START, one).serve(token="") as server,
+            ps.connect(server.address, one, pauses_s=SOON) as client,
+        ):
+            for step in range(10):
+                if step in cuts:
+                    cut(client)
+                pulled = client.push_pull({"w": np.arange(4.0) + step}).result(WAIT_S)
+            assert (server.shard.applied, server.shard.late) == (10, 0)
+            np.testing.assert_array_equal(pulled["w"], server.params["w"])
+            assert server.events == []
+            results.append(pulled["w"])
+    np.testing.assert_array_equal(*results)
+
+
+def test_an_acknowledgement_that_was_lost_is_given_again(monkeypatch):
+    """The server has applied the push, and the connection breaks before it can say so."""
+    applied, lost = threading.Event(), []
+    with ps.Server(START, CONFIG).serve(token="") as server, ps.connect(server.address, CONFIG) as client:
+        push = server.shard.push
+
+        def push_and_cut(*args, **options):
+            outcome = push(*args, **options)
+            if not lost:
+                lost.append(outcome)
+                cut(client)
+                applied.set()
+            return outcome
+
+        monkeypatch.setattr(server.shard, "push", push_and_cut)
+        assert client.push(ONES).result(WAIT_S) in ("applied", "duplicate")
+        assert applied.is_set()
+        assert server.shard.applied == 1
+        assert client.push(ONES).result(WAIT_S) == "applied"
+        np.testing.assert_array_equal(server.params["w"], -2 * np.ones(4))
+
+
+def test_a_push_that_was_missed_while_its_worker_was_away_is_late():
+    shard = ps.Shard(
+        START, workers=2, aggregator=ps.Mean(), consistency=ps.BSP(), optimizer=ps.SGD(lr=1.0), updates=None
+    )
+    shard.leave(0)
+    assert shard.push(ps.Contribution(1, 0, 0, ONES)) == "applied"
+    shard.join(0)
+    assert shard.push(ps.Contribution(0, 0, 0, ONES)) == "late"
+    assert (shard.applied, shard.late, shard.duplicates) == (1, 1, 0)
+    np.testing.assert_array_equal(shard.params["w"], -np.ones(4))
