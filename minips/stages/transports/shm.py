@@ -131,7 +131,7 @@ class _ShmWire(SocketWire):
                 self._descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
         if len(self._descriptors) > 1:
             raise ValueError(f"{len(self._descriptors)} descriptors came where one is expected")
-        return got
+        return int(got)
 
     def _map(self, segment: int) -> None:
         if not self._descriptors or segment in self._theirs:

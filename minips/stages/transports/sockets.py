@@ -63,8 +63,8 @@ class SocketWire(Wire):
 
     resumes = True
 
-    def __init__(self, sock: socket.socket, max_message_bytes: int) -> None:
-        self._sock, self._max = sock, max_message_bytes
+    def __init__(self, sock: Any, max_message_bytes: int) -> None:
+        self._sock, self._max = sock, max_message_bytes  # a socket, or what behaves like one
         self._steps: Steps[tuple[int, Frames]] | None = None
         self._room: list[memoryview] = []
         self._ahead, self._start, self._stop = memoryview(bytearray(AHEAD_BYTES)), 0, 0
@@ -138,7 +138,7 @@ class SocketWire(Wire):
 
     def _take(self, room: list[memoryview]) -> int:
         """What the system has, into these buffers."""
-        return self._sock.recv_into(room[0]) if len(room) == 1 else self._sock.recvmsg_into(room)[0]
+        return int(self._sock.recv_into(room[0]) if len(room) == 1 else self._sock.recvmsg_into(room)[0])
 
     def _fill(self, buffers: list[memoryview]) -> "Steps[None]":
         """Fill all the buffers, first from what has been read ahead."""

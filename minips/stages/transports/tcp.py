@@ -6,7 +6,9 @@ all little-endian
 
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from minips.stage import Frames, option, register
 from minips.stages.transports.network import NetworkTransport
@@ -19,21 +21,58 @@ _HEAD = struct.Struct("<BxxxI")
 @register
 @dataclass(frozen=True)
 class Tcp(NetworkTransport):
-    """TCP connections: ``tcp://host:port``, port 0 for a free one. Loopback unless another host is named."""
+    """TCP connections: ``tcp://host:port``, port 0 for a free one. Loopback unless another host is named.
+
+    With a ``certificate`` and its ``key`` the server speaks TLS, with an ``authority`` so does the client, who takes
+    only a server whose certificate that authority has signed (or which is that authority) for the host in its address.
+    """
 
     name = "tcp"
     scheme = "tcp"
     max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
 
+    certificate: str = option("", "the server's TLS certificate, a PEM file; empty: no TLS")
+    key: str = option("", "the key of that certificate, a PEM file")
+    authority: str = option("", "whose certificates the client takes, a PEM file; empty: no TLS")
+
     def listen(self, address: str | None) -> Listener:
-        return _TcpListener(self.bound(address), self)
+        guard = self._guard()
+        return _TcpListener(self.bound(address), self, guard)
 
     def dial(self, address: str, timeout: float) -> Wire:
-        return _TcpWire(self.dialled(address, timeout), self.max_message_bytes)
+        sock = self.dialled(address, timeout)
+        if not self.authority:
+            return _TcpWire(sock, self.max_message_bytes)
+        import ssl
+
+        from minips.stages.transports.tls import TlsSocket
+
+        try:
+            guarded = TlsSocket(sock, ssl.create_default_context(cafile=self.authority), self.host_and_port(address)[0])
+            guarded.shake_hands()
+        except BlockingIOError:
+            sock.close()
+            raise ConnectionError(f"The peer at {address} did not agree on TLS in time. Does it speak TLS?") from None
+        except BaseException:
+            sock.close()
+            raise
+        return _TcpWire(guarded, self.max_message_bytes)
+
+    def _guard(self) -> Callable[[socket.socket], Any]:
+        """What a server puts around each accepted socket."""
+        if not self.certificate:
+            return lambda sock: sock
+        import ssl  # only who wants it pays for it
+
+        from minips.stages.transports.tls import TlsSocket
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key or None)
+        return lambda sock: TlsSocket(sock, context)
 
 
 class _TcpWire(SocketWire):
-    def __init__(self, sock: socket.socket, max_message_bytes: int) -> None:
+    def __init__(self, sock: Any, max_message_bytes: int) -> None:
         super().__init__(sock, max_message_bytes)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -48,9 +87,9 @@ class _TcpWire(SocketWire):
 
 
 class _TcpListener(SocketListener):
-    def __init__(self, sock: socket.socket, transport: Tcp) -> None:
+    def __init__(self, sock: socket.socket, transport: Tcp, guard: Callable[[socket.socket], Any]) -> None:
         super().__init__(sock, transport.address(*sock.getsockname()[:2]))
-        self._transport = transport
+        self._transport, self._guard = transport, guard
 
     def wire(self, sock: socket.socket) -> Wire:
-        return _TcpWire(sock, self._transport.max_message_bytes)
+        return _TcpWire(self._guard(sock), self._transport.max_message_bytes)

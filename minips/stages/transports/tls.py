@@ -1,0 +1,108 @@
+"""TLS between a socket and a wire: what is sent is encrypted, what comes in is decrypted, and who answers is known.
+
+The standard library's SSL sockets know no scatter-gather and no two threads at once, so this one keeps the two
+directions apart: OpenSSL works on memory, under a lock that nobody holds while the network is waited for.
+"""
+
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+CHUNK_BYTES = 2**18
+"""Plain bytes that are encrypted at a time."""
+HANDSHAKE_S = 5
+"""How long the peer may say nothing during the handshake."""
+
+
+class TlsSocket:
+    """The part of a stream socket that a wire needs, over one that is connected already. Handshakes when first used."""
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str | None = None) -> None:
+        self._sock = sock
+        sock.settimeout(None)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", HANDSHAKE_S, 0))
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=host is None, server_hostname=host)
+        self._encrypting, self._sending = threading.Lock(), threading.Lock()
+        self._cipher = memoryview(bytearray(CHUNK_BYTES))
+        self._greeted = False
+
+    def shake_hands(self) -> None:
+        """ConnectionError where the peer does not speak TLS, or is not who it should be."""
+        while not self._greeted:
+            try:
+                with self._encrypting:
+                    self._tls.do_handshake()
+                    self._greeted = True
+            except ssl.SSLWantReadError:
+                self._flush()
+                self._more()
+            except ssl.SSLError as error:
+                self._flush()
+                raise ConnectionError(f"There is no TLS with the peer: {error.reason or error}.") from None
+        self._flush()
+
+    def sendmsg(self, buffers: Sequence[memoryview], ancillary: Sequence[Any] = ()) -> int:
+        """Send all of the buffers; their bytes."""
+        self.shake_hands()
+        total = 0
+        for buffer in buffers:
+            for start in range(0, len(buffer), CHUNK_BYTES):
+                with self._sending:  # ciphertext goes out in the order in which it was made
+                    with self._encrypting:
+                        self._tls.write(buffer[start : start + CHUNK_BYTES])
+                        cipher = self._outgoing.read()
+                    self._sock.sendall(cipher)
+            total += len(buffer)
+        return total
+
+    def recv_into(self, room: memoryview) -> int:
+        """What has come, at least a byte; 0 where the peer is gone. BlockingIOError where nothing came in time."""
+        self.shake_hands()
+        while True:
+            try:
+                with self._encrypting:
+                    return int(self._tls.read(len(room), room))
+            except ssl.SSLWantReadError:
+                if not self._more():
+                    return 0
+            except ssl.SSLError as error:  # an end, or bytes that are no TLS
+                raise ConnectionError(f"The TLS connection broke: {error.reason or error}.") from None
+
+    def recvmsg_into(self, rooms: Sequence[memoryview]) -> tuple[int, list[Any], int, None]:
+        """The same, into the first of the buffers."""
+        return self.recv_into(rooms[0]), [], 0, None
+
+    def settimeout(self, seconds: float | None) -> None:
+        """As a socket's."""
+        self._sock.settimeout(seconds)
+
+    def setsockopt(self, level: int, option: int, value: Any) -> None:
+        """As a socket's."""
+        self._sock.setsockopt(level, option, value)
+
+    def shutdown(self, how: int) -> None:
+        """As a socket's."""
+        self._sock.shutdown(how)
+
+    def close(self) -> None:
+        """As a socket's."""
+        self._sock.close()
+
+    def _more(self) -> bool:
+        """Take in what the network has. False at its end."""
+        got = self._sock.recv_into(self._cipher)
+        with self._encrypting:
+            self._incoming.write(self._cipher[:got])
+        if not got and not self._greeted:
+            raise ConnectionError("The peer hung up before TLS was agreed on.")
+        return bool(got)
+
+    def _flush(self) -> None:
+        with self._sending:
+            with self._encrypting:
+                cipher = self._outgoing.read()
+            self._sock.sendall(cipher)

@@ -1,0 +1,91 @@
+"""TCP under TLS: the contract of a transport holds, and who answers is known."""
+
+import dataclasses
+import socket
+import threading
+
+import numpy as np
+import pytest
+import trustme
+
+import minips as ps
+from minips.testing.transports import check_transport
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def papers(authority, tmp_path_factory):
+    """The fields of a Tcp whose server is 127.0.0.1."""
+    place = tmp_path_factory.mktemp("papers")
+    issued = authority.issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(place / "certificate.pem")
+    issued.private_key_pem.write_to_path(place / "key.pem")
+    authority.cert_pem.write_to_path(place / "authority.pem")
+    return {name: str(place / f"{name}.pem") for name in ("certificate", "key", "authority")}
+
+
+def test_the_contract_holds(papers):
+    check_transport(ps.Tcp(**papers), cycles=20)
+
+
+def test_a_run_ends_with_the_same_bits_as_without(papers):
+    config = ps.Config(workers=2, steps=5, transport=ps.Tcp(**papers))
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=100, features=20, classes=3))
+    runs = [
+        ps.train(problem, one, engine="threads") for one in (config, dataclasses.replace(config, transport=ps.Tcp()))
+    ]
+    for name, x in runs[0].params.items():
+        np.testing.assert_array_equal(x, runs[1].params[name])
+
+
+def test_nothing_can_be_read_on_the_way(papers):
+    """Both ways through a proxy that keeps what it sees."""
+    seen = []
+
+    def pass_on(source, target):
+        while some := source.recv(2**16):
+            seen.append(some)
+            target.sendall(some)
+        target.shutdown(socket.SHUT_WR)
+
+    transport = ps.Tcp(**papers)
+    secret = b"the gradient of all our work " * 100
+    with transport.serve(lambda frames: frames) as endpoint, socket.create_server(("127.0.0.1", 0)) as proxy:
+        dialled = []
+        connecting = threading.Thread(
+            target=lambda: dialled.append(transport.connect(f"tcp://127.0.0.1:{proxy.getsockname()[1]}"))
+        )
+        connecting.start()
+        near, _ = proxy.accept()
+        far = socket.create_connection(endpoint.address.removeprefix("tcp://").split(":"))
+        with near, far:
+            pipes = [threading.Thread(target=pass_on, args=pair) for pair in ((near, far), (far, near))]
+            for pipe in pipes:
+                pipe.start()
+            connecting.join(20)
+            with dialled[0] as channel:
+                assert bytes(channel.call([secret]).result(20)[0]) == secret
+            for pipe in pipes:
+                pipe.join(20)
+    assert len(b"".join(seen)) > 2 * len(secret)
+    assert secret[:20] not in b"".join(seen)
+
+
+def test_a_stranger_of_another_authority_is_no_server(papers, tmp_path):
+    trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
+    with ps.Tcp(**papers).serve(lambda frames: frames) as endpoint:
+        with pytest.raises(ConnectionError, match="TLS"):
+            ps.Tcp(authority=str(tmp_path / "other.pem")).connect(endpoint.address)
+        with pytest.raises(ConnectionError):
+            ps.Tcp().connect(endpoint.address, timeout=2.0)
+        with ps.Tcp(**papers).connect(endpoint.address) as channel:
+            assert bytes(channel.call([b"still here"]).result(20)[0]) == b"still here"
+
+
+def test_a_server_without_tls_is_said_to_have_none(papers):
+    with ps.Tcp().serve(lambda frames: frames) as endpoint, pytest.raises(ConnectionError, match="TLS"):
+        ps.Tcp(**papers).connect(endpoint.address)
