@@ -11,7 +11,8 @@ from minips import datasets
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
 from minips.runtime.client import Client, Ref, connect
 from minips.runtime.codec import Codec
-from minips.runtime.config import PS, Config, Delays
+from minips.runtime.collectives import PS, Exchange, HalvingDoubling, RingAllReduce, TreeAllReduce
+from minips.runtime.config import Config, Delays
 from minips.runtime.engines import Engine, Processes, Progress, Threads
 from minips.runtime.sensitivity import sensitivity
 from minips.runtime.server import Server
@@ -77,9 +78,11 @@ __all__ = [
     "Engine",
     "ErrorFeedback",
     "Exact",
+    "Exchange",
     "Float16",
     "Grpc",
     "Gzip",
+    "HalvingDoubling",
     "Http",
     "InProc",
     "Json",
@@ -109,6 +112,7 @@ __all__ = [
     "Quantizer",
     "RandomK",
     "Ref",
+    "RingAllReduce",
     "Run",
     "SafeTensors",
     "Serializer",
@@ -127,6 +131,7 @@ __all__ = [
     "TopK",
     "Trace",
     "Transport",
+    "TreeAllReduce",
     "TrimmedMean",
     "TwoBit",
     "Uniform",

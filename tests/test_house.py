@@ -87,5 +87,6 @@ def test_the_readme_lists_what_is_registered():
         "aggregator",
         "consistency",
         "optimizer",
+        "exchange",
     ):
         assert sorted(listed[kind]) == sorted(ps.names(kind))

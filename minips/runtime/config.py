@@ -2,14 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from minips.runtime.codec import Codec
-from minips.stage import Stage, Value, option, register
+from minips.runtime.collectives import PS, AllReduce, Exchange
+from minips.stage import Value, option
 from minips.stages.aggregators import Aggregator, Mean
 from minips.stages.consistency import BSP, Consistency
+from minips.stages.memories import MomentumCorrection
 from minips.stages.optimizers import SGD, Optimizer
 from minips.stages.transports import Link, Tcp, Transport
 
@@ -40,20 +41,6 @@ class Delays(Value):
         if self.exponential:
             seconds *= np.random.default_rng([seed, worker, clock, 1]).exponential()
         return float(seconds)
-
-
-class Exchange(Stage):
-    """How gradients meet: at parameter servers, or among the workers."""
-
-    kind: ClassVar[str] = "exchange"
-
-
-@register
-@dataclass(frozen=True)
-class PS(Exchange):
-    """Workers push to servers and pull from them."""
-
-    name = "ps"
 
 
 @dataclass(frozen=True)
@@ -99,6 +86,26 @@ class Config(Value):
                 raise ValueError(
                     f"Delays.slow names worker {worker}, but there are workers 0 to {self.workers - 1} only."
                 )
+
+        if isinstance(self.exchange, AllReduce):
+            self._check_all_reduce(self.exchange)
+
+    def _check_all_reduce(self, exchange: AllReduce) -> None:
+        """ValueError where a field asks for what only a server could do."""
+        exchange.schedule(0, self.workers)
+        wanted = {"consistency": BSP(), "aggregator": Mean(), "servers": 1, "pull": Codec()}
+        for field, only in wanted.items():
+            got = getattr(self, field)
+            if got != only:
+                raise ValueError(
+                    f"{exchange!r} adds up the gradients of all the workers at every step, without a server: it takes "
+                    f"{field}={only!r} only, got {got!r}. Use exchange=PS() for that."
+                )
+        if isinstance(self.push.memory, MomentumCorrection):
+            raise ValueError(
+                f"{exchange!r} quantizes partial sums at each hop, so {self.push.memory!r} would add its momentum "
+                "again and again. Use ErrorFeedback(), and the optimizer's momentum."
+            )
 
     def node(self) -> Transport:
         """The transport as one process uses it, behind its link where there is one."""

@@ -1,0 +1,160 @@
+"""How gradients meet: at parameter servers, or among the workers themselves, by an all-reduce.
+
+An all-reduce is a schedule, with no thread, socket or clock in it, so that real workers, a simulated network and a test
+can all carry it out. The values of all tensors, one behind the other, are cut into ``pieces`` near-equal pieces. Every
+rank has a list of hops of the same length: hop k of a sender meets hop k of its receiver. The first half of the hops
+adds up (what comes in is added to what is there), the second half hands the sums round (what comes in replaces what is
+there). Whoever sends a piece for the first time in the second half holds its complete sum: it is the piece's owner.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from minips.stage import Stage, register
+
+NOTHING = range(0)
+
+
+class Hop(NamedTuple):
+    """What one rank does at one step of the schedule: it sends and receives at once; idle, it does neither.
+
+    ``sends`` and ``receives`` are contiguous ranges of pieces, empty where there is no peer. With ``adds`` the message
+    is a partial sum to be added, else a complete one that replaces; both ends of a message agree on that.
+    """
+
+    to: int | None = None
+    sends: range = NOTHING
+    source: int | None = None
+    receives: range = NOTHING
+    adds: bool = True
+
+
+class Exchange(Stage):
+    """How gradients meet: at parameter servers, or among the workers."""
+
+    kind: ClassVar[str] = "exchange"
+
+
+@register
+@dataclass(frozen=True)
+class PS(Exchange):
+    """Workers push to servers and pull from them."""
+
+    name = "ps"
+
+
+class AllReduce(Exchange):
+    """The workers add up their gradients among themselves, and each steps its own replica of the parameters.
+
+    With one worker there are no hops.
+    """
+
+    def pieces(self, workers: int) -> int:
+        """Into how many near-equal pieces the values are cut."""
+        return workers
+
+    @abstractmethod
+    def schedule(self, rank: int, workers: int) -> list[Hop]:
+        """What this rank does, hop by hop. ValueError where so many workers, or such a rank, cannot be."""
+
+
+@register
+@dataclass(frozen=True)
+class RingAllReduce(AllReduce):
+    """Round a ring: n − 1 hops that add, n − 1 that hand round, S/n bytes each; every link is busy all the time.
+
+    A rank sends ``2(n−1)/n · S`` bytes in all, nearly the least possible. Rank r owns piece r + 1 (mod n).
+    Source: Patarasuk and Yuan 2009, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations".
+
+    >>> RingAllReduce().schedule(rank=0, workers=2)[0]
+    Hop(to=1, sends=range(0, 1), source=1, receives=range(1, 2), adds=True)
+    """
+
+    name = "ring"
+
+    def schedule(self, rank: int, workers: int) -> list[Hop]:
+        _check(rank, workers)
+        after, before = (rank + 1) % workers, (rank - 1) % workers
+        return [
+            Hop(after, _one(rank + first - turn, workers), before, _one(rank + first - turn - 1, workers), not first)
+            for first in (0, 1)
+            for turn in range(workers - 1)
+        ]
+
+
+@register
+@dataclass(frozen=True)
+class TreeAllReduce(AllReduce):
+    """Up a binomial tree to rank 0, and down again: ``2⌈log₂n⌉`` rounds, and each message carries everything.
+
+    A rank other than 0 sends S bytes up, and every rank S bytes down to each of its children.
+    Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH".
+
+    >>> TreeAllReduce().schedule(rank=1, workers=2)[0]
+    Hop(to=0, sends=range(0, 1), source=None, receives=range(0, 0), adds=True)
+    """
+
+    name = "tree"
+
+    def pieces(self, workers: int) -> int:
+        return 1
+
+    def schedule(self, rank: int, workers: int) -> list[Hop]:
+        _check(rank, workers)
+        up, down = [], []
+        everything = range(1)
+        for distance in (2**level for level in range((workers - 1).bit_length())):
+            if rank % (2 * distance) == distance:
+                up.append(Hop(to=rank - distance, sends=everything))
+                down.append(Hop(source=rank - distance, receives=everything, adds=False))
+            elif rank % (2 * distance) == 0 and rank + distance < workers:
+                up.append(Hop(source=rank + distance, receives=everything))
+                down.append(Hop(to=rank + distance, sends=everything, adds=False))
+            else:
+                up.append(Hop())
+                down.append(Hop(adds=False))
+        return [*up, *reversed(down)]
+
+
+@register
+@dataclass(frozen=True)
+class HalvingDoubling(AllReduce):
+    """Recursive halving, then doubling: ``2log₂n`` hops for n a power of two, with partners n/2, n/4, … 1 ranks away.
+
+    Partners swap halves of what they have left, S/2 bytes at first and half as much each time, then the way back: a
+    rank sends ``2(n−1)/n · S`` bytes, the ring's bandwidth at the tree's latency. Rank r owns piece r.
+    Source: Rabenseifner 2004, "Optimization of Collective Reduction Operations"; Thakur, Rabenseifner and Gropp 2005.
+
+    >>> [(hop.to, hop.sends) for hop in HalvingDoubling().schedule(rank=0, workers=4)]
+    [(2, range(2, 4)), (1, range(1, 2)), (1, range(0, 1)), (2, range(0, 2))]
+    """
+
+    name = "halvingdoubling"
+
+    def schedule(self, rank: int, workers: int) -> list[Hop]:
+        _check(rank, workers)
+        if workers & (workers - 1):
+            raise ValueError(
+                f"Recursive halving-doubling wants a power of two of workers, got {workers}. "
+                "Take another number, or a ring or a tree."
+            )
+        halving, doubling = [], []
+        for distance in (2**level for level in range(workers.bit_length() - 1)):
+            partner = rank ^ distance
+            mine, theirs = (
+                range(one // distance * distance, (one // distance + 1) * distance) for one in (rank, partner)
+            )
+            halving.append(Hop(partner, theirs, partner, mine))
+            doubling.append(Hop(partner, mine, partner, theirs, adds=False))
+        return [*reversed(halving), *doubling]
+
+
+def _one(piece: int, pieces: int) -> range:
+    """The range of one piece, counted round."""
+    return range(piece % pieces, piece % pieces + 1)
+
+
+def _check(rank: int, workers: int) -> None:
+    if not 0 <= rank < workers:
+        raise ValueError(f"Of {workers} workers the ranks are 0 to {workers - 1}; got rank {rank}.")
