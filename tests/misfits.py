@@ -74,3 +74,12 @@ class KillsItsServer(ps.SGD):
         if state["steps"] == 3:
             os.kill(os.getpid(), signal.SIGKILL)
         super().step(params, grads, state)
+
+
+@dataclass(frozen=True)
+class GoesItsOwnWay(ps.SGD):
+    name = "goes its own way"
+
+    def step(self, params, grads, state):
+        params["b"] += np.random.default_rng().normal()
+        super().step(params, grads, state)

@@ -1,9 +1,19 @@
-"""Schedules add up exactly, whoever carries them out."""
+"""Schedules add up exactly, whoever carries them out; and workers that carry them out agree with a server."""
 
+import dataclasses
+import json
+import threading
+
+import misfits
+import multiprocess
 import numpy as np
 import pytest
 
 import minips as ps
+from minips import cli
+from minips.runtime.peer import Peer
+from minips.runtime.reduction import Reduction
+from minips.stage import missing, stage_class
 
 RING, TREE, HALVING = ps.RingAllReduce(), ps.TreeAllReduce(), ps.HalvingDoubling()
 CASES = [(RING, n) for n in range(1, 10)] + [(TREE, n) for n in range(1, 10)] + [(HALVING, 2**k) for k in range(5)]
@@ -71,3 +81,291 @@ def test_a_config_refuses_what_only_a_server_can_do(fields, words):
 
 def test_an_exchange_may_be_a_name():
     assert [ps.Config(exchange=name).exchange for name in ps.names("exchange")] == [ps.PS(), RING, TREE, HALVING]
+
+
+# One step of all ranks, encoded and decoded
+
+
+def reductions(exchange, workers, codec, like):
+    return [
+        Reduction(exchange, rank, workers, like, codec, np.random.default_rng([7, rank]), ps.Trace())
+        for rank in range(workers)
+    ]
+
+
+def reduce(ranks, step, gradients, endings=()):
+    """The mean at each rank."""
+    for rank, one in enumerate(ranks):
+        one.begin(step, gradients[rank], rank in endings)
+    for number in range(len(ranks[0].hops)):
+        frames = [one.outgoing(number) for one in ranks]
+        for one in ranks:
+            if (source := one.hops[number].source) is not None:
+                one.incoming(number, frames[source])
+    return [one.mean() for one in ranks]
+
+
+def some(workers, seed=0):
+    rng = np.random.default_rng(seed)
+    return [{"W": rng.normal(size=(5, 3)), "b": rng.normal(size=()), "e": np.zeros((0, 2))} for _ in range(workers)]
+
+
+LOSSY = [
+    ps.Codec(quantizer=ps.Uniform(bits=4), serializer="json"),
+    ps.Codec(quantizer=ps.QSGD(), compressor="zlib"),
+    ps.Codec(quantizer=ps.TopK(fraction=0.3), memory="errorfeedback"),
+    ps.Codec(quantizer={"b": ps.Exact(), "*": ps.PowerSGD()}, memory="delta", serializer="pickle"),
+]
+
+
+@pytest.mark.parametrize("codec", [ps.Codec(), *LOSSY], ids=repr)
+@pytest.mark.parametrize(("exchange", "workers"), [(RING, 1), (RING, 5), (TREE, 5), (HALVING, 8)], ids=repr)
+def test_all_ranks_end_with_the_same_bits(exchange, workers, codec):
+    gradients = some(workers)
+    ranks = reductions(exchange, workers, codec, gradients[0])
+    for step in range(3):
+        means = reduce(ranks, step, gradients)
+        assert len({tuple(g.tobytes() for g in mean.values()) for mean in means}) == 1
+        assert {name: (g.shape, g.dtype) for name, g in means[0].items()} == {
+            name: (g.shape, g.dtype) for name, g in gradients[0].items()
+        }
+    exact = np.mean([gradient["W"] for gradient in gradients], axis=0)
+    if codec == ps.Codec():
+        np.testing.assert_allclose(means[0]["W"], exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("exchange", [RING, TREE, HALVING], ids=repr)
+def test_what_error_feedback_holds_back_comes_later(exchange):
+    gradients = some(4)
+    ranks = reductions(exchange, 4, ps.Codec(quantizer=ps.TopK(fraction=0.25), memory="errorfeedback"), gradients[0])
+    exact = np.mean([gradient["W"] for gradient in gradients], axis=0)
+    off = np.cumsum([reduce(ranks, step, gradients)[0]["W"] - exact for step in range(200)], axis=0)
+    assert np.abs(off[0]).max() > 0.1
+    assert np.abs(off[-1]).max() < 1.5 * np.abs(off[:50]).max()  # what is held stays bounded
+
+
+@pytest.mark.parametrize("exchange", [RING, TREE, HALVING], ids=repr)
+def test_delta_corrects_its_errors(exchange):
+    gradients = some(4)
+    ranks = reductions(exchange, 4, ps.Codec(quantizer=ps.Uniform(bits=4), memory="delta"), gradients[0])
+    exact = np.mean([gradient["W"] for gradient in gradients], axis=0)
+    off = [np.abs(reduce(ranks, step, gradients)[0]["W"] - exact).max() for step in range(20)]
+    assert off[0] > 1e-2
+    assert off[-1] < 1e-6
+
+
+@pytest.mark.parametrize(("exchange", "workers"), [case for case in CASES if case[1] > 1], ids=repr)
+def test_what_one_rank_knows_all_know_in_the_end(exchange, workers):
+    gradients = some(workers)
+    ranks = reductions(exchange, workers, ps.Codec(), gradients[0])
+    reduce(ranks, 0, gradients)
+    assert not any(one.ending for one in ranks)
+    for knows in range(workers):
+        reduce(ranks, knows + 1, gradients, endings=(knows,))
+        assert all(one.ending for one in ranks)
+
+
+def test_a_message_that_belongs_elsewhere_is_refused():
+    gradients = some(3)
+    one, two, _ = reductions(RING, 3, ps.Codec(), gradients[0])
+    one.begin(0, gradients[0])
+    two.begin(1, gradients[1])
+    with pytest.raises(ValueError, match="Expected hop 0 of step 1, got hop 0 of step 0"):
+        two.incoming(0, one.outgoing(0))
+    two.begin(0, gradients[1])
+    with pytest.raises(ValueError, match=r"Expected the pieces 0/W, 0/e; got 1/W"):
+        two.incoming(0, two.outgoing(0))
+    other = reductions(RING, 3, ps.Codec(), {**gradients[0], "W": np.zeros((5, 3), "f4")})[0]
+    other.begin(0, {**gradients[0], "W": np.zeros((5, 3), "f4")})
+    with pytest.raises(ValueError, match=r"Piece 0 of 'W' must be float64 of shape .*; got float32"):
+        two.incoming(0, other.outgoing(0))
+
+
+# Runs
+
+
+PROBLEM = ps.LinearRegression(*misfits.rows())
+BASE = ps.Config(
+    transport="inproc", workers=3, steps=6, batch_size=8, exchange=RING, optimizer=ps.Adam(lr=0.05), timeout_s=20.0
+)
+TCP = dataclasses.replace(BASE, transport="tcp")
+THREADS, PROCESSES = ps.Threads(), ps.Processes()
+TRANSPORTS = [name for name in ps.names("transport") if not missing(stage_class("transport", name))]
+RUNS = [
+    *((THREADS, RING, "inproc", n) for n in (1, 2, 5, 9)),
+    *((THREADS, TREE, "inproc", n) for n in (1, 2, 6)),
+    *((THREADS, HALVING, "inproc", n) for n in (1, 2, 8)),
+    *((THREADS, exchange, transport, 4) for exchange in (RING, TREE, HALVING) for transport in TRANSPORTS),
+    (PROCESSES, RING, "tcp", 3),
+    (PROCESSES, RING, "shm", 2),
+    (PROCESSES, TREE, "pipe", 3),
+    (PROCESSES, HALVING, "tcp", 4),
+]
+
+
+def assert_close(one, other):
+    for name in one:
+        np.testing.assert_allclose(one[name], other[name], rtol=1e-10, strict=True)
+
+
+@pytest.mark.parametrize(("engine", "exchange", "transport", "workers"), RUNS, ids=repr)
+def test_a_run_is_that_of_a_parameter_server(engine, exchange, transport, workers):
+    config = dataclasses.replace(BASE, exchange=exchange, transport=transport, workers=workers)
+    run = ps.train(PROBLEM, config, engine=engine)
+    server = ps.train(PROBLEM, dataclasses.replace(config, exchange=ps.PS(), transport="inproc"), engine=THREADS)
+    assert_close(run.params, server.params)
+    assert [step for _, step, _ in run.losses] == [step for _, step, _ in server.losses]
+    np.testing.assert_allclose([loss for *_, loss in run.losses], [loss for *_, loss in server.losses], rtol=1e-10)
+    assert (run.updates, run.staleness, run.late, run.events) == (6 * workers, {0: 6 * workers}, 0, [])
+    assert (len(run.replicas), len(set(run.replicas))) == (workers, 1)
+    assert run.requantization_error < 1e-12
+    assert server.requantization_error is None
+    assert multiprocess.active_children() == []
+
+
+@pytest.mark.parametrize("transport", ["tcp", "pipe", "shm", "inproc"])
+def test_large_messages_cross_each_other(transport):
+    rng = np.random.default_rng(0)
+    problem = ps.LinearRegression(rng.normal(size=(6, 300_000)), rng.normal(size=6))
+    config = dataclasses.replace(BASE, transport=transport, steps=2, optimizer=ps.SGD(lr=1e-7))
+    run = ps.train(problem, config, engine=THREADS)
+    nbytes = sum(x.nbytes for x in run.params.values())
+    sent = 2 * 3 * 2 * 2 / 3 * nbytes  # steps, workers, 2(n−1)/n
+    assert sent < run.bytes_sent < sent + 24 * 1000
+    assert run.bytes_received == run.bytes_sent
+
+
+@pytest.mark.parametrize("exchange", [RING, TREE, HALVING], ids=repr)
+def test_a_lossy_codec_errs_at_every_hop_and_the_run_says_how_much(exchange):
+    problem = ps.SoftmaxRegression(*ps.datasets.digits())
+    config = dataclasses.replace(BASE, workers=4, steps=30, batch_size=64, exchange=exchange, optimizer=ps.SGD(lr=0.5))
+    errors = {}
+    for bits in (2, 4, 8):
+        run = ps.train(problem, dataclasses.replace(config, push={"quantizer": ps.Uniform(bits=bits)}), engine=THREADS)
+        errors[bits] = run.requantization_error
+        assert len(set(run.replicas)) == 1
+        assert run.accuracy > 0.9
+    assert 2 > errors[2] > 3 * errors[4] > 9 * errors[8] > 0
+    assert json.loads(json.dumps(run.to_dict()))["requantization_error"] == errors[8]
+    assert "requantization error" in run.summary()
+
+
+def test_a_run_repeats_with_its_seed():
+    config = dataclasses.replace(BASE, push={"quantizer": "qsgd"})
+    digests = [
+        ps.train(PROBLEM, dataclasses.replace(config, seed=seed), engine=THREADS).replicas[0] for seed in (1, 1, 2)
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_overlap_computes_from_parameters_that_are_one_step_older():
+    config = dataclasses.replace(BASE, overlap=True)
+    run = ps.train(PROBLEM, config, engine=THREADS)
+    server = ps.train(PROBLEM, dataclasses.replace(config, exchange=ps.PS()), engine=THREADS)
+    assert_close(run.params, server.params)
+    assert run.staleness == server.staleness == {0: 3, 1: 15}
+
+
+def test_the_spans_are_those_of_a_servers_run():
+    run = ps.train(PROBLEM, TCP, engine=THREADS)
+    assert {span.who for span in run.trace} == {"worker 0", "worker 1", "worker 2"}
+    assert set(run.trace.seconds()) == {
+        *("compute", "quantize", "serialize", "compress", "transfer", "wait"),
+        *("decompress", "deserialize", "dequantize", "aggregate", "apply"),
+    }
+    assert sum(run.trace.seconds("worker 1").values()) <= run.seconds
+    assert {span.step for span in run.trace} == set(range(6))
+
+
+def test_progress_is_told():
+    heard = []
+    config = dataclasses.replace(BASE, steps=20, delays=ps.Delays(seconds=0.02))
+    run = ps.train(PROBLEM, config, engine=THREADS, progress=heard.append)
+    assert [each.applied for each in heard] == sorted(each.applied for each in heard)
+    assert heard[-1].applied == heard[-1].updates == 60
+    assert [row[1:] for row in heard[-1].losses] == [row[1:] for row in run.losses]
+    assert len({each.applied for each in heard}) > 3
+
+
+def test_a_link_is_honoured():
+    link = ps.Link(bandwidth_bps=1e5, latency_s=0.01)
+    run = ps.train(PROBLEM, dataclasses.replace(TCP, steps=2, link=link), engine=THREADS)
+    nbytes = sum(x.nbytes for x in run.params.values())
+    assert run.seconds >= 2 * ps.cost.ring_allreduce_s(3, nbytes, link.bandwidth_bps / 8, link.latency_s)
+
+
+@pytest.mark.parametrize(("engine", "overlap"), [(THREADS, False), (THREADS, True), (PROCESSES, False)], ids=repr)
+def test_an_early_stop_ends_all_workers_at_the_same_step(engine, overlap):
+    stop = threading.Event()
+    delays = ps.Delays(seconds=0.002, slow={1: 3.0})
+    config = dataclasses.replace(TCP, steps=100_000, delays=delays, overlap=overlap)
+    run = ps.train(PROBLEM, config, engine=engine, stop=stop, progress=lambda told: told.applied and stop.set())
+    assert run.stopped
+    assert 0 < run.updates == 3 * len(run.losses) < 300_000
+    assert len(set(run.replicas)) == 1
+    assert multiprocess.active_children() == []
+
+
+@pytest.mark.parametrize("engine", [THREADS, PROCESSES], ids=repr)
+def test_a_run_that_is_stopped_before_it_begins_has_its_first_parameters(engine):
+    run = ps.train(PROBLEM, TCP, engine=engine, stop=lambda: True)
+    assert (run.stopped, run.updates, run.events, run.requantization_error) == (True, 0, [], None)
+    assert_close(run.params, PROBLEM.init(None))
+
+
+@pytest.mark.parametrize(
+    ("engine", "problem", "words"),
+    [
+        (THREADS, misfits.Raises(workers=3), "ArithmeticError: the dog ate my rows"),
+        (PROCESSES, misfits.Raises(workers=3), "ArithmeticError: the dog ate my rows"),
+        (THREADS, misfits.Diverges(workers=3), "ValueError: The gradient of 'w' holds NaN"),
+        (THREADS, misfits.WrongShape(workers=3), "ValueError: The gradient of 'w' must be float64 of shape"),
+    ],
+    ids=["raises", "raises in a process", "diverges", "wrong shape"],
+)
+def test_the_worker_that_fails_is_the_one_that_is_named(engine, problem, words):
+    with pytest.raises(RuntimeError, match=f"worker 1 failed: {words}"):
+        ps.train(problem, TCP, engine=engine)
+    assert multiprocess.active_children() == []
+
+
+def test_no_sum_is_complete_without_a_worker_that_dies():
+    words = "worker 1 ended before its work was done: its process was killed by SIGKILL"
+    with pytest.raises(RuntimeError, match=words):
+        ps.train(misfits.Kills(workers=3), dataclasses.replace(TCP, transport="pipe"), engine=PROCESSES)
+    assert multiprocess.active_children() == []
+
+
+def test_a_worker_that_does_not_send_is_waited_for_only_so_long():
+    config = dataclasses.replace(BASE, timeout_s=0.3, delays=ps.Delays(seconds=0.001, slow={1: 1500.0}))
+    with pytest.raises(
+        RuntimeError, match=r"worker \d failed: TimeoutError: Worker \d waited 0.3 seconds for hop \d of"
+    ):
+        ps.train(PROBLEM, config, engine=THREADS)
+
+
+def test_processes_cannot_meet_in_process():
+    with pytest.raises(RuntimeError, match=r"worker \d failed: Worker \d cannot be reached: .*other processes cannot"):
+        ps.train(PROBLEM, BASE, engine=PROCESSES)
+
+
+def test_replicas_that_differ_are_an_error():
+    with pytest.raises(RuntimeError, match="The replicas differ at the end of the run: worker 1 does not have"):
+        ps.train(PROBLEM, dataclasses.replace(BASE, optimizer=misfits.GoesItsOwnWay()), engine=THREADS)
+
+
+def test_a_peer_takes_calls_from_workers_only():
+    like = PROBLEM.init(None)
+    with Peer(RING, TCP, 0, like, "token") as peer, TCP.node().connect(peer.address, "token") as channel:
+        for frames in ([], [b"one"], [b"3"], [b"-1"]):
+            with pytest.raises(ValueError, match="Expected the number of a worker, 0 to 2"):
+                channel.call(frames).result(5)
+        assert channel.call([b"2"]).result(5) == []
+        with pytest.raises(ValueError, match="starts with the time at which it was sent"):
+            channel.call([b"now", b"and here"]).result(5)
+
+
+def test_the_command_line_knows_the_exchange(capsys):
+    options = ["--exchange", "ring", "--workers", "2", "--steps", "2", "--transport", "inproc", "--engine", "threads"]
+    assert cli.main(["train", "--data", "synthetic", *options]) == 0
+    assert "RingAllReduce()" in capsys.readouterr().out

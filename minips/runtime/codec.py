@@ -79,11 +79,12 @@ class Encoder:
 
     def encode(self, message: Message, stamp: Header | None = None) -> Frames:
         """The frames of a message; ``stamp`` goes into the envelope. The tensors must be finite: see `check_finite`."""
-        tensors = {name: self._quantize(name, x) for name, x in message.tensors.items()}
+        tensors = {name: self.quantize(name, x) for name, x in message.tensors.items()}
         header = {**message.header, "memory": self.codec.memory.name}
         return pack(Packet(header, tensors), self.codec, self.trace, stamp)
 
-    def _quantize(self, name: str, x: Array) -> tuple[str, Parts]:
+    def quantize(self, name: str, x: Array) -> tuple[str, Parts]:
+        """One tensor: its quantizer's name and its parts."""
         codec, trace = self.codec, self.trace
         quantizer = codec.quantizer_of(name)
         if codec.memory.stateless:

@@ -53,7 +53,7 @@ class Config(Value):
     True
     """
 
-    push: Codec = option(Codec(), "from worker to server")
+    push: Codec = option(Codec(), "from worker to server, or to the next worker")
     pull: Codec = option(Codec(), "from server to worker")
     transport: Transport = option(Tcp(), "how frames move")
     aggregator: Aggregator = option(Mean(), "one gradient from many")
@@ -69,7 +69,7 @@ class Config(Value):
     overlap: bool = option(False, "compute the next gradient while the last one travels")
     link: Link | None = option(None, "a slow network around the transport; None: the bare transport")
     delays: Delays | None = option(None, "slower workers; None: no delay")
-    exchange: Exchange = option(PS(), "how gradients meet")
+    exchange: Exchange = option(PS(), "how gradients meet: at servers, or by an all-reduce")
     seed: int = option(0, "of batches, delays and random quantizers", minimum=0, step=1)
     timeout_s: float = option(60.0, "the longest that one message waits for the others", above=0, unit="s")
 

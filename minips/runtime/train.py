@@ -4,12 +4,13 @@ import html
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from minips.problems import Problem
+from minips.runtime.collectives import PS
 from minips.runtime.config import Config
 from minips.runtime.engines import Engine, Processes, Progress
 from minips.runtime.shard import Grant
@@ -46,6 +47,11 @@ class Run:
     trace: Trace
     events: list[tuple[float, str]]
     stopped: bool
+    requantization_error: float | None = None
+    """Of an all-reduce, how far the exchanged mean gradients are from the exact ones, ``|mean − exact| / |exact|``:
+    the average over some steps. None with servers."""
+    replicas: list[str] = field(default_factory=list)
+    """Of an all-reduce, the SHA-256 of each worker's parameters at the end. They are the same, or the run fails."""
 
     @property
     def seconds_per_step(self) -> float:
@@ -60,9 +66,11 @@ class Run:
         )
         return [
             ("consistency", repr(config.consistency)),
-            ("workers, servers", f"{config.workers}, {config.servers}"),
+            ("workers, servers", f"{config.workers}, {config.servers}")
+            if isinstance(config.exchange, PS)
+            else ("workers, exchange", f"{config.workers}, {config.exchange!r}"),
             ("push", _short(config.push)),
-            ("pull", _short(config.pull)),
+            *([("pull", _short(config.pull))] if isinstance(config.exchange, PS) else []),
             ("updates", f"{self.updates}" + (" (stopped)" if self.stopped else "")),
             ("training loss", f"{last:.4f}"),
             *([("validation loss", f"{self.validation_loss:.4f}")] if self.validation_loss is not None else []),
@@ -72,6 +80,12 @@ class Run:
             ("sent by workers", f"{self.bytes_sent / 1e6:.3f} MB"),
             ("received by workers", f"{self.bytes_received / 1e6:.3f} MB"),
             ("mean staleness", f"{stale:.2f} versions"),
+            *(
+                [("requantization error", f"{self.requantization_error:.2g}")]
+                if self.requantization_error is not None
+                else []
+            ),
+            *([("replicas", f"{len(self.replicas)}, all alike: {self.replicas[0][:12]}…")] if self.replicas else []),
             *([("late pushes", f"{self.late}")] if self.late else []),
             *[("event", f"{at:.2f} s: {text}") for at, text in self.events[:5]],
         ]
@@ -96,6 +110,8 @@ class Run:
             "bytes_sent",
             "bytes_received",
             "stopped",
+            "requantization_error",
+            "replicas",
         )
         return {
             "config": self.config.to_dict(),
@@ -159,6 +175,8 @@ def train(
         trace=outcome.trace,
         events=outcome.events,
         stopped=outcome.stopped,
+        requantization_error=outcome.requantization_error,
+        replicas=outcome.replicas,
     )
 
 

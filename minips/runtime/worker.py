@@ -1,13 +1,20 @@
-"""The training loop of one worker: gradient, push, pull, again."""
+"""The training loop of one worker: gradient, push, pull, again; or gradient, exchange with the others, step, again."""
 
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
 from minips.problems import Problem
 from minips.runtime.client import Client
 from minips.runtime.config import Config
+from minips.runtime.partition import native
+from minips.runtime.peer import Peer
+from minips.runtime.replica import Replica
+from minips.runtime.shard import check_gradients
 from minips.stage import Tensors
 
 
@@ -37,6 +44,48 @@ def work(problem: Problem, config: Config, client: Client, stop: threading.Event
             params, versions, travelling = travelling.result(timeout), client.versions, None
     if travelling:
         travelling.result(timeout)
+
+
+def work_together(problem: Problem, config: Config, peer: Peer, replica: Replica, stop: threading.Event) -> None:
+    """Train on ``problem``, this worker's shard of the rows, for the config's steps; where ``stop`` is set at any
+    worker, all end after the step that they are in.
+
+    With ``config.overlap`` the next gradient is computed while the last one is exchanged, as in `work`.
+    """
+    with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
+        submit = pool.submit if config.overlap else _at_once
+        travelling: Future[bool] | None = None
+        for clock in range(config.steps):
+            params, read = {name: p.copy() for name, p in replica.params.items()}, replica.version
+            replica.trace.step = clock
+            with replica.trace.span("compute"):
+                loss, gradients = compute(problem, config, params, peer.rank, clock, stop)
+            gradients = {name: np.array(native(g)) for name, g in gradients.items()}  # the problem may reuse its own
+            check_gradients(gradients, params)
+            if travelling and travelling.result():
+                return
+            travelling = submit(_exchange, peer, replica, clock, gradients, loss, read, stop.is_set())
+            if not config.overlap and travelling.result():
+                return
+        if travelling:
+            travelling.result()
+
+
+def _exchange(
+    peer: Peer, replica: Replica, clock: int, gradients: Tensors, loss: float, read: int, ending: bool
+) -> bool:
+    """One step of all the workers; True where it is the last one."""
+    mean, ending = peer.mean(clock, gradients, ending)
+    with peer.trace.span("apply"):
+        replica.apply(gradients, mean, loss, read)
+    return ending
+
+
+def _at_once(function: Callable[..., bool], *arguments: Any) -> "Future[bool]":
+    """Like an executor's ``submit``, without the executor."""
+    future: Future[bool] = Future()
+    future.set_result(function(*arguments))
+    return future
 
 
 def compute(

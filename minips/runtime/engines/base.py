@@ -37,6 +37,8 @@ class Outcome:
     grants: list[Grant] = field(default_factory=list)
     events: list[tuple[float, str]] = field(default_factory=list)
     trace: Trace = field(default_factory=Trace)
+    requantization_error: float | None = None
+    replicas: list[str] = field(default_factory=list)
 
 
 class Engine(Stage):

@@ -16,10 +16,12 @@ from typing import Any
 from multiprocess import connection
 
 from minips.problems import Problem
+from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
 from minips.runtime.engines import roles
 from minips.runtime.engines.base import Engine, Outcome, Progress
 from minips.runtime.partition import join
+from minips.runtime.replica import check_same, requantization_error
 from minips.runtime.trace import Trace
 from minips.stage import Tensors
 
@@ -27,6 +29,8 @@ START_S = 60.0
 """How long the crew may take to be ready."""
 FAREWELL_S = 5.0
 """How long a member may take to report and leave after it was told to stop."""
+GRACE_S = 2.0
+"""How long the reason may take to come in after a worker has found another one gone."""
 
 
 class Member(ABC):
@@ -35,7 +39,9 @@ class Member(ABC):
     def __init__(self, who: str, pipe: Any) -> None:
         self.who, self.pipe = who, pipe
         self.ready: Any = None
-        self.finished = self.gone = False
+        self.met = self.finished = self.gone = False
+        self.applied = 0
+        self.rows: list[tuple[float, int, float]] = []
         self.result: dict[str, Any] | None = None
 
     @abstractmethod
@@ -69,13 +75,14 @@ class LocalEngine(Engine):
         watch: Callable[[Progress], None],
         stop: Callable[[], bool],
     ) -> Outcome:
+        exchange = config.exchange if isinstance(config.exchange, AllReduce) else None
         shards = [problem.shard(worker, config.workers) for worker in range(config.workers)]
         crew = _Crew(config, watch, stop)
         try:
             # All are started before any is briefed: a process takes a while to be there, and they can take it side by
             # side.
             with ctrl_c_later():
-                for index in range(config.servers):
+                for index in range(0 if exchange else config.servers):
                     crew.servers.append(self.start(f"server {index}"))
                 for worker in range(config.workers):
                     crew.workers.append(self.start(f"worker {worker}"))
@@ -83,7 +90,11 @@ class LocalEngine(Engine):
             for index, member in enumerate(crew.servers):
                 member.brief(roles.serve, {**common, "params": params, "index": index})
             for worker, member in enumerate(crew.workers):
-                member.brief(roles.labour, {**common, "problem": shards[worker], "worker": worker})
+                parts = {**common, "problem": shards[worker], "worker": worker}
+                if exchange:
+                    member.brief(roles.collaborate, {**parts, "params": params, "exchange": exchange})
+                else:
+                    member.brief(roles.labour, parts)
             return crew.conduct()
         finally:
             crew.dismiss()
@@ -115,27 +126,47 @@ class _Crew:
         self.events: list[tuple[float, str]] = []
         self.began = time.monotonic()
         self.ending = False
+        self.alone: tuple[float, str] | None = None
+
+    @property
+    def hosts(self) -> list[Member]:
+        """Those who serve, hold parameters and know when the run is over: the servers or, without any, the workers."""
+        return self.servers or self.workers
+
+    @property
+    def tellers(self) -> list[Member]:
+        """Those who count what was applied: the first server, which sees all pushes, or every worker its own steps."""
+        return self.servers[:1] or self.workers
 
     def conduct(self) -> Outcome:
         """From the first word to the last: everybody ready, go, everything applied, reports."""
-        stopped = not (self._gather() and self._listen(lambda: all(server.finished for server in self.servers), None))
+        stopped = not (self._gather() and self._listen(lambda: all(host.finished for host in self.hosts)))
+        if stopped and not self.servers:
+            self._halt()
         self.ending = True
         self._collect(self.workers)
         self._collect(self.servers)
         return self._outcome(stopped)
 
     def _gather(self) -> bool:
-        """Bring servers and workers together, and say go; False where the run is to be stopped before."""
-        if not self._listen(lambda: all(server.ready for server in self.servers), START_S):
+        """Bring hosts and workers together, and say go; False where the run is to be stopped before."""
+        if not self._listen(lambda: all(host.ready for host in self.hosts), START_S):
             return False
         for worker in self.workers:
-            worker.say("meet", [server.ready for server in self.servers])
-        if not self._listen(lambda: all(worker.ready for worker in self.workers), START_S):
+            worker.say("meet", [host.ready for host in self.hosts])
+        if not self._listen(lambda: all(worker.met for worker in self.workers), START_S):
             return False
         self.began = time.monotonic()
         for worker in self.workers:
             worker.say("go")
         return True
+
+    def _halt(self) -> None:
+        """Replicas stay the same: the workers end together, after the step that they are in."""
+        for worker in self.workers:
+            worker.say("halt")
+        limit = self.config.timeout_s + FAREWELL_S
+        self._listen(lambda: all(worker.finished for worker in self.workers), limit, halting=True)
 
     def _collect(self, members: list[Member]) -> None:
         for member in members:
@@ -150,26 +181,34 @@ class _Crew:
         for member in members:
             member.end(FAREWELL_S)
 
-    def _listen(self, until: Callable[[], bool], limit: float | None) -> bool:
+    def _listen(self, until: Callable[[], bool], limit: float | None = None, halting: bool = False) -> bool:
         """Hear the crew out until ``until()`` holds: True; False where the run is to be stopped.
 
         RuntimeError after ``limit`` seconds, and where a member failed.
         """
         deadline = time.monotonic() + limit if limit else float("inf")
         while not until():
-            if self.stop() and not self.ending:
+            if self.stop() and not (self.ending or halting):
                 return False
             if time.monotonic() > deadline:
                 if self.ending:
                     return False
-                late = [member.who for member in (*self.servers, *self.workers) if not member.ready]
-                raise RuntimeError(
-                    f"{', '.join(late)} did not start within {limit:g} seconds. Is the machine overloaded?"
-                )
+                raise RuntimeError(self._overdue(halting, limit or 0))
+            if self.alone and time.monotonic() > self.alone[0] + GRACE_S:
+                raise RuntimeError(self.alone[1])
             present = {member.pipe: member for member in (*self.servers, *self.workers) if not member.gone}
             for pipe in connection.wait(list(present), 0.1):
                 self._hear(present[pipe])
         return True
+
+    def _overdue(self, halting: bool, limit: float) -> str:
+        if halting:
+            late = [worker for worker in self.workers if not worker.finished]
+            words = f"did not end their step within {limit:g} seconds after the run was stopped."
+        else:
+            late = [host for host in self.hosts if not host.ready] or [one for one in self.workers if not one.met]
+            words = f"did not start within {limit:g} seconds. Is the machine overloaded?"
+        return f"{', '.join(member.who for member in late)} {words}"
 
     def _hear(self, member: Member) -> None:
         try:
@@ -180,17 +219,19 @@ class _Crew:
                 self._lost(member)
             return
         if word == "ready":
-            member.ready = value or True
+            member.ready = value
+        elif word == "met":
+            member.met = True
         elif word == "finished":
             member.finished = True
         elif word == "result":
             member.result = value
-        elif word == "progress" and member is self.servers[0]:
-            applied, rows = value
-            self.losses += [(at - self.began, step, loss) for at, step, loss in rows]
-            self.watch(Progress(applied, self.config.workers * self.config.steps, self.losses))
+        elif word == "progress" and member in self.tellers:
+            self._progress(member, *value)
         elif word == "log":
             self._note(f"{member.who}: {value}")
+        elif word == "alone":
+            self.alone = self.alone or (time.monotonic(), f"{member.who} failed: {value}")
         elif word == "failed":
             text, details = value
             if self.ending:
@@ -201,37 +242,58 @@ class _Crew:
             error.add_note(details)
             raise error
 
+    def _progress(self, member: Member, applied: int, rows: list[tuple[float, int, float]]) -> None:
+        member.applied = applied
+        member.rows += rows
+        told = sum(teller.applied for teller in self.tellers)
+        self.losses += self._rows([teller.rows[len(self.losses) :] for teller in self.tellers])
+        self.watch(Progress(told, self.config.workers * self.config.steps, self.losses))
+
+    def _rows(self, told: list[list[tuple[float, int, float]]]) -> list[tuple[float, int, float]]:
+        """One row for each step that all the tellers have told: when the last one had made it, the mean loss."""
+        return [
+            (max(at for at, _, _ in rows) - self.began, rows[0][1], sum(loss for _, _, loss in rows) / len(rows))
+            for rows in zip(*told, strict=False)
+        ]
+
     def _lost(self, member: Member) -> None:
         how = f"{member.who} ended before its work was done: {member.end(FAREWELL_S)}."
         self._note(how)
-        if member in self.servers or not member.ready or all(worker.gone for worker in self.workers):
+        if member in self.hosts or not member.met or all(worker.gone for worker in self.workers):
             raise RuntimeError(how)
 
     def _note(self, text: str) -> None:
         self.events.append((time.monotonic() - self.began, text))
 
     def _outcome(self, stopped: bool) -> Outcome:
-        reports = [server.result for server in self.servers if server.result]
-        if len(reports) < len(self.servers):
-            raise RuntimeError("A server ended without its report, so the parameters are lost.")
+        reports = [host.result for host in self.hosts if host.result]
+        if len(reports) < len(self.hosts):
+            who = "server" if self.servers else "worker"
+            raise RuntimeError(f"A {who} ended without its report, so the parameters are lost.")
+        everybody = [member.result for member in (*self.servers, *self.workers) if member.result]
         work = [worker.result for worker in self.workers if worker.result]
-        first = reports[0]
+        counts = [teller.result for teller in self.tellers if teller.result]
+        parts = reports if self.servers else reports[:1]
+        digests = [] if self.servers else [report["digest"] for report in reports]
+        check_same(digests)
         events = [
             (at - self.began, f"server {i}: {text}")
             for i, report in enumerate(reports)
             for at, text in report["events"]
         ]
         return Outcome(
-            params=join([report["params"] for report in reports], [report["layout"] for report in reports]),
+            params=join([report["params"] for report in parts], [report["layout"] for report in parts]),
             seconds=max(max(report["changed_at"] for report in reports) - self.began, 0.0),
-            losses=[(at - self.began, step, loss) for at, step, loss in first["losses"]],
-            applied=first["applied"],
-            late=first["late"],
+            losses=self._rows([report["losses"] for report in counts]),
+            applied=sum(report["applied"] for report in counts),
+            late=sum(report["late"] for report in counts),
             stopped=stopped,
             bytes_sent=sum(report["bytes_sent"] for report in work),
             bytes_received=sum(report["bytes_received"] for report in work),
-            staleness=Counter(first["staleness"]),
-            grants=first["grants"],
+            staleness=sum((report["staleness"] for report in counts), Counter()),
+            grants=[grant for report in counts for grant in report["grants"]],
             events=sorted([*self.events, *events]),
-            trace=sum((report["trace"] for report in (*reports, *work)), Trace()).since(self.began),
+            trace=sum((report["trace"] for report in everybody), Trace()).since(self.began),
+            requantization_error=None if self.servers else requantization_error([one["samples"] for one in reports]),
+            replicas=digests,
         )

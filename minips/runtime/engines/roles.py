@@ -2,27 +2,34 @@
 
 A role talks to the conductor over one pipe, in pairs of a word and a value:
 
-    role → conductor   ready (a server: its address), progress, finished, result, failed, log
-    conductor → role   meet (the servers' addresses), go, stop
+    role → conductor   ready (who serves: its address), met, progress, finished, alone, result, failed, log
+    conductor → role   meet (the addresses of those who serve), go, halt, stop
+
+Servers serve; where gradients meet by an all-reduce, the workers do, and there is no server.
 """
 
 import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 from minips.problems import Problem
 from minips.runtime.client import connect
+from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
+from minips.runtime.peer import LostError, Peer
+from minips.runtime.replica import Replica
 from minips.runtime.server import Server
 from minips.runtime.shipping import enroll
-from minips.runtime.worker import work
+from minips.runtime.worker import work, work_together
 from minips.stage import Tensors
 
 TICK_S = 0.01
 NEWS_TICKS = 10
 """How often a server looks whether it is done, and after how many looks it tells how far it is."""
+LISTEN_S = 0.05
+"""How often a worker looks up from its work, and tells how far it is where no server does."""
 
 
 class Line:
@@ -84,22 +91,76 @@ def labour(line: Line, *, config: Config, problem: Problem, worker: int, token: 
     word, addresses = line.wait()
     if word != "meet":
         return None
-    stop, over = threading.Event(), threading.Event()
-
-    def listen() -> None:
-        while not over.is_set():
-            if line.hear(0.05)[0] == "stop":
-                stop.set()
-                return
-
     with connect(addresses, config, worker=worker, token=token) as client:
-        line.say("ready")
+        line.say("met")
         if line.wait()[0] == "go":
-            listener = threading.Thread(target=listen, name=f"minips-listen-{worker}", daemon=True)
-            listener.start()
-            try:
-                work(problem, config, client, stop)
-            finally:
-                over.set()
-                listener.join()
+            with _Listening(line, worker) as heard:
+                work(problem, config, client, heard.halt)
     return client.report()
+
+
+def collaborate(
+    line: Line, *, config: Config, exchange: AllReduce, problem: Problem, params: Tensors, worker: int, token: str
+) -> dict[str, Any] | None:
+    """One worker among its equals, from its start until the conductor says stop; its report.
+
+    It stays reachable until then, so that nobody finds it gone in the middle of a hop. Where somebody else is gone it
+    says that it is alone, and leaves it to the conductor to find out why.
+    """
+    replica = Replica(params, config, worker)
+    told = 0
+
+    def tell() -> None:
+        nonlocal told
+        rows = replica.losses[told:]
+        told += len(rows)
+        line.say("progress", (told, rows))
+
+    heard = _Listening(line, worker, tell)
+    with Peer(exchange, config, worker, params, token) as peer:
+        line.say("ready", peer.address)
+        word, addresses = line.wait()
+        try:
+            if word == "meet":
+                peer.meet(addresses)
+                line.say("met")
+                word, _ = line.wait()
+            if word == "go":
+                with heard:
+                    work_together(problem, config, peer, replica, heard.halt)
+                tell()
+            line.say("finished")
+        except LostError as error:
+            line.say("alone", str(error))
+        while "stop" not in (word, heard.word):
+            word, _ = line.wait()
+    trace = replica.trace + peer.trace
+    return {**replica.report(), "bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received, "trace": trace}
+
+
+class _Listening:
+    """``with``: a thread hears the conductor while the role works, and calls ``tell`` from time to time.
+
+    ``halt`` is set by halt and by stop; ``word`` is what was heard last.
+    """
+
+    def __init__(self, line: Line, worker: int, tell: Callable[[], None] = lambda: None) -> None:
+        self.halt, self.word = threading.Event(), ""
+        self._line, self._tell, self._over = line, tell, threading.Event()
+        self._thread = threading.Thread(target=self._listen, name=f"minips-listen-{worker}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _listen(self) -> None:
+        while not self._over.is_set() and self.word != "stop":
+            word, _ = self._line.hear(LISTEN_S)
+            if word != "silence":
+                self.word = word
+                self.halt.set()
+            self._tell()

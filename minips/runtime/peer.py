@@ -1,0 +1,157 @@
+"""A worker among its equals: it serves the others, calls them, and adds up gradients with them as an all-reduce says.
+
+What comes in is put into a box for each sender by the thread that serves it, which never waits for anything; the worker
+takes it out when its schedule gets there. So all can send at once, however large the messages are.
+"""
+
+import struct
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from minips.runtime.collectives import AllReduce
+from minips.runtime.config import Config
+from minips.runtime.reduction import Reduction
+from minips.runtime.trace import Trace
+from minips.stage import Frames, Tensors
+from minips.stages.transports import Channel
+
+_SENT = struct.Struct("<d")
+
+
+class LostError(ConnectionError):
+    """Another worker is gone, so the sum cannot be completed. Whoever it is will have the reason."""
+
+
+class Peer:
+    """One rank's endpoint, and its channels to those that it sends to. Use with ``with``, then `meet`.
+
+    ``like`` has the names, shapes and dtypes of the gradients.
+    """
+
+    def __init__(self, exchange: AllReduce, config: Config, rank: int, like: Tensors, token: str) -> None:
+        self.rank, self.config = rank, config
+        self.trace = Trace(f"worker {rank}")
+        self.bytes_sent = self.bytes_received = 0
+        self._token, self._node = token, config.node()
+        rng = np.random.default_rng([config.seed, rank, 0, 4])
+        self._reduction = Reduction(exchange, rank, config.workers, like, config.push, rng, self.trace)
+        self._changed = threading.Condition()
+        self._callers: dict[int, int] = {}
+        self._boxes: dict[int, deque[Frames]] = defaultdict(deque)
+        self._gone: dict[int, str] = {}
+        self._channels: dict[int, Channel] = {}
+        self._endpoint = self._node.serve(self._take_in, None, token, self._hung_up)
+        self.address = self._endpoint.address
+
+    def meet(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
+        """Connect to those that this rank sends to; ``addresses`` are those of all, by rank."""
+        for rank in sorted({hop.to for hop in self._reduction.hops if hop.to is not None}):
+            try:
+                self._channels[rank] = self._node.connect(addresses[rank], self._token, timeout)
+                self._channels[rank].call([str(self.rank).encode()]).result(timeout)
+            except ConnectionError as error:
+                raise LostError(f"Worker {rank} cannot be reached: {error}") from error
+
+    def mean(self, step: int, gradients: Tensors, ending: bool = False) -> tuple[Tensors, bool]:
+        """The mean of all the workers' gradients of this step, the same bits for all of them; and whether any of them
+        is ``ending``.
+
+        LostError where another worker is gone, TimeoutError where one does not send.
+        """
+        reduction, self.trace.step = self._reduction, step
+        reduction.begin(step, gradients, ending)
+        for number, hop in enumerate(reduction.hops):
+            if hop.to is not None:
+                self._send(hop.to, reduction.outgoing(number))
+            if hop.source is not None:
+                reduction.incoming(number, self._receive(hop.source, number, step))
+        return reduction.mean(), reduction.ending
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        for channel in self._channels.values():
+            channel.close()
+        self._endpoint.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _send(self, to: int, frames: Frames) -> None:
+        def answered(call: "Future[Frames]") -> None:
+            if error := call.exception():
+                self._lose(to, str(error))
+
+        with self.trace.span("transfer"):
+            frames = [_SENT.pack(time.monotonic()), *frames]
+            self.bytes_sent += sum(map(len, frames))
+            try:
+                call = self._channels[to].call(frames)
+            except ConnectionError as error:
+                raise LostError(f"Worker {to} is gone: {error}") from error
+        call.add_done_callback(answered)
+
+    def _receive(self, source: int, number: int, step: int) -> Frames:
+        """The next message of this sender. Of the time until it is here, that before it was sent is a wait."""
+        began = time.monotonic()
+        with self._changed:
+            came = self._changed.wait_for(lambda: self._boxes[source] or source in self._gone, self.config.timeout_s)
+            if not came:
+                raise TimeoutError(
+                    f"Worker {self.rank} waited {self.config.timeout_s:g} seconds for hop {number} of step {step} from "
+                    f"worker {source}. Is it running, and are those that it waits for? Config.timeout_s sets how long "
+                    "to wait."
+                )
+            if not self._boxes[source]:
+                raise LostError(f"Worker {source} is gone: {self._gone[source]}")
+            frames = self._boxes[source].popleft()
+        self.bytes_received += sum(map(len, frames))
+        here = time.monotonic()
+        sent = min(max(_SENT.unpack(frames[0])[0], began), here)
+        self.trace.add("wait", began, sent - began)
+        self.trace.add("transfer", sent, here - sent)
+        return frames[1:]
+
+    def _take_in(self, frames: Frames) -> Frames:
+        """What the endpoint does with a call. The first of a connection says who calls."""
+        with self._changed:
+            caller = self._callers.get(threading.get_ident())
+            if caller is None:
+                self._callers[threading.get_ident()] = self._rank(frames)
+            elif not frames or len(frames[0]) != _SENT.size:
+                raise ValueError("A message between workers starts with the time at which it was sent.")
+            else:
+                self._boxes[caller].append(frames)
+                self._changed.notify_all()
+        return []
+
+    def _rank(self, frames: Frames) -> int:
+        try:
+            rank = int(bytes(frames[0]))
+        except (ValueError, IndexError):
+            rank = -1
+        if not 0 <= rank < self.config.workers:
+            raise ValueError(f"Expected the number of a worker, 0 to {self.config.workers - 1}.")
+        return rank
+
+    def _hung_up(self) -> None:
+        with self._changed:
+            caller = self._callers.pop(threading.get_ident(), None)
+        if caller is not None:
+            self._lose(caller, "its connection closed")
+
+    def _lose(self, rank: int, why: str) -> None:
+        with self._changed:
+            self._gone.setdefault(rank, why)
+            self._changed.notify_all()
