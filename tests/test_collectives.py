@@ -237,14 +237,13 @@ def test_large_messages_cross_each_other(transport):
 
 @pytest.mark.parametrize("exchange", [RING, TREE, HALVING], ids=repr)
 def test_a_lossy_codec_errs_at_every_hop_and_the_run_says_how_much(exchange):
-    problem = ps.SoftmaxRegression(*ps.datasets.digits())
-    config = dataclasses.replace(BASE, workers=4, steps=30, batch_size=64, exchange=exchange, optimizer=ps.SGD(lr=0.5))
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, features=40, classes=5))
+    config = dataclasses.replace(BASE, workers=4, steps=8, batch_size=None, exchange=exchange)
     errors = {}
     for bits in (2, 4, 8):
         run = ps.train(problem, dataclasses.replace(config, push={"quantizer": ps.Uniform(bits=bits)}), engine=THREADS)
         errors[bits] = run.requantization_error
         assert len(set(run.replicas)) == 1
-        assert run.accuracy > 0.9
     assert 2 > errors[2] > 3 * errors[4] > 9 * errors[8] > 0
     assert json.loads(json.dumps(run.to_dict()))["requantization_error"] == errors[8]
     assert "requantization error" in run.summary()

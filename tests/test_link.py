@@ -48,6 +48,8 @@ def test_a_direction_takes_one_transfer_after_the_other():
     assert way.take(10.0, 100) == (12.0, 13.0)  # waits until the first has left
     assert way.take(20.0, 100) == (20.0, 21.0)  # finds it free
     assert way.take(20.0, 0) == (21.0, 21.0)
+    assert way.take(50.0, 0) == (50.0, 50.0)
+    assert way.take(10.0, 100) == (21.0, 22.0)  # what is empty holds nobody up
 
 
 @pytest.mark.parametrize("transport", [ps.InProc(), ps.Tcp()], ids=lambda t: t.name)

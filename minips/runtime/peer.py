@@ -21,6 +21,7 @@ from minips.runtime.reduction import Reduction
 from minips.runtime.trace import Trace
 from minips.stage import Frames, Tensors
 from minips.stages.transports import Channel
+from minips.stages.transports.futures import then
 
 _SENT = struct.Struct("<d")
 
@@ -100,7 +101,7 @@ class Peer:
                 call = self._channels[to].call(frames)
             except ConnectionError as error:
                 raise LostError(f"Worker {to} is gone: {error}") from error
-        call.add_done_callback(answered)
+        then(call, answered)
 
     def _receive(self, source: int, number: int, step: int) -> Frames:
         """The next message of this sender. Of the time until it is here, that before it was sent is a wait."""

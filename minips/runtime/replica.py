@@ -2,7 +2,6 @@
 
 import hashlib
 import time
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +10,10 @@ import numpy as np
 from minips.runtime.codec import check_finite
 from minips.runtime.config import Config
 from minips.runtime.partition import partition
+from minips.runtime.shard import Shard
 from minips.runtime.trace import Trace
 from minips.stage import Tensors
+from minips.stages.aggregators import Contribution
 
 SAMPLES = 8
 SAMPLE_BYTES = 2**23
@@ -22,46 +23,47 @@ step's in any case): from them the error of the exchange is measured after the r
 
 
 class Replica:
-    """Parameters, the optimizer's state, and what a run wants to know at its end. ``version`` counts the steps made."""
+    """A `Shard` that holds all the parameters and takes one push for each step, the mean of all the workers'.
 
-    def __init__(self, params: Tensors, config: Config, rank: int) -> None:
-        self.params = {name: x.copy() for name, x in params.items()}
-        self.version = 0
+    ``trace`` is told how long its steps take.
+    """
+
+    def __init__(self, params: Tensors, config: Config, rank: int, trace: Trace) -> None:
+        self.shard = Shard(
+            params,
+            workers=1,
+            aggregator=config.aggregator,
+            consistency=config.consistency,
+            optimizer=config.optimizer,
+            span=trace.span,
+        )
         self.losses: list[tuple[float, int, float]] = []
-        self.staleness: Counter[int] = Counter()
         self.changed_at = time.monotonic()
-        self.trace = Trace(f"worker {rank}")
-        self._config, self._rank, self._state = config, rank, {}  # type: Config, int, dict[str, Any]
+        self._rank = rank
         count = max(1, min(SAMPLES, SAMPLE_BYTES // max(1, sum(x.nbytes for x in params.values()))))
         self._sampled = {config.steps * sample // count for sample in range(count)}
         self._samples: list[tuple[Tensors, Tensors]] = []
 
-    def apply(self, gradients: Tensors, mean: Tensors, loss: float, read: int) -> None:
-        """One step along ``mean``, in place. ``gradients`` and ``loss`` are this worker's own, computed from the
-        parameters of version ``read``.
-        """
-        check_finite(mean, "The mean gradient of")
-        if self.version in self._sampled:
-            first = self._rank == 0
-            self._samples.append((gradients, {name: g.copy() for name, g in mean.items()} if first else {}))
-        self._config.optimizer.step(self.params, mean, self._state)
-        self.staleness[self.version - read] += 1
-        self.version, self.changed_at = self.version + 1, time.monotonic()
-        self.losses.append((self.changed_at, self.version, loss))
+    def step(self, own: Contribution, mean: Tensors) -> None:
+        """One step along ``mean``. ``own`` is what this worker has contributed to it."""
+        if self.shard.version in self._sampled:
+            self._samples.append((own.gradients, {name: g.copy() for name, g in mean.items() if self._rank == 0}))
+        self.shard.push(own._replace(worker=0, gradients=mean))
+        if not self.shard.finite:
+            check_finite(self.shard.params, "The parameter")
+        self.changed_at = time.monotonic()
+        self.losses.append((self.changed_at, self.shard.version, own.loss))
 
     def report(self) -> dict[str, Any]:
-        """What a run keeps of this replica: one brings the parameters home, all bring their digest."""
-        counts = {"applied": self.version, "late": 0, "staleness": self.staleness, "grants": []}
+        """What a run keeps of this replica: the first brings the parameters home, all bring their digest."""
+        shard, params = self.shard, self.shard.params
+        whole = {"params": params, "layout": partition(params, 1)[0]} if self._rank == 0 else {}
+        counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
         times = {"losses": self.losses, "changed_at": self.changed_at, "events": []}
-        params = {"params": self.params, "layout": partition(self.params, 1)[0]} if self._rank == 0 else {}
-        return {**params, **counts, **times, "digest": self._digest(), "samples": self._samples}
-
-    def _digest(self) -> str:
         digest = hashlib.sha256()
-        for name, p in self.params.items():
-            digest.update(f"{name} {p.dtype} {p.shape}".encode())
-            digest.update(p.tobytes())
-        return digest.hexdigest()
+        for name, p in params.items():
+            digest.update(f"{name} {p.dtype} {p.shape} ".encode() + p.tobytes())
+        return {**whole, **counts, **times, "digest": digest.hexdigest(), "samples": self._samples}
 
 
 def check_same(digests: Sequence[str]) -> None:

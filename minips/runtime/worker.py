@@ -14,8 +14,9 @@ from minips.runtime.config import Config
 from minips.runtime.partition import native
 from minips.runtime.peer import Peer
 from minips.runtime.replica import Replica
-from minips.runtime.shard import check_gradients
+from minips.runtime.trace import Trace
 from minips.stage import Tensors
+from minips.stages.aggregators import Contribution
 
 
 def work(problem: Problem, config: Config, client: Client, stop: threading.Event) -> None:
@@ -46,38 +47,38 @@ def work(problem: Problem, config: Config, client: Client, stop: threading.Event
         travelling.result(timeout)
 
 
-def work_together(problem: Problem, config: Config, peer: Peer, replica: Replica, stop: threading.Event) -> None:
+def work_together(problem: Problem, config: Config, peer: Peer, replica: Replica, stop: threading.Event) -> Trace:
     """Train on ``problem``, this worker's shard of the rows, for the config's steps; where ``stop`` is set at any
-    worker, all end after the step that they are in.
+    worker, all end after the step that they are in. Returns where the computing went.
 
     With ``config.overlap`` the next gradient is computed while the last one is exchanged, as in `work`.
     """
+    trace = Trace(peer.trace.who)
     with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
         submit = pool.submit if config.overlap else _at_once
         travelling: Future[bool] | None = None
         for clock in range(config.steps):
-            params, read = {name: p.copy() for name, p in replica.params.items()}, replica.version
-            replica.trace.step = clock
-            with replica.trace.span("compute"):
+            params, read = {name: p.copy() for name, p in replica.shard.params.items()}, replica.shard.version
+            trace.step = clock
+            with trace.span("compute"):
                 loss, gradients = compute(problem, config, params, peer.rank, clock, stop)
             gradients = {name: np.array(native(g)) for name, g in gradients.items()}  # the problem may reuse its own
-            check_gradients(gradients, params)
+            replica.shard.check(gradients)
             if travelling and travelling.result():
-                return
-            travelling = submit(_exchange, peer, replica, clock, gradients, loss, read, stop.is_set())
+                break
+            own = Contribution(peer.rank, clock, read, gradients, loss)
+            travelling = submit(_exchange, peer, replica, own, stop.is_set())
             if not config.overlap and travelling.result():
-                return
+                break
         if travelling:
             travelling.result()
+    return trace
 
 
-def _exchange(
-    peer: Peer, replica: Replica, clock: int, gradients: Tensors, loss: float, read: int, ending: bool
-) -> bool:
+def _exchange(peer: Peer, replica: Replica, own: Contribution, ending: bool) -> bool:
     """One step of all the workers; True where it is the last one."""
-    mean, ending = peer.mean(clock, gradients, ending)
-    with peer.trace.span("apply"):
-        replica.apply(gradients, mean, loss, read)
+    mean, ending = peer.mean(own.clock, own.gradients, ending)
+    replica.step(own, mean)
     return ending
 
 

@@ -107,7 +107,6 @@ def collaborate(
     It stays reachable until then, so that nobody finds it gone in the middle of a hop. Where somebody else is gone it
     says that it is alone, and leaves it to the conductor to find out why.
     """
-    replica = Replica(params, config, worker)
     told = 0
 
     def tell() -> None:
@@ -118,6 +117,7 @@ def collaborate(
 
     heard = _Listening(line, worker, tell)
     with Peer(exchange, config, worker, params, token) as peer:
+        trace, replica = peer.trace, Replica(params, config, worker, peer.trace)
         line.say("ready", peer.address)
         word, addresses = line.wait()
         try:
@@ -127,14 +127,13 @@ def collaborate(
                 word, _ = line.wait()
             if word == "go":
                 with heard:
-                    work_together(problem, config, peer, replica, heard.halt)
+                    trace += work_together(problem, config, peer, replica, heard.halt)
                 tell()
             line.say("finished")
         except LostError as error:
             line.say("alone", str(error))
         while "stop" not in (word, heard.word):
             word, _ = line.wait()
-    trace = replica.trace + peer.trace
     return {**replica.report(), "bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received, "trace": trace}
 
 

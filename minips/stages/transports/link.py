@@ -56,8 +56,10 @@ class _Direction:
         """Start and end of a transfer of ``nbytes`` that may not start before ``earliest``."""
         with self._lock:
             start = max(self._free, earliest)
-            self._free = start + nbytes / self._bytes_per_s
-            return start, self._free
+            end = start + nbytes / self._bytes_per_s
+            if nbytes:  # an empty answer waits for what was sent before it, and holds nobody up
+                self._free = end
+            return start, end
 
 
 class _Shaped(Transport):
