@@ -98,17 +98,42 @@ def stages(options: argparse.Namespace) -> None:
 
 
 def bench(options: argparse.Namespace) -> None:
-    """What the parts cost here, beside a reference of the same run."""
-    from rich.progress import Progress
+    """What the parts cost here, beside references of the same run."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from minips import bench as benches
+    from minips.bench import base
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("codecs", total=len(names("quantizer")))
-        rows = benches.codecs(report=lambda row: bar.update(task, advance=1, description=row.quantizer))
-    Console().print(benches.table(rows))
-    if options.json:
-        Path(options.json).write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
+    for file in (options.json, options.plot):
+        if file and not Path(file).absolute().parent.is_dir():
+            raise ValueError(f"There is no folder {Path(file).parent} for {file}.")
+    if options.plot:
+        from minips.lab import plots  # now, since to measure takes its time
+    module = importlib.import_module(f"minips.bench.{options.what}")
+    given = {name: getattr(options, name) for name in options.takes if getattr(options, name) is not None}
+    rows: list[Any] = []
+    columns = (
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    try:
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=1.0)
+
+            def watch(text: str, share: float) -> None:
+                bar.update(task, description=text, completed=share)
+
+            for row in module.measure(**given, watch=watch):
+                rows.append(row)
+    finally:
+        if rows:
+            Console().print(module.table(rows))
+        if options.json:
+            Path(options.json).write_text(json.dumps([base.plain(row) for row in rows], indent=1))
+    if options.plot:
+        chart = module.chart(rows)
+        plots.save(plots.contenders(chart.series, label=chart.label), options.plot)
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -279,8 +304,7 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(command=stages)
 
     one = commands.add_parser("bench", help="measure the parts", description=bench.__doc__)
-    one.add_argument("what", choices=("codecs",), help="codecs: bits, times and steps of every quantizer")
-    one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
+    _add_tables(one)
     one.set_defaults(command=bench)
 
     one = commands.add_parser("doctor", help="is this machine ready?", description=doctor.__doc__)
@@ -291,6 +315,52 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.set_defaults(command=lab)
     return parser
+
+
+def _add_tables(parser: argparse.ArgumentParser) -> None:
+    """A command for each table of the bench; its own options are what the table's ``measure`` takes."""
+    transports = ("transports", str, "*", "only these transports")
+    references = ("references", str, "*", "only these of what the transports are held against")
+    rounds = ("rounds", int, None, "how often each takes its turn, at most")
+    tables: dict[str, tuple[str, tuple[tuple[str, type, str | None, str], ...]]] = {
+        "pushpull": (
+            "a push and pull over each transport, and what it is held against",
+            (("values", int, "+", "float32 values in a gradient"), transports, references, rounds),
+        ),
+        "train": (
+            "the same training run on minips, pipes, torch RPC and Ray, and gradients alone",
+            (
+                ("features", int, "+", "random Fourier features; 10 parameters each"),
+                ("transport", str, None, "minips' transport"),
+                ("contenders", str, "+", "only these"),
+                ("steps", int, None, "clocks of both workers"),
+                rounds,
+            ),
+        ),
+        "transports": (
+            "a frame over each transport alone: latency and throughput",
+            (
+                transports,
+                references,
+                ("small", int, None, "bytes of the frame for the latency"),
+                ("large", int, None, "bytes of the frame for the throughput"),
+                rounds,
+            ),
+        ),
+        "codecs": (
+            "bits, times and steps of every quantizer",
+            (("values", int, None, "float32 values in the array"), rounds),
+        ),
+    }
+    commands = parser.add_subparsers(dest="what", required=True, metavar="table")
+    for name, (words, takes) in tables.items():
+        one = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
+        for option, kind, count, text in takes:
+            metavar = "N" if kind is int else "NAME"
+            one.add_argument(f"--{option}", type=kind, nargs=count, metavar=metavar, help=text)
+        one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
+        one.add_argument("--plot", metavar="FILE.png", help="draw the table")
+        one.set_defaults(takes=[option for option, *_ in takes])
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:

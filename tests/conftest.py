@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import io
 import multiprocessing
 import multiprocessing.resource_tracker
 import os
@@ -36,6 +37,18 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
         time.sleep(0.02)
     left = {one for one in left if not one.startswith(str(SHM)) or not in_use_elsewhere(one)}
     assert not left, f"This test left behind: {', '.join(sorted(left))}."
+
+
+@pytest.fixture(scope="session")
+def fonts() -> None:
+    """matplotlib keeps the font files open that it has drawn with once: let it be before a test."""
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    ax.text(0, 0, "plain, ⁻¹")
+    ax.text(0, 1, "bold, ⁻¹", weight="bold")
+    ax.text(1, 0, "$10^{-1}$")
+    ax.figure.savefig(io.BytesIO())
 
 
 @pytest.fixture

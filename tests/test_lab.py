@@ -1,7 +1,6 @@
 """The lab, driven by traits: the workbench, predictions, exercises, pictures, sources."""
 
 import dataclasses
-import io
 import linecache
 import subprocess
 import sys
@@ -27,13 +26,7 @@ from minips.lab.source import code
 PNG = b"\x89PNG"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def fonts() -> None:
-    """matplotlib keeps the font files open that it has drawn with once."""
-    ax = Figure().add_subplot()
-    ax.text(0, 0, "plain, ⁻¹")
-    ax.text(0, 1, "bold, ⁻¹", weight="bold")
-    ax.figure.savefig(io.BytesIO())
+pytestmark = pytest.mark.usefixtures("fonts")
 
 
 @pytest.fixture

@@ -147,6 +147,38 @@ def staleness(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def contenders(
+    series: Mapping[str, Mapping[str, tuple[float, float, float]]], *, label: str, ax: Axes | None = None
+) -> Axes:
+    """A bar for each contender in each series, on a logarithmic axis that ``label`` names with its unit.
+
+    A bar is (median, lower quartile, upper quartile): it ends at the median, and a whisker joins the quartiles.
+    """
+    names = list(dict.fromkeys(name for bars in series.values() for name in bars))
+    ax = ax or _new(6.4, 0.8 + len(names) * (0.13 + 0.11 * len(series)))
+    height = 0.8 / max(len(series), 1)
+    for i, (look, (group, bars)) in enumerate(zip(_looks(), series.items(), strict=False)):
+        y = np.array([names.index(name) for name in bars]) + (i - (len(series) - 1) / 2) * height
+        middle, low, high = np.array(list(bars.values()), float).reshape(-1, 3).T
+        style: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white"}
+        ax.barh(y, middle, height, label=group, xerr=(middle - low, high - middle), error_kw={"lw": 0.8}, **style)
+    ax.set_xscale("log")
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.set(xlabel=label)
+    ax.grid(axis="x", alpha=0.3)
+    ax.legend(ncols=len(series), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    return ax
+
+
+def save(ax: Axes, file: str) -> None:
+    """Write the picture to a file, whose ending says in which format, and let it go."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.savefig(file, dpi=150)
+    pyplot.close(figure)
+
+
 def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
     """The data's way through the stages of a config: down one side in a worker, up the other in a server, and back."""
     config = config or Config()

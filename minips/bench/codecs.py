@@ -1,12 +1,11 @@
-"""``minips bench``: what the parts cost on this machine, each beside a reference of the same run.
+"""``minips bench codecs``: what each quantizer takes and gives, its times as multiples of one memcpy of the same array.
 
-Machines differ and are shared, so the tables hold ratios: the median over rounds in which every contender runs once.
+Beside them its size, and how fast digits train with it, without and with error feedback.
 """
 
 import math
-import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,8 @@ import numpy as np
 from rich.table import Table
 
 from minips import datasets
+from minips.bench import base
+from minips.bench.base import Chart, Spread, Watch
 from minips.problems import Problem, SoftmaxRegression
 from minips.runtime.codec import Codec, Decoder, Encoder, unpack
 from minips.runtime.config import Config
@@ -21,7 +22,7 @@ from minips.runtime.message import Message
 from minips.runtime.shard import Shard
 from minips.runtime.trace import Trace
 from minips.runtime.worker import compute
-from minips.stage import Array, Tensors, missing, names, stage_class
+from minips.stage import Array, Tensors, names, stage_class
 from minips.stages.aggregators import Contribution
 from minips.stages.consistency import BSP
 from minips.stages.memories import ErrorFeedback, Memory, NoMemory
@@ -33,18 +34,24 @@ TARGET, STEPS = 0.9, 300
 
 
 @dataclass(frozen=True)
-class CodecRow:
+class Row:
     """One quantizer: its size, its times over one memcpy of the same array, and how fast digits train with it."""
 
     quantizer: str
-    bits_per_value: float
-    encode: float
-    decode: float
-    steps: int | None
-    steps_with_feedback: int | None
+    bits_per_value: float | None = None
+    encode: Spread | None = None
+    decode: Spread | None = None
+    steps: int | None = None
+    steps_with_feedback: int | None = None
+    skipped: str = ""
+
+    @property
+    def contender(self) -> str:
+        """The quantizer, as other tables call what they compare."""
+        return self.quantizer
 
 
-def codecs(values: int = VALUES, report: Callable[[CodecRow], None] = lambda row: None) -> list[CodecRow]:
+def measure(values: int = VALUES, rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> Iterator[Row]:
     """Every registered quantizer with its defaults, on normal float32 values and on the digits.
 
     Steps are those until ``TARGET`` of the held-out digits are classified rightly, None where ``STEPS`` were not
@@ -52,38 +59,37 @@ def codecs(values: int = VALUES, report: Callable[[CodecRow], None] = lambda row
     """
     side = math.isqrt(values)
     x = np.random.default_rng(0).normal(size=(side, values // side)).astype(np.float32)
-    rows = []
-    for name in names("quantizer"):
+    known = names("quantizer")
+    for i, name in enumerate(known):
+        watch(name, i / len(known))
         cls: Any = stage_class("quantizer", name)
-        if missing(cls):
+        if skipped := base.lacking(cls.requires, cls.extra):
+            yield Row(name, skipped=skipped)
             continue
         quantizer: Quantizer = cls()
-        size, encode, decode = _over_memcpy(quantizer, x)
-        steps = [steps_to_target(quantizer, memory) for memory in (NoMemory(), ErrorFeedback())]
-        rows.append(CodecRow(name, size * 8 / x.size, encode, decode, *steps))
-        report(rows[-1])
-    return rows
+        size, encode, decode = _over_memcpy(quantizer, x, rounds)
+        steps, with_feedback = (steps_to_target(quantizer, memory) for memory in (NoMemory(), ErrorFeedback()))
+        yield Row(name, size * 8 / x.size, encode, decode, steps, with_feedback)
 
 
-def _over_memcpy(quantizer: Quantizer, x: Array) -> tuple[int, float, float]:
+def _over_memcpy(quantizer: Quantizer, x: Array, rounds: int) -> tuple[int, Spread, Spread]:
     """Bytes of the parts, and the times to encode and to decode as multiples of copying ``x``."""
     rng, copy = np.random.default_rng(0), np.empty_like(x)
     parts = quantizer.encode(x, rng)
     quantizer.decode(parts)
     ratios = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         memcpy, encode, decode = (
-            seconds(lambda: np.copyto(copy, x)),
-            seconds(lambda: quantizer.encode(x, rng)),
-            seconds(lambda: quantizer.decode(parts)),
+            _seconds(lambda: np.copyto(copy, x)),
+            _seconds(lambda: quantizer.encode(x, rng)),
+            _seconds(lambda: quantizer.decode(parts)),
         )
         ratios.append((encode / memcpy, decode / memcpy))
-    encode, decode = (statistics.median(column) for column in zip(*ratios, strict=True))
-    return sum(part.nbytes for part in parts.values()), encode, decode
+    encodes, decodes = zip(*ratios, strict=True)
+    return sum(part.nbytes for part in parts.values()), Spread.of(encodes), Spread.of(decodes)
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Wall seconds of one call."""
+def _seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
@@ -129,12 +135,21 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
         yield shard.params
 
 
-def table(rows: list[CodecRow]) -> Table:
+def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal."""
-    shown = Table(title=f"times over one memcpy; steps until {TARGET:.0%} of the held-out digits", title_justify="left")
-    for heading in ("quantizer", "bits per\nvalue", "encode", "decode", "steps", "steps with\nerrorfeedback"):
-        shown.add_column(heading, justify="left" if heading == "quantizer" else "right", no_wrap=heading != "quantizer")
+    title = f"times over one memcpy, medians [quartiles]; steps until {TARGET:.0%} of the held-out digits"
+    headings = ["", "bits per\nvalue", "encode", "decode", "steps", "steps with\nerrorfeedback"]
+    shown = base.blank_table(title, headings, rows)
     for row in rows:
+        bits = "skipped" if row.bits_per_value is None else f"{row.bits_per_value:.2f}"
         counts = [f"> {STEPS}" if steps is None else str(steps) for steps in (row.steps, row.steps_with_feedback)]
-        shown.add_row(row.quantizer, f"{row.bits_per_value:.2f}", f"{row.encode:.1f}", f"{row.decode:.1f}", *counts)
+        times = [base.ratio(spread, quartiles=True) for spread in (row.encode, row.decode)]
+        shown.add_row(row.quantizer, bits, *times, *(["–", "–"] if row.skipped else counts))
     return shown
+
+
+def chart(rows: Sequence[Row]) -> Chart:
+    """Times over one memcpy, a series for each way."""
+    encode = {row.quantizer: row.encode for row in rows if row.encode}
+    decode = {row.quantizer: row.decode for row in rows if row.decode}
+    return Chart({"encode": encode, "decode": decode}, "time over that of one memcpy")

@@ -1,0 +1,240 @@
+"""What the tables share: turns, spreads, processes that end, and figures for people and for machines."""
+
+import dataclasses
+import importlib.util
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from multiprocess import connection
+from rich.markup import escape
+from rich.table import Table
+
+from minips.runtime.engines import Processes
+from minips.runtime.engines.crew import Member, ctrl_c_later
+from minips.stage import nearest
+
+START_S, TURN_S, FAREWELL_S = 120.0, 600.0, 3.0
+"""How long a process may take to be ready, one turn to end, and a process to leave."""
+BUDGET_S, LEAST_TURNS = 5.0, 3
+"""A contender whose turns would take more than ``BUDGET_S`` in all comes in fewer rounds, in ``LEAST_TURNS`` at
+least."""
+
+Watch = Callable[[str, float], None]
+"""Is told what happens, and the share of the whole that is done."""
+Turn = Callable[[], float]
+"""One call, made when all the others have had theirs, as a worker makes one after each gradient; its seconds."""
+
+
+class Spread(NamedTuple):
+    """The median of some figures, and the quartiles below and above."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, figures: Sequence[float]) -> Self:
+        """At least one figure."""
+        low, median, high = np.quantile(np.asarray(figures), [0.25, 0.5, 0.75]).tolist()
+        return cls(median, low, high)
+
+
+class Chart(NamedTuple):
+    """What a picture of a table shows: for each series the contenders' spreads, and the axis' label with its unit."""
+
+    series: dict[str, dict[str, Spread]]
+    label: str
+
+
+class Company:
+    """``with``: one contender's processes, which have all ended when the block has, whatever happens."""
+
+    def __init__(self) -> None:
+        self._said: dict[Member, deque[tuple[str, Any]]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def start(self, who: str) -> Member:
+        """A process that waits for its briefing."""
+        with ctrl_c_later():
+            member = Processes().start(who)
+            self._said[member] = deque()
+        return member
+
+    def hear(self, member: Member, wanted: str, limit: float) -> Any:
+        """The value of the member's next word, which has to be ``wanted``.
+
+        RuntimeError where one of the company fails or leaves early, and after ``limit`` seconds.
+        """
+        deadline = time.monotonic() + limit
+        while not self._said[member]:
+            present = {one.pipe: one for one in self._said if not one.gone}
+            spoken = connection.wait(list(present), max(deadline - time.monotonic(), 0.0))
+            if not spoken:
+                raise RuntimeError(f"{member.who} said nothing for {limit:g} seconds. Is the machine overloaded?")
+            for pipe in spoken:
+                self._receive(present[pipe])
+        word, value = self._said[member].popleft()
+        if word != wanted:
+            raise RuntimeError(f"{member.who} said {word} instead of {wanted}.")
+        return value
+
+    def _receive(self, member: Member) -> None:
+        try:
+            word, value = member.pipe.recv()
+        except (EOFError, OSError):
+            member.gone = True
+            if not member.finished:
+                how = member.end(FAREWELL_S)
+                raise RuntimeError(f"{member.who} left before its work was done: {how}.") from None
+            return
+        if word == "failed":
+            error = RuntimeError(f"{member.who} failed: {value[0]}")
+            error.add_note(value[1])
+            raise error
+        member.finished = word == "result"
+        if word != "log":
+            self._said[member].append((word, value))
+
+    def stop(self) -> None:
+        """Tell everybody to stop, and go on; the end of the block waits for them."""
+        for member in self._said:
+            member.say("stop")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with ctrl_c_later():
+            self.stop()
+            for member in self._said:
+                member.end(FAREWELL_S)
+
+
+def rota(turns: Mapping[str, int], rounds: int) -> Iterator[tuple[int, str]]:
+    """Round and contender of each turn: as many turns as are wished, spread evenly over the rounds, and in each round
+    the order is drawn anew (with a fixed seed).
+
+    >>> [number for number, name in rota({"always": 4, "now and then": 2}, 4) if name == "now and then"]
+    [0, 2]
+    """
+    rng = np.random.default_rng(0)
+    present = {name: {i * rounds // count for i in range(count)} for name, count in turns.items()}
+    for number in range(rounds):
+        names = [name for name in turns if number in present[name]]
+        for name in rng.permutation(names).tolist():
+            yield number, name
+
+
+def take_turns(
+    turns: Mapping[str, Turn], first_s: Mapping[str, float], rounds: int, watch: Watch
+) -> dict[str, dict[int, float]]:
+    """Seconds of one call by contender and round, at most ``rounds`` of them.
+
+    ``first_s`` is what a first one took. It does not count, nor does the second one of those that are quick.
+    """
+    wished = dict[str, int]()
+    for name, turn in turns.items():
+        call_s = first_s[name] if first_s[name] > 1 else turn()
+        wished[name] = min(max(int(BUDGET_S / call_s), LEAST_TURNS), rounds)
+    seconds: dict[str, dict[int, float]] = {name: {} for name in turns}
+    plan = list(rota(wished, rounds))
+    for done, (number, name) in enumerate(plan):
+        watch(name, done / len(plan))
+        seconds[name][number] = turns[name]()
+    return seconds
+
+
+def spread(figures: Mapping[int, float]) -> Spread:
+    """The spread of one contender's figures by round."""
+    return Spread.of(list(figures.values()))
+
+
+def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) -> Spread | None:
+    """One contender's figures as multiples of another's, round by round, where both took part; None where the other
+    never did.
+    """
+    theirs = figures.get(reference)
+    if theirs is None:
+        return None
+    return Spread.of([figure / theirs[number] for number, figure in figures[name].items() if number in theirs])
+
+
+def part(watch: Watch, number: int, of: int, name: str) -> Watch:
+    """The watch of one of several parts."""
+    return lambda text, share: watch(f"{name}: {text}", (number + share) / of)
+
+
+def lacking(modules: Sequence[str], extra: str) -> str:
+    """Why a contender is skipped; empty where all the modules that it needs are installed."""
+    absent = [module for module in modules if importlib.util.find_spec(module) is None]
+    return f'skipped: install {", ".join(absent)} with pip install "minips[{extra}]"' if absent else ""
+
+
+def chosen(known: Sequence[str], wanted: Sequence[str] | None) -> list[str]:
+    """Those of the ``known`` names that are wanted (None: all). ValueError for one that is not known."""
+    for name in wanted or ():
+        if name not in known:
+            raise ValueError(f"There is no contender {name!r}. {nearest(name, known)}")
+    return [name for name in known if wanted is None or name in wanted]
+
+
+def plain(row: Any) -> dict[str, Any]:
+    """A row as JSON can carry it: a spread becomes its median, and its quartiles under ``…_quartiles``."""
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(row):
+        value = getattr(row, field.name)
+        if isinstance(value, Spread):
+            fields |= {field.name: value.median, f"{field.name}_quartiles": [value.low, value.high]}
+        elif isinstance(value, dict):
+            fields[field.name] = {key: spread.median for key, spread in value.items()}
+            fields[f"{field.name}_quartiles"] = {key: [spread.low, spread.high] for key, spread in value.items()}
+        else:
+            fields[field.name] = value
+    return fields
+
+
+def duration(spread: Spread | None, quartiles: bool = True) -> str:
+    """The median in its unit, and the quartiles in the same.
+
+    >>> duration(Spread(0.0123, 0.012, 0.0131))
+    '12.3 ms [12.0, 13.1]'
+    """
+    if spread is None:
+        return "skipped"
+    unit, scale = next((unit, scale) for unit, scale, most in _UNITS if spread.median < most)
+    median, low, high = (_three(x * scale) for x in (spread.median, spread.low, spread.high))
+    return f"{median} {unit}" + (f" [{low}, {high}]" if quartiles else "")
+
+
+_UNITS = (("µs", 1e6, 1e-3), ("ms", 1e3, 1.0), ("s", 1.0, float("inf")))
+
+
+def ratio(spread: Spread | None, quartiles: bool = False) -> str:
+    """The median, with its quartiles where there is room for them; a dash where there is none.
+
+    >>> ratio(Spread(1.5, 1.25, 2.0), quartiles=True)
+    '1.50 [1.25, 2.00]'
+    """
+    if spread is None:
+        return "–"
+    median, low, high = map(_three, (spread.median, spread.low, spread.high))
+    return f"{median} [{low}, {high}]" if quartiles else median
+
+
+def _three(x: float) -> str:
+    return f"{x:,.0f}" if x >= 99.5 else f"{x:.1f}" if x >= 9.95 else f"{x:.2f}"
+
+
+def blank_table(title: str, headings: Sequence[str], rows: Sequence[Any]) -> Table:
+    """A table without its rows: the first column to the left, figures to the right, and below why who is skipped."""
+    skipped = {f"{row.contender}: {row.skipped}": None for row in rows if row.skipped}
+    shown = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    shown.caption, shown.caption_justify = "\n".join(map(escape, skipped)) or None, "left"
+    for heading in headings:
+        shown.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    return shown

@@ -1,0 +1,110 @@
+"""A training run without minips' servers, clients and transports: gradients alone, and plain multiprocessing pipes.
+
+Gradient, mean and SGD are the code that minips runs, so that what differs is how they meet. A role (see
+`minips.runtime.engines.roles`) hears go when all are ready, and then runs its steps under BSP.
+"""
+
+import threading
+import time
+from contextlib import ExitStack, suppress
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minips.bench.trips import WAIT_S, pipe_listener
+from minips.problems import Problem
+from minips.runtime.config import Config
+from minips.runtime.engines.roles import Line
+from minips.runtime.worker import compute
+from minips.stage import Tensors
+from minips.stages.aggregators import Contribution
+
+
+class Rounds:
+    """The parameters, and what a server does with one round of gradients."""
+
+    def __init__(self, config: Config, params: Tensors) -> None:
+        self._config, self._state = config, dict[str, Any]()
+        self._waiting: dict[int, Tensors] = {}
+        self._changed = threading.Condition()
+        self._done = 0
+        self.params, self.changed_at = params, time.monotonic()
+
+    def apply(self, gradients: list[Tensors]) -> None:
+        """One round: the workers' gradients in worker order."""
+        contributions = [Contribution(worker, 0, 0, pushed) for worker, pushed in enumerate(gradients)]
+        self._config.optimizer.step(self.params, self._config.aggregator.combine(contributions), self._state)
+        self.changed_at = time.monotonic()
+
+    def push_pull(self, worker: int, gradients: Tensors) -> Tensors:
+        """For servers with a thread for each worker: wait for the others' gradients; the parameters after the round."""
+        with self._changed:
+            number = self._done
+            self._waiting[worker] = gradients
+            if len(self._waiting) == self._config.workers:
+                self.apply([self._waiting.pop(each) for each in range(self._config.workers)])
+                self._done += 1
+                self._changed.notify_all()
+            elif not self._changed.wait_for(lambda: self._done > number, WAIT_S):
+                raise TimeoutError(f"Worker {worker} waited {WAIT_S:g} seconds for the others.")
+        return self.params
+
+    def report(self) -> dict[str, Any]:
+        """What is left when the run is over."""
+        return {"params": self.params, "changed_at": self.changed_at}
+
+
+def told_to_go(line: Line) -> bool:
+    """Say that this side is ready, and wait for go; False where it is not to be."""
+    line.say("ready")
+    return line.wait()[0] == "go"
+
+
+def alone(line: Line, *, config: Config, problem: Problem, worker: int) -> dict[str, Any]:
+    """Gradients alone: the same batches, from the parameters that all start with, and nothing sent."""
+    params = problem.init(np.random.default_rng(config.seed))
+    if told_to_go(line):
+        for clock in range(config.steps):
+            compute(problem, config, params, worker, clock)
+    return {"changed_at": time.monotonic()}
+
+
+def pipe_server(line: Line, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
+    """A server that takes each round's gradients from a multiprocessing pipe for each worker, by pickle."""
+    rounds = Rounds(config, params)
+    with pipe_listener(folder) as listener:
+        threading.Thread(target=_serve_pipes, args=(listener, rounds, config), daemon=True).start()
+        line.say("ready", listener.address)
+        while line.wait()[0] != "stop":
+            pass
+    return rounds.report()
+
+
+def _serve_pipes(listener: connection.Listener, rounds: Rounds, config: Config) -> None:
+    with suppress(EOFError, OSError), ExitStack() as stack:
+        pipes = [stack.enter_context(listener.accept()) for _ in range(config.workers)]
+        pipes = [pipe for _, pipe in sorted((pipe.recv(), pipe) for pipe in pipes)]
+        for pipe in pipes:
+            pipe.send(rounds.params)
+        for _ in range(config.steps):
+            rounds.apply([pipe.recv() for pipe in pipes])
+            for pipe in pipes:
+                pipe.send(rounds.params)
+
+
+def pipe_worker(line: Line, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
+    """The other end of one of `pipe_server`'s pipes."""
+    word, address = line.wait()
+    if word != "meet":
+        return
+    with connection.Client(address) as pipe:
+        if not told_to_go(line):
+            return
+        pipe.send(worker)
+        params = pipe.recv()
+        for clock in range(config.steps):
+            _, gradients = compute(problem, config, params, worker, clock)
+            pipe.send(gradients)
+            params = pipe.recv()

@@ -1,0 +1,101 @@
+"""``minips bench pushpull``: gradients there and parameters back; one tensor, one worker, one server, each a process.
+
+The server subtracts its learning rate times the gradient and answers with the parameters: the same work for all but two
+references, which only move the bytes.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from minips.bench import base, trips, with_ray, with_torch
+from minips.bench.base import Chart, Spread, Watch
+from minips.bench.pairs import Contender, over_transports, race
+
+VALUES, ROUNDS = (1_000, 1_000_000, 8_000_000), 200
+REFERENCES = {
+    "memcpy": "one copy there and one back, within a process",
+    "echo": "a bare TCP socket that sends the bytes back",
+    "pickle": "a multiprocessing pipe, the array by pickle",
+    "bare-grpc": "gRPC with a generic handler, from bytes to bytes",
+    "aiohttp-json": "HTTP and a JSON list of floats, as a lecture does it",
+    "torch": "torch.distributed.rpc, a function of a tensor",
+    "ray": "a method of a Ray actor",
+}
+BASES = ("echo", "memcpy", "tcp", "shm")
+"""What the ratios are made to, in the order of the columns."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender at one size: seconds of a round trip, and as multiples of the references' of the same round."""
+
+    values: int
+    contender: str
+    seconds: Spread | None
+    over: dict[str, Spread]
+    skipped: str = ""
+
+
+def measure(
+    values: Sequence[int] = VALUES,
+    transports: Sequence[str] | None = None,
+    references: Sequence[str] | None = None,
+    rounds: int = ROUNDS,
+    watch: Watch = lambda text, share: None,
+) -> Iterator[Row]:
+    """A row for each size and contender, size by size. None: all transports between processes, and all references."""
+    for i, size in enumerate(values):
+        with tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True) as folder:
+            contenders = [
+                *_references(base.chosen(list(REFERENCES), references), Path(folder)),
+                *over_transports(transports, trips.minips, trips.minips_server, applies=True),
+            ]
+            times, skipped = race(contenders, size, rounds, base.part(watch, i, len(values), f"{size:,} values"))
+        for one in contenders:
+            if one.name in skipped:
+                yield Row(size, one.name, None, {}, skipped[one.name])
+                continue
+            ratios = {name: base.over(times, one.name, name) for name in BASES}
+            over = {name: ratio for name, ratio in ratios.items() if ratio}
+            yield Row(size, one.name, base.spread(times[one.name]), over)
+
+
+def _references(names: Sequence[str], folder: Path) -> list[Contender]:
+    here, steps = {"folder": folder}, {"applies": True}
+    grpc, aiohttp = (base.lacking([module], "transports") for module in ("grpc", "aiohttp"))
+    torch, ray = (base.lacking([module], "compare") for module in ("torch", "ray"))
+    known = [
+        Contender("memcpy", trips.memcpy, applies=False),
+        Contender("echo", trips.echo, trips.echo_server, applies=False),
+        Contender("pickle", trips.pickle, trips.pickle_server, here | steps),
+        Contender("bare-grpc", trips.grpc, trips.grpc_server, steps, optional=True, skipped=grpc),
+        Contender("aiohttp-json", trips.json, trips.json_server, steps, optional=True, skipped=aiohttp),
+        Contender("torch", with_torch.trip, with_torch.server, here, optional=True, skipped=torch),
+        Contender("ray", with_ray.trip, parts=here, optional=True, skipped=ray),
+    ]
+    return [one for one in known if one.name in names]
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """The rows for the terminal."""
+    title = "a push and pull of float32; medians [quartiles]"
+    shown = base.blank_table(title, ["", "time", *(f"over\n{name}" for name in BASES)], rows)
+    for i, row in enumerate(rows):
+        if i == 0 or rows[i - 1].values != row.values:
+            shown.add_row(f"[bold]{row.values:,} values[/bold]")
+        ratios = [base.ratio(row.over.get(name)) for name in BASES]
+        shown.add_row(f"  {row.contender}", base.duration(row.seconds), *ratios)
+    return shown
+
+
+def chart(rows: Sequence[Row]) -> Chart:
+    """Each contender's seconds, a series for each size."""
+    series: dict[str, dict[str, Spread]] = {}
+    for row in rows:
+        if row.seconds:
+            series.setdefault(f"{row.values:,} values", {})[row.contender] = row.seconds
+    return Chart(series, "time of a push and pull (s)")

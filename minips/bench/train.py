@@ -1,0 +1,241 @@
+"""``minips bench train``: the same training run on minips, on other ways to meet, and with gradients alone.
+
+Softmax regression on the digits, lifted to D random Fourier features: 10 parameters for each. Two workers under BSP.
+Every contender computes the same gradients with the same code, averages and steps with the same code, and ends at the
+same parameters, which is checked; gradients alone, with nothing sent, are the floor.
+
+The step loop lasts from go, when all are ready, to the last update. In all includes the start of every process, what is
+shipped to it, and its end.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.table import Table
+
+from minips import datasets
+from minips.bench import base, jobs, with_ray, with_torch
+from minips.bench.base import START_S, TURN_S, Chart, Company, Spread, Watch
+from minips.problems import Problem, SoftmaxRegression
+from minips.runtime.config import Config
+from minips.runtime.engines import Processes
+from minips.runtime.train import train
+from minips.stage import Tensors, build
+from minips.stages.optimizers import SGD
+
+FEATURES, STEPS, ROUNDS = (1_000, 10_000, 100_000), 100, 5
+CONTENDERS = {
+    "floor": "gradients alone, nothing sent",
+    "minips": "a push and a pull in one, over the chosen transport",
+    "pickle": "multiprocessing pipes, the arrays by pickle",
+    "torch": "torch.distributed.rpc, functions of tensors",
+    "ray": "Ray actors, as in Ray's own example of a parameter server",
+}
+OPTIONAL = ("torch", "ray")
+"""Those that may be absent, or fail to start."""
+TRANSPORT = "shm" if sys.platform == "linux" else "tcp"
+TOLERANCE = 1e-4
+"""How far the parameters may be apart at the end, as a share of the largest: other machines may round otherwise."""
+
+
+class Job(NamedTuple):
+    """One run: seconds of the step loop and in all, and the parameters, None for the floor."""
+
+    loop_s: float
+    total_s: float
+    params: Tensors | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender at one size; seconds over those of the floor and of minips in the same round."""
+
+    features: int
+    parameters: int
+    contender: str
+    loop_s: Spread | None = None
+    loop_over_floor: Spread | None = None
+    loop_over_minips: Spread | None = None
+    total_s: Spread | None = None
+    startup_s: Spread | None = None
+    skipped: str = ""
+
+
+def measure(
+    features: Sequence[int] = FEATURES,
+    transport: str = TRANSPORT,
+    contenders: Sequence[str] | None = None,
+    steps: int = STEPS,
+    rounds: int = ROUNDS,
+    watch: Watch = lambda text, share: None,
+) -> Iterator[Row]:
+    """A row for each number of features and each contender (None: all). RuntimeError where one ends elsewhere."""
+    config = Config(
+        transport=build("transport", transport), workers=2, steps=steps, batch_size=64, optimizer=SGD(lr=16.0)
+    )
+    names = base.chosen(list(CONTENDERS), contenders)
+    skipped = {name: base.lacking([name], "compare") if name in OPTIONAL else "" for name in names}
+    for i, size in enumerate(features):
+        lifted = problem(size)
+        done: dict[str, dict[int, Job]] = {name: {} for name in names if not skipped[name]}
+        plan = list(base.rota(dict.fromkeys(done, rounds), rounds))
+        for turn, (number, name) in enumerate(plan):
+            if skipped[name]:
+                continue
+            base.part(watch, i, len(features), f"{size:,} features")(name, turn / len(plan))
+            try:
+                done[name][number] = RUN[name](lifted, config, size)
+            except RuntimeError as error:
+                if name not in OPTIONAL:
+                    raise
+                skipped[name] = f"skipped: {error}"
+                del done[name]
+        check(done)
+        parameters = sum(p.size for p in lifted.init(np.random.default_rng(0)).values())
+        for name in names:
+            yield _row(size, parameters, name, done, skipped[name])
+
+
+def problem(features: int) -> Problem:
+    """The digits' training rows, lifted; nothing is held out."""
+    data = datasets.digits()
+    return SoftmaxRegression(datasets.fourier(data.X, features), data.y)
+
+
+def check(done: Mapping[str, Mapping[int, Job]]) -> None:
+    """RuntimeError where two runs ended at other parameters: they did not do the same work."""
+    ends = [(name, job.params) for name, runs in done.items() for job in runs.values() if job.params]
+    for name, params in ends:
+        first, expected = ends[0]
+        for key, p in expected.items():
+            off = float(np.abs(params[key] - p).max() / np.abs(p).max())
+            if not off <= TOLERANCE:
+                raise RuntimeError(
+                    f"{name} and {first} ended at other parameters: {key} is {off:.2g} of its largest value apart, "
+                    f"and {TOLERANCE:g} is allowed. They did not do the same work, so their times cannot be compared."
+                )
+
+
+def _row(features: int, parameters: int, name: str, done: Mapping[str, Mapping[int, Job]], skipped: str) -> Row:
+    if skipped:
+        return Row(features, parameters, name, skipped=skipped)
+    loops = {each: {number: job.loop_s for number, job in runs.items()} for each, runs in done.items()}
+    over_floor, over_minips = (base.over(loops, name, each) for each in ("floor", "minips"))
+    total = Spread.of([job.total_s for job in done[name].values()])
+    startup = Spread.of([job.total_s - job.loop_s for job in done[name].values()])
+    return Row(features, parameters, name, base.spread(loops[name]), over_floor, over_minips, total, startup)
+
+
+def _minips(problem: Problem, config: Config, features: int) -> Job:
+    began = time.monotonic()
+    run = train(problem, config, engine=Processes())
+    return Job(run.seconds, time.monotonic() - began, run.params)
+
+
+def _floor(problem: Problem, config: Config, features: int) -> Job:
+    return _conduct(problem, config, jobs.alone)
+
+
+def _pickle(problem: Problem, config: Config, features: int) -> Job:
+    with _folder() as folder:
+        return _conduct(problem, config, jobs.pipe_worker, jobs.pipe_server, folder=folder)
+
+
+def _torch(problem: Problem, config: Config, features: int) -> Job:
+    with _folder() as folder:
+        return _conduct(problem, config, with_torch.labour, with_torch.serve, folder=folder)
+
+
+def _ray(_: Problem, config: Config, features: int) -> Job:
+    """Ray's driver is where a user would start it, with the problem and an imported Ray at hand."""
+    with _folder() as folder, Company() as company:
+        driver = company.start("Ray's driver")
+        driver.brief(with_ray.drive, {"config": config, "make": problem, "features": features, "folder": folder})
+        company.hear(driver, "ready", START_S)
+        driver.say("go")
+        return Job(**company.hear(driver, "result", TURN_S))
+
+
+RUN: dict[str, Callable[[Problem, Config, int], Job]] = {
+    "floor": _floor,
+    "minips": _minips,
+    "pickle": _pickle,
+    "torch": _torch,
+    "ray": _ray,
+}
+"""How each contender runs a job: the problem, its config, its number of features."""
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _conduct(
+    problem: Problem,
+    config: Config,
+    work: Callable[..., Any],
+    serve: Callable[..., Any] | None = None,
+    **parts: Any,
+) -> Job:
+    """A run whose workers, and server if there is one, are roles of this machine's processes, as minips' own are."""
+    began = time.monotonic()
+    numbers = range(config.workers)
+    with Company() as company:
+        server = company.start("the server") if serve else None
+        workers = [company.start(f"worker {number}") for number in numbers]
+        if server and serve:
+            server.brief(serve, {"config": config, "params": problem.init(np.random.default_rng(config.seed)), **parts})
+        for number, worker in zip(numbers, workers, strict=True):
+            shard = problem.shard(number, config.workers)
+            worker.brief(work, {"config": config, "problem": shard, "worker": number, **parts})
+        address = company.hear(server, "ready", START_S) if server else None
+        for worker in workers if address else ():
+            worker.say("meet", address)
+        for worker in workers:
+            company.hear(worker, "ready", START_S)
+        going = time.monotonic()
+        for worker in workers:
+            worker.say("go")
+        reports = [company.hear(worker, "result", TURN_S) for worker in workers]
+        if server:
+            server.say("stop")
+            reports = [company.hear(server, "result", START_S)]
+    ended = max(report["changed_at"] for report in reports)
+    return Job(ended - going, time.monotonic() - began, reports[0].get("params"))
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """The rows for the terminal."""
+    title = "digits with random Fourier features, two workers, BSP; seconds, medians [quartiles]"
+    headings = ["", "step loop", "over\nfloor", "over\nminips", "in all", "less\nthe loop"]
+    shown = base.blank_table(title, headings, rows)
+    for i, row in enumerate(rows):
+        if i == 0 or rows[i - 1].features != row.features:
+            shown.add_row(f"[bold]D = {row.features:,}: {row.parameters:,} parameters[/bold]")
+        shown.add_row(
+            f"  {row.contender}",
+            base.duration(row.loop_s),
+            base.ratio(row.loop_over_floor),
+            base.ratio(row.loop_over_minips),
+            base.duration(row.total_s),
+            base.duration(row.startup_s, quartiles=False),
+        )
+    return shown
+
+
+def chart(rows: Sequence[Row]) -> Chart:
+    """The step loop of each contender, a series for each size."""
+    series: dict[str, dict[str, Spread]] = {}
+    for row in rows:
+        if row.loop_s:
+            series.setdefault(f"D = {row.features:,}", {})[row.contender] = row.loop_s
+    return Chart(series, "time of the step loop (s)")

@@ -1,0 +1,97 @@
+"""``minips bench transports``: a frame there and back over each transport alone, with no server or codec around it.
+
+Beside them what a lecture does: HTTP with JSON, the same bytes as a list of floats. Latency is the time of one call
+with a small frame; throughput is a large frame's bytes, both ways, over the time of its call. One call at a time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from minips.bench import base, trips
+from minips.bench.base import Chart, Spread, Watch
+from minips.bench.pairs import Contender, over_transports, race
+
+SMALL_BYTES, LARGE_BYTES, ROUNDS = 1_000, 32_000_000, 200
+REFERENCES = {
+    "aiohttp-json": "HTTP and a JSON list of floats, as a lecture does it",
+    "echo": "a bare TCP socket that sends the bytes back",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender: seconds of a call with the small and with the large frame, bytes per second with the large one,
+    and the seconds over those of the bare echo of the same round.
+    """
+
+    contender: str
+    small_s: Spread | None = None
+    large_s: Spread | None = None
+    bytes_per_s: Spread | None = None
+    small_over_echo: Spread | None = None
+    large_over_echo: Spread | None = None
+    skipped: str = ""
+
+
+def measure(
+    transports: Sequence[str] | None = None,
+    references: Sequence[str] | None = None,
+    small: int = SMALL_BYTES,
+    large: int = LARGE_BYTES,
+    rounds: int = ROUNDS,
+    watch: Watch = lambda text, share: None,
+) -> Iterator[Row]:
+    """A row for each contender, with frames of ``small`` and ``large`` bytes (multiples of 4)."""
+    contenders = [
+        *_references(base.chosen(list(REFERENCES), references)),
+        *over_transports(transports, trips.frames, trips.frames_server, applies=False),
+    ]
+    races = [
+        race(contenders, nbytes // 4, rounds, base.part(watch, i, 2, f"{nbytes:,} bytes"))
+        for i, nbytes in enumerate((small, large))
+    ]
+    for one in contenders:
+        name, why = one.name, [skipped[one.name] for _, skipped in races if one.name in skipped]
+        if why:
+            yield Row(name, skipped=why[0])
+            continue
+        small_s, large_s = (base.spread(seconds[name]) for seconds, _ in races)
+        over = [base.over(seconds, name, "echo") for seconds, _ in races]
+        rates = Spread.of([2 * large / took for took in races[1].seconds[name].values()])
+        yield Row(name, small_s, large_s, rates, over[0], over[1])
+
+
+def _references(names: Sequence[str]) -> list[Contender]:
+    back = {"applies": False}
+    aiohttp = base.lacking(["aiohttp"], "transports")
+    known = [
+        Contender("aiohttp-json", trips.json, trips.json_server, back, applies=False, optional=True, skipped=aiohttp),
+        Contender("echo", trips.echo, trips.echo_server, applies=False),
+    ]
+    return [one for one in known if one.name in names]
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """The rows for the terminal."""
+    title = "one frame there and back; medians [quartiles]"
+    headings = ["", "small frame", "over\necho", "large frame", "over\necho", "MB/s"]
+    shown = base.blank_table(title, headings, rows)
+    for row in rows:
+        shown.add_row(
+            row.contender,
+            base.duration(row.small_s),
+            base.ratio(row.small_over_echo),
+            base.duration(row.large_s),
+            base.ratio(row.large_over_echo),
+            f"{row.bytes_per_s.median / 1e6:,.0f}" if row.bytes_per_s else "–",
+        )
+    return shown
+
+
+def chart(rows: Sequence[Row]) -> Chart:
+    """Each contender's seconds, a series for each frame."""
+    small = {row.contender: row.small_s for row in rows if row.small_s}
+    large = {row.contender: row.large_s for row in rows if row.large_s}
+    return Chart({"small frame": small, "large frame": large}, "time of a call (s)")

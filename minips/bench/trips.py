@@ -1,0 +1,314 @@
+"""One message of float32 there and back, many ways. All of this runs in processes of its own.
+
+A way is a pair of context managers. ``serve(…)`` opens the serving side and yields the address; ``trip(address, …)``
+opens the calling side and yields a function that makes one round trip and returns what came back. Both take the keyword
+``values``, how many; those that can either send back what they got or push and pull take ``applies``: the server
+subtracts ``LR`` times what came from its parameters and answers with these.
+
+`attend` and `travel` are the roles that open the two sides, in a process each.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minips.runtime.client import connect
+from minips.runtime.config import Config
+from minips.runtime.engines.roles import Line
+from minips.runtime.server import Server
+from minips.stage import Array, Tensors
+from minips.stages.optimizers import SGD
+from minips.stages.transports import Transport
+
+LR = 2.0**-10
+WAIT_S = 300.0
+"""How long one trip may take: JSON takes its time."""
+
+Trip = Callable[[], Any]
+
+
+def numbers(values: int) -> Array:
+    """What every contender sends."""
+    return np.random.default_rng(0).normal(size=values).astype(np.float32)
+
+
+def answering(values: int, applies: bool) -> Callable[[Array], Array]:
+    """What the serving side does with what it got."""
+    params, state = {"w": np.zeros(values, np.float32)}, dict[str, Any]()
+
+    def step(gradient: Array) -> Array:
+        SGD(lr=LR).step(params, {"w": gradient}, state)
+        return params["w"]
+
+    return step if applies else lambda same: same
+
+
+def attend(line: Line, *, serve: Callable[..., AbstractContextManager[Any]], parts: dict[str, Any]) -> None:
+    """The serving side, until the conductor says stop."""
+    silence()
+    with serve(**parts) as address:
+        line.say("ready", address)
+        while line.wait()[0] != "stop":
+            pass
+
+
+def travel(
+    line: Line, *, trip: Callable[..., AbstractContextManager[Trip]], address: Any, applies: bool, parts: dict[str, Any]
+) -> None:
+    """The calling side: one trip to see that the right answer comes, then one whenever the conductor says so."""
+    silence()
+    x = numbers(parts["values"])
+    with trip(address, **parts) as make:
+
+        def timed() -> tuple[float, Any]:
+            began = time.perf_counter()
+            got = make()
+            return time.perf_counter() - began, got
+
+        first_s, got = timed()
+        if not np.array_equal(got, -np.float32(LR) * x if applies else x):
+            raise RuntimeError("the first answer is not the right one, so its time would mean nothing")
+        line.say("ready", first_s)
+        del got
+        while line.wait()[0] == "turn":
+            line.say("took", timed()[0])
+
+
+def silence() -> None:
+    """What libraries write past Python to the terminal is not heard; what fails comes as an exception all the same."""
+    with open(os.devnull, "wb") as nowhere:
+        for descriptor in (1, 2):
+            os.dup2(nowhere.fileno(), descriptor)
+
+
+# References
+
+
+@contextmanager
+def memcpy(address: None, *, values: int) -> Iterator[Trip]:
+    """One copy there and one back, within one process."""
+    here = numbers(values)
+    there = np.empty_like(here)
+
+    def make() -> Array:
+        np.copyto(there, here)
+        np.copyto(here, there)
+        return here
+
+    yield make
+
+
+@contextmanager
+def echo_server(*, values: int) -> Iterator[int]:
+    """A bare TCP socket that sends back what it got."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            buffer = memoryview(bytearray(4 * values))
+            with suppress(OSError), listener.accept()[0] as sock:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                while _filled(sock, buffer):
+                    sock.sendall(buffer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1]
+
+
+@contextmanager
+def echo(port: int, *, values: int) -> Iterator[Trip]:
+    """The other end of `echo_server`."""
+    here = numbers(values)
+    there = np.empty_like(here)
+    out, back = here.data.cast("B"), there.data.cast("B")
+    with socket.create_connection(("127.0.0.1", port), WAIT_S) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def make() -> Array:
+            sock.sendall(out)
+            if not _filled(sock, back):
+                raise ConnectionError("The echo server hung up.")
+            return there
+
+        yield make
+
+
+def _filled(sock: socket.socket, buffer: memoryview) -> bool:
+    """Receive until the buffer is full; False where the peer hangs up before."""
+    got = 0
+    while got < len(buffer):
+        count = sock.recv_into(buffer[got:])
+        if not count:
+            return False
+        got += count
+    return True
+
+
+# minips
+
+
+@contextmanager
+def minips_server(*, transport: Transport, values: int) -> Iterator[tuple[str, str]]:
+    """A parameter server with one tensor, for one worker."""
+    with Server({"w": np.zeros(values, np.float32)}, _config(transport)).serve() as server:
+        yield server.address, server.token
+
+
+@contextmanager
+def minips(address: tuple[str, str], *, transport: Transport, values: int) -> Iterator[Trip]:
+    """A push and a pull in one."""
+    gradient: Tensors = {"w": numbers(values)}
+    with connect(address[0], _config(transport), token=address[1]) as client:
+        yield lambda: client.push_pull(gradient).result(WAIT_S)["w"]
+
+
+def _config(transport: Transport) -> Config:
+    return Config(workers=1, transport=transport, optimizer=SGD(lr=LR))
+
+
+@contextmanager
+def frames_server(*, transport: Transport, values: int) -> Iterator[tuple[str, str]]:
+    """A transport alone, which sends back the frames that it got."""
+    token = secrets.token_hex(16)
+    with transport.serve(lambda frames: frames, token=token) as endpoint:
+        yield endpoint.address, token
+
+
+@contextmanager
+def frames(address: tuple[str, str], *, transport: Transport, values: int) -> Iterator[Trip]:
+    """One frame there and back."""
+    frame = numbers(values).data.cast("B")
+    with transport.connect(*address) as channel:
+        yield lambda: np.frombuffer(channel.call([frame]).result(WAIT_S)[0], np.float32)
+
+
+# What one would write without minips
+
+
+@contextmanager
+def pickle_server(*, values: int, applies: bool, folder: Path) -> Iterator[Any]:
+    """The standard library's multiprocessing pipe; an array goes in and comes out by pickle."""
+    with pipe_listener(folder) as listener:
+
+        def serve() -> None:
+            answer = answering(values, applies)
+            with suppress(EOFError, OSError), listener.accept() as pipe:
+                while True:
+                    pipe.send(answer(pipe.recv()))
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.address
+
+
+def pipe_listener(folder: Path) -> connection.Listener:
+    """Where a multiprocessing pipe between processes that do not know each other yet begins."""
+    return connection.Listener(None if sys.platform == "win32" else str(folder / f"pipe-{secrets.token_hex(4)}"))
+
+
+@contextmanager
+def pickle(address: Any, *, values: int, applies: bool, folder: Path) -> Iterator[Trip]:
+    """The other end of `pickle_server`."""
+    x = numbers(values)
+    with connection.Client(address) as pipe:
+
+        def make() -> Any:
+            pipe.send(x)
+            return pipe.recv()
+
+        yield make
+
+
+_UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+
+
+@contextmanager
+def grpc_server(*, values: int, applies: bool) -> Iterator[int]:
+    """GRPC with a generic handler, from bytes to bytes."""
+    import grpc
+
+    answer = answering(values, applies)
+
+    def handle(request: bytes, context: Any) -> bytes:
+        return answer(np.frombuffer(request, np.float32)).tobytes()
+
+    method = grpc.unary_unary_rpc_method_handler(handle)
+    handler = grpc.method_handlers_generic_handler("bench", {"Trip": method})
+    with ThreadPoolExecutor(1) as pool:
+        server = grpc.server(pool, [handler], options=_UNLIMITED)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        yield port
+        server.stop(None).wait(WAIT_S)
+
+
+@contextmanager
+def grpc(port: int, *, values: int, applies: bool) -> Iterator[Trip]:
+    """The other end of `grpc_server`."""
+    import grpc
+
+    x = numbers(values)
+    options = [*_UNLIMITED, ("grpc.enable_http_proxy", 0)]
+    with grpc.insecure_channel(f"127.0.0.1:{port}", options) as channel:
+        call = channel.unary_unary("/bench/Trip")
+        yield lambda: np.frombuffer(call(x.tobytes(), timeout=WAIT_S), np.float32)
+
+
+@contextmanager
+def json_server(*, values: int, applies: bool) -> Iterator[int]:
+    """Aiohttp and JSON as a lecture does: a POST whose body is a list of floats, and so is the answer's."""
+    from aiohttp import web
+
+    answer = answering(values, applies)
+
+    async def handle(request: web.Request) -> web.Response:
+        numbers = np.array(await request.json(), np.float32)
+        return web.json_response(answer(numbers).tolist())
+
+    async def begin() -> web.AppRunner:
+        app = web.Application(client_max_size=2**40)
+        app.router.add_post("/", handle)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return runner
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    runner = asyncio.run_coroutine_threadsafe(begin(), loop).result(WAIT_S)
+    yield runner.addresses[0][1]
+    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(WAIT_S)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(WAIT_S)
+
+
+@contextmanager
+def json(port: int, *, values: int, applies: bool) -> Iterator[Trip]:
+    """The other end of `json_server`, with one connection that stays open."""
+    import aiohttp
+
+    x = numbers(values)
+
+    async def begin() -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=WAIT_S))
+
+    with asyncio.Runner() as runner:
+        session = runner.run(begin())
+
+        async def ask() -> Array:
+            async with session.post(f"http://127.0.0.1:{port}/", json=x.tolist()) as response:
+                return np.array(await response.json(), np.float32)
+
+        yield lambda: runner.run(ask())
+        runner.run(session.close())

@@ -1,0 +1,112 @@
+"""The same work on Ray actors. Each driver is a process of its own, with a Ray of its own, which ends with it."""
+
+import logging
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minips.bench.jobs import Rounds, told_to_go
+from minips.bench.trips import WAIT_S, Trip, answering, numbers, silence
+from minips.problems import Problem
+from minips.runtime.config import Config
+from minips.runtime.engines.roles import Line
+from minips.runtime.worker import compute
+from minips.stage import Array, Tensors
+
+
+@contextmanager
+def quiet() -> Iterator[Any]:
+    """The module ray, which reports to nobody and leaves no file; what it prints is not heard."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # else it keeps one at home
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        import ray
+
+        try:
+            yield ray
+        except ray.exceptions.RayError as error:  # its text goes through every task that waited for the one that failed
+            raise RuntimeError(str(error).strip().splitlines()[-1]) from None
+
+
+@contextmanager
+def cluster(ray: Any, actors: int, folder: Path) -> Iterator[None]:
+    """Ray's own processes."""
+    ray.init(
+        address="local",
+        num_cpus=actors,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        _temp_dir=None if sys.platform == "win32" else str(folder),
+    )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def trip(address: None, *, values: int, folder: Path) -> Iterator[Trip]:
+    """An actor that steps its parameters and answers with them."""
+    gradient = numbers(values)
+    with quiet() as ray, cluster(ray, 1, folder):
+        actor = ray.remote(_Stepper).remote(values)
+        yield lambda: ray.get(actor.step.remote(gradient), timeout=WAIT_S)
+
+
+class _Stepper:
+    def __init__(self, values: int) -> None:
+        self._answer: Callable[[Array], Array] = answering(values, applies=True)
+
+    def step(self, gradient: Array) -> Array:
+        return self._answer(gradient)
+
+
+class _Worker:
+    def __init__(self, config: Config, problem: Problem, worker: int) -> None:
+        self._config, self._problem, self._worker = config, problem, worker
+
+    def gradient(self, params: Tensors, clock: int) -> Tensors:
+        return compute(self._problem, self._config, params, self._worker, clock)[1]
+
+
+class _Server(Rounds):
+    def __init__(self, config: Config, params: Tensors) -> None:
+        super().__init__(config, {name: p.copy() for name, p in params.items()})  # Ray's own are read-only
+
+    def step(self, *gradients: Tensors) -> Tensors:
+        self.apply(list(gradients))
+        return self.params
+
+
+def drive(line: Line, *, config: Config, make: Callable[[int], Problem], features: int, folder: Path) -> Any:
+    """A whole job of the problem that ``make`` makes, from the start of Ray to its end. Times are seconds."""
+    silence()
+    problem = make(features)
+    params = problem.init(np.random.default_rng(config.seed))
+    with quiet() as ray:
+        if not told_to_go(line):
+            return None
+        began = time.monotonic()
+        with cluster(ray, config.workers + 1, folder):
+            server = ray.remote(_Server).remote(config, params)
+            workers = [
+                ray.remote(_Worker).remote(config, problem.shard(number, config.workers), number)
+                for number in range(config.workers)
+            ]
+            ray.get([actor.__ray_ready__.remote() for actor in (server, *workers)], timeout=WAIT_S)
+            going = time.monotonic()
+            latest: Any = params
+            for clock in range(config.steps):
+                latest = server.step.remote(*[worker.gradient.remote(latest, clock) for worker in workers])
+            ray.get(latest, timeout=WAIT_S)
+            report = ray.get(server.report.remote(), timeout=WAIT_S)
+            report["params"] = {name: p.copy() for name, p in report["params"].items()}
+    return {"params": report["params"], "loop_s": report["changed_at"] - going, "total_s": time.monotonic() - began}

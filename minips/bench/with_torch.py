@@ -1,0 +1,113 @@
+"""The same work on torch.distributed.rpc, in processes of its own; torch is imported when a process opens its side.
+
+A worker calls a function in the server's process with tensors and gets tensors. Both sides see NumPy arrays in the
+tensors' memory, so that gradient, mean and SGD are the very code that minips runs.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from minips.bench.jobs import Rounds, told_to_go
+from minips.bench.trips import WAIT_S, Trip, answering, numbers, silence
+from minips.problems import Problem
+from minips.runtime.config import Config
+from minips.runtime.engines.roles import Line
+from minips.runtime.worker import compute
+from minips.stage import Tensors
+
+SERVER = "server"
+_served: Any = None
+"""What the functions that are called from elsewhere work on, in the server's process."""
+
+
+@contextmanager
+def member(name: str, rank: int, size: int, folder: Path) -> Iterator[Any]:
+    """Meet the others, and part from them in the end; the module torch.distributed.rpc."""
+    from torch.distributed import rpc
+
+    options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/torch", rpc_timeout=WAIT_S)
+    rpc.init_rpc(name, rank=rank, world_size=size, rpc_backend_options=options)
+    try:
+        yield rpc
+    finally:
+        rpc.shutdown(graceful=False)
+
+
+@contextmanager
+def server(*, values: int, folder: Path) -> Iterator[None]:
+    """The serving side of a trip: parameters that `_trip` steps. Both sides have to meet, so this one does it aside."""
+    global _served
+    _served = answering(values, applies=True)
+    over = threading.Event()
+
+    def serve() -> None:
+        with member(SERVER, 0, 2, folder):
+            over.wait()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield None
+    over.set()
+    thread.join(WAIT_S)
+
+
+@contextmanager
+def trip(address: None, *, values: int, folder: Path) -> Iterator[Trip]:
+    """The other end of `server`."""
+    import torch
+
+    gradient = torch.from_numpy(numbers(values))
+    with member("worker", 1, 2, folder) as rpc:
+        yield lambda: rpc.rpc_sync(SERVER, _trip, args=(gradient,))
+
+
+def _trip(gradient: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(_served(gradient.numpy()))
+
+
+def serve(line: Line, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
+    """The server of a job: holds the parameters until the conductor says stop."""
+    global _served
+    silence()
+    _served = Rounds(config, params)
+    with member(SERVER, 0, config.workers + 1, folder):
+        line.say("ready")
+        while line.wait()[0] != "stop":
+            pass
+    report: dict[str, Any] = _served.report()
+    return report
+
+
+def labour(line: Line, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
+    """A worker of a job."""
+    silence()
+    with member(f"worker-{worker}", worker + 1, config.workers + 1, folder) as rpc:
+        if not told_to_go(line):
+            return
+        params = _arrays(rpc.rpc_sync(SERVER, _pull))
+        for clock in range(config.steps):
+            _, gradients = compute(problem, config, params, worker, clock)
+            params = _arrays(rpc.rpc_sync(SERVER, _push_pull, args=(worker, _tensors(gradients))))
+
+
+def _pull() -> dict[str, Any]:
+    return _tensors(_served.params)
+
+
+def _push_pull(worker: int, gradients: dict[str, Any]) -> dict[str, Any]:
+    return _tensors(_served.push_pull(worker, _arrays(gradients)))
+
+
+def _tensors(arrays: Tensors) -> dict[str, Any]:
+    import torch
+
+    return {name: torch.from_numpy(x) for name, x in arrays.items()}
+
+
+def _arrays(tensors: dict[str, Any]) -> Tensors:
+    return {name: x.numpy() for name, x in tensors.items()}
