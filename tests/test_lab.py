@@ -61,11 +61,11 @@ class TestWorkbench:
         assert bench.runs["A"].config.push == ps.Codec()
         assert bench.runs["B"].config.push == ps.Codec(quantizer=ps.TopK(0.2), memory=ps.ErrorFeedback())
         assert bench.runs["B"].bytes_sent < bench.runs["A"].bytes_sent
-        assert bytes(bench.picture.value).startswith(PNG)
-        assert bytes(bench.detail.value).startswith(PNG)
-        assert "accuracy" in bench.message.value
+        assert bytes(bench.picture.image.value).startswith(PNG)
+        assert bytes(bench.detail.image.value).startswith(PNG)
+        assert "accuracy" in bench.job.message.value
         assert "accuracy" in bench.table.value
-        assert bench.bar.value == bench.bar.max
+        assert bench.job.bar.value == bench.job.bar.max
 
     def test_its_processes_end_with_the_run(self, problem: ps.SoftmaxRegression) -> None:
         bench = lab.Workbench(problem, ps.Config(steps=5, workers=2))
@@ -78,23 +78,23 @@ class TestWorkbench:
         bench.columns["A"].controls["steps"].value = 10_000
         bench.run()
         deadline = time.monotonic() + 20
-        while not bench.picture.value and time.monotonic() < deadline:
+        while not bench.picture.image.value and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert bytes(bench.picture.value).startswith(PNG), "no live picture"
-        assert bench.run_button.disabled
-        assert not bench.stop_button.disabled
-        bench.stop_button.click()
+        assert bytes(bench.picture.image.value).startswith(PNG), "no live picture"
+        assert bench.job.run_button.disabled
+        assert not bench.job.stop_button.disabled
+        bench.job.stop_button.click()
         assert bench.wait(30)
         assert bench.runs["A"].stopped
         assert "B" not in bench.runs
-        assert "(stopped)" in bench.message.value
-        assert not bench.run_button.disabled
+        assert "(stopped)" in bench.job.message.value
+        assert not bench.job.run_button.disabled
 
     def test_a_second_run_at_the_same_time_is_refused_in_a_sentence(self, bench: lab.Workbench) -> None:
         bench.columns["A"].controls["compute"].value = 20
         bench.run("A")
         bench.run("A")
-        assert "under way" in bench.message.value
+        assert "under way" in bench.job.message.value
         bench.stop()
         assert bench.wait(30)
 
@@ -104,13 +104,13 @@ class TestWorkbench:
         assert "needs more than 2 workers" in bench.columns["A"].error.value
         bench.run()
         assert bench.wait(1)
-        assert "Column A: BSP(backup=2) needs more than 2 workers" in bench.message.value
-        assert "Traceback" not in bench.message.value
+        assert "Column A: BSP(backup=2) needs more than 2 workers" in bench.job.message.value
+        assert "Traceback" not in bench.job.message.value
         backup.value = 0
         assert not bench.columns["A"].error.value
         bench.run("A")
         assert bench.wait(30)
-        assert "accuracy" in bench.message.value
+        assert "accuracy" in bench.job.message.value
 
     @pytest.mark.parametrize(
         ("name", "value", "words"),
@@ -121,14 +121,14 @@ class TestWorkbench:
         assert words in bench.columns["B"].error.value
         bench.run()
         assert bench.wait(1)
-        assert "Column B" in bench.message.value
+        assert "Column B" in bench.job.message.value
 
     def test_a_run_that_fails_is_a_sentence(self, bench: lab.Workbench) -> None:
         bench.columns["A"].controls["workers"].value = 100_000
         bench.run("A")
         assert bench.wait(30)
-        assert "use fewer workers" in bench.message.value
-        assert not bench.run_button.disabled
+        assert "use fewer workers" in bench.job.message.value
+        assert not bench.job.run_button.disabled
 
     @pytest.mark.usefixtures("registry")
     def test_a_learners_stage_appears_with_its_fields(self, bench: lab.Workbench) -> None:
@@ -179,7 +179,7 @@ class TestWorkbench:
     def test_a_notebook_cell_refreshes_the_dropdowns(self, monkeypatch: pytest.MonkeyPatch) -> None:
         shell = types.SimpleNamespace(events=None)
         shell.events = EventManager(shell, available_events)
-        monkeypatch.setattr("minips.lab.workbench.get_ipython", lambda: shell)
+        monkeypatch.setattr("minips.lab.panels.base.get_ipython", lambda: shell)
         bench = lab.Workbench(engine="threads")
         written_in_a_notebook(
             """
@@ -526,7 +526,7 @@ def test_a_missing_library_is_a_sentence(library: str) -> None:
 def test_the_worker_thread_of_the_workbench_is_gone(bench: lab.Workbench) -> None:
     bench.run("A")
     assert bench.wait(30)
-    assert "minips-workbench" not in [thread.name for thread in threading.enumerate()]
+    assert "minips-lab" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_a_quantizer_for_each_tensor_is_more_than_the_workbench_shows() -> None:

@@ -10,9 +10,10 @@ except ModuleNotFoundError as error:
 
 from minips.lab import plots
 from minips.lab.exercises import check, hint
+from minips.lab.panels import GradientShards, Panel
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
 from minips.lab.source import show
 from minips.lab.workbench import Workbench
 
-__all__ = ["Workbench", "check", "hint", "plots", "predict", "show", "timeline"]
+__all__ = ["GradientShards", "Panel", "Workbench", "check", "hint", "plots", "predict", "show", "timeline"]

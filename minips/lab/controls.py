@@ -7,14 +7,14 @@ name by which a screen reader, and a test in a browser, finds it.
 import dataclasses
 import html
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import ipywidgets
 
 from minips.lab.source import code, default
 from minips.runtime.config import Config, Delays
-from minips.stage import Stage, names, stage_class
+from minips.stage import Stage, Value, names, stage_class
 from minips.stages.transports import Link
 
 _STYLE = {"description_width": "196px"}
@@ -84,16 +84,43 @@ class StagePicker:
         self._changed()
 
     def _show_fields(self, stage: Stage | type[Stage]) -> None:
-        self.fields = {}
-        hints = get_type_hints(self._cls)
-        for field in dataclasses.fields(self._cls):  # type: ignore[arg-type]
-            value = getattr(stage, field.name) if isinstance(stage, Stage) else default(field)
-            words = f"{self.label} {field.name.replace('_', ' ')}"
-            widget = control(hints[field.name], field.metadata, value, words)
-            if widget is not None:
-                widget.observe(lambda change: self._changed(), "value")
-                self.fields[field.name] = widget
+        self.fields = _fields(stage, self.label, self._changed)
         self.panel.children = [self.dropdown, *self.fields.values()]
+
+
+class Form:
+    """A control for each field of a value, a stage picker where the field is a stage."""
+
+    def __init__(self, label: str, value: Value, changed: Callable[[], None]) -> None:
+        self._base = value
+        self.pickers = {
+            field.name: StagePicker(_words(label, field.name), stage.kind, stage, changed)
+            for field in dataclasses.fields(value)  # type: ignore[arg-type]
+            if isinstance(stage := getattr(value, field.name), Stage)
+        }
+        self.fields = _fields(value, label, changed)
+
+    @property
+    def controls(self) -> dict[str, Any]:
+        """The widgets by field; a field of the chosen stage as ``"quantizer.fraction"``."""
+        return _of_pickers(self.pickers) | self.fields
+
+    @property
+    def panels(self) -> list[Any]:
+        """What to put on the page, in the order of the fields."""
+        shown = {name: picker.panel for name, picker in self.pickers.items()} | self.fields
+        return [shown[field.name] for field in dataclasses.fields(self._base) if field.name in shown]  # type: ignore[arg-type]
+
+    def value(self) -> Any:
+        """The value that the controls describe. ValueError in a sentence where there can be no such value."""
+        stages = {name: picker.stage() for name, picker in self.pickers.items()}
+        own = {name: read(widget) for name, widget in self.fields.items()}
+        return dataclasses.replace(self._base, **stages, **own)  # type: ignore[type-var]
+
+    def refresh(self) -> None:
+        """Offer what has been registered since."""
+        for picker in self.pickers.values():
+            picker.refresh()
 
 
 class Column:
@@ -132,11 +159,7 @@ class Column:
     @property
     def controls(self) -> dict[str, Any]:
         """The widgets by label; a field of the chosen stage as ``"quantizer.fraction"``."""
-        found: dict[str, Any] = {}
-        for label, picker in self.pickers.items():
-            found[label] = picker.dropdown
-            found |= {f"{label}.{name}": widget for name, widget in picker.fields.items()}
-        return found | self._own
+        return _of_pickers(self.pickers) | self._own
 
     def config(self) -> Config:
         """The config that the controls describe. ValueError in a sentence where there can be no such config."""
@@ -209,6 +232,33 @@ class Column:
         """A straggler of no compute time would not be slow: give it some to multiply."""
         if change["new"] != 1 and not self._own["compute"].value:
             self._own["compute"].value = 10.0
+
+
+def _of_pickers(pickers: Mapping[str, StagePicker]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for label, picker in pickers.items():
+        found[label] = picker.dropdown
+        found |= {f"{label}.{name}": widget for name, widget in picker.fields.items()}
+    return found
+
+
+def _fields(value: Value | type[Value], label: str, changed: Callable[[], None]) -> dict[str, Any]:
+    """A widget for each field that a simple widget can hold, with the value's own content or, for a class, the
+    default.
+    """
+    fields: dict[str, Any] = {}
+    hints = get_type_hints(value if isinstance(value, type) else type(value))
+    for field in dataclasses.fields(value):  # type: ignore[arg-type]
+        start = default(field) if isinstance(value, type) else getattr(value, field.name)
+        widget = control(hints[field.name], field.metadata, start, _words(label, field.name))
+        if widget is not None:
+            widget.observe(lambda change: changed(), "value")
+            fields[field.name] = widget
+    return fields
+
+
+def _words(label: str, field: str) -> str:
+    return f"{label} {field.replace('_', ' ')}"
 
 
 def control(hint: Any, metadata: Any, value: Any, description: str) -> Any:

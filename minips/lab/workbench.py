@@ -1,21 +1,17 @@
 """The workbench: two configs side by side, trained for real, compared in a picture, a table and a sentence."""
 
 import html
-import io
-import threading
 import time
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ipywidgets
-from IPython.core.getipython import get_ipython
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from minips import datasets
 from minips.lab import plots
-from minips.lab.controls import Column, sentence
+from minips.lab.controls import Column
+from minips.lab.panels.base import LABELS, Job, Picture, refresh_after_cells
 from minips.problems import Problem, SoftmaxRegression
 from minips.runtime.config import Config
 from minips.runtime.engines import Engine, Progress
@@ -24,10 +20,6 @@ from minips.runtime.train import Run, train
 REDRAW_S = 0.5
 """The shortest time between two pictures of a run that is under way."""
 SIDES = ("A", "B")
-LABELS = (
-    "<style>.minips-workbench .widget-label {white-space: normal; line-height: 1.05; align-content: center}</style>"
-)
-"""A long label takes two lines: ipywidgets would cut it."""
 
 
 class Workbench:
@@ -58,52 +50,42 @@ class Workbench:
         self.columns = {side: Column(side, config) for side, config in zip(SIDES, [*starts, *starts], strict=False)}
         self.runs: dict[str, Run] = {}
         """The last run of each column."""
-        self._lock = threading.RLock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self.job = Job()
         self._rows: dict[str, list[tuple[float, int, float]]] = {}
         self._build()
-        _refresh_after_cells(self)
+        refresh_after_cells(self)
 
     @property
     def busy(self) -> bool:
         """True while something is being trained."""
-        with self._lock:
-            return self._thread is not None
+        return self.job.busy
 
     def run(self, sides: Sequence[str] | str | None = None) -> None:
         """Train the configs of these columns (None: as the panel says), one after the other, in a thread of its
         own.
         """
         self.refresh()
-        with self._lock:
-            if self._thread is not None:
-                self.message.value = sentence("A run is under way. Stop it, or wait for its end.")
+        if self.job.busy:
+            self.job.fail("A run is under way. Stop it, or wait for its end.")
+            return
+        configs: dict[str, Config] = {}
+        for side in sides or self.which.value:
+            try:
+                configs[side] = self.columns[side].config()
+            except Exception as error:
+                self.job.fail(f"Column {side}: {error}")
                 return
-            configs: dict[str, Config] = {}
-            for side in sides or self.which.value:
-                try:
-                    configs[side] = self.columns[side].config()
-                except Exception as error:
-                    self.message.value = sentence(f"Column {side}: {error}")
-                    return
-            self._stop.clear()
+        with self.job.lock:
             self._rows = {side: list(run.losses) for side, run in self.runs.items() if side not in configs}
-            self._thread = threading.Thread(target=self._work, args=(configs,), name="minips-workbench", daemon=True)
-            self.run_button.disabled, self.stop_button.disabled = True, False
-            self._thread.start()
+        self.job.start(lambda: self._work(configs))
 
     def stop(self) -> None:
         """End the run that is under way; what it has so far is kept."""
-        self._stop.set()
+        self.job.stop()
 
     def wait(self, timeout: float | None = None) -> bool:
         """True once nothing is being trained, False where that takes longer than ``timeout`` seconds."""
-        with self._lock:
-            thread = self._thread
-        if thread is not None:
-            thread.join(timeout)
-        return not self.busy
+        return self.job.wait(timeout)
 
     def refresh(self) -> None:
         """Offer the stages that have been registered since; after each notebook cell this happens by itself."""
@@ -111,106 +93,76 @@ class Workbench:
             column.refresh()
 
     def _build(self) -> None:
-        self.run_button: Any = ipywidgets.Button(description="Run", button_style="primary")
-        self.stop_button: Any = ipywidgets.Button(description="Stop", disabled=True)
         self.which: Any = ipywidgets.Dropdown(
             options=[("A and B", "AB"), ("A only", "A"), ("B only", "B")],
             description="Columns to run",
             style={"description_width": "initial"},
             layout={"width": "auto"},
         )
-        self.bar: Any = ipywidgets.IntProgress(
-            description="Progress", style={"description_width": "initial"}, layout={"width": "260px"}
-        )
-        self.message: Any = ipywidgets.HTML("Change something in B, then press Run.")
-        wide = {"width": "100%", "max_width": "760px", "display": "none"}
-        self.picture: Any = ipywidgets.Image(format="png", layout=wide)
-        self.detail: Any = ipywidgets.Image(format="png", layout=wide)
-        self.picture_words: Any = ipywidgets.HTML()
-        self.detail_words: Any = ipywidgets.HTML()
+        self.job.say("Change something in B, then press Run.")
+        self.picture, self.detail = Picture(), Picture()
         self.table: Any = ipywidgets.HTML()
-        self.run_button.on_click(lambda button: self.run())
-        self.stop_button.on_click(lambda button: self.stop())
+        self.job.run_button.on_click(lambda button: self.run())
         columns = ipywidgets.GridBox(
             [column.panel for column in self.columns.values()],
             layout={"grid_template_columns": "repeat(auto-fit, minmax(310px, 1fr))", "grid_gap": "8px"},
         )
         row = {"flex_flow": "row wrap", "align_items": "center"}
-        buttons = ipywidgets.HBox([self.which, self.run_button, self.stop_button, self.bar], layout=row)
-        results = [self.message, self.picture, self.picture_words, self.table, self.detail, self.detail_words]
+        buttons = ipywidgets.HBox([self.which, self.job.run_button, self.job.stop_button, self.job.bar], layout=row)
+        results = [self.job.message, self.picture.panel, self.table, self.detail.panel]
         self.panel: Any = ipywidgets.VBox([ipywidgets.HTML(LABELS), columns, buttons, *results])
-        self.panel.add_class("minips-workbench")
+        self.panel.add_class("minips-panel")
 
     def _work(self, configs: dict[str, Config]) -> None:
-        try:
-            for turn, (side, config) in enumerate(configs.items()):
-                self.message.value = f"Column {side} is training …"
-                run = train(
-                    self.problem,
-                    config,
-                    engine=self.engine,
-                    progress=_Live(self, side, turn, len(configs)),
-                    stop=self._stop,
-                )
-                with self._lock:
-                    self.runs[side], self._rows[side] = run, list(run.losses)
-                if self._stop.is_set():
-                    break
-            if not self._stop.is_set():
-                self.bar.value = self.bar.max
-            self._show_result()
-        except Exception as error:
-            self.message.value = sentence(str(error) or type(error).__name__)
-        finally:
-            with self._lock:
-                self._thread = None
-                self.run_button.disabled, self.stop_button.disabled = False, True
+        for turn, (side, config) in enumerate(configs.items()):
+            self.job.say(f"Column {side} is training …")
+            live = _Live(self, side, turn, len(configs))
+            run = train(self.problem, config, engine=self.engine, progress=live, stop=self.job.stopping)
+            with self.job.lock:
+                self.runs[side], self._rows[side] = run, list(run.losses)
+            if self.job.stopping.is_set():
+                break
+        else:
+            self.job.bar.value = self.job.bar.max
+        self._show_result()
 
     def _live(self, side: str, progress: Progress, turn: int, turns: int) -> None:
-        self.bar.max = progress.updates * turns
-        self.bar.value = progress.updates * turn + progress.applied
-        with self._lock:
+        self.job.progress(progress.updates * turn + progress.applied, progress.updates * turns)
+        with self.job.lock:
             self._rows[side] = list(progress.losses)
         self._draw()
 
     def _draw(self) -> None:
-        with self._lock:
+        with self.job.lock:
             rows = {side: self._rows[side] for side in SIDES if self._rows.get(side)}
         if not rows:
             return
         figure = Figure(figsize=(7.6, 3.2), layout="constrained")
         plots.loss(rows, ax=figure.add_subplot())
-        self._put(figure, self.picture)
         last = (f"{side} is at {rows[side][-1][2]:.3f} after {rows[side][-1][0]:.2f} s" for side in rows)
-        self.picture_words.value = f"Training loss against seconds: {', '.join(last)}."
+        self.picture.show(figure, f"Training loss against seconds: {', '.join(last)}.")
 
     def _show_result(self) -> None:
-        with self._lock:
+        with self.job.lock:
             runs = {side: self.runs[side] for side in SIDES if side in self.runs}
         if not runs:
             return
         self._draw()
         self.table.value = _table(runs)
-        self.message.value = html.escape(in_words(runs))
+        self.job.say(in_words(runs))
         figure = Figure(figsize=(7.6, 3.8), layout="constrained")
         left, right = figure.subplots(1, 2)
         plots.loss(runs, against="bytes", ax=left)
         plots.spans(runs, ax=right)
-        self._put(figure, self.detail)
         most = {
             side: max(run.trace.seconds().items(), key=lambda item: item[1], default=("nothing", 0))
             for side, run in runs.items()
         }
         where = ", ".join(f"{side} on {name}" for side, (name, _) in most.items())
-        self.detail_words.value = (
+        words = (
             f"Left: training loss against megabytes sent. Right: where the time of one push went; most of it: {where}."
         )
-
-    def _put(self, figure: Figure, image: Any) -> None:
-        buffer = io.BytesIO()
-        FigureCanvasAgg(figure).print_figure(buffer, format="png", dpi=110)
-        image.value = buffer.getvalue()
-        image.layout.display = ""
+        self.detail.show(figure, words)
 
     def __repr__(self) -> str:
         return "<Workbench with the columns A and B: it needs a running kernel>"
@@ -266,20 +218,3 @@ def _table(runs: Mapping[str, Run]) -> str:
         for name in order
     )
     return f"<table style='line-height:1.4'><tr><th {left}>Results</th>{head}</tr>{body}</table>"
-
-
-def _refresh_after_cells(bench: Workbench) -> None:
-    """In a notebook, look for new stages after each cell, for as long as somebody holds the workbench."""
-    shell: Any = get_ipython()
-    if shell is None:
-        return
-    held = weakref.ref(bench)
-
-    def refresh(*result: Any) -> None:
-        alive = held()
-        if alive is None:
-            shell.events.unregister("post_run_cell", refresh)
-        else:
-            alive.refresh()
-
-    shell.events.register("post_run_cell", refresh)

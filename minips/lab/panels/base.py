@@ -1,0 +1,285 @@
+"""What the panels of the lab share: a picture with words beside it, work in a thread of its own, and a whole small
+panel made of both.
+
+A panel says what it asks, as a frozen dataclass of options; what it finds out, given an answer to each; and how that is
+drawn and put into words. The controls, the thread, the errors and the still picture for readers without a kernel follow
+from these. `GradientShards` is the example.
+
+Work runs beside the notebook's own thread, so it changes nothing but traits, and draws with matplotlib's `Figure`,
+never with pyplot. What goes wrong is a sentence in the panel, which stays usable.
+"""
+
+import html
+import io
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+import ipywidgets
+from IPython.core.getipython import get_ipython
+from IPython.display import display
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from minips.lab.controls import Form, sentence
+from minips.stage import Value
+
+LABELS = "<style>.minips-panel .widget-label {white-space: normal; line-height: 1.05; align-content: center}</style>"
+"""A long label takes two lines: ipywidgets would cut it."""
+
+STATIC_S = 60.0
+"""How long a still picture waits for the work that is under way."""
+
+Asked = TypeVar("Asked", bound=Value)
+Found = TypeVar("Found")
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a picture; safe in any thread."""
+    buffer = io.BytesIO()
+    FigureCanvasAgg(figure).print_figure(buffer, format="png", dpi=110)
+    return buffer.getvalue()
+
+
+class Picture:
+    """A picture and the words beside it; nothing is to be seen before the first one."""
+
+    def __init__(self) -> None:
+        self.image: Any = ipywidgets.Image(
+            format="png", layout={"width": "100%", "max_width": "760px", "display": "none"}
+        )
+        self.words: Any = ipywidgets.HTML()
+        self.panel: Any = ipywidgets.VBox([self.image, self.words])
+
+    def show(self, figure: Figure, words: str) -> None:
+        """Put another figure, and other words, in place of what was shown."""
+        self.image.value = png(figure)
+        self.words.value = html.escape(words)
+        self.image.layout.display = ""
+
+
+class _Still:
+    """A picture as a cell's plain output."""
+
+    def __init__(self, title: str, image: bytes) -> None:
+        self.title, self.image = title, image
+
+    def __repr__(self) -> str:
+        return f"<picture: {self.title}>"
+
+    def _repr_png_(self) -> bytes:
+        return self.image
+
+
+class Job:
+    """Work in a thread of its own, one piece at a time, with the controls around it: Run, Stop, a bar, a message.
+
+    Whoever works looks at ``stopping`` now and then. Shared state is read and changed under ``lock``.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self.lock = threading.RLock()
+        self.stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._next: Callable[[], None] | None = None
+        after = f" {name}" if name else ""
+        self.run_button: Any = ipywidgets.Button(description=f"Run{after}", button_style="primary")
+        self.stop_button: Any = ipywidgets.Button(description=f"Stop{after}", disabled=True)
+        self.bar: Any = ipywidgets.IntProgress(
+            description=f"Progress{after}", style={"description_width": "initial"}, layout={"width": "260px"}
+        )
+        self.message: Any = ipywidgets.HTML()
+        self.stop_button.on_click(lambda button: self.stop())
+
+    @property
+    def busy(self) -> bool:
+        """True while something is being worked on."""
+        with self.lock:
+            return self._thread is not None
+
+    def start(self, work: Callable[[], None], *, queue: bool = False) -> bool:
+        """Call ``work`` in a thread; what it raises becomes a sentence. False where other work is under way: then it
+        comes to nothing or, with ``queue``, follows that.
+        """
+        with self.lock:
+            if self._thread is not None:
+                self._next = work if queue else self._next
+                return False
+            self.stopping.clear()
+            self.run_button.disabled, self.stop_button.disabled = True, False
+            self._thread = threading.Thread(target=self._work, args=(work,), name="minips-lab", daemon=True)
+            self._thread.start()
+            return True
+
+    def stop(self) -> None:
+        """Ask the work that is under way to end; what it has so far is kept."""
+        with self.lock:
+            self._next = None
+            self.stopping.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """True once nothing is under way, False where that takes longer than ``timeout`` seconds."""
+        with self.lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+        return not self.busy
+
+    def progress(self, done: int, of: int) -> None:
+        """Move the bar."""
+        self.bar.max, self.bar.value = of, done
+
+    def say(self, words: str) -> None:
+        """Put a line of text under the buttons."""
+        self.message.value = html.escape(words)
+
+    def fail(self, error: BaseException | str) -> None:
+        """Put the sentence of an error there."""
+        self.message.value = sentence(str(error) or type(error).__name__)
+
+    def _work(self, work: Callable[[], None]) -> None:
+        following: Callable[[], None] | None = work
+        while following is not None:
+            try:
+                following()
+            except Exception as error:
+                self.fail(error)
+            with self.lock:
+                following, self._next = self._next, None
+                if following is None:
+                    self._thread = None
+                    self.run_button.disabled, self.stop_button.disabled = False, True
+
+
+class Panel(ABC, Generic[Asked, Found]):
+    """Subclass this: ``title``, ``asks``, and the three methods `find`, `draw` and `words`.
+
+    ``title`` is one or two words; it begins the description of each control. ``asks`` is a frozen dataclass of
+    ``option`` fields, a control for each; a field whose type is a kind of stage becomes a dropdown of the registered
+    ones, the learner's included, with that stage's own fields under it. ``instant`` panels find out at each move of a
+    control; the others have Run and Stop.
+
+    From code: ``panel.controls["workers"].value = 8``, then ``panel.wait()``, then ``panel.found``.
+    """
+
+    title: ClassVar[str]
+    asks: ClassVar[type[Any]]
+    instant: ClassVar[bool] = True
+    size: ClassVar[tuple[float, float]] = (7.6, 3.2)
+    """Width and height of the figure, in inches."""
+
+    def __init__(self, **asked: Any) -> None:
+        self.form = Form(self.title, self.asks(**asked), self._moved)
+        self.job = Job(self.title.lower())
+        self.picture = Picture()
+        self.found: Any = None
+        """What was found out last; None so far."""
+        self.job.run_button.on_click(lambda button: self.run())
+        row = {"flex_flow": "row wrap", "align_items": "center"}
+        buttons = [] if self.instant else [self.job.run_button, self.job.stop_button, self.job.bar]
+        grid = {"grid_template_columns": "repeat(auto-fit, minmax(310px, 1fr))", "grid_gap": "0 8px"}
+        controls = ipywidgets.GridBox(self.form.panels, layout=grid)
+        self.panel: Any = ipywidgets.VBox(
+            [
+                ipywidgets.HTML(f"{LABELS}<b>{html.escape(self.title)}</b>"),
+                controls,
+                ipywidgets.HBox(buttons, layout=row),
+                self.job.message,
+                self.picture.panel,
+            ]
+        )
+        self.panel.add_class("minips-panel")
+        refresh_after_cells(self)
+
+    @abstractmethod
+    def find(self, asked: Asked) -> Found:
+        """What comes of these answers. It runs in a thread: look at ``self.job.stopping``, call
+        ``self.job.progress``. An error's sentence is shown.
+        """
+
+    @abstractmethod
+    def draw(self, found: Found, figure: Figure) -> None:
+        """Put what was found into an empty figure."""
+
+    @abstractmethod
+    def words(self, found: Found) -> str:
+        """What the picture shows, in a line or two, for who cannot see it."""
+
+    @property
+    def controls(self) -> dict[str, Any]:
+        """The widgets by the name of their field; a field of the chosen stage as ``"quantizer.fraction"``."""
+        return self.form.controls
+
+    def run(self) -> None:
+        """Find out, in a thread, and show it; where that is under way already, once more after it."""
+        self.job.start(self._find, queue=True)
+
+    def stop(self) -> None:
+        """End what is under way."""
+        self.job.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """True once nothing is under way, False where that takes longer than ``timeout`` seconds."""
+        return self.job.wait(timeout)
+
+    def refresh(self) -> None:
+        """Offer the stages that have been registered since; after each notebook cell this happens by itself."""
+        self.form.refresh()
+
+    def static(self, line: str | None = None) -> None:
+        """For readers without a kernel: the picture as it stands, and its words, as plain output of a cell.
+
+        Finds out first where that has not been done. ``line`` stands in for the words where they hold measured times,
+        which differ from run to run.
+        """
+        self.wait(STATIC_S)
+        if self.found is None:
+            self._find()
+        display(_Still(self.title, png(self._figure())))  # type: ignore[no-untyped-call]
+        print(line or self.words(self.found))
+
+    def _moved(self) -> None:
+        if self.instant:
+            self.run()
+
+    def _find(self) -> None:
+        found = self.find(self.form.value())
+        with self.job.lock:
+            self.found = found
+        self.picture.show(self._figure(), self.words(found))
+        self.job.message.value = ""
+
+    def _figure(self) -> Figure:
+        figure = Figure(figsize=self.size, layout="constrained")
+        self.draw(self.found, figure)
+        return figure
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: it needs a running kernel>"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Mapping[str, Any]:
+        if self.instant and self.found is None:
+            try:
+                self._find()
+            except Exception as error:
+                self.job.fail(error)
+        return {**self.panel._repr_mimebundle_(**kwargs), "text/plain": repr(self)}
+
+
+def refresh_after_cells(panel: Any) -> None:
+    """In a notebook, call ``panel.refresh()`` after each cell, for as long as somebody holds the panel."""
+    shell: Any = get_ipython()
+    if shell is None:
+        return
+    held = weakref.ref(panel)
+
+    def refresh(*result: Any) -> None:
+        alive = held()
+        if alive is None:
+            shell.events.unregister("post_run_cell", refresh)
+        else:
+            alive.refresh()
+
+    shell.events.register("post_run_cell", refresh)

@@ -1,0 +1,83 @@
+"""Split a gradient: what each worker's shard says, and that the average is what all the rows say together."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from minips import datasets
+from minips.lab.panels.base import Panel
+from minips.lab.plots import LOOKS
+from minips.problems import LinearRegression
+from minips.stage import Array, Value, option
+
+
+@dataclass(frozen=True)
+class Shards(Value):
+    """How the rows are shared."""
+
+    workers: int = option(4, "who share the rows", minimum=1, maximum=12, step=1)
+    rows: int = option(96, "training rows", minimum=12, maximum=353, step=1)
+
+
+class Gradients(NamedTuple):
+    """Gradients of the same parameters, in float64."""
+
+    sizes: list[int]
+    """Rows of each shard."""
+    shards: Array
+    """(workers, d): each worker's."""
+    full: Array
+    """(d,): that of all the rows."""
+
+    @property
+    def apart(self) -> float:
+        """The largest difference between the plain average of the shards and the full gradient."""
+        return float(np.abs(self.shards.mean(axis=0) - self.full).max())
+
+
+class GradientShards(Panel[Shards, Gradients]):
+    """Diabetes rows shared among workers: bars of the shards' gradients, their average, and the full gradient.
+
+    >>> panel = GradientShards(workers=3)
+    >>> panel.find(Shards(workers=3, rows=96)).apart < 1e-12
+    True
+    """
+
+    title = "Shards"
+    asks = Shards
+
+    def find(self, asked: Shards) -> Gradients:
+        data = datasets.diabetes(dtype="float64")
+        problem = LinearRegression(data.X[: asked.rows], data.y[: asked.rows])
+        params = problem.init(np.random.default_rng(0))
+        parts = [problem.shard(worker, asked.workers) for worker in range(asked.workers)]
+        shards = np.stack([part.gradient(params)["w"] for part in parts])
+        return Gradients([part.rows for part in parts], shards, problem.gradient(params)["w"])
+
+    def draw(self, found: Gradients, figure: Figure) -> None:
+        ax = figure.add_subplot()
+        d, bars = len(found.full), [*found.shards, found.shards.mean(axis=0)]
+        width = 0.84 / len(bars)
+        for i, heights in enumerate(bars):
+            colour, hatch = (LOOKS[1].colour, LOOKS[1].hatch) if i == len(bars) - 1 else (LOOKS[5].colour, "")
+            label = {0: "a worker's shard", len(bars) - 1: "average of the shards"}.get(i)
+            at = np.arange(d) + (i - (len(bars) - 1) / 2) * width
+            ax.bar(at, heights, width, color=colour, hatch=hatch, edgecolor="white", lw=0.3, label=label)
+        for j, height in enumerate(found.full):
+            ax.hlines(height, j - 0.48, j + 0.48, color="black", lw=1.5, label="" if j else "all the rows")
+        ax.axhline(0, color="grey", lw=0.5)
+        ax.set_xticks(range(d), [f"w{j}" for j in range(d)])
+        ax.set(xlabel="parameter", ylabel="gradient")
+        ax.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+
+    def words(self, found: Gradients) -> str:
+        sizes = sorted(set(found.sizes))
+        if len(sizes) == 1:
+            end = "equals the gradient of all the rows" if found.apart < 1e-9 else "is off the full gradient"
+            return f"{len(found.sizes)} shards of {sizes[0]} rows each: their average {end}."
+        return (
+            f"{len(found.sizes)} shards of {sizes[0]} or {sizes[-1]} rows: the plain average misses the full gradient "
+            f"by up to {found.apart:.2g}. Shards of equal size make it exact."
+        )

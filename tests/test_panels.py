@@ -1,0 +1,166 @@
+"""The small panels, driven by traits."""
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+import minips as ps
+from minips import lab
+from minips.lab import panels
+
+PNG = b"\x89PNG"
+pytestmark = pytest.mark.usefixtures("fonts")
+PANELS = [getattr(panels, name) for name in panels.__all__ if name != "Panel"]
+
+
+def picture(panel: lab.Panel[Any, Any]) -> bytes:
+    return bytes(panel.picture.image.value)
+
+
+@dataclass(frozen=True)
+class Wishes(ps.stage.Value):
+    rows: int = ps.option(3, "how many", minimum=0, maximum=9, step=1)
+    quantizer: ps.Quantizer = ps.option(ps.Exact(), "which")
+
+
+class Slow(lab.Panel[Wishes, int]):
+    """Counts, for as long as it may."""
+
+    title, asks, instant = "Slow", Wishes, False
+
+    def __init__(self, **asked: Any) -> None:
+        super().__init__(**asked)
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def find(self, asked: Wishes) -> int:
+        if not asked.rows:
+            raise ValueError("There is nothing to count.")
+        self.begun.set()
+        while not (self.go_on.wait(0.01) or self.job.stopping.is_set()):
+            self.job.progress(1, 2)
+        return asked.rows
+
+    def draw(self, found: int, figure: Figure) -> None:
+        figure.add_subplot().plot(range(found))
+
+    def words(self, found: int) -> str:
+        return f"It counted to {found} <at most>."
+
+
+class Quick(Slow):
+    instant = True
+
+
+@pytest.mark.parametrize("make", PANELS)
+def test_every_panel_has_a_picture_with_words_and_a_name_for_each_control(make: Any) -> None:
+    panel = make()
+    bundle = panel._repr_mimebundle_()
+    assert bundle["text/plain"] == repr(panel)
+    labels = [widget.description for widget in panel.controls.values()]
+    assert all(label.startswith(panel.title) for label in labels)
+    assert len(set(labels)) == len(labels)
+    panel.run()
+    assert panel.wait(60)
+    assert picture(panel).startswith(PNG)
+    assert panel.picture.words.value
+    assert not panel.job.message.value
+
+
+@pytest.mark.parametrize("make", PANELS)
+def test_every_panel_reads_without_a_kernel(make: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    panel = make()
+    panel.static()
+    assert capsys.readouterr().out == f"<picture: {panel.title}>\n{panel.words(panel.found)}\n"
+    panel.static("In a word.")
+    assert capsys.readouterr().out.endswith("In a word.\n")
+
+
+def test_run_stop_and_run_again() -> None:
+    panel = Slow()
+    panel.job.run_button.click()
+    assert panel.begun.wait(10)
+    assert panel.job.busy
+    assert panel.job.run_button.disabled
+    panel.job.stop_button.click()
+    assert panel.wait(10)
+    assert panel.found == 3
+    assert panel.job.stop_button.disabled
+    panel.controls["rows"].value = 5
+    panel.go_on.set()
+    panel.job.run_button.click()
+    assert panel.wait(10)
+    assert panel.found == 5
+    assert panel.picture.words.value == "It counted to 5 &lt;at most&gt;."
+
+
+def test_an_error_is_a_sentence_and_the_panel_goes_on() -> None:
+    panel = Slow(rows=0)
+    panel.go_on.set()
+    panel.run()
+    assert panel.wait(10)
+    assert "nothing to count" in panel.job.message.value
+    assert "Traceback" not in panel.job.message.value
+    panel.controls["rows"].value = 1
+    panel.run()
+    assert panel.wait(10)
+    assert not panel.job.message.value
+    assert panel.found == 1
+
+
+def test_an_instant_panel_follows_its_controls_and_the_last_move_counts() -> None:
+    panel = Quick()
+    panel.controls["rows"].value = 4
+    assert panel.begun.wait(10)
+    for rows in (5, 6, 7):
+        panel.controls["rows"].value = rows
+    panel.go_on.set()
+    assert panel.wait(10)
+    assert panel.found == 7
+
+
+def test_what_goes_wrong_at_the_first_sight_is_a_sentence_too() -> None:
+    panel = Quick(rows=0)
+    assert "application/vnd.jupyter.widget-view+json" in panel._repr_mimebundle_()
+    assert "nothing to count" in panel.job.message.value
+    with pytest.raises(ValueError, match="nothing to count"):
+        panel.static()
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_stage_is_a_dropdown_with_its_fields() -> None:
+    panel = Slow()
+
+    @ps.register
+    @dataclass(frozen=True)
+    class Mine(ps.Exact):
+        name = "mine"
+
+    panel.refresh()
+    panel.controls["quantizer"].value = "mine"
+    assert panel.form.value().quantizer == Mine()
+    panel.controls["quantizer"].value = "topk"
+    panel.controls["quantizer.fraction"].value = 0.25
+    assert panel.form.value() == Wishes(quantizer=ps.TopK(0.25))
+
+
+class TestGradientShards:
+    def test_equal_shards_average_to_the_full_gradient(self) -> None:
+        panel = lab.GradientShards(workers=8, rows=96)
+        panel.static()
+        assert panel.found.sizes == [12] * 8
+        assert panel.found.apart < 1e-12
+        assert "equals" in panel.words(panel.found)
+
+    def test_unequal_shards_do_not(self) -> None:
+        panel = lab.GradientShards(workers=5, rows=12)
+        panel.static()
+        assert sorted(panel.found.sizes) == [2, 2, 2, 3, 3]
+        assert panel.found.apart > 1e-3
+        assert "misses" in panel.words(panel.found)
+
+    def test_more_workers_than_can_be_shown_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="at most 12"):
+            lab.GradientShards(workers=13)
