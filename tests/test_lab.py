@@ -9,6 +9,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -249,8 +250,9 @@ class TestWorkbench:
 
 class TestPrediction:
     @pytest.fixture(autouse=True)
-    def somebody_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def somebody_is_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("MINIPS_AUTOPLAY")
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
         monkeypatch.setattr(predictions, "_kept", {})
 
     def test_locks_until_it_is_made(self) -> None:

@@ -14,6 +14,7 @@ from minips.lab.panels import GradientShards, Panel
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
 from minips.lab.source import show
+from minips.lab.transcript import progress
 from minips.lab.workbench import Workbench
 
-__all__ = ["GradientShards", "Panel", "Workbench", "check", "hint", "plots", "predict", "show", "timeline"]
+__all__ = ["GradientShards", "Panel", "Workbench", "check", "hint", "plots", "predict", "progress", "show", "timeline"]

@@ -10,15 +10,16 @@ With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs) a prediction ans
 """
 
 import html
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import ipywidgets
 from IPython.display import display
 
+from minips.lab import state
+
 _kept: dict[str, str] = {}
-"""What was predicted so far, by question: a cell that is run again does not forget."""
+"""What was predicted so far, by question: a cell that is run again does not forget, nor does a new kernel."""
 
 
 class PredictFirstError(Exception):
@@ -36,9 +37,11 @@ class Prediction:
             raise ValueError(f"A prediction needs two different options or more; got {list(options)!r}.")
         self.question, self.options = question, tuple(options)
         self.by_itself = False
-        if os.environ.get("MINIPS_AUTOPLAY") == "1":
+        if state.autoplay():
             self.by_itself = True
             _kept[question] = self.options[0]
+        elif question not in _kept and (before := state.predicted().get(question)) in self.options:
+            _kept[question] = before
         self.choice: Any = ipywidgets.RadioButtons(
             options=self.options,
             value=_kept.get(question) if _kept.get(question) in self.options else None,
@@ -69,12 +72,14 @@ class Prediction:
         if measured not in self.options:
             raise ValueError(f"Expected one of the options, {', '.join(map(repr, self.options))}; got {measured!r}.")
         self.choice.disabled = True
+        state.note(question=self.question, predicted=str(self.value), measured=measured)
         return Comparison(self.question, str(self.value), measured, self.by_itself)
 
     def _chosen(self, change: Any) -> None:
         if change["new"] is not None:
             _kept[self.question] = change["new"]
-            self.note.value = self._note()
+            unkept = state.note(question=self.question, predicted=change["new"])
+            self.note.value = f"{self._note()} {html.escape(unkept)}".strip()
 
     def _note(self) -> str:
         return "Noted. Run the next cell." if self.value else "The next result stays locked until you choose."

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minips.lab import state
 from minips.stage import nearest
 
 
@@ -52,7 +53,8 @@ def check(exercise: str, thing: Any) -> Verdict:
     """Try ``thing`` as an answer to an exercise: what failed and on which input, and a hint, or that it is done."""
     asked = _exercise(exercise)
     try:
-        return Verdict(asked.key, True, asked.test(thing))
+        words = asked.test(thing)
+        return Verdict(asked.key, True, "\n".join(filter(None, [words, state.note(exercise=asked.key)])))
     except Refused as refusal:
         words = str(refusal)
     except Exception as error:
@@ -63,15 +65,26 @@ def check(exercise: str, thing: Any) -> Verdict:
 def hint(exercise: str) -> None:
     """Print the next hint of an exercise; after the last one, the first again."""
     asked = _exercise(exercise)
-    turn = _hinted.get(exercise, 0) % len(asked.hints)
-    _hinted[exercise] = turn + 1
+    turn = _hinted.get(asked.key, 0) % len(asked.hints)
+    _hinted[asked.key] = turn + 1
     print(f"Hint {turn + 1} of {len(asked.hints)} for {asked.key}: {asked.hints[turn]}")
 
 
 def _exercise(key: str) -> Exercise:
-    if key not in EXERCISES:
-        raise ValueError(f"There is no exercise {key!r}. {nearest(str(key), EXERCISES)}")
-    return EXERCISES[key]
+    full = full_key(key)
+    if full not in EXERCISES:
+        raise ValueError(f"There is no exercise {key!r}. {nearest(full, EXERCISES)}")
+    return EXERCISES[full]
+
+
+def full_key(key: Any) -> str:
+    """The key with the lesson's number in two digits.
+
+    >>> full_key("5.2")
+    '05.2'
+    """
+    lesson, dot, number = str(key).partition(".")
+    return f"{lesson:0>2}{dot}{number}"
 
 
 def asks(key: str, task: str, *hints: str) -> Callable[[Callable[[Any], str]], Callable[[Any], str]]:

@@ -1,0 +1,65 @@
+"""What is done of the lessons, as a table."""
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from minips.lab import state
+from minips.lab.lessons import Lesson, lessons
+
+
+class Row(NamedTuple):
+    """What is done of one lesson."""
+
+    lesson: Lesson
+    passed: list[str]
+    predictions: int
+    right: int
+
+
+class Transcript:
+    """A table by lesson: exercises passed, predictions made and how many came true."""
+
+    def __init__(self, shelf: Sequence[Lesson], noted: Sequence[Mapping[str, str]]) -> None:
+        passed = {fact["exercise"] for fact in noted if "exercise" in fact}
+        guessed = {fact["question"]: fact for fact in noted if "question" in fact}
+        self.rows = [
+            Row(
+                lesson,
+                [key for key in lesson.exercises if key in passed],
+                sum(question in guessed for question in lesson.questions),
+                sum(
+                    guessed[question].get("measured") == guessed[question].get("predicted")
+                    for question in lesson.questions
+                    if question in guessed
+                ),
+            )
+            for lesson in shelf
+        ]
+
+    def table(self) -> list[tuple[str, str, str]]:
+        """The rows as text, under their headings."""
+        rows = [("lesson", "exercises", "predictions")]
+        for lesson, passed, predictions, right in self.rows:
+            done = f"{len(passed)} of {len(lesson.exercises)}"
+            named = f" ({', '.join(passed)})" if passed else ""
+            came_true = f", {right} came true" if predictions else ""
+            predictions_words = f"{predictions} of {len(lesson.questions)}{came_true}"
+            rows.append((f"{lesson.number} {lesson.title}", done + named, predictions_words))
+        return rows
+
+    def __repr__(self) -> str:
+        table = self.table()
+        widths = [max(len(row[i]) for row in table) for i in range(3)]
+        return "\n".join("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)) for row in table)
+
+    def _repr_html_(self) -> str:
+        left = "style='text-align:left'"
+        head, *body = [[html.escape(word) for word in row] for row in self.table()]
+        cells = "".join(f"<tr>{''.join(f'<td {left}>{word}</td>' for word in row)}</tr>" for row in body)
+        return f"<table><tr>{''.join(f'<th {left}>{word}</th>' for word in head)}</tr>{cells}</table>"
+
+
+def progress() -> Transcript:
+    """What is done of each lesson."""
+    return Transcript(lessons(), state.facts())

@@ -1,0 +1,103 @@
+"""What is kept of a learner, in a folder that belongs to the test."""
+
+from pathlib import Path
+
+import pytest
+
+from minips import lab
+from minips.lab import predictions, state
+from minips.lab.exercises import base
+
+
+@pytest.fixture(autouse=True)
+def somebody_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MINIPS_AUTOPLAY")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(predictions, "_kept", {})
+    monkeypatch.setitem(base.EXERCISES, "00.1", base.Exercise("00.1", "say yes", ("yes",), lambda thing: one(thing)))
+
+
+def one(thing: object) -> str:
+    base.refuse_if(thing != "yes", f"got {thing}")
+    return "It is."
+
+
+def row(number: str) -> tuple[str, str]:
+    table = lab.progress()
+    assert "exercises" in repr(table)
+    assert "<table>" in table._repr_html_()
+    return next(words[1:] for words in table.table() if words[0].startswith(number))
+
+
+def test_nothing_is_done_at_first() -> None:
+    assert row("00") == ("0 of 3", "0 of 2")
+
+
+def test_an_exercise_counts_once_it_is_passed() -> None:
+    assert not lab.check("00.1", "no")
+    assert row("00")[0] == "0 of 3"
+    for key in ("00.1", "0.1"):
+        assert lab.check(key, "yes")
+    assert row("00")[0] == "1 of 3 (00.1)"
+    assert len(state.facts()) == 1
+
+
+def test_a_prediction_counts_and_outlives_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = lab.progress().rows[0].lesson.questions[0]
+    guess = lab.predict(question, ["this", "that"])
+    for choice in ("that", "this", "that"):
+        guess.choice.value = choice
+    assert row("00")[1] == "1 of 2, 0 came true"
+    guess.compare("that")
+    assert row("00")[1] == "1 of 2, 1 came true"
+    monkeypatch.setattr(predictions, "_kept", {})
+    again = lab.predict(question, ["this", "that"])
+    assert again.value == again.choice.value == "that"
+    monkeypatch.setattr(predictions, "_kept", {})
+    assert lab.predict(question, ["neither", "nor"]).value is None
+
+
+def test_nothing_is_noted_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
+    assert lab.check("00.1", "yes")
+    lab.predict("Which?", ["this", "that"]).compare("that")
+    assert not state.state_file().exists()
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    verdict = lab.check("00.1", "yes")
+    assert verdict
+    assert "could not be noted" in repr(verdict)
+    assert row("00") == ("0 of 3", "0 of 2")
+    guess = lab.predict("Which?", ["this", "that"])
+    guess.choice.value = "that"
+    assert "could not be noted" in guess.note.value
+    guess.require()
+
+
+def test_what_cannot_be_read_is_left_out() -> None:
+    assert lab.check("00.1", "yes")
+    with state.state_file().open("ab") as file:
+        file.write(b'nonsense\n[]\n\xff\xfe\n{"exercise": "00.2"}\n')
+    assert row("00")[0] == "2 of 3 (00.1, 00.2)"
+
+
+def test_reset_forgets() -> None:
+    lab.check("00.1", "yes")
+    state.reset()
+    state.reset()
+    assert row("00")[0] == "0 of 3"
+
+
+@pytest.mark.parametrize(
+    ("platform", "place"), [("win32", "AppData"), ("darwin", "Application Support"), ("linux", ".local")]
+)
+def test_where_no_folder_is_named_it_is_the_platforms(
+    platform: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_STATE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", platform)
+    assert place in str(state.state_file())
