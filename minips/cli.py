@@ -1,4 +1,4 @@
-"""The command line: ``minips demo | train | stages | bench | doctor | lab``.
+"""The command line: ``minips demo | train | stages | bench | doctor | lab | check``.
 
 Results go to standard output, progress and errors to standard error. Ctrl-C ends any of them cleanly, with exit code
 130.
@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import signal
 import sys
 import typing
@@ -176,16 +175,48 @@ def _installed(package: str) -> str | None:
 
 
 def lab(options: argparse.Namespace) -> None:
-    """Open JupyterLab on the lessons."""
+    """Copy the lessons to a folder of yours and open them in JupyterLab. What you have changed there is kept."""
+    from minips.lab import lessons, state
+
+    if options.reset:
+        state.reset()
+        print(f"Forgotten: {state.state_file()} is gone, and your progress begins anew.")
+        return
     if importlib.util.find_spec("jupyterlab") is None:
         raise ModuleNotFoundError('JupyterLab is not installed. Install it with: pip install "minips[lab]"')
-    folder = _lessons()
-    command = [sys.executable, "-m", "jupyterlab", "--notebook-dir", str(folder), *options.rest]
-    first = folder / "00_train_in_a_minute.ipynb"
-    if first.exists() and not any(argument.startswith("--no-browser") for argument in options.rest):
-        command += [f"--LabApp.default_url=/lab/tree/{first.name}"]
+    folder = Path(options.folder)
+    copied = lessons.copy_to(folder, blank=options.blank)
+    print(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
+    for what, names_of_files in (
+        ("New", copied.new),
+        ("Renewed, since you had not changed them", copied.renewed),
+        ("Kept as you left them; rename one to get a fresh copy", copied.kept),
+    ):
+        if names_of_files:
+            print(f"{what}: {', '.join(names_of_files)}", file=sys.stderr)
+    first = lessons.lessons()[0].path.name
+    command = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "--notebook-dir",
+        str(folder),
+        f"--LabApp.default_url=/lab/tree/{first}",
+    ]
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.execv(sys.executable, command)
+    sys.stderr.flush()
+    os.execv(sys.executable, [*command, *options.rest])
+
+
+def check(options: argparse.Namespace) -> int:
+    """Grade an exercise of a notebook: run its cells up to the check in a fresh kernel. Exit code 0 where it is done,
+    else 1.
+    """
+    from minips.lab.grading import grade
+
+    verdict = grade(options.exercise, Path(options.notebook))
+    print(verdict)
+    return 0 if verdict else 1
 
 
 def parse_stage(kind: str, text: str) -> Any:
@@ -259,19 +290,6 @@ def _problem(options: argparse.Namespace) -> Problem:
     return LinearRegression(*data) if data.y.dtype.kind == "f" else SoftmaxRegression(*data)
 
 
-def _lessons() -> Path:
-    """The lessons of a checkout, or a copy of the installed ones in the working folder, which is the learner's own."""
-    package = Path(__file__).parent
-    if (package.parent / "lessons").is_dir() and (package.parent / "pyproject.toml").exists():
-        return package.parent / "lessons"
-    copies = Path.cwd() / "minips-lessons"
-    copies.mkdir(exist_ok=True)
-    for notebook in sorted((package / "lessons").glob("*.ipynb")):
-        if not (copies / notebook.name).exists():
-            shutil.copy(notebook, copies)
-    return copies
-
-
 def _default(field: Any) -> Any:
     return field.default_factory() if field.default is dataclasses.MISSING else field.default
 
@@ -311,9 +329,19 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(command=doctor)
 
     one = commands.add_parser(
-        "lab", help="open the lessons in JupyterLab", description=f"{lab.__doc__} Other options are JupyterLab's."
+        "lab",
+        help="open the lessons in JupyterLab",
+        description=f"{lab.__doc__} Other options are JupyterLab's, as --option=value.",
     )
+    one.add_argument("folder", nargs="?", default="minips-lessons", help="where your copies are (default %(default)s)")
+    one.add_argument("--blank", action="store_true", help="copies without outputs")
+    one.add_argument("--reset", action="store_true", help="forget which exercises and predictions are done, and stop")
     one.set_defaults(command=lab)
+
+    one = commands.add_parser("check", help="grade an exercise of a notebook", description=check.__doc__)
+    one.add_argument("exercise", metavar="EXERCISE", help="its number, such as 5.2")
+    one.add_argument("notebook", metavar="FILE.ipynb", help="your copy of the lesson")
+    one.set_defaults(command=check)
     return parser
 
 

@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
 import minips as ps
 from minips import cli
+from minips.lab import state
 
 MINIPS = [sys.executable, "-m", "minips"]
 
@@ -140,19 +140,30 @@ def test_doctor_finds_this_machine_ready(capsys):
     assert "extra lab" in said
 
 
-def test_lab_opens_jupyter_on_the_lessons(tmp_path):
+def test_lab_copies_the_lessons_and_opens_the_first(tmp_path):
     environment = {**os.environ, "HOME": str(tmp_path), "JUPYTER_NO_CONFIG": "1"}
-    command = [*MINIPS, "lab", "--no-browser", "--ServerApp.port=0", "--allow-root"]
-    server = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    command = [*MINIPS, "lab", "mine", "--no-browser", "--ServerApp.port=0", "--allow-root"]
+    server = subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
         assert server.stderr is not None
         said = ""
         for line in server.stderr:
             said += line
-            if "/lab?token=" in line:
+            if "?token=" in line:
                 break
-        assert "/lab?token=" in said
-        assert f"Serving notebooks from local directory: {Path(ps.__file__).parent.parent / 'lessons'}" in said
+        assert "/lab/tree/00_train_in_a_minute.ipynb?token=" in said
+        assert f"The lessons are in {tmp_path / 'mine'}." in said
+        assert f"Serving notebooks from local directory: {tmp_path / 'mine'}" in said
+        assert (tmp_path / "mine" / "00_train_in_a_minute.ipynb").exists()
     finally:
         server.terminate()
         server.communicate(timeout=30)
+
+
+def test_lab_forgets_progress_when_told_to(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("MINIPS_AUTOPLAY")
+    assert state.note(exercise="00.1") == ""
+    assert cli.main(["lab", "--reset"]) == 0
+    assert "begins anew" in capsys.readouterr().out
+    assert state.facts() == []

@@ -1,11 +1,15 @@
 """The lessons that came with the package: where they are, what each one asks, and copies for the learner."""
 
 import ast
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minips.lab.exercises import EXERCISES
+
+LEDGER = ".minips-lessons.json"
+"""In a learner's folder: a hash of each copy as it was made, so that a copy that was changed can be told."""
 
 
 class Lesson(NamedTuple):
@@ -44,6 +48,60 @@ def lessons() -> list[Lesson]:
         keys = [key for key in EXERCISES if key.startswith(f"{number}.")]
         found.append(Lesson(path, number, title, questions, keys))
     return found
+
+
+class Copied(NamedTuple):
+    """File names: ``kept`` are those that the learner has changed and that would come out differently today."""
+
+    new: list[str]
+    renewed: list[str]
+    kept: list[str]
+
+
+def copy_to(folder: Path, *, blank: bool = False) -> Copied:
+    """Copies of the lessons for a learner; ``blank`` ones have no outputs.
+
+    What the learner has changed stays as it is; a copy that is as it was made may be renewed. OSError where the folder
+    cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    copied = Copied([], [], [])
+    if folder.resolve() == shelf().resolve():
+        return copied
+    ledger = folder / LEDGER
+    made: dict[str, str] = {}
+    if ledger.exists():
+        try:
+            made = dict(json.loads(ledger.read_text()))
+        except (ValueError, TypeError):
+            made = {}  # then nothing is known of the copies, and all of them stay
+    for lesson in lessons():
+        path, name = folder / lesson.path.name, lesson.path.name
+        fresh = blanked(lesson.path) if blank else lesson.path.read_bytes()
+        there = _hash(path.read_bytes()) if path.exists() else None
+        if there == _hash(fresh):
+            made[name] = there
+        elif there is None or there == made.get(name):
+            (copied.new if there is None else copied.renewed).append(name)
+            path.write_bytes(fresh)
+            made[name] = _hash(fresh)
+        elif made.get(name) != _hash(fresh):
+            copied.kept.append(name)
+    ledger.write_text(json.dumps(made, indent=1))
+    return copied
+
+
+def blanked(path: Path) -> bytes:
+    """A notebook without outputs."""
+    book = read(path)
+    for cell in book["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+    return (json.dumps(book, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def read(path: Path) -> dict[str, Any]:

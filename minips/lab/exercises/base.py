@@ -49,9 +49,18 @@ class Verdict:
         return f"<div role='status' style='{style}'><b>{first}</b><br>{'<br>'.join(rest)}</div>"
 
 
-def check(exercise: str, thing: Any) -> Verdict:
+VERDICTS: dict[str, Verdict] = {}
+"""The last verdict on each exercise in this process."""
+
+
+def check(key: str, thing: Any) -> Verdict:
     """Try ``thing`` as an answer to an exercise: what failed and on which input, and a hint, or that it is done."""
-    asked = _exercise(exercise)
+    asked = exercise(key)
+    VERDICTS[asked.key] = verdict = _verdict(asked, thing)
+    return verdict
+
+
+def _verdict(asked: Exercise, thing: Any) -> Verdict:
     try:
         words = asked.test(thing)
         return Verdict(asked.key, True, "\n".join(filter(None, [words, state.note(exercise=asked.key)])))
@@ -62,15 +71,16 @@ def check(exercise: str, thing: Any) -> Verdict:
     return Verdict(asked.key, False, f'{words}\nHint: {asked.hints[0]} More: lab.hint("{asked.key}")')
 
 
-def hint(exercise: str) -> None:
+def hint(key: str) -> None:
     """Print the next hint of an exercise; after the last one, the first again."""
-    asked = _exercise(exercise)
+    asked = exercise(key)
     turn = _hinted.get(asked.key, 0) % len(asked.hints)
     _hinted[asked.key] = turn + 1
     print(f"Hint {turn + 1} of {len(asked.hints)} for {asked.key}: {asked.hints[turn]}")
 
 
-def _exercise(key: str) -> Exercise:
+def exercise(key: str) -> Exercise:
+    """The exercise of this key. ValueError names the known ones and the nearest."""
     full = full_key(key)
     if full not in EXERCISES:
         raise ValueError(f"There is no exercise {key!r}. {nearest(full, EXERCISES)}")

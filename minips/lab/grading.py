@@ -1,0 +1,67 @@
+"""Grade an exercise of a notebook file: run its cells up to the check in a fresh kernel, and read the verdict."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from minips.lab import state
+from minips.lab.exercises.base import Verdict, exercise, full_key
+from minips.lab.lessons import arguments, read
+
+CELL_S = 120
+"""How long one cell may take."""
+ASK = """import json as _json
+from minips.lab.exercises.base import VERDICTS as _verdicts
+print(_json.dumps([_verdicts[{key!r}].passed, _verdicts[{key!r}].words] if {key!r} in _verdicts else None))"""
+"""The cell that is added after the check."""
+
+
+def grade(key: str, path: Path) -> Verdict:
+    """The verdict of ``lab.check(key, …)`` in the notebook at ``path``; predictions answer themselves there.
+
+    ValueError where there is no such exercise, no notebook, or no such check in it; RuntimeError where a cell stopped
+    the check from being reached. A pass is noted.
+    """
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellTimeoutError, DeadKernelError
+
+    key = exercise(key).key
+    cells = read(path)["cells"]
+    checks = [i for i, cell in enumerate(cells) if key in map(full_key, arguments(cell, "check"))]
+    if not checks:
+        raise ValueError(f'{path} has no cell with lab.check("{key}", …).')
+    book: Any = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    book.cells = book.cells[: checks[-1] + 1]
+    book.cells.append(nbformat.v4.new_code_cell(ASK.format(key=key)))  # type: ignore[no-untyped-call]
+    client = NotebookClient(
+        book,
+        timeout=CELL_S,
+        allow_errors=True,
+        store_widget_state=False,
+        resources={"metadata": {"path": str(path.resolve().parent)}},
+    )
+    try:
+        client.execute(env={**os.environ, "MINIPS_AUTOPLAY": "1"})
+    except CellTimeoutError:
+        raise RuntimeError(f"A cell of {path} took longer than {CELL_S} s.") from None
+    except DeadKernelError:
+        raise RuntimeError(f"The kernel died while it ran {path}.") from None
+    said = "".join(output.get("text", "") for output in book.cells[-1].outputs)
+    outcome = json.loads(said) if said.strip() else None
+    if outcome is None:
+        raise RuntimeError(f"The check of {key} in {path} was not reached. {_first_error(book)}".strip())
+    verdict = Verdict(key, *outcome)
+    if verdict:
+        unkept = state.note(exercise=key)
+        verdict.words = "\n".join(filter(None, [verdict.words, unkept]))
+    return verdict
+
+
+def _first_error(book: Any) -> str:
+    for number, cell in enumerate(book.cells, 1):
+        for output in cell.get("outputs", []):
+            if output.output_type == "error":
+                return f"Cell {number} stopped with {output.ename}: {output.evalue}"
+    return ""
