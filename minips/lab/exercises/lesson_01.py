@@ -1,0 +1,197 @@
+"""Lesson 01: split a gradient."""
+
+from typing import Any
+
+import numpy as np
+
+from minips import datasets
+from minips.lab.exercises.base import Refused, asks, fresh_seed, refuse_if
+from minips.problems import LinearRegression, Problem, SoftmaxRegression
+from minips.runtime.config import Config
+from minips.runtime.engines import Processes
+from minips.runtime.train import train
+from minips.stage import Array, Tensors
+from minips.stages.optimizers import SGD
+
+
+@asks(
+    "01.1",
+    "Combine the gradients of unequal shards, so that each row counts once.",
+    "A worker's gradient is the mean over its rows. What is it times the number of its rows?",
+    "Add n·g over the workers, and divide by the number of all the rows.",
+    "sum(n * g[name] for n, g in zip(rows, gradients)) / sum(rows), for each name",
+)
+def combine(function: Any) -> str:
+    """Against the gradient of all the rows: random problems, two to five workers, equal and unequal shares."""
+    refuse_if(not callable(function), f"Expected the function combine(gradients, rows), got {function!r}.")
+    rng = np.random.default_rng()
+    for trial in range(12):
+        problem, params = _random_problem(rng)
+        workers = int(rng.integers(2, 6))
+        cuts = np.sort(rng.choice(np.arange(1, problem.rows), workers - 1, replace=False))
+        shares = np.split(rng.permutation(problem.rows), cuts)
+        if trial == 0:
+            shares = np.array_split(np.arange(problem.rows // workers * workers), workers)
+        sizes = [len(share) for share in shares]
+        gradients = [problem.gradient(params, share) for share in shares]
+        kept = [{name: g.copy() for name, g in one.items()} for one in gradients]
+        _is_close(function(gradients, sizes), problem.gradient(params, np.concatenate(shares)), f"With {sizes} rows")
+        untouched = all(
+            np.array_equal(one[name], g) for one, old in zip(gradients, kept, strict=True) for name, g in old.items()
+        )
+        refuse_if(not untouched, f"With {sizes} rows: a worker's gradient was changed. Make a new array.")
+    return "Right for a dozen random splits, with equal shares and with unequal ones."
+
+
+@asks(
+    "01.2",
+    "Make the least squares problem a Huber loss, so that rows that are far off do not shout.",
+    "Two things change: the loss of a row, and its slope. X and y, the means and the shapes stay as they are.",
+    "np.where(far, a, b) takes a where far is true. The slope is r near zero, and +δ or −δ beyond.",
+    "losses = np.where(np.abs(r) > δ, δ * (np.abs(r) - δ / 2), r**2 / 2) and slopes = np.clip(r, -δ, δ)",
+)
+def robust(cls: Any) -> str:
+    """Loss against the formula, gradient against the slope of that loss, shards, dtype; then in spawned workers."""
+    refuse_if(
+        not (isinstance(cls, type) and issubclass(cls, Problem)),
+        f"Expected your class, as in lab.check('01.2', Robust), got {cls!r}.",
+    )
+    rng = np.random.default_rng()
+    for _ in range(4):
+        X, y, truth = _with_outliers(rng)
+        problem = cls(X, y)
+        problem.delta = float(rng.uniform(0.2, 3))
+        params = problem.init(rng)
+        refuse_if(set(params) != {"w", "b"}, f"init() named the parameters {sorted(params)}; expected w and b.")
+        for name in params:
+            params[name] = np.asarray(truth[name] + rng.normal(size=truth[name].shape))
+        _follows_huber(problem, params, f"With delta={problem.delta:.2f} and {len(y)} rows")
+    X, y, truth = _with_outliers(rng, rows=600)
+    small = cls(X.astype("f4"), y.astype("f4"))
+    types = {str(g.dtype) for g in small.gradient(small.init(rng)).values()}
+    refuse_if(types != {"float32"}, f"With float32 rows the gradients are {', '.join(sorted(types))}; keep float32.")
+    config = Config(workers=2, steps=60, batch_size=None, optimizer=SGD(lr=0.3), seed=fresh_seed())
+    mine = train(cls(X, y), config, engine=Processes())
+    far, plain = _off(mine.params, truth), _off(LinearRegression(X, y).solution(), truth)
+    refuse_if(
+        far > 0.5 * plain,
+        f"Trained in two workers, it ended {far:.2f} from the truth, where least squares is {plain:.2f} away.",
+    )
+    return f"Loss and slope are right. Trained in two workers: {far:.2f} from the truth; least squares: {plain:.2f}."
+
+
+def _follows_huber(problem: Any, params: Tensors, what: str) -> None:
+    delta, rows = problem.delta, np.arange(problem.rows)
+    r = problem.X @ params["w"] + params["b"] - problem.y
+    wanted = np.where(np.abs(r) > delta, delta * (np.abs(r) - delta / 2), r**2 / 2)
+    for chosen, said in ((None, "all of them"), (rows[::3], "every third")):
+        loss, gradient = problem.loss_and_gradient(params, chosen)
+        expected = float(wanted[rows if chosen is None else chosen].mean())
+        refuse_if(
+            not np.isclose(loss, expected),
+            f"{what} ({said}) the loss is {loss:.4f}, expected {expected:.4f}. "
+            f"The largest residual is {np.abs(r).max():.1f}.",
+        )
+        for name, p in params.items():
+            refuse_if(
+                np.shape(gradient[name]) != p.shape,
+                f"{what} ({said}) the gradient of {name!r} has shape {np.shape(gradient[name])}, expected {p.shape}.",
+            )
+            slope = _slope(problem, params, name, chosen)
+            refuse_if(
+                not np.allclose(gradient[name], slope, rtol=1e-4, atol=1e-5),
+                f"{what} ({said}) the gradient of {name!r} is {np.round(gradient[name], 4).tolist()}, but your loss "
+                f"has the slope {np.round(slope, 4).tolist()} there.",
+            )
+    _is_close(_mean_of_shards(problem, params), problem.gradient(params), f"{what}, shared by two workers")
+
+
+def _slope(problem: Problem, params: Tensors, name: str, rows: Any, step: float = 1e-6) -> Array:
+    """The slope of the loss in each direction of one parameter, by central differences."""
+    slopes = np.zeros(params[name].shape)
+    for at in np.ndindex(slopes.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = {other: p.copy() for other, p in params.items()}
+            moved[name][at] += sign * step
+            ends.append(problem.loss(moved, rows))
+        slopes[at] = (ends[0] - ends[1]) / (2 * step)
+    return slopes
+
+
+def _mean_of_shards(problem: Problem, params: Tensors) -> Tensors:
+    parts = [problem.shard(i, 2).gradient(params) for i in range(2)]
+    return {name: np.asarray((parts[0][name] + parts[1][name]) / 2) for name in params}
+
+
+def _with_outliers(rng: np.random.Generator, rows: int = 0) -> tuple[Array, Array, Tensors]:
+    """Rows of a linear model, an even number, a twelfth of them with a zero too many; and the true parameters."""
+    rows, d = rows or 2 * int(rng.integers(20, 60)), int(rng.integers(2, 6))
+    truth: Tensors = {"w": rng.normal(size=d), "b": np.array(rng.uniform(2, 3))}
+    X = rng.normal(size=(rows, d))
+    y = X @ truth["w"] + truth["b"] + 0.1 * rng.normal(size=rows)
+    y[::12] = 10 * np.abs(y[::12]) + 10
+    return X, y, truth
+
+
+def _off(params: Tensors, truth: Tensors) -> float:
+    return float(np.sqrt(sum(np.square(params[name] - p).sum() for name, p in truth.items())))
+
+
+class _Counted(SoftmaxRegression):
+    """A problem that knows which rows it was asked for."""
+
+    def __init__(self, *rows: Any) -> None:
+        super().__init__(*rows)
+        self.asked: list[Array] = []
+
+    def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
+        self.asked.append(np.atleast_1d(np.arange(self.rows) if rows is None else np.arange(self.rows)[rows]))
+        return super().loss_and_gradient(params, rows)
+
+
+@asks(
+    "01.3",
+    "Compute the gradient of the chosen rows in pieces of at most `most` rows.",
+    "for start in range(0, len(rows), most): rows[start : start + most] is a piece. Pieces may be unequal.",
+    "Each piece's gradient is a mean over its rows. How did exercise 01.1 add means?",
+    "Add len(piece) * g for each piece, and divide by len(rows) at the end.",
+)
+def in_pieces(function: Any) -> str:
+    """On a problem that counts: random rows, random piece sizes, each row once, the gradient that all would give."""
+    refuse_if(not callable(function), f"Expected the function in_pieces, got {function!r}.")
+    rng = np.random.default_rng()
+    for trial in range(8):
+        data = datasets.synthetic(
+            rows=200, features=4, classes=3, noise=1.0, seed=fresh_seed(), dtype="float64", validation=0.1
+        )
+        problem = _Counted(data.X, data.y)
+        params: Tensors = {name: rng.normal(size=p.shape) for name, p in problem.init(rng).items()}
+        rows = rng.choice(problem.rows, int(rng.integers(30, 90)), replace=False)
+        most = [len(rows), 1, 7][trial] if trial < 3 else int(rng.integers(2, len(rows)))
+        what = f"With {len(rows)} rows, {most} at once"
+        wanted = SoftmaxRegression(data.X, data.y).gradient(params, rows)
+        got = function(problem, params, rows.copy(), most)
+        seen = np.concatenate([*problem.asked, np.array([], int)])
+        largest = max((len(one) for one in problem.asked), default=0)
+        refuse_if(largest > most, f"{what}: {largest} rows were asked for in one go.")
+        twice, lacking = len(seen) - len(np.unique(seen)), len(np.setdiff1d(rows, seen))
+        refuse_if(lacking, f"{what}: {lacking} of the rows were never looked at.")
+        refuse_if(twice or len(seen) > len(rows), f"{what}: {len(seen)} rows were looked at in all.")
+        _is_close(got, wanted, what)
+    return "Each row was looked at once, never too many at a time, and the gradient is that of all of them."
+
+
+def _random_problem(rng: np.random.Generator) -> tuple[LinearRegression, Tensors]:
+    rows, d = int(rng.integers(30, 80)), int(rng.integers(2, 6))
+    problem = LinearRegression(rng.normal(size=(rows, d)), rng.normal(size=rows) + 3)
+    return problem, {"w": rng.normal(size=d), "b": np.array(rng.normal())}
+
+
+def _is_close(got: Any, wanted: Tensors, what: str) -> None:
+    if not isinstance(got, dict) or set(got) != set(wanted):
+        raise Refused(f"{what}: expected a dict of {sorted(wanted)}, got {got if got is None else type(got).__name__}.")
+    for name, g in wanted.items():
+        refuse_if(np.shape(got[name]) != g.shape, f"{what}: {name!r} has shape {np.shape(got[name])}, not {g.shape}.")
+        far = float(np.abs(np.asarray(got[name]) - g).max())
+        refuse_if(not far <= 1e-9, f"{what}: {name!r} is off the gradient of all the rows by {far:.3g}.")
