@@ -75,6 +75,26 @@ def test_a_class_of_main_travels_by_value_with_what_it_refers_to(tmp_path):
     assert done.stdout == "{'w': array([0., 0.])} (4.0, {'w': array([2., 2.])})\n"
 
 
+def test_the_package_itself_travels_by_name(tmp_path):
+    """Also where it is no package of site-packages, and some of its modules cannot be pickled."""
+    done = run_script(
+        tmp_path,
+        HEAD
+        + """
+    import minips.lab
+
+    class Mine(ps.LinearRegression):
+        def loss_and_gradient(self, params, rows=None):
+            return ps.LinearRegression(self.X, self.y).loss_and_gradient(params, rows)
+
+    data = ship({"problem": Mine(np.ones((2, 2)), np.ones(2))})
+    print(len(data) < 10_000)
+    elsewhere(data, "import sys; p = x['problem']; print(p.loss(p.init(None)), 'minips.lab' in sys.modules)")
+    """,
+    )
+    assert done.stdout.split() == ["True", "0.5", "False"]
+
+
 def test_a_stage_of_main_is_registered_where_it_arrives(tmp_path):
     done = run_script(
         tmp_path,

@@ -5,8 +5,12 @@ large, is named.
 """
 
 import dataclasses
+import io
+import sys
 import warnings
 from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import dill
@@ -21,7 +25,7 @@ def ship(thing: Any) -> bytes:
     """``thing`` as bytes. TypeError names what cannot travel; a captured global of over a megabyte is a warning."""
     for owner, name, value in _captured(thing):
         try:
-            size = len(dill.dumps(value, recurse=True))
+            size = len(_dumps(value))
         except Exception as error:
             raise TypeError(_words(f"{owner} uses {name!r}", value, error)) from error
         if size > LARGE_BYTES:
@@ -31,11 +35,11 @@ def ship(thing: Any) -> bytes:
                 stacklevel=2,
             )
     try:
-        return bytes(dill.dumps(thing, recurse=True))
+        return _dumps(thing)
     except Exception as error:
         for name, value in _attributes(thing):
             try:
-                dill.dumps(value, recurse=True)
+                _dumps(value)
             except Exception as reason:
                 raise TypeError(_words(f"{name} holds", value, reason)) from error
         raise TypeError(_words("It holds", thing, error)) from error
@@ -58,6 +62,24 @@ def enroll(value: Any) -> None:
     if isinstance(value, dict | list | tuple):
         for item in value.values() if isinstance(value, dict) else value:
             enroll(item)
+
+
+def _dumps(thing: Any) -> bytes:
+    """As ``dill.dumps``, with modules by name: of one outside of site-packages dill would take along all that it
+    holds, and minips itself stands there where it was installed with ``-e``.
+    """
+    buffer = io.BytesIO()
+    pickler = dill.Pickler(buffer, recurse=True)
+    pickler.reducer_override = _by_name
+    pickler.dump(thing)
+    return buffer.getvalue()
+
+
+def _by_name(thing: Any) -> Any:
+    """How to pickle a module that can be imported; NotImplemented, and so dill's own way, for anything else."""
+    if isinstance(thing, ModuleType) and thing.__name__ != "__main__" and sys.modules.get(thing.__name__) is thing:
+        return import_module, (thing.__name__,)
+    return NotImplemented
 
 
 def _attributes(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
