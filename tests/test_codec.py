@@ -253,6 +253,35 @@ def test_check_finite_takes_large_numbers_whose_sum_overflows():
     check_finite({"w": np.full(4, np.finfo("f4").max, "f4"), "v": np.zeros(0), "b": np.array(1.0)}, "The gradient of")
 
 
+@pytest.mark.parametrize(
+    ("encoded", "words"),
+    [
+        (None, "encode gave NoneType, expected a dict of arrays"),
+        ([1, 2], "encode gave list"),
+        ({"codes": "text", "scale": np.ones(1)}, "encode gave a dict of ndarray, str"),
+        (KeyError("the dog"), "KeyError: 'the dog'"),
+    ],
+    ids=str,
+)
+def test_a_quantizer_that_gives_no_parts_is_named_with_the_tensor(encoded, words, monkeypatch):
+    def encode(self, x, rng):
+        if isinstance(encoded, Exception):
+            raise encoded
+        return encoded
+
+    monkeypatch.setattr(ps.Sign, "encode", encode)
+    with pytest.raises(ValueError, match=r"The tensor 'W' does not encode with Sign\(\): ") as refused:
+        encoder(ps.Codec(quantizer=ps.Sign())).encode(Message({}, TENSORS))
+    assert words in str(refused.value)
+
+
+def test_a_quantizer_that_gives_no_array_back_is_named_with_the_tensor(monkeypatch):
+    frames = encoder(ps.Codec(quantizer=ps.Sign())).encode(Message({}, TENSORS))
+    monkeypatch.setattr(ps.Sign, "decode", lambda self, parts: None)
+    with pytest.raises(ValueError, match="'W' does not decode with sign: decode gave NoneType, expected an array"):
+        receive(sent(frames))
+
+
 def test_empty_frames_stay_empty():
     packet = Packet({}, {"w": ("exact", {"x": np.zeros(0, "f4")})})
     frames = pack(packet, ps.Codec(compressor="zlib"), ps.Trace())

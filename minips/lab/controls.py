@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import ipywidgets
+from traitlets import TraitError
 
 from minips.lab.source import code, default
 from minips.runtime.config import Config, Delays
@@ -244,13 +245,19 @@ def _of_pickers(pickers: Mapping[str, StagePicker]) -> dict[str, Any]:
 
 def _fields(value: Value | type[Value], label: str, changed: Callable[[], None]) -> dict[str, Any]:
     """A widget for each field that a simple widget can hold, with the value's own content or, for a class, the
-    default.
+    default. A field that contradicts itself has none: the class will say what is wrong when it is to be made.
     """
     fields: dict[str, Any] = {}
-    hints = get_type_hints(value if isinstance(value, type) else type(value))
+    try:
+        hints = get_type_hints(value if isinstance(value, type) else type(value))
+    except Exception:  # an annotation may be any expression
+        return fields
     for field in dataclasses.fields(value):  # type: ignore[arg-type]
         start = default(field) if isinstance(value, type) else getattr(value, field.name)
-        widget = control(hints[field.name], field.metadata, start, _words(label, field.name))
+        try:
+            widget = control(hints[field.name], field.metadata, start, _words(label, field.name))
+        except (TraitError, ValueError, TypeError):
+            continue
         if widget is not None:
             widget.observe(lambda change: changed(), "value")
             fields[field.name] = widget

@@ -100,7 +100,7 @@ def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
     ax.margins(x=0.12)
     ax.set(xlabel="time per push (ms)")
     ax.grid(axis="x", alpha=0.3)
-    _legend(ax)
+    _legend(ax, "lower right")
     return ax
 
 
@@ -265,9 +265,9 @@ def _looks() -> list[Look]:
     return [LOOKS[i % len(LOOKS)] for i in range(64)]
 
 
-def _legend(ax: Axes) -> None:
+def _legend(ax: Axes, where: Literal["upper right", "lower right"] = "upper right") -> None:
     if any(label for label in ax.get_legend_handles_labels()[1]):
-        ax.legend()
+        ax.legend(loc=where)  # to look for the best place takes long where there is much to avoid
 
 
 def _new(width: float, height: float) -> Axes:

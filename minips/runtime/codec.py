@@ -89,12 +89,12 @@ class Encoder:
         quantizer = codec.quantizer_of(name)
         if codec.memory.stateless:
             with trace.span("quantize"):
-                return quantizer.name, quantizer.encode(x, self.rng)
+                return quantizer.name, _encode(quantizer, name, x, self.rng)
         state = self._states[name]
         with trace.span("compensate"):
             p = codec.memory.compensate(x, state)
         with trace.span("quantize"):
-            parts = quantizer.encode(p, self.rng)
+            parts = _encode(quantizer, name, p, self.rng)
         with trace.span("compensate"):
             codec.memory.update(p, quantizer.decode(parts), state)
         return quantizer.name, parts
@@ -113,12 +113,43 @@ class Decoder:
         tensors: Tensors = {}
         for name, (quantizer, parts) in packet.tensors.items():
             with self.trace.span("dequantize"):
-                try:
-                    x = _stage("quantizer", quantizer).decode(parts)
-                except Exception as error:
-                    raise ValueError(f"The tensor {name!r} does not decode with {quantizer}: {error}") from error
+                x = _decode(quantizer, name, parts)
                 tensors[name] = x if memory.stateless else memory.restore(x, self._states[name])
         return Message(packet.header, tensors)
+
+
+def _encode(quantizer: Quantizer, name: str, x: Array, rng: np.random.Generator) -> Parts:
+    """The quantizer's parts. ValueError with the tensor's name where it, perhaps a learner's own, gives none."""
+    try:
+        parts = quantizer.encode(x, rng)
+        if not isinstance(parts, dict) or not all(map(_is_array, parts.values())):
+            raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
+    except Exception as error:
+        words = f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {error}"
+        raise ValueError(words) from error
+    return parts
+
+
+def _decode(quantizer: str, name: str, parts: Parts) -> Array:
+    """The array of the parts. ValueError with the tensor's name where they are none of this quantizer's."""
+    try:
+        x: Any = _stage("quantizer", quantizer).decode(parts)
+        if not _is_array(x):
+            raise TypeError(f"decode gave {type(x).__name__}, expected an array.")
+    except Exception as error:
+        raise ValueError(f"The tensor {name!r} does not decode with {quantizer}: {error}") from error
+    return x  # type: ignore[no-any-return]
+
+
+def _is_array(x: object) -> bool:
+    """A scalar of numpy's, which is what arithmetic makes of a 0-d array, will do."""
+    return isinstance(x, np.ndarray | np.generic)
+
+
+def _kinds(parts: object) -> str:
+    if not isinstance(parts, dict):
+        return type(parts).__name__
+    return f"a dict of {', '.join(sorted({type(part).__name__ for part in parts.values()}))}"
 
 
 def pack(packet: Packet, codec: Codec, trace: Trace, stamp: Header | None = None) -> Frames:
