@@ -1,42 +1,29 @@
 """The lessons' exercises refuse broken answers: each is the folded solution of the notebook with one piece changed.
 
-That the solutions themselves pass is test_lessons' part.
+They are in the folder ``broken``, a file for each lesson. That the solutions themselves pass is test_lessons' part.
 """
 
 import re
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
 from test_lessons import LESSONS, exercises, lesson
 
+import minips as ps
 from minips import lab
+from minips.lab.exercises import EXERCISES
 
-BROKEN = {
-    "01.1": {
-        "a plain mean": ("n * g[name]", "total / len(rows) * g[name]"),
-        "a sum": (") / total", ")"),
-        "the wrong way round": ("n * g[name]", "(total - n) * g[name]"),
-        "one name for all": ("g[name]", "g['w']"),
-        "shares of the first two": ("zip(rows, gradients, strict=True)", "zip(rows[:2], gradients)"),
-        "another's array": ("total = sum(rows)", "total = sum(rows); gradients[0]['w'] *= 1.5"),
-    },
-    "01.2": {
-        "least squares": ("np.clip(r, -self.delta, self.delta)", "r"),
-        "the loss alone is clipped": ("self.delta * (np.abs(r) - self.delta / 2)", "self.delta**2 / 2"),
-        "a delta of its own": ("self.delta", "1.0"),
-        "one side only": ("np.clip(r, -self.delta, self.delta)", "np.minimum(r, self.delta)"),
-        "a sum": ("losses.mean()", "losses.sum()"),
-        "always float64": ("X.T @ slopes", "X.T.astype(float) @ slopes"),
-    },
-    "01.3": {
-        "all at once": ("rows[start : start + most]", "rows if start == 0 else rows[:0]"),
-        "pieces count alike": ("len(piece) * g", "most * g"),
-        "the last piece is lost": ("range(0, len(rows), most)", "range(0, len(rows) - most, most)"),
-        "overlapping": ("start : start + most", "max(start - 1, 0) : start + most - 1"),
-        "a sum": ("t / len(rows)", "t"),
-    },
-}
+BROKEN: dict[str, dict[str, tuple[str, str]]] = {}
+for path in sorted((Path(__file__).parent / "broken").glob("lesson_*.py")):
+    BROKEN |= runpy.run_path(str(path))["BROKEN"]
 """By exercise, and by what is wrong: a piece of the solution, and what stands there instead."""
+
+
+def test_every_exercise_has_broken_answers() -> None:
+    assert set(BROKEN) == set(EXERCISES)
+    assert all(len(variants) >= 2 for variants in BROKEN.values())
 
 
 def answer(key: str, old: str, new: str) -> Any:
@@ -61,3 +48,47 @@ def test_a_broken_answer_is_refused(key: str, old: str, new: str) -> None:
     verdict = lab.check(key, answer(key, old, new))
     assert not verdict
     assert len(verdict.words.partition("\nHint: ")[0]) > 20
+
+
+@pytest.mark.parametrize("key", EXERCISES)
+@pytest.mark.parametrize("thing", [None, 3, "an answer", ps.SGD, ps.Config()], ids=repr)
+def test_what_is_no_answer_at_all_is_refused(key: str, thing: Any) -> None:
+    assert not lab.check(key, thing)
+
+
+@pytest.mark.parametrize("thing", [ps.SGD(momentum=0.9), ps.Adam()], ids=repr)
+def test_minips_own_optimizers_are_no_answer(thing: ps.Optimizer) -> None:
+    assert not lab.check("02.1", thing)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (ps.Config(steps=100), "1.00 of the bytes"),
+        (ps.Config(steps=100, push=ps.Codec(quantizer=ps.TopK(0.01))), "accuracy fell"),
+        (ps.Config(steps=25), "everything but push"),
+        (None, "Expected a ps.Config"),
+    ],
+    ids=["same", "too few", "fewer steps", "none"],
+)
+def test_a_refusal_says_what_failed_and_hints(config: Any, words: str) -> None:
+    verdict = repr(lab.check("00.1", config))
+    assert words in verdict
+    assert "Hint: " in verdict
+
+
+def test_another_way_past_the_straggler() -> None:
+    verdict = lab.check("00.2", ps.Config(steps=30, consistency=ps.BSP(backup=1)))
+    assert verdict, verdict
+
+
+def test_hints_come_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    count = len(EXERCISES["02.2"].hints)
+    for turn in range(count + 1):
+        lab.hint("2.2")
+        assert f"Hint {turn % count + 1} of {count} for 02.2" in capsys.readouterr().out
+
+
+def test_an_unknown_exercise_names_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"no exercise '02\.9'.*Known: .*02\.1"):
+        lab.check("02.9", None)

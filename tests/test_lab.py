@@ -8,7 +8,6 @@ import textwrap
 import threading
 import time
 import types
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from matplotlib.figure import Figure
 import minips as ps
 from minips import lab
 from minips.lab import predictions
-from minips.lab.exercises import EXERCISES
 from minips.lab.source import code
 
 PNG = b"\x89PNG"
@@ -290,148 +288,6 @@ class TestPrediction:
             guess.compare("neither")
         with pytest.raises(ValueError, match="two different options"):
             lab.predict("Which?", ["this", "this"])
-
-
-OPTIMIZER = """
-    @dataclass(frozen=True)
-    class Mine(ps.Optimizer):
-        name = "mine"
-        lr: float = 0.1
-        momentum: float = 0.9
-
-        def step(self, params, grads, state):
-            {body}
-    """
-RIGHT_STEP = """for name, p in params.items():
-                state[name] = self.momentum * state.get(name, 0 * p) + grads[name]
-                p -= self.lr * state[name]"""
-WRONG_STEPS = {
-    "no momentum": RIGHT_STEP.replace("self.momentum * state.get(name, 0 * p) + ", ""),
-    "one velocity for all": RIGHT_STEP.replace("state[name]", "state['v']").replace("get(name", "get('v'"),
-    "damped": RIGHT_STEP.replace("grads[name]", "(1 - self.momentum) * grads[name]"),
-    "a new array": RIGHT_STEP.replace("p -= self.lr * state[name]", "params[name] = p - self.lr * state[name]"),
-    "uphill": RIGHT_STEP.replace("p -=", "p +="),
-    "kept in the class": RIGHT_STEP.replace("state.get", "vars(np).setdefault('_v', {}).get").replace(
-        "state[name]", "np._v[name]"
-    ),
-    "does nothing": "pass",
-}
-
-
-def handler(body: str) -> Any:
-    return written_in_a_notebook(f"def handle(params, message, lr):\n    kind, tensors = message\n{body}", "handle")
-
-
-RIGHT_HANDLER = """
-    if kind == "pull":
-        return params
-    if kind != "push":
-        return "error", "unknown kind"
-    if tensors.keys() != params.keys():
-        return "error", "other names"
-    if any(np.shape(tensors[name]) != p.shape for name, p in params.items()):
-        return "error", "another shape"
-    for name, g in tensors.items():
-        params[name] -= lr * g
-    return "applied"
-"""
-WRONG_HANDLERS = {
-    "any kind goes": RIGHT_HANDLER.replace('kind != "push"', "False"),
-    "shapes go": RIGHT_HANDLER.replace("!= p.shape", "is None"),
-    "names go": RIGHT_HANDLER.replace("tensors.keys() != params.keys()", "False"),
-    "too few names go": RIGHT_HANDLER.replace("tensors.keys() != params.keys()", "tensors.keys() - params.keys()"),
-    "refuses everything": "    return 'error', 'no'",
-    "no sentence": RIGHT_HANDLER.replace('"another shape"', '""'),
-    "not in place": RIGHT_HANDLER.replace("params[name] -= lr * g", "params[name] = params[name] - lr * g"),
-    "half a push": """
-    if kind == "pull":
-        return params
-    try:
-        for name, g in tensors.items():
-            assert kind == "push" and tensors.keys() == params.keys()
-            assert np.shape(g) == params[name].shape
-            params[name] -= lr * g
-    except AssertionError:
-        return "error", "no"
-    return "applied"
-""",
-}
-
-
-class TestExercises:
-    def test_the_right_optimizer_passes_in_spawned_workers(self) -> None:
-        verdict = lab.check("02.1", written_in_a_notebook(OPTIMIZER.format(body=RIGHT_STEP), "Mine")())
-        assert verdict, verdict
-
-    @pytest.mark.parametrize("step", WRONG_STEPS.values(), ids=WRONG_STEPS)
-    def test_a_wrong_optimizer_is_refused(self, step: str) -> None:
-        verdict = lab.check("02.1", written_in_a_notebook(OPTIMIZER.format(body=step), "Mine")())
-        vars(np).pop("_v", None)
-        assert not verdict
-        assert "step" in verdict.words
-        assert "Hint: " in repr(verdict)
-
-    @pytest.mark.parametrize("thing", [ps.SGD(momentum=0.9), ps.Adam(), ps.SGD, None], ids=repr)
-    def test_what_is_no_answer_is_refused(self, thing: Any) -> None:
-        assert not lab.check("02.1", thing)
-
-    def test_the_right_handler_passes(self) -> None:
-        verdict = lab.check("02.2", handler(RIGHT_HANDLER))
-        assert verdict, verdict
-
-    @pytest.mark.parametrize("body", WRONG_HANDLERS.values(), ids=WRONG_HANDLERS)
-    def test_a_wrong_handler_is_refused(self, body: str) -> None:
-        verdict = lab.check("02.2", handler(body))
-        assert not verdict
-        assert "push" in verdict.words or "kind" in verdict.words
-
-    def test_fewer_bytes(self) -> None:
-        sign = ps.Codec(quantizer=ps.Sign(), memory=ps.ErrorFeedback())
-        assert lab.check("00.1", ps.Config(steps=100, push=sign))
-
-    @pytest.mark.parametrize(
-        ("config", "words"),
-        [
-            (ps.Config(steps=100), "1.00 of the bytes"),
-            (ps.Config(steps=100, push=ps.Codec(quantizer=ps.TopK(0.01))), "accuracy fell"),
-            (ps.Config(steps=25), "everything but push"),
-            (None, "Expected a ps.Config"),
-        ],
-        ids=["same", "too few", "fewer steps", "none"],
-    )
-    def test_bytes_that_are_not_fewer_are_refused(self, config: Any, words: str) -> None:
-        assert words in repr(lab.check("00.1", config))
-
-    @pytest.mark.parametrize("consistency", [ps.ASP(), ps.BSP(backup=1)], ids=repr)
-    def test_past_the_straggler(self, consistency: ps.Consistency) -> None:
-        verdict = lab.check("00.2", ps.Config(steps=30, consistency=consistency))
-        assert verdict, verdict
-
-    @pytest.mark.parametrize("consistency", [ps.BSP(), ps.SSP(staleness=1)], ids=repr)
-    def test_waiting_for_the_straggler_is_refused(self, consistency: ps.Consistency) -> None:
-        assert "of the time" in repr(lab.check("00.2", ps.Config(steps=30, consistency=consistency)))
-        assert "everything but" in repr(lab.check("00.2", ps.Config(steps=30, workers=3, consistency=consistency)))
-
-    def test_bytes_for_one_push(self) -> None:
-        wrong: dict[str, Callable[[ps.Run], Any]] = {
-            "the whole run": lambda run: run.bytes_sent,
-            "what was wanted": lambda run: run.bytes_sent / run.config.workers / run.config.steps,
-            "received": lambda run: run.bytes_received / run.updates,
-            "text": lambda run: "many",
-        }
-        assert lab.check("00.3", lambda run: run.bytes_sent / run.updates)
-        for function in wrong.values():
-            assert not lab.check("00.3", function)
-
-    def test_hints_come_one_by_one(self, capsys: pytest.CaptureFixture[str]) -> None:
-        for turn in range(len(EXERCISES["02.2"].hints) + 1):
-            lab.hint("02.2")
-            count = len(EXERCISES["02.2"].hints)
-            assert f"Hint {turn % count + 1} of {count}" in capsys.readouterr().out
-
-    def test_an_unknown_exercise_names_the_nearest(self) -> None:
-        with pytest.raises(ValueError, match=r"no exercise '02\.9'.*Known: .*02\.1"):
-            lab.check("02.9", None)
 
 
 @pytest.fixture(scope="module")
