@@ -1,7 +1,11 @@
 """The lab, driven by traits: the workbench, predictions, exercises, pictures, sources."""
 
+import base64
+import csv
 import dataclasses
+import json
 import linecache
+import re
 import subprocess
 import sys
 import textwrap
@@ -20,6 +24,7 @@ from matplotlib.figure import Figure
 import minips as ps
 from minips import lab
 from minips.lab import predictions
+from minips.lab.columns import STAGES
 from minips.lab.source import code
 
 PNG = b"\x89PNG"
@@ -35,7 +40,7 @@ def problem() -> ps.SoftmaxRegression:
 
 @pytest.fixture
 def bench(problem: ps.SoftmaxRegression) -> lab.Workbench:
-    return lab.Workbench(problem, ps.Config(steps=20, workers=2), engine="threads")
+    return lab.Workbench(problem, ps.Config(steps=20, workers=2), engine="threads", predict=False)
 
 
 def written_in_a_notebook(source: str, name: str) -> Any:
@@ -60,11 +65,66 @@ class TestWorkbench:
         assert bench.runs["A"].config.push == ps.Codec()
         assert bench.runs["B"].config.push == ps.Codec(quantizer=ps.TopK(0.2), memory=ps.ErrorFeedback())
         assert bench.runs["B"].bytes_sent < bench.runs["A"].bytes_sent
-        assert bytes(bench.picture.image.value).startswith(PNG)
-        assert bytes(bench.detail.image.value).startswith(PNG)
+        assert bytes(bench.loss.image.value).startswith(PNG)
+        assert bytes(bench.spans.image.value).startswith(PNG)
         assert "accuracy" in bench.job.message.value
         assert "accuracy" in bench.table.value
         assert bench.job.bar.value == bench.job.bar.max
+
+    def test_every_run_is_predicted_shown_and_kept(self, problem: ps.SoftmaxRegression, tmp_path: Path) -> None:
+        config = ps.Config(steps=12, workers=2, transport=ps.InProc(), consistency=ps.ASP())
+        bench = lab.Workbench(problem, config, engine="threads")
+        for sides in ("A", "AB"):
+            bench.run(sides)
+            assert bench.wait(60)
+        for shown in (bench.loss, bench.spans, bench.timeline, bench.staleness):
+            assert bytes(shown.image.value).startswith(PNG)
+            assert shown.words.value
+        assert bench.spans.words.value.count("was predicted to take") == 2
+        assert [record.side for record in bench.history] == ["A", "A", "B"]
+        assert all(record.prediction and record.prediction.seconds_per_step > 0 for record in bench.history)
+        assert len(bench._calibrations) == 1
+        assert bench.log.value.count("<tr>") == 4
+        bench.to_csv(tmp_path / "runs.csv")
+        rows = list(csv.DictReader((tmp_path / "runs.csv").read_text().splitlines()))
+        assert [row["number"] for row in rows] == ["1", "2", "3"]
+        assert ps.Config.from_dict(json.loads(rows[2]["config"])) == config
+        assert int(rows[2]["bytes_sent"]) == bench.runs["B"].bytes_sent
+        assert float(rows[0]["predicted_seconds_per_step"]) == bench.history[0].prediction.seconds_per_step  # type: ignore[union-attr]
+        link = re.search("href='data:text/csv;base64,(.*?)'", bench.download.value)
+        assert link
+        assert base64.b64decode(link[1]).decode() == (tmp_path / "runs.csv").read_text()
+
+    @pytest.mark.usefixtures("registry")
+    def test_what_cannot_be_predicted_runs_all_the_same(
+        self, problem: ps.SoftmaxRegression, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*arguments: Any, **more: Any) -> None:
+            raise RuntimeError("the crystal ball is cloudy")
+
+        monkeypatch.setattr("minips.cost.calibrate", refuse)
+        bench = lab.Workbench(problem, ps.Config(steps=5, workers=2), engine="threads")
+        bench.run("A")
+        assert bench.wait(30)
+        assert bench.history[0].prediction is None
+        assert "no prediction (the crystal ball is cloudy)" in bench.spans.words.value
+
+    def test_stop_while_it_is_being_predicted(self, problem: ps.SoftmaxRegression) -> None:
+        bench = lab.Workbench(problem, ps.Config(workers=2), engine="threads")
+        bench.run()
+        assert "being measured" in bench.job.message.value
+        bench.stop()
+        assert bench.wait(30)
+        assert bench.history == []
+        assert "Stopped before" in bench.job.message.value
+
+    def test_the_first_columns_result_stands_where_the_second_fails(self, bench: lab.Workbench) -> None:
+        bench.columns["B"].controls["workers"].value = 100_000
+        bench.run()
+        assert bench.wait(30)
+        assert list(bench.runs) == ["A"]
+        assert "use fewer workers" in bench.job.message.value
+        assert "accuracy" in bench.table.value
 
     def test_its_processes_end_with_the_run(self, problem: ps.SoftmaxRegression) -> None:
         bench = lab.Workbench(problem, ps.Config(steps=5, workers=2))
@@ -77,9 +137,9 @@ class TestWorkbench:
         bench.columns["A"].controls["steps"].value = 10_000
         bench.run()
         deadline = time.monotonic() + 20
-        while not bench.picture.image.value and time.monotonic() < deadline:
+        while not bench.loss.image.value and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert bytes(bench.picture.image.value).startswith(PNG), "no live picture"
+        assert bytes(bench.loss.image.value).startswith(PNG), "no live picture"
         assert bench.job.run_button.disabled
         assert not bench.job.stop_button.disabled
         bench.job.stop_button.click()
@@ -192,23 +252,52 @@ class TestWorkbench:
         shell.events.trigger("post_run_cell", None)
         assert "same" in bench.columns["B"].controls["pull quantizer"].options
 
+    @pytest.mark.usefixtures("registry")
+    def test_a_stage_that_is_written_anew_keeps_what_its_controls_say(self, bench: lab.Workbench) -> None:
+        source = """
+            @ps.register
+            @dataclass(frozen=True)
+            class Halve(ps.Exact):
+                name = "halve"
+                factor: float = 0.5
+            """
+        written_in_a_notebook(source, "Halve")
+        bench.refresh()
+        bench.columns["A"].controls["quantizer"].value = "halve"
+        bench.columns["A"].controls["quantizer.factor"].value = 0.75
+        again = written_in_a_notebook(source, "Halve")
+        bench.refresh()
+        assert bench.columns["A"].config().push.quantizer == again(0.75)
+
+    def test_every_field_of_a_config_has_a_control(self, bench: lab.Workbench) -> None:
+        controls = bench.columns["A"].controls
+        wanted = {field.name.replace("_", " ") for field in dataclasses.fields(ps.Config)}
+        wanted -= {"push", "pull", "link", "delays", "timeout s"}
+        wanted |= {"quantizer", "memory", "serializer", "compressor", "pull quantizer", "pull memory"}
+        wanted |= {"pull serializer", "pull compressor", "bandwidth", "latency", "compute", "straggler"}
+        assert wanted <= controls.keys()
+
     def test_every_control_has_a_name_of_its_own(self, bench: lab.Workbench) -> None:
         for side in ("A", "B"):
             bench.columns[side].controls["quantizer"].value = "uniform"
+            bench.columns[side].controls["pull quantizer"].value = "uniform"
         labels = [w.description for column in bench.columns.values() for w in column.controls.values()]
         assert "A quantizer" in labels
         assert "B quantizer bits" in labels
         assert all(labels)
         assert len(set(labels)) == len(labels)
 
-    @pytest.mark.parametrize("kind", ["quantizer", "memory", "serializer", "compressor", "consistency", "optimizer"])
-    def test_every_stage_can_be_chosen(self, bench: lab.Workbench, kind: str) -> None:
-        for name in ps.names(kind):
-            bench.columns["A"].controls[kind].value = name
+    @pytest.mark.parametrize("label", [label for group in STAGES.values() for label in group])
+    def test_every_stage_can_be_chosen(self, bench: lab.Workbench, label: str) -> None:
+        path = next(group[label] for group in STAGES.values() if label in group)
+        for name in ps.names(path[-1]):
+            bench.columns["A"].controls[label].value = name
             column = bench.columns["A"]
-            if not column.error.value:  # a stage whose library is missing is a sentence
-                config = column.config()
-                assert getattr(config.push if hasattr(config.push, kind) else config, kind) == ps.build(kind, name)
+            if not column.error.value:  # a library that is missing, or a config that cannot be, is a sentence
+                stage: Any = column.config()
+                for attribute in path:
+                    stage = getattr(stage, attribute)
+                assert stage == ps.build(path[-1], name)
 
     def test_the_code_makes_the_config(self, bench: lab.Workbench) -> None:
         config = ps.Config(
@@ -216,9 +305,11 @@ class TestWorkbench:
             pull=ps.Codec(quantizer=ps.Float16(), serializer=ps.Json()),
             consistency=ps.SSP(staleness=3),
             link=ps.Link(bandwidth_bps=5e6, latency_s=0.002),
-            delays=ps.Delays(seconds=0.01, slow={3: 5.0}),
+            delays=ps.Delays(seconds=0.01, slow={1: 2.0, 3: 5.0}, exponential=True),
             batch_size=None,
+            accumulate=2,
             overlap=True,
+            seed=7,
         )
         assert eval(code(config), {"ps": ps}) == config
         assert code(ps.Config()) == "ps.Config()"
@@ -307,14 +398,24 @@ class TestPlots:
 
     def test_loss_of_rows_so_far(self, run: ps.Run) -> None:
         assert lab.plots.loss({"A": run.losses}, ax=axes()).lines
-        with pytest.raises(ValueError, match="needs a whole run"):
+        with pytest.raises(ValueError, match="needs a whole run, or step_bytes"):
             lab.plots.loss(run.losses, against="bytes", ax=axes())
+        ax = lab.plots.loss({"A": run.losses}, against="bytes", step_bytes={"A": 2e6}, ax=axes())
+        assert ax.lines[0].get_xdata()[-1] == 2 * run.losses[-1][1]  # type: ignore[index]
 
     def test_spans(self, run: ps.Run) -> None:
         ax = lab.plots.spans({"A": run, "B": run}, ax=axes())
         assert "(ms)" in ax.get_xlabel()
         assert "compute" in [label.get_text() for label in ax.get_yticklabels()]
         assert len({patch.get_hatch() for patch in ax.patches}) == 2
+
+    def test_predicted_beside_measured(self) -> None:
+        ax = lab.plots.predicted(
+            ps.cost.Comparison([("compute", 1e-3, 2e-3), ("compress", 0, 0), ("total", 3e-3, 0)]), ax=axes()
+        )
+        assert [label.get_text() for label in ax.get_yticklabels()] == ["compute", "total"]
+        assert [round(patch.get_width(), 6) for patch in ax.patches] == [1, 3, 2, 0]
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["predicted", "measured"]
 
     def test_timeline(self, run: ps.Run) -> None:
         ax = lab.timeline(run, ax=axes())

@@ -109,7 +109,7 @@ def cell(source: str) -> Any:
 @pytest.fixture
 def bench() -> lab.Workbench:
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, features=6, classes=3))
-    return lab.Workbench(problem, ps.Config(workers=1, servers=2, steps=6))
+    return lab.Workbench(problem, ps.Config(workers=1, servers=2, steps=6), predict=False)
 
 
 def choose(bench: lab.Workbench, label: str, name: str) -> None:
@@ -123,8 +123,10 @@ def test_a_quantizer_works_in_workers_and_servers(bench: lab.Workbench) -> None:
     choose(bench, "quantizer", "halves")
     choose(bench, "pull quantizer", "halves")
     bench.columns["B"].controls["quantizer.factor"].value = 4
+    bench.predict.value = True
     bench.run()
     assert bench.wait(60)
+    assert bench.history[1].prediction, bench.spans.words.value
     a, b = bench.runs["A"], bench.runs["B"]
     assert repr(b.config.push.quantizer) == "Halves(factor=4.0)"
     assert all(np.allclose(a.params[name], b.params[name], atol=1e-5) for name in a.params)

@@ -1,6 +1,6 @@
 """What it should cost: closed forms, what this machine takes for each stage, and a prediction to hold against a run."""
 
-from minips.cost.calibrate import Calibration, calibrate
+from minips.cost.calibrate import Calibration, alone, calibrate
 from minips.cost.formulas import halving_doubling_s, parameter_server_s, ring_allreduce_s, tree_allreduce_s
 from minips.cost.predict import Comparison, Prediction, compare, predict
 
@@ -8,6 +8,7 @@ __all__ = [
     "Calibration",
     "Comparison",
     "Prediction",
+    "alone",
     "calibrate",
     "compare",
     "halving_doubling_s",

@@ -9,6 +9,7 @@ import os
 import statistics
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,9 @@ from minips.stages.consistency import BSP
 
 SIZES = (1_000, 100_000)
 """Values in the small and in the large model."""
-ROUNDS = 30
+ROUNDS, LEAST_ROUNDS = 30, 5
+ENOUGH_S = 1.0
+"""Rounds of one size: so many or, where they are slow, as many as fit into so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +53,28 @@ class Calibration:
     cores: int
 
 
-def calibrate(config: Config) -> Calibration:
-    """Measure one push and pull of ``config``'s stages and transport here. Takes a second or two, in processes of its
-    own.
-    """
-    alone = replace(
+def alone(config: Config) -> Config:
+    """What of a config its calibration depends on: one worker and one server, without link and delays."""
+    return replace(
         config,
         workers=1,
         servers=1,
         steps=10**9,
+        batch_size=None,
+        seed=0,
         consistency=BSP(),
         link=None,
         delays=None,
         overlap=False,
         accumulate=1,
     )
+
+
+def calibrate(config: Config, *, stop: Callable[[], bool] = lambda: False) -> Calibration:
+    """Measure one push and pull of ``config``'s stages and transport here. Takes a second or two, in processes of its
+    own. RuntimeError where ``stop()`` ends it before.
+    """
+    config = alone(config)
     engine: LocalEngine = Threads() if config.transport.name == "inproc" else Processes()
     members: list[Member] = []
     try:
@@ -73,8 +83,8 @@ def calibrate(config: Config) -> Calibration:
                 members.append(engine.start(f"server for {size} values"))
         for size, member in zip(SIZES, members, strict=True):
             params = {"w": np.zeros(size, np.float32)}
-            member.brief(roles.serve, {"config": alone, "params": params, "index": 0, "token": ""})
-        small, large = (_measure(alone, member, size) for size, member in zip(SIZES, members, strict=True))
+            member.brief(roles.serve, {"config": config, "params": params, "index": 0, "token": ""})
+        small, large = (_measure(config, member, size, stop) for size, member in zip(SIZES, members, strict=True))
     finally:
         for member in members:
             member.say("stop")
@@ -88,29 +98,31 @@ def calibrate(config: Config) -> Calibration:
     return Calibration(lines["worker"], lines["server"], transfer, os.cpu_count() or 1)
 
 
-def _measure(config: Config, member: Member, size: int) -> dict[str, dict[str, float]]:
+def _measure(config: Config, member: Member, size: int, stop: Callable[[], bool]) -> dict[str, dict[str, float]]:
     """Median seconds of one push and pull by side and span name; the transfer is all that no span claims."""
     gradient = {"w": np.random.default_rng(config.seed).normal(size=size).astype(np.float32)}
-    trips = []
-    with connect(_hear(member, "ready"), config) as client:
+    trips: list[float] = []
+    with connect(_hear(member, "ready", stop), config) as client:
         client.pull().result(config.timeout_s)
-        for _ in range(ROUNDS):
+        while len(trips) < ROUNDS and not (len(trips) >= LEAST_ROUNDS and sum(trips) > ENOUGH_S):
+            _go_on(stop)
             began = time.monotonic()
             client.push_pull(gradient).result(config.timeout_s)
             trips.append(time.monotonic() - began)
     member.say("stop")
-    sides = {"worker": _per_trip(client.trace), "server": _per_trip(_hear(member, "result")["trace"])}
+    report = _hear(member, "result", stop)
+    sides = {"worker": _per_trip(client.trace, len(trips)), "server": _per_trip(report["trace"], len(trips))}
     claimed = sum(sum(side.values()) for side in sides.values())
     return {**sides, "between": {"transfer": statistics.median(trips) - claimed}}
 
 
-def _per_trip(trace: Trace) -> dict[str, float]:
+def _per_trip(trace: Trace, trips: int) -> dict[str, float]:
     """Seconds of one trip by span name: the median span, times the spans of that name in a trip."""
     spans: dict[str, list[float]] = defaultdict(list)
     for span in trace:
         spans[span.name].append(span.seconds)
     ours = {name: seconds for name, seconds in spans.items() if name not in ("transfer", "wait")}
-    return {name: statistics.median(seconds) * round(len(seconds) / ROUNDS) for name, seconds in ours.items()}
+    return {name: statistics.median(seconds) * round(len(seconds) / trips) for name, seconds in ours.items()}
 
 
 def _line(small: float, large: float) -> Line:
@@ -118,12 +130,21 @@ def _line(small: float, large: float) -> Line:
     return Line(max(0.0, small - slope * SIZES[0]), slope)
 
 
-def _hear(member: Member, wanted: str) -> Any:
+def _hear(member: Member, wanted: str, stop: Callable[[], bool]) -> Any:
     """The value of the member's word ``wanted``; RuntimeError where it fails first."""
-    while member.pipe.poll(START_S):
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        _go_on(stop)
+        if not member.pipe.poll(0.1):
+            continue
         word, value = member.pipe.recv()
         if word == wanted:
             return value
         if word == "failed":
             raise RuntimeError(f"{member.who} failed: {value[0]}")
     raise RuntimeError(f"{member.who} said nothing for {START_S:g} seconds.")
+
+
+def _go_on(stop: Callable[[], bool]) -> None:
+    if stop():
+        raise RuntimeError("The calibration was stopped.")

@@ -18,7 +18,7 @@ import numpy as np
 from minips.cost.calibrate import Calibration, Line, calibrate
 from minips.problems import Problem
 from minips.runtime.codec import Codec, Encoder
-from minips.runtime.config import Config
+from minips.runtime.config import PS, Config
 from minips.runtime.message import Header, Message
 from minips.runtime.shard import Shard
 from minips.runtime.trace import SPANS, Trace
@@ -52,8 +52,10 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
     or two.
 
     The gradient is timed here, in this process; everything else follows from the calibration. Several servers are taken
-    to share the values evenly and to work side by side.
+    to share the values evenly and to work side by side. ValueError where gradients meet elsewhere than at servers.
     """
+    if config.exchange != PS():
+        raise ValueError(f"What parameter servers cost can be predicted, what {config.exchange!r} costs not yet.")
     calibration = calibration or calibrate(config)
     part = problem.shard(0, config.workers)
     params = problem.init(np.random.default_rng(config.seed))

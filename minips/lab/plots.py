@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, Patch
 from matplotlib.ticker import MaxNLocator
 
+from minips.cost import Comparison
 from minips.lab.source import code
 from minips.runtime.config import Config
 from minips.runtime.trace import SPANS
@@ -57,18 +58,23 @@ def loss(
     runs: "Run | Rows | Mapping[str, Run | Rows]",
     *,
     against: Literal["seconds", "bytes", "step"] = "seconds",
+    step_bytes: Mapping[str, float] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Training loss against seconds, megabytes sent by the workers, or steps. Instead of a run, its rows so far will
-    do.
+    do; ``step_bytes`` then says, by name, how many bytes the workers send in a step.
     """
     ax = ax or _new(6.4, 3.6)
     for look, (label, run) in zip(_looks(), _named(runs).items(), strict=False):
         rows = list(run.losses if isinstance(run, Run) else run)
         if against == "bytes":
-            if not isinstance(run, Run):
-                raise ValueError("Loss against bytes needs a whole run: rows alone do not tell the bytes.")
-            x = [run.bytes_sent / 1e6 * step / max(rows[-1][1], 1) for _, step, _ in rows]
+            if isinstance(run, Run):
+                each = run.bytes_sent / max(rows[-1][1], 1) if rows else 0.0
+            elif step_bytes and label in step_bytes:
+                each = step_bytes[label]
+            else:
+                raise ValueError("Loss against bytes needs a whole run, or step_bytes: rows do not tell the bytes.")
+            x = [each / 1e6 * step for _, step, _ in rows]
         else:
             x = [seconds if against == "seconds" else step for seconds, step, _ in rows]
         style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": look.dash}
@@ -101,6 +107,24 @@ def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
     ax.set(xlabel="time per push (ms)")
     ax.grid(axis="x", alpha=0.3)
     _legend(ax, "lower right")
+    return ax
+
+
+def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
+    """A bar per span, predicted beside measured: milliseconds of one push and its pull; ``total`` is a step of all."""
+    rows = [row for row in comparison.rows if row[1] or row[2]]
+    ax = ax or _new(6.4, 0.8 + 0.35 * len(rows))
+    for i, (label, look) in enumerate({"predicted": LOOKS[1], "measured": LOOKS[0]}.items()):
+        style: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white"}
+        y = np.arange(len(rows)) + (i - 0.5) * 0.4
+        bars = ax.barh(y, [1e3 * row[1:][i] for row in rows], 0.4, label=label, **style)
+        ax.bar_label(bars, fmt="%.2g", padding=3, fontsize=8)
+    ax.set_yticks(range(len(rows)), [name for name, _, _ in rows])
+    ax.invert_yaxis()
+    ax.margins(x=0.14)
+    ax.set(xlabel="time per push (ms)")
+    ax.grid(axis="x", alpha=0.3)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
     return ax
 
 

@@ -1,17 +1,19 @@
-"""The workbench: two configs side by side, trained for real, compared in a picture, a table and a sentence."""
+"""The workbench: two configs side by side, predicted, trained for real, compared in pictures, tables and a sentence."""
 
-import html
+import base64
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import ipywidgets
 from matplotlib.figure import Figure
 
-from minips import datasets
-from minips.lab import plots
-from minips.lab.controls import Column
-from minips.lab.panels.base import LABELS, Job, Picture, refresh_after_cells
+from minips import cost, datasets
+from minips.lab import plots, results
+from minips.lab.columns import Column
+from minips.lab.controls import heading
+from minips.lab.panels.base import STYLE, Job, Picture, refresh_after_cells
 from minips.problems import Problem, SoftmaxRegression
 from minips.runtime.config import Config
 from minips.runtime.engines import Engine, Progress
@@ -26,8 +28,9 @@ class Workbench:
     """Two columns of controls, A and B, each a whole `Config`; run one or both, and compare.
 
     ``problem`` None: softmax regression on the digits. ``configs``: one that both columns start from, or one for each.
-    ``engine`` None: processes. A notebook shows the panel where the workbench is the last line of a cell. What the
-    panel does can be done from code too:
+    ``engine`` None: processes. ``predict`` says whether each run is predicted before it, for which its stages are
+    calibrated once. A notebook shows the panel where the workbench is the last line of a cell. What the panel does can
+    be done from code too:
 
     >>> bench = Workbench(engine="threads")
     >>> bench.columns["B"].controls["quantizer"].value = "sign"
@@ -41,6 +44,7 @@ class Workbench:
         configs: Config | Sequence[Config] | None = None,
         *,
         engine: Engine | str | None = None,
+        predict: bool = True,
     ) -> None:
         starts = list(configs) if isinstance(configs, Sequence) else [configs or Config()]
         if not 1 <= len(starts) <= len(SIDES):
@@ -48,12 +52,21 @@ class Workbench:
         self.problem = problem or SoftmaxRegression(*datasets.digits())
         self.engine = engine
         self.columns = {side: Column(side, config) for side, config in zip(SIDES, [*starts, *starts], strict=False)}
-        self.runs: dict[str, Run] = {}
-        """The last run of each column."""
+        self.history: list[results.Record] = []
+        """Every run so far."""
         self.job = Job()
         self._rows: dict[str, list[tuple[float, int, float]]] = {}
-        self._build()
+        self._predictions: dict[str, cost.Prediction | None] = {}
+        self._unpredicted: dict[str, str] = {}
+        """Why there is no prediction for the run of a column."""
+        self._calibrations: list[tuple[Config, cost.Calibration]] = []
+        self._build(predict)
         refresh_after_cells(self)
+
+    @property
+    def runs(self) -> dict[str, Run]:
+        """The last run of each column."""
+        return {side: record.run for side, record in self._last().items()}
 
     @property
     def busy(self) -> bool:
@@ -92,39 +105,84 @@ class Workbench:
         for column in self.columns.values():
             column.refresh()
 
-    def _build(self) -> None:
+    def to_csv(self, path: str | Path) -> None:
+        """Write the history, a line for each run: seconds, bytes, loss, the config as JSON."""
+        with self.job.lock:
+            Path(path).write_text(results.to_csv(self.history), encoding="utf-8")
+
+    def _build(self, predict: bool) -> None:
         self.which: Any = ipywidgets.Dropdown(
             options=[("A and B", "AB"), ("A only", "A"), ("B only", "B")],
             description="Columns to run",
             style={"description_width": "initial"},
             layout={"width": "auto"},
         )
+        self.predict: Any = ipywidgets.Checkbox(
+            value=predict, description="Predict before running", indent=False, layout={"width": "auto"}
+        )
         self.job.say("Change something in B, then press Run.")
-        self.picture, self.detail = Picture(), Picture()
+        self.loss, self.spans, self.timeline, self.staleness = (Picture() for _ in range(4))
         self.table: Any = ipywidgets.HTML()
+        self.log: Any = ipywidgets.HTML()
+        self.download: Any = ipywidgets.HTML()
         self.job.run_button.on_click(lambda button: self.run())
         columns = ipywidgets.GridBox(
             [column.panel for column in self.columns.values()],
             layout={"grid_template_columns": "repeat(auto-fit, minmax(310px, 1fr))", "grid_gap": "8px"},
         )
         row = {"flex_flow": "row wrap", "align_items": "center"}
-        buttons = ipywidgets.HBox([self.which, self.job.run_button, self.job.stop_button, self.job.bar], layout=row)
-        results = [self.job.message, self.picture.panel, self.table, self.detail.panel]
-        self.panel: Any = ipywidgets.VBox([ipywidgets.HTML(LABELS), columns, buttons, *results])
+        buttons = [self.which, self.predict, self.job.run_button, self.job.stop_button, self.job.bar]
+        self._sections = {
+            "Where the time goes": self.spans.panel,
+            "Who did what when": self.timeline.panel,
+            "How old the parameters were": self.staleness.panel,
+            "All runs so far": ipywidgets.VBox([self.log, self.download]),
+        }
+        sections = [ipywidgets.VBox([heading(words), panel]) for words, panel in self._sections.items()]
+        self._later: Any = ipywidgets.VBox(sections, layout={"display": "none"})
+        results = [self.job.message, self.loss.panel, self.table, self._later]
+        self.panel: Any = ipywidgets.VBox(
+            [ipywidgets.HTML(STYLE), columns, ipywidgets.HBox(buttons, layout=row), *results]
+        )
         self.panel.add_class("minips-panel")
 
     def _work(self, configs: dict[str, Config]) -> None:
-        for turn, (side, config) in enumerate(configs.items()):
-            self.job.say(f"Column {side} is training …")
-            live = _Live(self, side, turn, len(configs))
-            run = train(self.problem, config, engine=self.engine, progress=live, stop=self.job.stopping)
-            with self.job.lock:
-                self.runs[side], self._rows[side] = run, list(run.losses)
-            if self.job.stopping.is_set():
-                break
-        else:
-            self.job.bar.value = self.job.bar.max
-        self._show_result()
+        try:
+            for turn, (side, config) in enumerate(configs.items()):
+                self._predictions[side] = self._predict(side, config)
+                if not self.job.stopping.is_set():
+                    self._train(side, config, turn, len(configs))
+                if self.job.stopping.is_set():
+                    break
+            else:
+                self.job.bar.value = self.job.bar.max
+        finally:
+            self._show_result()
+
+    def _train(self, side: str, config: Config, turn: int, turns: int) -> None:
+        self.job.say(f"Column {side} is training …")
+        live = _Live(self, side, turn, turns)
+        run = train(self.problem, config, engine=self.engine, progress=live, stop=self.job.stopping)
+        with self.job.lock:
+            self.history.append(results.Record(len(self.history) + 1, side, run, self._predictions[side]))
+            self._rows[side] = list(run.losses)
+
+    def _predict(self, side: str, config: Config) -> cost.Prediction | None:
+        """What the run should cost; None where nobody asked, or where it cannot be told."""
+        self._unpredicted.pop(side, None)
+        if not self.predict.value:
+            return None
+        self.job.say(f"Column {side}: what should this cost? Its stages are being measured …")
+        try:
+            alone = cost.alone(config)
+            calibration = next((known for key, known in self._calibrations if key == alone), None)
+            if calibration is None:
+                calibration = cost.calibrate(config, stop=self.job.stopping.is_set)
+                self._calibrations.append((alone, calibration))
+            return cost.predict(self.problem, config, calibration)
+        except Exception as error:  # a stage that does not work will say so in its run
+            self._unpredicted[side] = str(error)
+            return None
 
     def _live(self, side: str, progress: Progress, turn: int, turns: int) -> None:
         self.job.progress(progress.updates * turn + progress.applied, progress.updates * turns)
@@ -133,36 +191,96 @@ class Workbench:
         self._draw()
 
     def _draw(self) -> None:
+        """Training loss so far: against seconds and, where the bytes of a step are known, against bytes."""
         with self.job.lock:
             rows = {side: self._rows[side] for side in SIDES if self._rows.get(side)}
+            sent = {side: self._step_bytes(side) for side in rows}
         if not rows:
             return
         figure = Figure(figsize=(7.6, 3.2), layout="constrained")
-        plots.loss(rows, ax=figure.add_subplot())
+        left, right = figure.subplots(1, 2)
+        plots.loss(rows, ax=left)
+        known = {side: each for side, each in sent.items() if each is not None}
+        plots.loss({side: rows[side] for side in known}, against="bytes", step_bytes=known, ax=right)
         last = (f"{side} is at {rows[side][-1][2]:.3f} after {rows[side][-1][0]:.2f} s" for side in rows)
-        self.picture.show(figure, f"Training loss against seconds: {', '.join(last)}.")
+        self.loss.show(
+            figure, f"Training loss, on the left against seconds, on the right against bytes: {', '.join(last)}."
+        )
+
+    def _step_bytes(self, side: str) -> float | None:
+        """Bytes that the workers send in a step: measured where the run is over, else as predicted."""
+        run, prediction = self.runs.get(side), self._predictions.get(side)
+        if run is not None and run.losses and self._rows[side] == run.losses:
+            return run.bytes_sent / max(run.losses[-1][1], 1)
+        return prediction.bytes_sent / prediction.config.steps if prediction else None
+
+    def _last(self) -> dict[str, results.Record]:
+        with self.job.lock:
+            last = {record.side: record for record in self.history}
+        return {side: last[side] for side in SIDES if side in last}
 
     def _show_result(self) -> None:
-        with self.job.lock:
-            runs = {side: self.runs[side] for side in SIDES if side in self.runs}
-        if not runs:
+        records = self._last()
+        if not records:
+            self.job.say("Stopped before anything was trained.")
             return
+        runs = {side: record.run for side, record in records.items()}
         self._draw()
-        self.table.value = _table(runs)
-        self.job.say(in_words(runs))
-        figure = Figure(figsize=(7.6, 3.8), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        plots.loss(runs, against="bytes", ax=left)
-        plots.spans(runs, ax=right)
-        most = {
-            side: max(run.trace.seconds().items(), key=lambda item: item[1], default=("nothing", 0))
-            for side, run in runs.items()
+        self.job.say(results.in_words(runs))
+        self.table.value = results.table(runs)
+        self._show_spans(records)
+        self._show_timeline(runs)
+        self._show_staleness(runs)
+        self.log.value = results.history(self.history)
+        content = base64.b64encode(results.to_csv(self.history).encode()).decode()
+        link = f"<a download='minips-runs.csv' href='data:text/csv;base64,{content}'>Download these runs as CSV</a>"
+        self.download.value = link
+        self._later.layout.display = ""
+
+    def _show_spans(self, records: Mapping[str, results.Record]) -> None:
+        compared = {
+            side: cost.compare(record.prediction, record.run)
+            for side, record in records.items()
+            if record.prediction and record.run.updates
         }
-        where = ", ".join(f"{side} on {name}" for side, (name, _) in most.items())
-        words = (
-            f"Left: training loss against megabytes sent. Right: where the time of one push went; most of it: {where}."
-        )
-        self.detail.show(figure, words)
+        width = 7.6
+        if compared and compared.keys() == records.keys():
+            rows = max(len(comparison.rows) for comparison in compared.values())
+            figure = Figure(figsize=(width, 0.9 + 0.33 * rows), layout="constrained")
+            for ax, (side, comparison) in zip(
+                figure.subplots(1, len(compared), squeeze=False)[0], compared.items(), strict=True
+            ):
+                plots.predicted(comparison, ax=ax)
+                ax.set_ylabel(side, rotation=0, weight="bold", size=12, labelpad=8)
+        else:
+            figure = Figure(figsize=(width, 3.6), layout="constrained")
+            plots.spans({side: record.run for side, record in records.items()}, ax=figure.add_subplot())
+        words = []
+        for side, record in records.items():
+            spent = record.run.trace.seconds()
+            most = max(spent, key=lambda name: spent[name]) if spent else "nothing"
+            expected = f"no prediction ({self._unpredicted.get(side, 'none was asked for')})"
+            if side in compared:
+                _, predicted, measured = compared[side].rows[-1]
+                expected = f"a step was predicted to take {predicted * 1e3:.2f} ms and took {measured * 1e3:.2f} ms"
+            words.append(f"{side}: most of the time went into {most}; {expected}.")
+        self.spans.show(figure, " ".join(words))
+
+    def _show_timeline(self, runs: Mapping[str, Run]) -> None:
+        rows = [len({span.who for span in run.trace}) for run in runs.values()]
+        figure = Figure(figsize=(7.6, sum(1.2 + 0.3 * count for count in rows)), layout="constrained")
+        axes = figure.subplots(len(runs), 1, squeeze=False, height_ratios=[4 + count for count in rows])[:, 0]
+        for ax, (side, run) in zip(axes, runs.items(), strict=True):
+            plots.timeline(run, ax=ax)
+            ax.set_ylabel(side, rotation=0, weight="bold", size=12, labelpad=8)
+        self.timeline.show(figure, "Eight steps from the middle of each run: a row for each worker and each server.")
+
+    def _show_staleness(self, runs: Mapping[str, Run]) -> None:
+        figure = Figure(figsize=(7.6, 2.6), layout="constrained")
+        plots.staleness(runs, ax=figure.add_subplot())
+        oldest = ", ".join(f"{max(run.staleness, default=0)} in {side}" for side, run in runs.items())
+        words = "How many gradients came from parameters how many versions old. The oldest:"
+        self.staleness.show(figure, f"{words} {oldest}.")
 
     def __repr__(self) -> str:
         return "<Workbench with the columns A and B: it needs a running kernel>"
@@ -182,39 +300,3 @@ class _Live:
         if time.monotonic() - self._last >= REDRAW_S:
             self._bench._live(self._side, progress, self._turn, self._turns)
             self._last = time.monotonic()
-
-
-def in_words(runs: Mapping[str, Run]) -> str:
-    """What came of the runs, in a line."""
-    parts = []
-    for side, run in runs.items():
-        end = (
-            f"accuracy {run.accuracy:.3f}"
-            if run.accuracy is not None
-            else f"loss {run.losses[-1][2]:.4f}"
-            if run.losses
-            else "no loss yet"
-        )
-        stopped = " (stopped)" if run.stopped else ""
-        parts.append(f"{side}{stopped}: {end}, {run.seconds:.2f} s, {run.bytes_sent / 1e6:.3f} MB sent.")
-    if len(runs) == 2:
-        a, b = runs.values()
-        if a.bytes_sent and a.seconds:
-            parts.append(
-                f"B sent {b.bytes_sent / a.bytes_sent:.2f} × A's bytes and took {b.seconds / a.seconds:.2f} × A's time."
-            )
-    return " ".join(parts)
-
-
-def _table(runs: Mapping[str, Run]) -> str:
-    columns = {side: dict(run.rows()) for side, run in runs.items()}
-    order = list(dict.fromkeys(name for column in columns.values() for name in column))
-    left = "style='text-align:left;padding:1px 10px 1px 0;vertical-align:top;overflow-wrap:anywhere'"
-    head = "".join(f"<th {left}>{side}</th>" for side in columns)
-    body = "".join(
-        f"<tr><th {left}>{html.escape(name)}</th>"
-        + "".join(f"<td {left}>{html.escape(column.get(name, '–'))}</td>" for column in columns.values())
-        + "</tr>"
-        for name in order
-    )
-    return f"<table style='line-height:1.4'><tr><th {left}>Results</th>{head}</tr>{body}</table>"

@@ -26,8 +26,13 @@ from matplotlib.figure import Figure
 from minips.lab.controls import Form, sentence
 from minips.stage import Value
 
-LABELS = "<style>.minips-panel .widget-label {white-space: normal; line-height: 1.05; align-content: center}</style>"
-"""A long label takes two lines: ipywidgets would cut it."""
+STYLE = """<style>
+.minips-panel .widget-label {white-space: normal; line-height: 1.05; align-content: center}
+.minips-panel .minips-table {overflow-x: auto; line-height: 1.4}
+.minips-panel .minips-table :is(th, td) {
+    text-align: left; padding: 1px 10px 1px 0; vertical-align: top; overflow-wrap: anywhere}
+</style>"""
+"""A long label takes two lines: ipywidgets would cut it. A wide table scrolls by itself."""
 
 STATIC_S = 60.0
 """How long a still picture waits for the work that is under way."""
@@ -183,7 +188,7 @@ class Panel(ABC, Generic[Asked, Found]):
         controls = ipywidgets.GridBox(self.form.panels, layout=grid)
         self.panel: Any = ipywidgets.VBox(
             [
-                ipywidgets.HTML(f"{LABELS}<b>{html.escape(self.title)}</b>"),
+                ipywidgets.HTML(f"{STYLE}<b>{html.escape(self.title)}</b>"),
                 controls,
                 ipywidgets.HBox(buttons, layout=row),
                 self.job.message,

@@ -1,0 +1,147 @@
+"""One column of the workbench: a whole config as controls, and as the code that makes it."""
+
+import dataclasses
+import html
+from typing import Any, get_type_hints
+
+import ipywidgets
+
+from minips.lab.controls import LAYOUT, STYLE, StagePicker, control, heading, read, sentence, widgets_of
+from minips.lab.source import code
+from minips.runtime.config import Config, Delays
+from minips.stage import Stage
+from minips.stages.transports import Link
+
+_CODEC = ("quantizer", "memory", "serializer", "compressor")
+STAGES: dict[str, dict[str, tuple[str, ...]]] = {
+    "What the workers send": {kind: ("push", kind) for kind in _CODEC},
+    "What comes back": {f"pull {kind}": ("pull", kind) for kind in _CODEC},
+    "Who decides, and how it travels": {
+        kind: (kind,) for kind in ("exchange", "consistency", "aggregator", "optimizer", "transport")
+    },
+}
+"""The dropdowns under their headings: the label, and where the stage stands in the config; its kind comes last."""
+
+SIZES = ("workers", "servers", "steps", "batch size", "accumulate", "overlap", "seed")
+"""The config's other fields that have a control of their own."""
+
+BANDWIDTHS = {"no limit": 0.0, "1 Gbit/s": 1e9, "100 Mbit/s": 100e6, "10 Mbit/s": 10e6, "1 Mbit/s": 1e6}
+
+
+class Column:
+    """The controls of one config, and the code that makes it."""
+
+    def __init__(self, side: str, config: Config) -> None:
+        self.side, self._base = side, config
+        self.pickers: dict[str, StagePicker] = {}
+        groups = []
+        for title, pickers in STAGES.items():
+            for label, path in pickers.items():
+                stage: Any = config
+                for attribute in path:
+                    stage = getattr(stage, attribute)
+                if not isinstance(stage, Stage):
+                    words = f"got one for each of {', '.join(stage)}"
+                    raise ValueError(f"The workbench has one {path[-1]} for all tensors; {words}.")
+                self.pickers[label] = StagePicker(f"{side} {label}", path[-1], stage, self.changed)
+            groups.append((title, [self.pickers[label].panel for label in pickers]))
+        slow = config.delays.slow if config.delays else {}
+        self._slow = {worker: factor for worker, factor in slow.items() if worker != config.workers - 1}
+        """Of the workers other than the last, which have no control."""
+        self._own = self._own_controls(config)
+        for widget in self._own.values():
+            widget.observe(lambda change: self.changed(), "value")
+        self._own["straggler"].observe(self._straggle, "value")
+        groups.append(("How much", [self._own[name] for name in SIZES]))
+        groups.append(("The network and the machines", [w for name, w in self._own.items() if name not in SIZES]))
+        self.error: Any = ipywidgets.HTML()
+        self.code: Any = ipywidgets.HTML()
+        parts = [part for words, members in groups for part in (heading(words), *members)]
+        title = ipywidgets.HTML(f"<h3 style='margin:0'>{side}</h3>")
+        tail = [self.error, heading("As code"), self.code]
+        layout = {"border": "1px solid #bbb", "padding": "6px", "min_width": "0"}
+        self.panel: Any = ipywidgets.VBox([title, *parts, *tail], layout=layout)
+        self.changed()
+
+    @property
+    def controls(self) -> dict[str, Any]:
+        """The widgets by label; a field of the chosen stage as ``"quantizer.fraction"``."""
+        return widgets_of(self.pickers) | self._own
+
+    def config(self) -> Config:
+        """The config that the controls describe. ValueError in a sentence where there can be no such config."""
+        stages: dict[str, Any] = {label: picker.stage() for label, picker in self.pickers.items()}
+        own: dict[str, Any] = {label: read(widget) for label, widget in self._own.items()}
+        base, link, delays = self._base, None, None
+        if own["bandwidth"]:
+            link = Link(bandwidth_bps=own["bandwidth"], latency_s=own["latency"] / 1e3)
+        if own["compute"] > 0 or own["straggler"] != 1 or self._slow:
+            last = own["workers"] - 1
+            slow = {worker: factor for worker, factor in self._slow.items() if worker < last}
+            slow |= {last: own["straggler"]} if own["straggler"] != 1 else {}
+            delays = Delays(seconds=own["compute"] / 1e3, slow=slow, exponential=own["random compute"])
+        return dataclasses.replace(
+            base,
+            push=dataclasses.replace(base.push, **{kind: stages[kind] for kind in _CODEC}),
+            pull=dataclasses.replace(base.pull, **{kind: stages[f"pull {kind}"] for kind in _CODEC}),
+            **{label: stages[label] for label in STAGES["Who decides, and how it travels"]},
+            **{label.replace(" ", "_"): own[label] for label in SIZES},
+            link=link,
+            delays=delays,
+        )
+
+    def refresh(self) -> None:
+        """Offer what has been registered since."""
+        for picker in self.pickers.values():
+            picker.refresh()
+
+    def changed(self) -> None:
+        """A control has moved: show the new code, or the sentence that says why there is none."""
+        if not hasattr(self, "code"):
+            return
+        try:
+            text = code(self.config())
+        except Exception as error:
+            self.error.value = sentence(str(error))
+            return
+        self.error.value = ""
+        style = "margin:0;white-space:pre-wrap;line-height:1.35;font-size:12px;overflow-wrap:anywhere"
+        self.code.value = f"<pre style='{style}'>{html.escape(text)}</pre>"
+
+    def _own_controls(self, config: Config) -> dict[str, Any]:
+        bandwidths = dict(BANDWIDTHS)
+        link, delays = config.link, config.delays
+        if link and link.bandwidth_bps not in bandwidths.values():
+            bandwidths[f"{link.bandwidth_bps / 1e6:g} Mbit/s"] = link.bandwidth_bps
+        straggler = delays.slow.get(config.workers - 1, 1.0) if delays else 1.0
+        own: dict[str, Any] = {}
+        fields = {field.name: field for field in dataclasses.fields(Config)}
+        for label in SIZES:
+            field = fields[label.replace(" ", "_")]
+            hint = get_type_hints(Config)[field.name]
+            own[label] = control(hint, field.metadata, getattr(config, field.name), f"{self.side} {label}")
+        own["bandwidth"] = ipywidgets.Dropdown(
+            options=list(bandwidths.items()),
+            value=link.bandwidth_bps if link else 0.0,
+            tooltip="bits per second, each way, of each machine's link",
+        )
+        own["latency"] = _number(1e3 * (link.latency_s if link else 1e-3), "ms that a message travels, with a limit", 1)
+        own["compute"] = _number(1e3 * (delays.seconds if delays else 0.0), "least ms that a step computes", 1)
+        own["straggler"] = _number(straggler, "the last worker computes so many times slower", 0.5)
+        own["random compute"] = ipywidgets.Checkbox(
+            value=delays.exponential if delays else False, tooltip="draw each step's compute time anew, with that mean"
+        )
+        labels = {"latency": "latency (ms)", "compute": "least compute (ms)", "straggler": "straggler (× slower)"}
+        for name in (name for name in own if name not in SIZES):
+            own[name].description = f"{self.side} {labels.get(name, name)}"
+            own[name].style, own[name].layout = STYLE, LAYOUT
+        return own
+
+    def _straggle(self, change: Any) -> None:
+        """A straggler of no compute time would not be slow: give it some to multiply."""
+        if change["new"] != 1 and not self._own["compute"].value:
+            self._own["compute"].value = 10.0
+
+
+def _number(value: float, tooltip: str, step: float) -> Any:
+    return ipywidgets.BoundedFloatText(value=value, min=0, max=1e6, step=step, tooltip=tooltip, continuous_update=False)

@@ -1,0 +1,119 @@
+"""What the workbench shows of finished runs: words, tables and CSV."""
+
+import csv
+import html
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from minips.cost import Prediction
+from minips.lab.source import code
+from minips.runtime.config import Config
+from minips.runtime.train import Run
+
+
+class Record(NamedTuple):
+    """One run of the history."""
+
+    number: int
+    side: str
+    run: Run
+    prediction: Prediction | None
+
+    def row(self) -> dict[str, Any]:
+        """What goes into a line of CSV: plain values, seconds and bytes, the config as JSON."""
+        run = self.run.to_dict()
+        config, losses, spans, stale = (run.pop(name) for name in ("config", "losses", "spans", "staleness"))
+        run.pop("events")
+        pushes = max(sum(stale.values()), 1)
+        return {
+            "number": self.number,
+            "column": self.side,
+            "training_loss": losses[-1][2] if losses else None,
+            **run,
+            "mean_staleness": sum(int(versions) * count for versions, count in stale.items()) / pushes,
+            "predicted_seconds_per_step": self.prediction.seconds_per_step if self.prediction else None,
+            **{f"{name}_s": seconds for name, seconds in spans.items()},
+            "config": json.dumps(config),
+        }
+
+
+def in_words(runs: Mapping[str, Run]) -> str:
+    """What came of the runs, in a line."""
+    parts = []
+    for side, run in runs.items():
+        stopped = " (stopped)" if run.stopped else ""
+        parts.append(f"{side}{stopped}: {_outcome(run)}, {run.seconds:.2f} s, {run.bytes_sent / 1e6:.3f} MB sent.")
+    if len(runs) == 2:
+        a, b = runs.values()
+        if a.bytes_sent and a.seconds:
+            parts.append(
+                f"B sent {b.bytes_sent / a.bytes_sent:.2f} × A's bytes and took {b.seconds / a.seconds:.2f} × A's time."
+            )
+    return " ".join(parts)
+
+
+def table(runs: Mapping[str, Run]) -> str:
+    """The runs beside each other, as HTML."""
+    columns = {side: dict(run.rows()) for side, run in runs.items()}
+    order = list(dict.fromkeys(name for column in columns.values() for name in column))
+    return _html(
+        ["Results", *columns], [[name, *(column.get(name, "–") for column in columns.values())] for name in order]
+    )
+
+
+def history(records: Sequence[Record]) -> str:
+    """All the runs so far, the last one first, as HTML."""
+    rows = []
+    for record in reversed(records):
+        run = record.run
+        expected = f"{record.prediction.seconds_per_step * 1e3:.2f} ms" if record.prediction else "–"
+        outcome = _outcome(run) + (" (stopped)" if run.stopped else "")
+        step = f"{run.seconds_per_step * 1e3:.2f} ms"
+        sent = f"{run.bytes_sent / 1e6:.3f} MB"
+        rows.append(
+            [
+                str(record.number),
+                record.side,
+                changes(run.config),
+                outcome,
+                f"{run.seconds:.2f} s",
+                step,
+                expected,
+                sent,
+            ]
+        )
+    return _html(["Run", "Column", "Config", "Outcome", "Time", "Step", "Step, predicted", "Sent"], rows)
+
+
+def changes(config: Config) -> str:
+    """What is special about a config, in one line of code."""
+    text = " ".join(code(config).split()).replace("( ", "(").replace(", )", ")")
+    return text.removeprefix("ps.Config(").removesuffix(")") or "as it comes"
+
+
+def to_csv(records: Sequence[Record]) -> str:
+    """The history as comma-separated values, a line for each run."""
+    rows = [record.row() for record in records]
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "config"))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*names, "config"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _outcome(run: Run) -> str:
+    if run.accuracy is not None:
+        return f"accuracy {run.accuracy:.3f}"
+    return f"loss {run.losses[-1][2]:.4f}" if run.losses else "no loss yet"
+
+
+def _html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    first = "".join(f"<th>{html.escape(word)}</th>" for word in head)
+    body = "".join(
+        f"<tr><th>{html.escape(row[0])}</th>" + "".join(f"<td>{html.escape(word)}</td>" for word in row[1:]) + "</tr>"
+        for row in rows
+    )
+    return f"<div class='minips-table'><table><tr>{first}</tr>{body}</table></div>"
