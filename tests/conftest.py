@@ -60,17 +60,6 @@ def registry() -> Iterator[None]:
     stage._KINDS.update(before)
 
 
-@pytest.fixture(scope="session")
-def fonts() -> None:
-    """matplotlib keeps the font files open that it has drawn with once."""
-    from matplotlib.figure import Figure
-
-    ax = Figure().add_subplot()
-    ax.text(0, 0, "plain, ⁻¹")
-    ax.text(0, 1, "bold, ⁻¹", weight="bold")
-    ax.figure.savefig(io.BytesIO())
-
-
 def held() -> set[str]:
     """In words, all that this process holds and that a test could leave behind."""
     return {*processes(), *threads(), *descriptors(), *map(str, SHM.glob("*"))}

@@ -18,7 +18,8 @@ import numpy as np
 from minips.cost.calibrate import Calibration, Line, calibrate
 from minips.problems import Problem
 from minips.runtime.codec import Codec, Encoder
-from minips.runtime.config import PS, Config
+from minips.runtime.collectives import PS
+from minips.runtime.config import Config
 from minips.runtime.message import Header, Message
 from minips.runtime.shard import Shard
 from minips.runtime.trace import SPANS, Trace
