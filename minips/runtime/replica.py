@@ -11,7 +11,7 @@ from minips.runtime.codec import check_finite
 from minips.runtime.config import Config
 from minips.runtime.partition import partition
 from minips.runtime.shard import Shard
-from minips.runtime.trace import Trace
+from minips.runtime.trace import Laps, Trace
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
 
@@ -29,13 +29,14 @@ class Replica:
     """
 
     def __init__(self, params: Tensors, config: Config, rank: int, trace: Trace) -> None:
+        self._laps = Laps(trace)
         self.shard = Shard(
             params,
             workers=1,
             aggregator=config.aggregator,
             consistency=config.consistency,
             optimizer=config.optimizer,
-            span=trace.span,
+            span=self._laps.span,
         )
         self.losses: list[tuple[float, int, float]] = []
         self.changed_at = time.monotonic()
@@ -49,6 +50,7 @@ class Replica:
         if self.shard.version in self._sampled:
             self._samples.append((own.gradients, {name: g.copy() for name, g in mean.items() if self._rank == 0}))
         self.shard.push(own._replace(worker=0, gradients=mean))
+        self._laps.record()
         if not self.shard.finite:
             check_finite(self.shard.params, "The parameter")
         self.changed_at = time.monotonic()
