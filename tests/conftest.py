@@ -48,6 +48,7 @@ def fonts() -> None:
     ax.text(0, 0, "plain, ⁻¹")
     ax.text(0, 1, "bold, ⁻¹", weight="bold")
     ax.text(1, 0, "$10^{-1}$")
+    ax.text(1, 1, "monospace", family="monospace")
     ax.figure.savefig(io.BytesIO())
 
 

@@ -164,3 +164,20 @@ class TestGradientShards:
     def test_more_workers_than_can_be_shown_are_refused(self) -> None:
         with pytest.raises(ValueError, match="at most 12"):
             lab.GradientShards(workers=13)
+
+
+class TestFrameViewer:
+    def test_the_arrays_own_memory_travels(self) -> None:
+        panel = lab.FrameViewer(rows=64, columns=10)
+        panel.static()
+        assert panel.found.views == [False, True]
+        assert [len(frame) for frame in panel.found.frames] == [49, 2560]
+        assert "2609 bytes in all, 1.02 × the array. It was not copied." in panel.words(panel.found)
+
+    @pytest.mark.parametrize("serializer", [*ps.names("serializer")])
+    def test_every_serializer_can_be_looked_at(self, serializer: str) -> None:
+        for rows in (0, 1, 2000):
+            panel = lab.FrameViewer(serializer=ps.build("serializer", serializer), rows=rows, columns=3, dtype="int64")
+            panel.static()
+            assert panel.found.total > 3 * rows
+            assert ("copied" in panel.words(panel.found)) == (rows > 0)

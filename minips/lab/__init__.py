@@ -10,11 +10,23 @@ except ModuleNotFoundError as error:
 
 from minips.lab import plots
 from minips.lab.exercises import check, hint
-from minips.lab.panels import GradientShards, Panel
+from minips.lab.panels import FrameViewer, GradientShards, Panel
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
 from minips.lab.source import show
 from minips.lab.transcript import progress
 from minips.lab.workbench import Workbench
 
-__all__ = ["GradientShards", "Panel", "Workbench", "check", "hint", "plots", "predict", "progress", "show", "timeline"]
+__all__ = [
+    "FrameViewer",
+    "GradientShards",
+    "Panel",
+    "Workbench",
+    "check",
+    "hint",
+    "plots",
+    "predict",
+    "progress",
+    "show",
+    "timeline",
+]

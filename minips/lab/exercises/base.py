@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minips.lab import state
-from minips.stage import nearest
+from minips.stage import Stage, nearest
+from minips.testing import check as check_contract
 
 
 class Refused(Exception):  # noqa: N818, it is the outcome of a check and not an error
@@ -113,6 +114,16 @@ def refuse_if(failed: Any, words: str) -> None:
     """Refused, with these words, where ``failed``."""
     if failed:
         raise Refused(words)
+
+
+def conforms(thing: Any, kind: type[Stage], example: str) -> None:
+    """Refused where ``thing`` is no stage of this kind, is one of minips' own, or breaks the contract of its kind."""
+    refuse_if(not isinstance(thing, kind), f"Expected an instance of your class, such as {example}, got {thing!r}.")
+    refuse_if(type(thing).__module__.startswith("minips."), f"{thing!r} is minips' own. Write yours.")
+    try:
+        check_contract(thing)
+    except AssertionError as error:
+        raise Refused(str(error)) from None
 
 
 def fresh_seed() -> int:

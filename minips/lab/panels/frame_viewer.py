@@ -1,0 +1,95 @@
+"""Look at the bytes: the frames that a serializer makes of one array, as they would travel."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from minips.lab.panels.base import Panel
+from minips.lab.plots import LOOKS
+from minips.lab.source import code
+from minips.stage import Value, option
+from minips.stages.serializers import MsgPack, Packet, Serializer
+
+PER_LINE, LINES = 24, 4
+"""Bytes in a line, and lines of one frame that are shown."""
+
+
+@dataclass(frozen=True)
+class OneArray(Value):
+    """An array, and who writes it down."""
+
+    serializer: Serializer = option(MsgPack(), "how arrays become frames")
+    dtype: str = option("float32", "of a value", choices=("float16", "float32", "float64", "uint8", "int64"))
+    rows: int = option(64, "of the array", minimum=0, maximum=2000, step=1)
+    columns: int = option(10, "of the array", minimum=0, maximum=100, step=1)
+
+
+class Frames(NamedTuple):
+    """What would travel."""
+
+    asked: OneArray
+    raw: int
+    """Bytes of the array itself."""
+    frames: list[bytes]
+    views: list[bool]
+    """For each frame: whether it is the array's own memory, so that nothing was copied."""
+
+    @property
+    def total(self) -> int:
+        """Bytes of all the frames."""
+        return sum(map(len, self.frames))
+
+
+class FrameViewer(Panel[OneArray, Frames]):
+    """One array through a serializer: its frames byte by byte, their sizes, and whether the array was copied.
+
+    >>> FrameViewer().find(OneArray(rows=3, columns=2)).total
+    68
+    """
+
+    title = "Frames"
+    asks = OneArray
+    size = (7.6, 3.6)
+
+    def find(self, asked: OneArray) -> Frames:
+        x = (100 * np.random.default_rng(0).random((asked.rows, asked.columns))).astype(asked.dtype)
+        frames = asked.serializer.dumps(Packet({"kind": "push", "clock": 7}, {"W": ("exact", {"values": x})}))
+        views = [len(frame) > 0 and np.shares_memory(np.frombuffer(frame, np.uint8), x) for frame in frames]
+        return Frames(asked, x.nbytes, [bytes(frame) for frame in frames], views)
+
+    def draw(self, found: Frames, figure: Figure) -> None:
+        ax = figure.add_subplot()
+        y = 0.0
+        for number, (frame, view) in enumerate(zip(found.frames, found.views, strict=True)):
+            look = LOOKS[0] if view else LOOKS[1]
+            words = f"frame {number}: {_bytes(len(frame))}" + (", the array's own memory" if view else "")
+            ax.text(0, y, words, color=look.colour, weight="bold", va="center", fontsize=9.5)
+            lines = [frame[start : start + PER_LINE] for start in range(0, len(frame), PER_LINE)]
+            for line in lines[:LINES]:
+                y += 1
+                hexed = " ".join(f"{byte:02x}" for byte in line)
+                text = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in line)
+                for x, part in ((0.6, hexed), (36.5, text)):
+                    ax.text(
+                        x, y, part, color=look.colour, family="monospace", va="center", fontsize=8.5, parse_math=False
+                    )
+            if len(lines) > LINES:
+                y += 1
+                ax.text(0.6, y, f"… {_bytes(len(frame) - LINES * PER_LINE)} more", va="center", fontsize=8.5)
+            y += 1.4
+        ax.set(xlim=(0, 50), ylim=(max(y, 12), -1))
+        ax.axis("off")
+
+    def words(self, found: Frames) -> str:
+        made = code(found.asked.serializer, package=False)
+        frames = "one frame" if len(found.frames) == 1 else f"{len(found.frames)} frames"
+        ratio = f", {found.total / found.raw:.2f} × the array" if found.raw else ""
+        copied = f" It was {'not ' if any(found.views) else ''}copied." if found.raw else ""
+        what = f"{_bytes(found.raw)} of {found.asked.dtype} became {frames}, {_bytes(found.total)} in all"
+        return f"{made}: {what}{ratio}.{copied} Each frame in hexadecimal and as text."
+
+
+def _bytes(count: int) -> str:
+    return "1 byte" if count == 1 else f"{count} bytes"
