@@ -1,5 +1,6 @@
 """The small panels, driven by traits."""
 
+import dataclasses
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 import minips as ps
 from minips import lab
 from minips.lab import panels
+from minips.lab.panels.compressor_explorer import WHAT
 
 PNG = b"\x89PNG"
 pytestmark = pytest.mark.usefixtures("fonts")
@@ -181,3 +183,37 @@ class TestFrameViewer:
             panel.static()
             assert panel.found.total > 3 * rows
             assert ("copied" in panel.words(panel.found)) == (rows > 0)
+
+
+class TestCompressorExplorer:
+    @pytest.mark.parametrize("what", WHAT)
+    def test_lz4_finds_repetition_and_nothing_else(self, what: str) -> None:
+        panel = lab.CompressorExplorer(what=what)
+        panel.static()
+        found = panel.found
+        assert (found.after < 0.9 * found.before) == (what in ("1 % of it, zeros between", "JSON text"))
+        assert ("Nothing is saved" in panel.words(found)) == (found.break_even_bps == 0)
+
+    def test_it_pays_below_the_break_even_and_not_above(self) -> None:
+        panel = lab.CompressorExplorer(what="8-bit codes", compressor=ps.Zlib())
+        panel.static()
+        even = panel.found.break_even_bps / 1e6
+        for bandwidth, pays in ((0.9 * even, True), (1.1 * even, False)):
+            one = panel.found._replace(asked=dataclasses.replace(panel.found.asked, bandwidth=bandwidth))
+            assert (one.squeezed_s < one.plain_s) == pays
+            assert ("it pays:" in panel.words(one)) == pays
+
+    @pytest.mark.usefixtures("registry")
+    def test_a_compressor_that_loses_something_is_a_sentence(self) -> None:
+        @ps.register
+        @dataclass(frozen=True)
+        class Forgetful(ps.NoCompression):
+            name = "forgetful"
+
+            def decompress(self, buffer: Any, limit: int) -> Any:
+                return bytes(limit)
+
+        panel = lab.CompressorExplorer(compressor=Forgetful())
+        panel.run()
+        assert panel.wait(30)
+        assert "other bytes back" in panel.job.message.value

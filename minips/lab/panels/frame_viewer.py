@@ -46,7 +46,7 @@ class FrameViewer(Panel[OneArray, Frames]):
     """One array through a serializer: its frames byte by byte, their sizes, and whether the array was copied.
 
     >>> FrameViewer().find(OneArray(rows=3, columns=2)).total
-    68
+    73
     """
 
     title = "Frames"

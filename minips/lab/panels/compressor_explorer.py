@@ -1,0 +1,165 @@
+"""Squeeze bytes: what a compressor makes of what travels, and whether the seconds that it saves pay for its own."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from minips import datasets
+from minips.lab.panels.base import Panel
+from minips.lab.plots import LOOKS
+from minips.lab.source import code
+from minips.problems import SoftmaxRegression
+from minips.stage import Buffer, Value, option
+from minips.stages.compressors import Compressor, Lz4
+from minips.stages.quantizers import Sign, TopK, Uniform
+from minips.stages.serializers import raw
+
+FEATURES, REPEATS = 10_000, 3
+
+WHAT = (
+    "dense gradient",
+    "1 % of it, zeros between",
+    "8-bit codes",
+    "4-bit codes",
+    "1-bit signs",
+    "positions of the largest 1 %",
+    "JSON text",
+)
+
+
+@dataclass(frozen=True)
+class Squeezed(Value):
+    """Which bytes, by whom, and over which link."""
+
+    what: str = option(WHAT[0], "the bytes that travel", choices=WHAT)
+    compressor: Compressor = option(Lz4(), "who makes them fewer")
+    bandwidth: float = option(100.0, "bits per second of the link", above=0, step=10, unit="Mbit/s")
+
+
+class Delivery(NamedTuple):
+    """The same bytes with and without the compressor. Times in seconds, the best of a few."""
+
+    asked: Squeezed
+    before: int
+    after: int
+    compress_s: float
+    decompress_s: float
+
+    @property
+    def plain_s(self) -> float:
+        """On the wire as they are."""
+        return self.before * 8e-6 / self.asked.bandwidth
+
+    @property
+    def wire_s(self) -> float:
+        """On the wire, compressed."""
+        return self.after * 8e-6 / self.asked.bandwidth
+
+    @property
+    def squeezed_s(self) -> float:
+        """Compressed, sent and decompressed."""
+        return self.compress_s + self.wire_s + self.decompress_s
+
+    @property
+    def break_even_bps(self) -> float:
+        """The bandwidth below which it pays, in bits per second; 0 where it never does."""
+        return max(self.before - self.after, 0) * 8 / (self.compress_s + self.decompress_s)
+
+
+class CompressorExplorer(Panel[Squeezed, Delivery]):
+    """A digits gradient, as it is or quantized, through a compressor: bytes, and the time until it has arrived.
+
+    >>> CompressorExplorer().find(Squeezed(what="1 % of it, zeros between")).after < 10_000
+    True
+    """
+
+    title = "Squeeze"
+    asks = Squeezed
+    size = (7.6, 2.8)
+
+    def find(self, asked: Squeezed) -> Delivery:
+        data = sample(asked.what)
+        packed = asked.compressor.compress(data)
+        back = asked.compressor.decompress(packed, len(data))
+        if bytes(back) != bytes(data):
+            raise ValueError(f"{asked.compressor!r} gave {len(back)} other bytes back for {len(data)}.")
+        return Delivery(
+            asked,
+            len(data),
+            len(packed),
+            _best_s(lambda: asked.compressor.compress(data)),
+            _best_s(lambda: asked.compressor.decompress(packed, len(data))),
+        )
+
+    def draw(self, found: Delivery, figure: Figure) -> None:
+        left, right = figure.subplots(1, 2, sharey=True)
+        rows = ["as it is", "squeezed"]
+        bars = left.barh(rows, [found.before / 1e3, found.after / 1e3], 0.6, color=LOOKS[0].colour)
+        left.bar_label(bars, fmt="%.1f", padding=3)
+        left.set(xlabel="size (kB)")
+        left.margins(x=0.2)
+        left.invert_yaxis()
+        start = np.zeros(2)
+        for look, label, spent in (
+            (LOOKS[1], "compress", [0.0, found.compress_s]),
+            (LOOKS[0], "wire", [found.plain_s, found.wire_s]),
+            (LOOKS[2], "decompress", [0.0, found.decompress_s]),
+        ):
+            lengths = 1e3 * np.array(spent)
+            right.barh(rows, lengths, 0.6, start, color=look.colour, hatch=look.hatch, edgecolor="white", label=label)
+            start += lengths
+        right.set(xlabel=f"time until it has arrived (ms), {found.asked.bandwidth:g} Mbit/s")
+        right.set_xlim(0, 1.1 * start.max())
+        right.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+
+    def words(self, found: Delivery) -> str:
+        made, what = code(found.asked.compressor, package=False), found.asked.what
+        size = f"{made}, {what}: {found.before / 1e3:.1f} kB became {found.after / 1e3:.1f} kB"
+        share = f"{found.after / found.before:.2f} of it"
+        if found.after >= found.before:
+            return f"{size}, {share}. Nothing is saved, at any bandwidth."
+        verdict = "it pays" if found.squeezed_s < found.plain_s else "it does not pay"
+        return (
+            f"{size}, {share}. At {found.asked.bandwidth:g} Mbit/s {verdict}: {1e3 * found.squeezed_s:.2f} ms in place "
+            f"of {1e3 * found.plain_s:.2f} ms. It pays below {_rate(found.break_even_bps)} on this machine."
+        )
+
+
+@cache
+def sample(what: str) -> Buffer:
+    """The bytes of that name, made of one gradient of a softmax regression on the digits, lifted to random features."""
+    problem = SoftmaxRegression(*datasets.fourier(datasets.digits(), FEATURES))
+    rng = np.random.default_rng(0)
+    W = problem.gradient(problem.init(rng), slice(0, 32))["W"]
+    largest = TopK(fraction=0.01).encode(W, rng)
+    if what == "1 % of it, zeros between":
+        return raw(TopK(fraction=0.01).decode(largest))
+    if what == "JSON text":
+        return json.dumps(W[:1000].tolist()).encode()
+    arrays: dict[str, Callable[[], Any]] = {
+        "dense gradient": lambda: W,
+        "8-bit codes": lambda: Uniform(bits=8).encode(W, rng)["codes"],
+        "4-bit codes": lambda: Uniform(bits=4).encode(W, rng)["codes"],
+        "1-bit signs": lambda: Sign().encode(W, rng)["bits"],
+        "positions of the largest 1 %": lambda: largest["indices"],
+    }
+    return raw(arrays[what]())
+
+
+def _rate(bps: float) -> str:
+    return f"{bps / 1e9:.1f} Gbit/s" if bps >= 1e9 else f"{bps / 1e6:.1f} Mbit/s"
+
+
+def _best_s(work: Callable[[], Any]) -> float:
+    spent = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - start)
+    return max(min(spent), 1e-9)
