@@ -15,6 +15,7 @@ import importlib.util
 import math
 import types
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Any, ClassVar, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -27,7 +28,7 @@ Buffer = bytes | bytearray | memoryview
 Frames = list[Buffer]
 """The buffers that travel."""
 
-_KINDS: dict[str, dict[str, type["Stage"]]] = {}
+_KINDS: dict[str, dict[str, type["Stage"] | str]] = {}
 
 
 def option(
@@ -137,12 +138,15 @@ def register(cls: type[S]) -> type[S]:
         )
     known = _KINDS.setdefault(kind, {})
     taken = known.get(name)
-    if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise ValueError(
-            f"The {kind} name {name!r} belongs to {taken.__module__}.{taken.__qualname__}; choose another."
-        )
+    if taken is not None and _where(taken) != _where(cls):
+        raise ValueError(f"The {kind} name {name!r} belongs to {_where(taken).replace(':', '.')}; choose another.")
     known[name] = cls
     return cls
+
+
+def announce(kind: str, name: str, where: str) -> None:
+    """List a stage whose module is imported when it is first asked for; ``where`` is ``"module:Class"``."""
+    _KINDS.setdefault(kind, {}).setdefault(name, where)
 
 
 def kinds() -> list[str]:
@@ -160,7 +164,11 @@ def stage_class(kind: str, name: str) -> type[Stage]:
     classes = _classes(kind)
     if name not in classes:
         raise ValueError(f"There is no {kind} named {name!r}. {nearest(name, classes)}")
-    return classes[name]
+    cls = classes[name]
+    if isinstance(cls, str):
+        module, _, of_class = cls.partition(":")
+        cls = classes[name] = cast(type[Stage], getattr(import_module(module), of_class))
+    return cls
 
 
 def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
@@ -203,7 +211,11 @@ def is_finite(x: Array) -> bool:
         return math.isfinite(x.sum() if flat is None else flat.dot(flat)) or bool(np.isfinite(x).all())
 
 
-def _classes(kind: str) -> dict[str, type[Stage]]:
+def _where(cls: type[Stage] | str) -> str:
+    return cls if isinstance(cls, str) else f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _classes(kind: str) -> dict[str, type[Stage] | str]:
     if kind not in _KINDS:
         raise ValueError(f"There is no kind of stage named {kind!r}. {nearest(kind, _KINDS)}")
     return _KINDS[kind]
@@ -229,6 +241,8 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
     if get_origin(hint) is dict and isinstance(value, Mapping):
         of_key, of_value = get_args(hint)
         return {_coerce(of_key, key, where): _coerce(of_value, item, where) for key, item in value.items()}
+    if get_origin(hint) is tuple and isinstance(value, list | tuple):
+        return tuple(_coerce(get_args(hint)[0], item, where) for item in value)
     if isinstance(hint, type):
         if issubclass(hint, Stage) and not isinstance(value, hint):
             return build(hint.kind, value)
