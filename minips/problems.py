@@ -59,8 +59,11 @@ class Problem(ABC):
         """
         if self.rows < workers:
             raise ValueError(f"{self.rows} training rows cannot be shared among {workers} workers; use fewer workers.")
+        least, more = divmod(self.rows, workers)  # the first so many shards have one row more
+        start = worker * least + min(worker, more)
+        stop = start + least + (worker < more)
         part = copy.copy(self)
-        part.X, part.y = (np.array_split(whole, workers)[worker] for whole in (self.X, self.y))
+        part.X, part.y = self.X[start:stop], self.y[start:stop]
         part.validation = None
         return part
 
