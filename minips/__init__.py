@@ -19,7 +19,7 @@ from minips.runtime.server import Server
 from minips.runtime.shard import Shard
 from minips.runtime.trace import Trace
 from minips.runtime.train import Run, train
-from minips.stage import Stage, build, kinds, names, option, register
+from minips.stage import Stage, announce, build, kinds, names, option, register, stage_class
 from minips.stages.aggregators import (
     Aggregator,
     Contribution,
@@ -120,6 +120,7 @@ __all__ = [
     "Shard",
     "SharedMemory",
     "Sign",
+    "Simulated",
     "SoftmaxRegression",
     "Stage",
     "StalenessWeighted",
@@ -150,11 +151,22 @@ __all__ = [
 ]
 
 _LATER = ("bench", "cost", "lab", "testing")
+for _kind, _name, _where in (
+    ("engine", "simulated", "simulate.engine:Simulated"),
+    ("topology", "star", "topology:Star"),
+    ("topology", "ring", "topology:Ring"),
+    ("topology", "tree", "topology:Tree"),
+    ("topology", "fattree", "topology:FatTree"),
+    ("topology", "tworacks", "topology:TwoRacks"),
+):
+    announce(_kind, _name, f"minips.cost.{_where}")
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return import_module(f"minips.{name}")
+    if name == "Simulated":
+        return stage_class("engine", "simulated")
     if name == "__version__":  # asking the installed metadata takes longer than importing all of the above
         return import_module("importlib.metadata").version("minips")
     raise AttributeError(f"minips has no {name!r}")

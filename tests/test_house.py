@@ -88,5 +88,7 @@ def test_the_readme_lists_what_is_registered():
         "consistency",
         "optimizer",
         "exchange",
+        "engine",
+        "topology",
     ):
         assert sorted(listed[kind]) == sorted(ps.names(kind))

@@ -107,6 +107,8 @@ class Shard:
         """The clock that others wait for: the completed rounds or, without rounds, that of the slowest live worker."""
         if self.quorum is not None:
             return self.rounds
+        if len(self.live) == self.workers:
+            return min(self.clocks)
         return min((self.clocks[worker] for worker in self.live), default=max(self.clocks))
 
     def seen(self, worker: int, clock: int) -> bool:
@@ -160,6 +162,12 @@ class Shard:
         rounds = self.rounds
         self._complete_round()
         return "applied" if self.rounds > rounds else "held"
+
+    def skip(self, worker: int) -> None:
+        """A worker gives up a gradient whose round was completed without it, and goes on with the round under way."""
+        if self.quorum is not None and self.clocks[self.known(worker)] < self.rounds:
+            self.late += 1
+            self.clocks[worker] = self.rounds
 
     def may_pull(self, worker: int) -> bool:
         """True where a pull of this worker is to be answered now. After the end of the run, everybody's is."""

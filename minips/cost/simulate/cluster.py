@@ -1,0 +1,173 @@
+"""What a simulated cluster shares: the clock, the network, the trace; and what all of its nodes can do.
+
+No time passes but by ``yield``. What a node does in between, it does at once, so nobody needs a lock.
+"""
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import simpy
+
+from minips.cost.calibrate import Line
+from minips.cost.simulate.flows import Way, Wire
+from minips.cost.topology import Network
+from minips.problems import Problem
+from minips.runtime.config import Config
+from minips.runtime.engines import Progress
+from minips.runtime.trace import Span, Trace
+from minips.runtime.worker import compute
+from minips.stage import Frames, Tensors
+
+if TYPE_CHECKING:
+    from minips.cost.simulate.engine import Simulated
+
+PACK = ("serialize", "compress")
+ENCODE = ("compensate", "quantize", *PACK)
+DECODE = ("decompress", "deserialize", "dequantize")
+UPDATE = ("aggregate", "apply")
+UNTIMED = Trace(limit=0)
+"""For the codec, whose spans are of the clock on the wall."""
+MAX_SPANS = 1_000_000
+NEWS_S = 0.1
+"""How often, by the clock on the wall, whoever watches is told."""
+
+Rows = list[tuple[float, int, float]]
+
+
+class Cluster:
+    """The clock (``env``), the network, the spans, and whoever watches the run from outside."""
+
+    def __init__(
+        self, engine: "Simulated", config: Config, watch: Callable[[Progress], None], stop: Callable[[], bool]
+    ) -> None:
+        self.engine, self.config = engine, config
+        self.env = simpy.Environment()
+        self.halt = self.env.event()
+        """Happens when the run is stopped from outside."""
+        self._failed = self.env.event()
+        self.spans: list[Span] = []
+        self._watch, self._stop, self._told_at = watch, stop, time.monotonic()
+        graph, rng = engine.network(config), np.random.default_rng([config.seed, 5])
+        self._wire = None if graph is None else Wire(self.env, Network(graph), engine.traffic, rng)
+
+    def run(self, processes: list[simpy.Process], *others: simpy.Event) -> None:
+        """Until all the processes have ended, or one of the other events has happened. RuntimeError where a worker
+        failed.
+        """
+        self.env.run(until=self.env.any_of([self.env.all_of(processes), self._failed, *others]))
+        if self._failed.triggered:
+            raise cast(RuntimeError, self._failed.value)
+
+    def fail(self, who: str, error: Exception) -> None:
+        """Somebody cannot go on, so nobody does."""
+        if not self._failed.triggered:
+            failure = RuntimeError(f"{who} failed: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self._failed.succeed(failure)
+
+    def travel(self, source: "Node", target: "Node", nbytes: int, values: int, line: str | None = None) -> Way:
+        """The way of a message that brings so many values, for a process's ``yield from``; see `Wire.travel`."""
+        began = self.env.now
+        if self._wire:
+            yield from self._wire.travel(source.who, target.who, nbytes, line)
+        calibration = self.engine.calibration
+        if calibration and values:  # no sooner than the bare transport brings it
+            left = began + calibration.transfer.at(values) / 2 - self.env.now
+            if left > 0:
+                yield self.env.timeout(left)
+
+    def record(self, name: str, who: str, start: float, step: int, end: float | None = None) -> None:
+        """Keep a span that ends now, or at ``end``, if it took any time."""
+        seconds = (self.env.now if end is None else end) - start
+        if seconds > 0 and len(self.spans) < MAX_SPANS:
+            self.spans.append(Span(name, who, start, seconds, step))
+
+    def tell(self, applied: int, losses: Rows, last: bool = False) -> None:
+        """The parameters have changed: tell whoever watches, now and then and at the ``last``; see whether to stop."""
+        if self._stop() and not self.halt.triggered:
+            self.halt.succeed()
+        if last or time.monotonic() - self._told_at > NEWS_S:
+            self._told_at = time.monotonic()
+            self._watch(Progress(applied, self.config.workers * self.config.steps, losses))
+
+
+class Node:
+    """A host: its name, and its processor, which does one thing at a time. ``times`` are calibrated, by span name."""
+
+    def __init__(self, cluster: Cluster, who: str, times: Mapping[str, Line]) -> None:
+        self.cluster, self.env, self.config, self.who, self._times = cluster, cluster.env, cluster.config, who, times
+        self._processor = simpy.Resource(self.env)
+
+    def work(self, names: tuple[str, ...], values: int, step: int) -> Way:
+        """Spend what these spans take for so many values. Until the processor is free, that is a wait."""
+        spans = [(name, self._times[name].at(values)) for name in names if values and name in self._times]
+        if not spans:
+            return
+        began = self.env.now
+        with self._processor.request() as turn:
+            yield turn
+            self.cluster.record("wait", self.who, began, step)
+            for name, seconds in spans:
+                began = self.env.now
+                yield self.env.timeout(seconds)
+                self.cluster.record(name, self.who, began, step)
+
+
+class Trainer(Node):
+    """A worker: a shard of the problem, and a gradient after a while."""
+
+    def __init__(self, cluster: Cluster, rank: int, problem: Problem, times: Mapping[str, Line]) -> None:
+        super().__init__(cluster, f"worker {rank}", times)
+        self.rank, self.problem = rank, problem
+        self.bytes_sent = self.bytes_received = 0
+        self._plain = replace(self.config, delays=None)
+        self._computing = False
+        self._process: simpy.Process | None = None
+
+    def start(self) -> simpy.Process:
+        """Begin to train."""
+        self._process = self.process(self.train())
+        return self._process
+
+    def process(self, steps: Generator[simpy.Event, Any, Any]) -> simpy.Process:
+        """Something that this worker does by itself. What goes wrong in it ends the run."""
+        return self.env.process(self._guard(steps))
+
+    def train(self) -> Way:
+        """The training loop."""
+        raise NotImplementedError
+
+    def gradient(self, params: Tensors, clock: int) -> tuple[float, Tensors]:
+        """Training loss and gradients, as a real worker computes them, in no time."""
+        return compute(self.problem, self._plain, params, self.rank, clock)
+
+    def think(self, clock: int) -> Generator[simpy.Event, Any, bool]:
+        """The time of one gradient; False where this worker gave it up."""
+        began, self._computing = self.env.now, True
+        with suppress(simpy.Interrupt):
+            yield self.env.timeout(self.cluster.engine.seconds(self.config, self.rank, clock))
+        self.cluster.record("compute", self.who, began, clock)
+        finished, self._computing = self._computing, False
+        return finished
+
+    def give_up(self) -> None:
+        """Leave the gradient that is being computed, if one is."""
+        if self._computing and self._process:
+            self._computing = False
+            self._process.interrupt()
+
+    def _guard(self, steps: Generator[simpy.Event, Any, Any]) -> Generator[simpy.Event, Any, Any]:
+        try:
+            return (yield from steps)
+        except Exception as error:
+            self.cluster.fail(self.who, error)
+            yield self.env.event()  # that never happens: nothing waits for this in vain, as the run is over
+
+
+def size(frames: Frames) -> int:
+    """Bytes of a message."""
+    return sum(map(len, frames))

@@ -1,0 +1,136 @@
+"""Workers that add up their gradients among themselves, in virtual time.
+
+`Member` does what `minips.runtime.peer.Peer` and `minips.runtime.worker.work_together` do: `Reduction` says what is
+sent and what becomes of it, `Replica` makes the steps.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import simpy
+
+from minips.cost.simulate.cluster import DECODE, ENCODE, PACK, UNTIMED, Cluster, Rows, Trainer, size
+from minips.cost.simulate.flows import Way
+from minips.problems import Problem
+from minips.runtime.collectives import AllReduce
+from minips.runtime.engines import Outcome
+from minips.runtime.partition import native, partition
+from minips.runtime.reduction import Reduction
+from minips.runtime.replica import Replica, check_same, requantization_error
+from minips.runtime.trace import Trace
+from minips.stage import Frames, Tensors
+from minips.stages.aggregators import Contribution
+
+_SENT_AT = bytes(8)
+"""The frame in which a real message says when it was sent."""
+
+
+def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> Outcome:
+    """Train by all-reduce."""
+    team = Team(cluster, problem, params, exchange)
+    cluster.run([member.start() for member in team.members])
+    reports = [member.replica.report() for member in team.members]
+    digests = [report["digest"] for report in reports]
+    check_same(digests)
+    cluster.tell(team.applied, team.losses, last=True)
+    return Outcome(
+        params=dict(reports[0]["params"]),
+        seconds=team.changed_at,
+        losses=team.losses,
+        applied=team.applied,
+        stopped=reports[0]["applied"] < cluster.config.steps,
+        bytes_sent=sum(member.bytes_sent for member in team.members),
+        bytes_received=sum(member.bytes_received for member in team.members),
+        staleness=sum((report["staleness"] for report in reports), Counter()),
+        grants=[grant for report in reports for grant in report["grants"]],
+        trace=Trace(spans=cluster.spans),
+        requantization_error=requantization_error([report["samples"] for report in reports]),
+        replicas=digests,
+    )
+
+
+class Team:
+    """The workers, by rank, and what they have done together."""
+
+    def __init__(self, cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> None:
+        count = cluster.config.workers
+        self.cluster, self.applied, self.changed_at = cluster, 0, 0.0
+        self.losses: Rows = []
+        self.members = [Member(self, rank, problem.shard(rank, count), params, exchange) for rank in range(count)]
+
+    def stepped(self) -> None:
+        """A member has made a step. The slowest one's makes a row of losses."""
+        self.applied, self.changed_at = self.applied + 1, self.cluster.env.now
+        step = self.applied // len(self.members)
+        if step > len(self.losses) and all(len(member.replica.losses) >= step for member in self.members):
+            losses = [member.replica.losses[step - 1][2] for member in self.members]
+            self.losses.append((self.changed_at, step, sum(losses) / len(losses)))
+            self.cluster.tell(self.applied, self.losses)
+
+
+class Member(Trainer):
+    """A worker, its replica of the parameters, and a box for what comes from each of the others."""
+
+    def __init__(self, team: Team, rank: int, problem: Problem, params: Tensors, exchange: AllReduce) -> None:
+        cluster, config = team.cluster, team.cluster.config
+        calibration = cluster.engine.calibration
+        super().__init__(cluster, rank, problem, {**calibration.server, **calibration.worker} if calibration else {})
+        rng = np.random.default_rng([config.seed, rank, 0, 4])
+        self._team = team
+        self._reduction = Reduction(exchange, rank, config.workers, params, config.push, rng, UNTIMED)
+        self._values = [
+            sum(part.stop - part.start for part in layout.values())
+            for layout in partition(params, exchange.pieces(config.workers))
+        ]
+        self._boxes: dict[int, simpy.Store] = defaultdict(partial(simpy.Store, self.env))
+        self.replica = Replica(params, config, rank, UNTIMED)
+
+    def train(self) -> Way:
+        shard, travelling = self.replica.shard, None
+        for clock in range(self.config.steps):
+            params, read = {name: p.copy() for name, p in shard.params.items()}, shard.version
+            yield from self.think(clock)
+            loss, gradients = self.gradient(params, clock)
+            gradients = {name: np.array(native(g)) for name, g in gradients.items()}
+            shard.check(gradients)
+            if travelling and (yield travelling):
+                break
+            own = Contribution(self.rank, clock, read, gradients, loss)
+            travelling = self.process(self._exchange(own, self.cluster.halt.triggered))
+            if not self.config.overlap and (yield travelling):
+                break
+        if travelling:
+            yield travelling
+
+    def _exchange(self, own: Contribution, ending: bool) -> Generator[simpy.Event, Any, bool]:
+        """One step of all the workers; True where it is the last one."""
+        reduction, step = self._reduction, own.clock
+        reduction.begin(step, own.gradients, ending)
+        for number, hop in enumerate(reduction.hops):
+            if hop.to is not None:
+                values = sum(self._values[piece] for piece in hop.sends)
+                yield from self.work(ENCODE if hop.adds else PACK, values, step)
+                frames = [_SENT_AT, *reduction.outgoing(number)]
+                self.bytes_sent += size(frames)
+                self.process(self._deliver(self._team.members[hop.to], frames, values))
+            if hop.source is not None:
+                began, values = self.env.now, sum(self._values[piece] for piece in hop.receives)
+                sent, frames = yield self._boxes[hop.source].get()
+                self.cluster.record("wait", self.who, began, step, end=sent)
+                self.cluster.record("transfer", self.who, max(began, sent), step)
+                self.bytes_received += size(frames)
+                yield from self.work((*DECODE, "aggregate") if hop.adds else DECODE, values, step)
+                reduction.incoming(number, frames[1:])
+        yield from self.work(("apply",), sum(self._values), step)
+        self.replica.step(own, reduction.mean())
+        self._team.stepped()
+        return reduction.ending
+
+    def _deliver(self, target: "Member", frames: Frames, values: int) -> Way:
+        """A message's way into its box. What a worker sends leaves in turn, whoever it is for, as hops do."""
+        sent = self.env.now
+        yield from self.cluster.travel(self, target, size(frames), values, line=self.who)
+        target._boxes[self.rank].put((sent, frames))

@@ -1,0 +1,286 @@
+"""Networks for the simulated engine: nodes, links with bandwidth and latency, routes, and fair shares.
+
+A topology is a value that draws a networkx graph for so many workers and servers. Its nodes are the hosts, named as in
+a trace ("worker 0", "server 0"), and the switches between them. Its edges are the links, each with ``bandwidth_bps``
+(bits per second each way: links are full duplex), ``latency_s`` and perhaps ``loss`` (the share of packets that it
+drops). A message takes the path of fewest links (of least ``weight``, where edges have one). Bytes pass through the
+switches and are stored nowhere on the way: S bytes over links of B bytes per second and α₁, α₂ seconds arrive after
+S/B + α₁ + α₂.
+"""
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minips.stage import Array, Stage, Value, option, register
+from minips.stages.transports import Link
+
+Links = NDArray[np.intp]
+"""Numbers of links."""
+
+
+class Topology(Stage):
+    """The contract."""
+
+    kind: ClassVar[str] = "topology"
+    requires: ClassVar[tuple[str, ...]] = ("networkx",)
+    extra: ClassVar[str] = "simulate"
+
+    @abstractmethod
+    def graph(self, workers: int, servers: int) -> Any:
+        """A ``networkx.Graph`` with a node for each of `hosts`. A ``DiGraph`` has links of one direction each."""
+
+
+def hosts(workers: int, servers: int) -> list[str]:
+    """The nodes that send and receive: "worker 0", …, "server 0", …"""
+    return [f"{role} {i}" for role, count in (("worker", workers), ("server", servers)) for i in range(count)]
+
+
+@dataclass(frozen=True)
+class _Alike(Topology):
+    """A topology whose links are alike, but for what its class says."""
+
+    bandwidth_bps: float = option(1e9, "bits per second of each link, each way", above=0, unit="bit/s")
+    latency_s: float = option(1e-4, "seconds that a message travels over each link", minimum=0, unit="s")
+    loss: float = option(0.0, "share of the packets that each link drops", minimum=0, maximum=0.9)
+
+    def link(self, times: float = 1.0) -> dict[str, float]:
+        """The attributes of an edge with so many times the bandwidth."""
+        return {"bandwidth_bps": self.bandwidth_bps * times, "latency_s": self.latency_s, "loss": self.loss}
+
+
+@register
+@dataclass(frozen=True)
+class Star(_Alike):
+    """Every host has a link to one switch, so that a message passes two links.
+
+    >>> sorted(Star().graph(workers=2, servers=1)["switch"])
+    ['server 0', 'worker 0', 'worker 1']
+    """
+
+    name = "star"
+
+    def graph(self, workers: int, servers: int) -> Any:
+        import networkx as nx
+
+        graph = nx.Graph()
+        graph.add_edges_from(((host, "switch") for host in hosts(workers, servers)), **self.link())
+        return graph
+
+
+@register
+@dataclass(frozen=True)
+class Ring(_Alike):
+    """The hosts stand in a circle, workers before servers, each with a link to the next. No switch: hosts pass on."""
+
+    name = "ring"
+
+    def graph(self, workers: int, servers: int) -> Any:
+        import networkx as nx
+
+        graph = nx.Graph()
+        circle = hosts(workers, servers)
+        graph.add_nodes_from(circle)
+        graph.add_edges_from(zip(circle, [*circle[1:], *circle[:1]], strict=True), **self.link())
+        return graph
+
+
+@register
+@dataclass(frozen=True)
+class Tree(_Alike):
+    """Switches in a tree, the hosts its leaves; links are alike, so that those near the root are the narrow ones."""
+
+    name = "tree"
+    fanout: int = option(4, "nodes below a switch", minimum=2, step=1)
+
+    def graph(self, workers: int, servers: int) -> Any:
+        import networkx as nx
+
+        graph = nx.Graph()
+        leaves = dict.fromkeys(hosts(workers, servers), 1)  # of each node of one level
+        level = 0
+        while len(leaves) > 1 or not level:
+            above: dict[str, int] = {}
+            for i, (node, below) in enumerate(leaves.items()):
+                switch = f"switch {level}.{i // self.fanout}"
+                above[switch] = above.get(switch, 0) + below
+                graph.add_edge(node, switch, **self.link(self.width(below)))
+            leaves, level = above, level + 1
+        return graph
+
+    def width(self, leaves: int) -> int:
+        """How many times a host's bandwidth the link above so many hosts has."""
+        return 1
+
+
+@register
+@dataclass(frozen=True)
+class FatTree(Tree):
+    """A tree whose links grow towards the root: each has the bandwidth of all the hosts below it together.
+
+    Source: Leiserson 1985, "Fat-Trees: Universal Networks for Hardware-Efficient Supercomputing". Data centres build
+    such a tree from many equal switches (Al-Fares et al. 2008); with ideal routing that is the same.
+    """
+
+    name = "fattree"
+
+    def width(self, leaves: int) -> int:
+        return leaves
+
+
+@register
+@dataclass(frozen=True)
+class TwoRacks(_Alike):
+    """Two switches with a thin uplink between them. The first half of the workers is in rack 0; servers alternate."""
+
+    name = "tworacks"
+    uplink_bps: float = option(1e8, "bits per second between the racks, each way", above=0, unit="bit/s")
+
+    def graph(self, workers: int, servers: int) -> Any:
+        import networkx as nx
+
+        graph = nx.Graph()
+        graph.add_edge("rack 0", "rack 1", **{**self.link(), "bandwidth_bps": self.uplink_bps})
+        for i, host in enumerate(hosts(workers, servers)):
+            rack = i * 2 // workers if i < workers else (i - workers) % 2
+            graph.add_edge(host, f"rack {rack}", **self.link())
+        return graph
+
+
+@dataclass(frozen=True)
+class Own(Topology):
+    """A graph of your own: `Simulated` takes a ``networkx.Graph`` as it is, and makes this of it."""
+
+    name = "own"
+    drawn: object = option(None, "a networkx.Graph")
+
+    def graph(self, workers: int, servers: int) -> Any:
+        lacking = [host for host in hosts(workers, servers) if host not in self.drawn]  # type: ignore[operator]
+        if lacking:
+            raise ValueError(f"The graph needs a node for each worker and server; {', '.join(lacking)} is not there.")
+        return self.drawn
+
+
+@dataclass(frozen=True)
+class Traffic(Value):
+    """Somebody else's transfer from one node to another, that shares the links with everybody while it lasts."""
+
+    source: str = option("worker 0", "the node that sends")
+    target: str = option("server 0", "the node that receives")
+    rate_bps: float | None = option(None, "bits per second at most; None: all that it is given", above=0, unit="bit/s")
+    start_s: float = option(0.0, "when it begins", minimum=0, unit="s")
+    stop_s: float | None = option(None, "when it ends; None: never", minimum=0, unit="s")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stop_s is not None and self.stop_s < self.start_s:
+            raise ValueError(f"Traffic that begins at {self.start_s:g} s cannot end at {self.stop_s:g} s.")
+
+
+class Route(NamedTuple):
+    """The way from one node to another: the links that can hold a message up, the seconds of all, and what share of
+    the packets is lost.
+    """
+
+    links: Links
+    latency_s: float
+    loss: float
+
+
+class Network:
+    """The links of a graph, numbered, each direction for itself, and the routes over them.
+
+    ``capacity`` has the bytes per second of each link. ValueError where an edge does not say what it should.
+    """
+
+    def __init__(self, graph: Any) -> None:
+        if graph.is_multigraph():
+            raise ValueError("Two nodes of a network have one link at most; got a multigraph. Add the bandwidths up.")
+        self._graph = graph
+        self._numbers: dict[tuple[Hashable, Hashable], int] = {}
+        self._routes: dict[tuple[Hashable, Hashable], Route] = {}
+        self._weight = "weight" if any("weight" in edge for _, _, edge in graph.edges(data=True)) else None
+        rows: list[tuple[float, float, float]] = []
+        for one, other, edge in graph.edges(data=True):
+            try:
+                row = _link(edge)
+            except ValueError as error:
+                raise ValueError(f"The link between {one!r} and {other!r}: {error}") from error
+            for ends in ((one, other),) if graph.is_directed() else ((one, other), (other, one)):
+                self._numbers[ends] = len(rows)
+                rows.append(row)
+        table = np.array(rows, float).reshape(-1, 3)
+        self.capacity: Array = table[:, 0]
+        self._latency_s, self._loss = table[:, 1], table[:, 2]
+
+    def route(self, source: Hashable, target: Hashable) -> Route:
+        """The way from ``source`` to ``target``. ValueError where there is none."""
+        known = self._routes.get((source, target))
+        if known is None:
+            known = self._routes[source, target] = self._find(source, target)
+        return known
+
+    def _find(self, source: Hashable, target: Hashable) -> Route:
+        import networkx as nx
+
+        try:
+            path = nx.shortest_path(self._graph, source, target, weight=self._weight)
+        except (nx.NetworkXNoPath, nx.NodeNotFound) as error:
+            raise ValueError(f"The network has no way from {source!r} to {target!r}.") from error
+        links = np.array([self._numbers[hop] for hop in pairwise(path)], np.intp)
+        loss = 1 - float(np.prod(1 - self._loss[links]))
+        return Route(links[np.isfinite(self.capacity[links])], float(self._latency_s[links].sum()), loss)
+
+
+def fair_shares(routes: Links, capacity: Array) -> Array:
+    """The max-min fair bytes per second of each flow: none can have more without a slower one having less.
+
+    ``routes`` of shape (hops, flows) holds each flow's links, filled up with the number of a link of infinite
+    ``capacity``. Progressive filling: a link whose flows all find it the narrowest on their way is shared out equally,
+    its flows leave what they take from their other links, and so on with those that are left.
+    Source: Bertsekas and Gallager 1992, "Data Networks", section 6.5.2.
+
+    Three flows over one link of 6 bytes per second, one of which has another of 1 on its way:
+
+    >>> fair_shares(np.array([[0, 0, 0], [1, 2, 2]]), np.array([6.0, 1.0, np.inf]))
+    array([1. , 2.5, 2.5])
+    """
+    rates = np.full(routes.shape[1], np.inf)
+    rest = np.arange(routes.shape[1])
+    left = capacity.astype(float)
+    while rest.size:
+        flows = np.bincount(routes.ravel(), minlength=len(left))
+        share = np.full(len(left), np.inf)
+        np.divide(left, flows, out=share, where=flows > 0)
+        tightest = share.argmin()
+        if flows[tightest] == rest.size:  # one link holds everybody up, which is the common case and needs no more
+            rates[rest] = share[tightest]
+            break
+        narrowest = share[routes].min(axis=0)
+        least = np.full(len(left), np.inf)
+        np.minimum.at(least, routes.ravel(), np.tile(narrowest, len(routes)))
+        settled = (share <= least * (1 + 1e-12))[routes].any(axis=0)
+        taken = narrowest[settled]
+        rates[rest[settled]] = taken
+        if settled.all():
+            break
+        rest, gone, routes = rest[~settled], routes[:, settled], routes[:, ~settled]
+        used = np.bincount(gone.ravel(), np.tile(taken, len(gone)), len(left))
+        left = np.maximum(left - used, 0.0)
+    return rates
+
+
+def _link(edge: dict[str, Any]) -> tuple[float, float, float]:
+    """Bytes per second, seconds and loss of an edge."""
+    lacking = [name for name in ("bandwidth_bps", "latency_s") if name not in edge]
+    if lacking:
+        raise ValueError(f"it needs {' and '.join(lacking)}.")
+    link, loss = Link(edge["bandwidth_bps"], edge["latency_s"]), float(edge.get("loss", 0.0))
+    if not 0 <= loss < 1:
+        raise ValueError(f"its loss must be at least 0 and below 1, got {loss:g}.")
+    return link.bandwidth_bps / 8, link.latency_s, loss

@@ -1,0 +1,321 @@
+"""The simulated engine against real runs (to the bit), against closed forms, and against what probability says."""
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import minips as ps
+from minips import cost
+from minips.cost.calibrate import Calibration, Line
+
+SOFTMAX = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=120, classes=3))
+TOP = ps.Codec(ps.TopK(0.2), ps.ErrorFeedback())
+NOISY = ps.Codec(ps.QSGD(), compressor=ps.Zlib())
+NOTHING = Calibration(worker={}, server={}, transfer=Line(0.0, 0.0), cores=1)
+LINK = ps.Link(bandwidth_bps=8e6, latency_s=2e-3)
+
+
+class Still(ps.Problem):
+    """So many values whose gradient is always zero: there is nothing but the exchange."""
+
+    def __init__(self, values, rows=64):
+        super().__init__(np.zeros((rows, 1)), np.zeros(rows))
+        self.values = values
+
+    def init(self, rng):
+        return {"w": np.zeros(self.values, "f4")}
+
+    def loss_and_gradient(self, params, rows=None):
+        return 0.0, {"w": np.zeros(self.values, "f4")}
+
+
+class Quadratic(Still):
+    """λ|w|²/2, from one."""
+
+    curvature = 0.5
+
+    def init(self, rng):
+        return {"w": np.ones(self.values)}
+
+    def loss_and_gradient(self, params, rows=None):
+        w = params["w"]
+        return self.curvature * float(w @ w) / 2, {"w": self.curvature * w}
+
+
+def simulate(problem, engine=None, **fields):
+    return ps.train(problem, ps.Config(**fields), engine=engine or ps.Simulated())
+
+
+def same_bits(one, other):
+    return one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+
+def steps_s(run):
+    """Seconds from each step to the next."""
+    return np.diff([seconds for seconds, _, _ in run.losses])
+
+
+# The same run
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"push": TOP, "pull": ps.Codec(ps.Sign(), ps.ErrorFeedback()), "servers": 2, "optimizer": "adam"},
+        {"push": NOISY, "pull": NOISY, "overlap": True},
+        {"aggregator": "median", "accumulate": 2, "batch_size": 4},
+        {"exchange": "ring", "push": TOP},
+        {"exchange": "tree", "overlap": True},
+        {"exchange": "halvingdoubling", "push": NOISY},
+    ],
+    ids=str,
+)
+def test_a_bsp_run_is_the_real_one_to_the_bit_and_to_the_byte(fields):
+    config = ps.Config(workers=4, steps=6, transport="inproc", **fields)
+    simulated = ps.train(SOFTMAX, replace(config, link=LINK), engine="simulated")
+    real = ps.train(SOFTMAX, config, engine="threads")
+    assert same_bits(simulated.params, real.params)
+    assert [row[1:] for row in simulated.losses] == [row[1:] for row in real.losses]
+    assert simulated.staleness == real.staleness
+    assert sorted(simulated.grants) == sorted(real.grants)
+    assert (simulated.bytes_sent, simulated.bytes_received) == (real.bytes_sent, real.bytes_received)
+    assert (simulated.requantization_error, simulated.replicas) == (real.requantization_error, real.replicas)
+
+
+@pytest.mark.parametrize("consistency", ["bsp", "ssp", "asp", ps.BSP(backup=1)])
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(consistency):
+    def run(seed):
+        engine = ps.Simulated(
+            cost.TwoRacks(1e8, uplink_bps=1e7, loss=0.01),
+            compute_s=0.01,
+            exponential=True,
+            traffic=[cost.Traffic("worker 0", "worker 3", rate_bps=5e6)],
+        )
+        return simulate(SOFTMAX, engine, workers=4, servers=2, steps=8, push=NOISY, consistency=consistency, seed=seed)
+
+    one, again, other = run(0), run(0), run(1)
+    assert list(one.trace) == list(again.trace)
+    assert same_bits(one.params, again.params)
+    assert (one.losses, one.grants, one.seconds) == (again.losses, again.grants, again.seconds)
+    assert list(one.trace) != list(other.trace)
+
+
+# Closed forms
+
+
+BYTES_PER_S = LINK.bandwidth_bps / 8
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8, 16, 64])
+@pytest.mark.parametrize(
+    ("exchange", "formula"),
+    [
+        ("ring", cost.ring_allreduce_s),
+        ("tree", cost.tree_allreduce_s),
+        ("halvingdoubling", cost.halving_doubling_s),
+        ("ps", cost.parameter_server_s),
+    ],
+)
+def test_an_exchange_takes_what_its_closed_form_says(exchange, formula, workers):
+    values = 8_000 * workers if exchange != "ps" else 20_000  # the smallest message is large beside its header
+    run = simulate(Still(values), workers=workers, steps=2, exchange=exchange, link=LINK)
+    [seconds] = steps_s(run)
+    assert seconds == pytest.approx(formula(workers, 4 * values, BYTES_PER_S, LINK.latency_s), rel=0.01)
+
+
+@pytest.mark.parametrize(("workers", "servers"), [(2, 2), (4, 2), (8, 4), (16, 4), (64, 8)])
+def test_several_servers_share_what_one_would_carry(workers, servers):
+    run = simulate(Still(servers * 20_000), workers=workers, servers=servers, steps=2, link=LINK)
+    [seconds] = steps_s(run)
+    expected = cost.parameter_server_s(workers, servers * 80_000, BYTES_PER_S, LINK.latency_s, servers)
+    assert seconds == pytest.approx(expected, rel=0.01)
+
+
+def test_a_ring_of_links_is_a_ring_all_reduces_own_network():
+    engine = ps.Simulated(cost.Ring(LINK.bandwidth_bps, LINK.latency_s))
+    [seconds] = steps_s(simulate(Still(80_000), engine, workers=8, steps=2, exchange="ring"))
+    assert seconds == pytest.approx(cost.ring_allreduce_s(8, 320_000, BYTES_PER_S, LINK.latency_s), rel=0.01)
+
+
+def test_a_thin_uplink_a_graph_of_ones_own_and_others_traffic_hold_an_exchange_up():
+    def seconds(topology, *traffic, exchange="ps"):
+        engine = ps.Simulated(topology, traffic=traffic)
+        return steps_s(simulate(Still(20_000), engine, workers=4, steps=2, exchange=exchange))[0]
+
+    star = cost.Star(8e6, 1e-3)
+    thin = cost.TwoRacks(8e6, 0.0, uplink_bps=8e5)
+    # The two workers of the other rack push and pull 80 kB each over 100 kB/s; the others are done sooner.
+    assert seconds(thin) == pytest.approx(2 * 2 * 0.8, rel=0.01)
+    assert seconds(star.graph(4, 1)) == seconds(star)
+    busy = seconds(star, cost.Traffic("worker 3", "server 0"))
+    assert busy == pytest.approx(seconds(star) + 0.08, rel=0.01)  # five flows in place of four, until all have come
+
+
+# Probability
+
+
+@pytest.mark.parametrize("backup", [0, 1, 3])
+def test_a_round_takes_as_long_as_its_last_worker_that_is_waited_for(backup):
+    delays, consistency = ps.Delays(1.0, exponential=True), ps.BSP(backup=backup)
+    run = simulate(Still(1), workers=8, steps=50, delays=delays, consistency=consistency)
+    rounds = math.ceil(50 * 8 / (8 - backup))
+    drawn = [sorted(delays.of(worker, clock, 0) for worker in range(8)) for clock in range(rounds)]
+    assert run.seconds == pytest.approx(sum(times[7 - backup] for times in drawn))
+
+
+@pytest.mark.parametrize("backup", [0, 2])
+def test_rounds_of_exponential_compute_times_average_the_order_statistic(backup):
+    """The (n − b)-th smallest of n exponential times has the mean H(n) − H(b); rounds are independent."""
+    engine, consistency = ps.Simulated(compute_s=1.0, exponential=True), ps.BSP(backup=backup)
+    run = simulate(Still(1), engine, workers=8, steps=1500, consistency=consistency)
+    rounds = run.updates / (8 - backup)
+    assert run.seconds / rounds == pytest.approx(harmonic(8) - harmonic(backup), rel=0.02)
+
+
+def test_a_straggler_that_cannot_give_up_computes_the_next_round_late():
+    """Without `abandon`: exponential times forget, so the state is how many are in time and how many are behind."""
+
+    def mean(fresh, behind, wanted):
+        if not wanted:
+            return 0.0
+        total = fresh + behind
+        seconds = 1 / total + fresh / total * mean(fresh - 1, behind, wanted - 1)
+        return seconds + (behind / total * mean(fresh + 1, behind - 1, wanted) if behind else 0.0)
+
+    engine = ps.Simulated(compute_s=1.0, exponential=True, abandon=False)
+    run = simulate(Still(1), engine, workers=8, steps=1500, consistency=ps.BSP(backup=1))
+    assert run.seconds / (run.updates / 7) == pytest.approx(mean(7, 1, 7), rel=0.02)
+    assert mean(7, 1, 7) > 1.1 * (harmonic(8) - 1)
+
+
+def test_asynchronous_updates_arrive_as_often_as_all_workers_together_compute():
+    delays = ps.Delays(seconds=1.0, exponential=True)
+    run = simulate(Still(1), workers=8, steps=1500, consistency="asp", delays=delays)
+    assert run.seconds / run.updates == pytest.approx(1 / 8, rel=0.02)
+
+
+def harmonic(n):
+    return sum(1 / i for i in range(1, n + 1))
+
+
+# A constant delay
+
+
+@pytest.mark.parametrize("versions", range(6))
+def test_descent_with_a_constant_delay_is_stable_up_to_the_limit_and_no_further(versions):
+    """w ← w − ηλ·w(τ versions ago) is stable iff ηλ < 2 sin(π / (2(2τ + 1)))."""
+    limit = 2 * math.sin(math.pi / (2 * (2 * versions + 1))) / Quadratic.curvature
+
+    def last(lr):
+        engine = ps.Simulated(delay_versions=versions)
+        fields = {"workers": 1, "steps": 800, "consistency": "asp", "optimizer": ps.SGD(lr=lr)}
+        run = simulate(Quadratic(1), engine, **fields)
+        assert run.staleness == {age: 1 for age in range(versions)} | {versions: 800 - versions}
+        return max(loss for _, _, loss in run.losses[-40:])
+
+    first = Quadratic.curvature / 2
+    assert last(0.97 * limit) < first / 100
+    assert last(1.03 * limit) > first * 100
+
+
+# Time
+
+
+def test_computing_takes_what_the_engine_says_and_no_less_than_the_delays():
+    slow = ps.Delays(seconds=1.0, slow={1: 3.0})
+    assert simulate(SOFTMAX, ps.Simulated(compute_s=2.0), workers=2, steps=5).seconds == 10.0
+    assert simulate(SOFTMAX, ps.Simulated(compute_s=2.0), workers=2, steps=5, accumulate=3).seconds == 30.0
+    assert simulate(SOFTMAX, ps.Simulated(compute_s=2.0), workers=2, steps=5, delays=slow).seconds == 15.0
+    run = simulate(SOFTMAX, workers=2, steps=5, delays=slow, consistency="asp")
+    assert run.seconds == 8.0  # worker 0 makes eight of the ten updates
+    assert sum(span.name == "compute" and span.who == "worker 0" for span in run.trace) == 8
+    run = simulate(SOFTMAX, workers=2, steps=5, delays=slow, consistency=ps.BSP(backup=1))
+    assert run.seconds == 10.0
+    assert run.late > 0
+
+
+def test_spans_add_up_to_the_time_of_every_worker():
+    for fields in ({}, {"servers": 2}, {"exchange": "ring"}, {"consistency": "ssp"}):
+        run = simulate(SOFTMAX, ps.Simulated(compute_s=0.01), workers=4, steps=20, link=LINK, **fields)
+        names = run.trace.seconds("worker 2")
+        assert names.keys() <= {"compute", "transfer", "wait"}
+        if fields != {"servers": 2}:  # whose messages travel side by side
+            assert sum(names.values()) == pytest.approx(run.seconds, rel=0.05)
+
+
+def test_calibrated_stages_take_their_time_one_after_the_other_at_each_node():
+    worker = {name: Line(1.0, 0.0) for name in ("quantize", "serialize", "deserialize", "dequantize")}
+    server = {name: Line(10.0, 0.0) for name in ("deserialize", "aggregate", "apply", "serialize")}
+    engine = ps.Simulated(calibration=Calibration(worker, server, transfer=Line(200.0, 0.0), cores=1))
+    run = simulate(SOFTMAX, engine, workers=2, steps=1)
+    # The second worker: two answers to pulls, its way, decode; encode, the way, decode at the server, one update.
+    assert run.losses[0][0] == 2 * 10 + 100 + 2 + 2 + 100 + 10 + 20
+    spent = {"serialize": 40.0, "wait": 20.0, "deserialize": 20.0, "aggregate": 10.0, "apply": 10.0}
+    assert run.trace.seconds("server") == spent
+
+
+@pytest.mark.parametrize("exchange", ["ps", "ring"])
+def test_a_run_can_be_watched_and_stopped(exchange):
+    told, asked = [], iter([False] * 10)
+    config, engine = ps.Config(workers=2, steps=50, exchange=exchange), ps.Simulated(compute_s=1.0)
+    run = ps.train(SOFTMAX, config, engine=engine, progress=told.append)
+    assert (run.stopped, told[-1].applied, told[-1].losses) == (False, 100, run.losses)
+    run = ps.train(SOFTMAX, config, engine=engine, stop=lambda: next(asked, True))
+    assert run.stopped
+    assert 10 <= run.losses[-1][1] <= 12
+
+
+def test_the_comparison_with_real_runs_has_a_row_for_each_consistency():
+    told, config = [], ps.Config(workers=3, steps=2, transport="inproc", delays=ps.Delays(1e-3, slow={1: 2.0}))
+    rows = cost.against_measured(SOFTMAX, config, engine=ps.Threads(), calibration=NOTHING, report=told.append)
+    assert [row.consistency for row in rows] == [ps.BSP(), ps.SSP(), ps.ASP(), ps.BSP(backup=1)]
+    assert told == rows
+    assert rows[0].simulated_s == 2e-3  # as long as the slow worker takes
+    assert all(row.ratio == row.simulated_s / row.measured_s for row in rows)
+
+
+# What cannot be
+
+
+def test_what_fails_in_a_worker_names_it():
+    class Broken(Still):
+        def loss_and_gradient(self, params, rows=None):
+            return 0.0, {"w": np.full(self.values, np.nan, "f4")}
+
+    for exchange in ("ps", "ring"):
+        with pytest.raises(RuntimeError, match=r"worker 0 failed: ValueError: The gradient of 'w' holds NaN"):
+            simulate(Broken(3), workers=2, steps=2, exchange=exchange)
+
+
+def test_networks_that_do_not_fit_are_sentences():
+    with pytest.raises(ValueError, match="traffic needs a network"):
+        simulate(SOFTMAX, ps.Simulated(traffic=[cost.Traffic()]))
+    with pytest.raises(ValueError, match="worker 0, worker 1, server 0 is not there"):
+        simulate(SOFTMAX, ps.Simulated(nx.Graph()), workers=2)
+
+
+def test_an_engine_is_a_value():
+    engine = ps.Simulated(cost.TwoRacks(uplink_bps=1e7), compute_s=0.5, traffic=[cost.Traffic(rate_bps=1e6)])
+    assert ps.build("engine", engine.to_dict()) == engine
+    assert ps.build("engine", {"name": "simulated", "topology": "fattree"}).topology == cost.FatTree()
+
+
+def test_what_is_not_installed_is_a_sentence(monkeypatch):
+    monkeypatch.setattr(ps.Simulated, "requires", ("no_such_module",))
+    with pytest.raises(ModuleNotFoundError, match=r'needs no_such_module.*pip install "minips\[simulate\]"'):
+        ps.Simulated()
+
+
+def test_nothing_loads_the_simulation_before_it_runs():
+    words = (
+        "import sys, minips as ps; ps.cost, ps.names('engine'), ps.Simulated(ps.cost.Star());"
+        "print([name for name in ('simpy', 'networkx') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
