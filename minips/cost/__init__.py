@@ -1,7 +1,22 @@
 """What it should cost: closed forms, what this machine takes for each stage, and a prediction to hold against a run."""
 
 from minips.cost.calibrate import Calibration, alone, calibrate
-from minips.cost.formulas import halving_doubling_s, parameter_server_s, ring_allreduce_s, tree_allreduce_s
+from minips.cost.formulas import (
+    asynchronous_lr_limit,
+    asynchronous_update_s,
+    best_chunks,
+    break_even_bandwidth,
+    crossover_nbytes,
+    exponential_round_s,
+    exponential_update_s,
+    halving_doubling_s,
+    parameter_server_s,
+    parameter_server_step_s,
+    pipelined_s,
+    ring_allreduce_s,
+    synchronous_round_s,
+    tree_allreduce_s,
+)
 from minips.cost.predict import Comparison, Prediction, compare, predict
 from minips.cost.simulate import Simulated, against_measured
 from minips.cost.topology import FatTree, Ring, Star, Topology, Traffic, Tree, TwoRacks
@@ -20,11 +35,21 @@ __all__ = [
     "TwoRacks",
     "against_measured",
     "alone",
+    "asynchronous_lr_limit",
+    "asynchronous_update_s",
+    "best_chunks",
+    "break_even_bandwidth",
     "calibrate",
     "compare",
+    "crossover_nbytes",
+    "exponential_round_s",
+    "exponential_update_s",
     "halving_doubling_s",
     "parameter_server_s",
+    "parameter_server_step_s",
+    "pipelined_s",
     "predict",
     "ring_allreduce_s",
+    "synchronous_round_s",
     "tree_allreduce_s",
 ]
