@@ -1,6 +1,6 @@
 """What it should cost: closed forms, what this machine takes for each stage, and a prediction to hold against a run."""
 
-from minips.cost.calibrate import Calibration, alone, calibrate
+from minips.cost.calibrate import Calibration, alone, calibrate, problem_words
 from minips.cost.formulas import (
     asynchronous_lr_limit,
     asynchronous_update_s,
@@ -17,7 +17,7 @@ from minips.cost.formulas import (
     synchronous_round_s,
     tree_allreduce_s,
 )
-from minips.cost.predict import Comparison, Prediction, compare, predict
+from minips.cost.predict import Comparison, Prediction, compare, message_nbytes, predict
 from minips.cost.simulate import Simulated, against_measured
 from minips.cost.topology import FatTree, Ring, Star, Topology, Traffic, Tree, TwoRacks
 
@@ -45,10 +45,12 @@ __all__ = [
     "exponential_round_s",
     "exponential_update_s",
     "halving_doubling_s",
+    "message_nbytes",
     "parameter_server_s",
     "parameter_server_step_s",
     "pipelined_s",
     "predict",
+    "problem_words",
     "ring_allreduce_s",
     "synchronous_round_s",
     "tree_allreduce_s",

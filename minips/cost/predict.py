@@ -1,35 +1,27 @@
 """Seconds per step before anything is run.
 
-A small simulation in virtual time walks each worker through its cycle: compute, encode, the link, the server, the link
-again, decode. The times are the calibration's, the bytes are those of a really encoded gradient, and who waits for whom
-is decided by the same `Shard` that decides it in a run. Cores and links are resources that serve one after the other.
+A `Walk` in virtual time takes each worker through its cycle with the calibration's seconds; the bytes are counted on a
+rehearsal.
 """
 
-import heapq
 import statistics
 import time
-from collections import defaultdict
-from collections.abc import Generator
 from dataclasses import dataclass, replace
-from itertools import count
 
 import numpy as np
 
-from minips.cost.calibrate import Calibration, Line, calibrate
+from minips.cost.calibrate import Calibration, calibrate, problem_words
+from minips.cost.fit import Line
+from minips.cost.rehearsal import rehearse
+from minips.cost.walk import walk
 from minips.problems import Problem
 from minips.runtime.codec import Codec, Encoder
-from minips.runtime.collectives import PS
 from minips.runtime.config import Config
-from minips.runtime.message import Header, Message
-from minips.runtime.shard import Shard
+from minips.runtime.message import Message
 from minips.runtime.trace import SPANS, Trace
 from minips.runtime.train import Run
 from minips.runtime.worker import compute
-from minips.stages.aggregators import Contribution
-
-Cycle = Generator[float | None, float, None]
-MAX_STEPS = 200
-"""The simulation stops here; what a step costs does not change after that many."""
+from minips.stage import Tensors
 
 
 @dataclass(frozen=True)
@@ -38,9 +30,14 @@ class Prediction:
 
     config: Config
     spans: dict[str, float]
+    """Of one update, workers' and servers' together: what `compare` finds in a run's trace."""
     seconds_per_step: float
+    interval_s: tuple[float, float]
+    """Seconds per step with all of the calibration's lower quartiles, and with all of its upper ones."""
     bytes_sent: int
     bytes_received: int
+    exact_bytes: bool
+    """True where neither values nor luck have a say in them: a run without retries has exactly these."""
 
     @property
     def seconds(self) -> float:
@@ -49,34 +46,30 @@ class Prediction:
 
 
 def predict(problem: Problem, config: Config, calibration: Calibration | None = None) -> Prediction:
-    """What a step of ``config`` on ``problem`` will cost. Without a ``calibration`` one is made, which takes a second
-    or two.
+    """What a step of ``config`` on ``problem`` will cost. Without a ``calibration`` one is made, which takes a few
+    seconds.
 
-    The gradient is timed here, in this process; everything else follows from the calibration. Several servers are taken
-    to share the values evenly and to work side by side. ValueError where gradients meet elsewhere than at servers.
+    A gradient's time is the calibration's where that was made for this problem, and is taken here and now otherwise.
     """
-    if config.exchange != PS():
-        raise ValueError(f"What parameter servers cost can be predicted, what {config.exchange!r} costs not yet.")
-    calibration = calibration or calibrate(config)
-    part = problem.shard(0, config.workers)
+    calibration = calibration or calibrate(config, problem)
     params = problem.init(np.random.default_rng(config.seed))
-    quick = replace(config, delays=None)
-    times = []
-    for clock in range(9):
-        began = time.monotonic()
-        _, gradients = compute(part, quick, params, 0, clock)
-        times.append(time.monotonic() - began)
-    push: Header = {"kind": "push_pull", "worker": 0, "loss": 0.1, "clock": 100, "version": 100}
-    reply: Header = {"kind": "reply", "version": 100, "clock": 100, "done": False, "outcome": "held"}
-    pushed = _nbytes(config.push, Message(push, gradients))
-    pulled = _nbytes(config.pull, Message(reply, params), {"busy": 0.1, "waited": 0.1})
-    walk = _Walk(config, calibration, statistics.median(times), sum(x.size for x in params.values()), pushed, pulled)
-    seconds = walk.run()
-    spans = {name: walk.spans[name] / walk.updates for name in SPANS if walk.spans[name]}
-    spans["wait"] = max(0.0, seconds - sum(spans.values()))
-    total = config.workers * config.steps
+    gradients = first_gradient(problem, config, params)
+    traffic = rehearse(config, params, gradients, rows_of(problem, config))
+    if not _is_of(calibration, problem):
+        calibration = replace(calibration, gradient=Line(time_gradient(problem, config, params)))
+    middle, low, high = (
+        walk(config, one, traffic.load) for one in (calibration, calibration.bound("low"), calibration.bound("high"))
+    )
+    seconds = middle.seconds_per_step
+    ends = (seconds, low.seconds_per_step, high.seconds_per_step)
     return Prediction(
-        config, {name: spans[name] for name in SPANS if name in spans}, seconds, total * pushed, total * pulled
+        config,
+        {name: middle.spans[name] for name in SPANS if name in middle.spans},
+        seconds,
+        (min(ends), max(ends)),
+        traffic.sent,
+        traffic.received,
+        traffic.exact,
     )
 
 
@@ -104,91 +97,39 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     return Comparison([*rows, ("total", prediction.seconds_per_step, run.seconds_per_step)])
 
 
-def _nbytes(codec: Codec, message: Message, stamp: Header | None = None) -> int:
-    """The length of the frames of one message."""
-    return sum(map(len, Encoder(codec, np.random.default_rng(0), Trace()).encode(message, stamp)))
+def message_nbytes(codec: Codec, tensors: Tensors) -> int:
+    """The bytes of one message of these tensors: really encoded, scales, indices, headers and all.
+
+    >>> x = {"w": np.zeros(1000, np.float32)}
+    >>> import minips as ps
+    >>> [message_nbytes(ps.Codec(quantizer), x) for quantizer in (ps.Exact(), ps.Uniform(bits=8))]
+    [4076, 1155]
+    """
+    message = Message({"kind": "push"}, tensors)
+    return sum(map(len, Encoder(codec, np.random.default_rng(0), Trace()).encode(message)))
 
 
-class _Walk:
-    """The workers' cycles in virtual time. ``spans`` adds up the seconds of all the workers by span name."""
+def first_gradient(problem: Problem, config: Config, params: Tensors) -> Tensors:
+    """The gradient that worker 0 computes first."""
+    return compute(problem.shard(0, config.workers), replace(config, delays=None), params, 0, 0)[1]
 
-    def __init__(
-        self, config: Config, calibration: Calibration, gradient_s: float, values: int, pushed: int, pulled: int
-    ) -> None:
-        self.config, self.calibration, self.gradient_s = config, calibration, gradient_s
-        self.values, self.pushed, self.pulled = values, pushed / config.servers, pulled / config.servers
-        self.spans: dict[str, float] = defaultdict(float)
-        self.updates = config.workers * min(config.steps, MAX_STEPS)
-        self._cores = [0.0] * calibration.cores
-        self._free = [0.0, 0.0]
-        self._shard = Shard(
-            {},
-            workers=config.workers,
-            aggregator=config.aggregator,
-            consistency=config.consistency,
-            optimizer=config.optimizer,
-            updates=self.updates,
-        )
 
-    def run(self) -> float:
-        """Virtual seconds of one step: one clock of all the workers."""
-        order, now = count(), 0.0
-        events: list[tuple[float, int, int, Cycle]] = []
-        waiting: dict[int, Cycle] = {}
-        for worker in range(self.config.workers):
-            cycle = self._cycle(worker)
-            heapq.heappush(events, (next(cycle) or 0.0, next(order), worker, cycle))
-        while events and not self._shard.done:
-            now, _, worker, cycle = heapq.heappop(events)
-            until = cycle.send(now)
-            if until is not None:
-                heapq.heappush(events, (until, next(order), worker, cycle))
-                continue
-            waiting[worker] = cycle
-            for ready in [one for one in waiting if self._shard.may_pull(one)]:
-                heapq.heappush(events, (now, next(order), ready, waiting.pop(ready)))
-        return now * self.config.workers / self.updates
+def rows_of(problem: Problem, config: Config) -> int:
+    """The rows of one batch of worker 0."""
+    rows = problem.shard(0, config.workers).rows
+    return min(config.batch_size or rows, rows)
 
-    def _cycle(self, worker: int) -> "Cycle":
-        """One worker's steps. Yields the time at which it goes on, or None to go on when it may pull; is sent the
-        time.
-        """
-        shard, delays = self._shard, self.config.delays
-        now = yield 0.0
-        while True:
-            clock = shard.clocks[worker]
-            done = self._work(now, self.gradient_s * self.config.accumulate)
-            done = max(done, now + delays.of(worker, clock, self.config.seed)) if delays else done
-            self.spans["compute"] += done - now
-            now = yield done
-            now = yield self._cores_work(now, self.calibration.worker, self.config.servers)
-            now = yield self._travel(now, 0, self.pushed)
-            now = yield self._cores_work(now, self.calibration.server, 1)
-            shard.push(Contribution(worker, clock, shard.version, {}))
-            now = yield None
-            now = yield self._travel(now, 1, self.pulled)
 
-    def _work(self, now: float, seconds: float) -> float:
-        """When the core that is free first has worked so long."""
-        end = max(now, heapq.heappop(self._cores)) + seconds
-        heapq.heappush(self._cores, end)
-        return end
+def time_gradient(problem: Problem, config: Config, params: Tensors) -> float:
+    """Seconds of one batch's gradient here and now: the median of nine."""
+    part, quick = problem.shard(0, config.workers), replace(config, delays=None, accumulate=1)
+    times = []
+    for clock in range(9):
+        began = time.monotonic()
+        compute(part, quick, params, 0, clock)
+        times.append(time.monotonic() - began)
+    return statistics.median(times)
 
-    def _cores_work(self, now: float, lines: dict[str, Line], pieces: int) -> float:
-        """When a core has done all of one side's spans, for ``pieces`` messages, each with its server's share of the
-        values.
-        """
-        share = self.values / self.config.servers
-        for name, line in lines.items():
-            self.spans[name] += pieces * line.at(share)
-        return self._work(now, sum(pieces * line.at(share) for line in lines.values()))
 
-    def _travel(self, now: float, direction: int, nbytes: float) -> float:
-        """When a message has arrived: half of a round trip over the bare transport, and what the servers' link adds."""
-        end = now + self.calibration.transfer.at(self.values / self.config.servers) / 2
-        link = self.config.link
-        if link:
-            self._free[direction] = max(now, self._free[direction]) + nbytes * 8 / link.bandwidth_bps
-            end = max(end, self._free[direction] + link.latency_s)
-        self.spans["transfer"] += end - now
-        return end
+def _is_of(calibration: Calibration, problem: Problem) -> bool:
+    return calibration.gradient is not None and calibration.problem == problem_words(problem)

@@ -1,0 +1,182 @@
+"""Virtual time for a prediction: tasks that wait for each other, cores that are shared, links that are first come first
+served.
+
+Small on purpose: it knows nothing of gradients. A `Task` is a generator that yields the seconds that it sleeps, or a
+`Signal` that it waits for.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Generator
+from itertools import count
+
+from minips.stages.transports import Link
+
+
+class Signal:
+    """Something that happens once; those that wait for it go on then."""
+
+    __slots__ = ("_waiting", "happened")
+
+    def __init__(self) -> None:
+        self.happened = False
+        self._waiting: list[Callable[[], None]] = []
+
+    def then(self, call: Callable[[], None]) -> None:
+        """Call when it has happened: at once where it has."""
+        if self.happened:
+            call()
+        else:
+            self._waiting.append(call)
+
+    def happen(self) -> None:
+        """It happens."""
+        self.happened = True
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call()
+
+
+Task = Generator["float | Signal", None, None]
+
+
+class Clockwork:
+    """The time, and what is to happen when."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._order = count()
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        """Call when it is ``when``."""
+        heapq.heappush(self._agenda, (when, next(self._order), call))
+
+    def start(self, task: Task) -> Signal:
+        """Begin a task; the signal is its end."""
+        ended = Signal()
+
+        def go() -> None:
+            for wanted in task:
+                if isinstance(wanted, Signal):
+                    if not wanted.happened:
+                        return wanted.then(go)
+                elif wanted > 0:
+                    return self.at(self.now + wanted, go)
+            ended.happen()
+
+        go()
+        return ended
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Let time pass until ``until()`` holds, or nothing is left to happen."""
+        while self._agenda and not until():
+            self.now, _, call = heapq.heappop(self._agenda)
+            call()
+
+
+class Cores:
+    """Cores that all who want one share evenly; nobody has more than one. ``others`` want one all the time, too.
+
+    With k at work everybody is served at ``min(1, cores / (k + others))``. Work is counted in how much everybody has
+    been served since the beginning, so that whoever ends first is known at any time.
+    """
+
+    def __init__(self, clockwork: Clockwork, cores: int, others: float = 0.0) -> None:
+        self._clockwork, self._cores, self._others = clockwork, cores, others
+        self._served = self._at = 0.0
+        self._order = count()
+        self._working: list[tuple[float, int, Signal]] = []
+        self._turn = 0
+
+    def work(self, seconds: float) -> Signal:
+        """Work so long on a core of one's own, longer on a shared one; the signal is the end."""
+        self._pass()
+        done = Signal()
+        heapq.heappush(self._working, (self._served + seconds, next(self._order), done))
+        self._plan()
+        return done
+
+    def _rate(self) -> float:
+        return min(1.0, self._cores / (len(self._working) + self._others))
+
+    def _pass(self) -> None:
+        if self._working:
+            self._served += (self._clockwork.now - self._at) * self._rate()
+        self._at = self._clockwork.now
+
+    def _plan(self) -> None:
+        self._turn += 1
+        turn = self._turn
+        left = max(0.0, self._working[0][0] - self._served)
+        self._clockwork.at(self._clockwork.now + left / self._rate(), lambda: self._end(turn))
+
+    def _end(self, turn: int) -> None:
+        if turn != self._turn:
+            return  # somebody came in between, and the plan is another one now
+        self._served, self._at = self._working[0][0], self._clockwork.now
+        ended = []
+        while self._working and self._working[0][0] <= self._served:
+            ended.append(heapq.heappop(self._working)[2])
+        if self._working:
+            self._plan()
+        for done in ended:
+            done.happen()
+
+
+class Node:
+    """A process and its link: its threads take turns at one interpreter, and what it sends and hears shares the link.
+
+    The link does what `minips.stages.transports.link` does, ``late`` seconds later where somebody had to wait for it.
+    """
+
+    def __init__(self, clockwork: Clockwork, cores: Cores, link: Link | None, late: float) -> None:
+        self._clockwork, self._cores, self._link, self._late = clockwork, cores, link, late
+        self._out = self._in = 0.0
+        self._queue: deque[tuple[float, Callable[[float], None], Signal]] = deque()
+        self._busy = False
+
+    def work(self, seconds: float, record: Callable[[float], None] = lambda wall: None) -> Signal:
+        """Work when it is one's turn; ``record`` is told how long it took from then on."""
+        done = Signal()
+        if seconds <= 0:
+            record(0.0)
+            done.happen()
+            return done
+        self._queue.append((seconds, record, done))
+        if not self._busy:
+            self._next()
+        return done
+
+    def _next(self) -> None:
+        self._busy = bool(self._queue)
+        if not self._busy:
+            return
+        seconds, record, done = self._queue.popleft()
+        began = self._clockwork.now
+
+        def end() -> None:
+            record(self._clockwork.now - began)
+            self._next()
+            done.happen()
+
+        self._cores.work(seconds).then(end)
+
+    def depart(self, nbytes: float) -> float:
+        """When the first byte of a message leaves that is sent now."""
+        if not self._link:
+            return self._clockwork.now
+        start = max(self._out, self._clockwork.now)
+        if nbytes:
+            self._out = start + nbytes * 8 / self._link.bandwidth_bps
+        return start
+
+    def arrive(self, start: float, nbytes: float) -> float:
+        """Seconds from now until the last byte is here of a message that left from ``start`` on."""
+        if not self._link:
+            return 0.0
+        end = max(self._in, start) + nbytes * 8 / self._link.bandwidth_bps
+        if nbytes:
+            self._in = end
+        left = end + self._link.latency_s - self._clockwork.now
+        return left + self._late if left > 0 else 0.0

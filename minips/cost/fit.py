@@ -1,0 +1,75 @@
+"""Lines through timings: ``fixed + each · x`` seconds, fitted so that a few trips that went wrong do not matter."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import numpy as np
+
+from minips.stage import Value, option
+
+Bound = Literal["low", "high"]
+
+
+@dataclass(frozen=True)
+class Line(Value):
+    """``fixed_s + each_s · x`` seconds for x values, bytes or rows.
+
+    Half of the timings that it was fitted to lie between ``low`` and ``high`` times what it says; that holds what the
+    machine does now and then as well as what is no straight line.
+
+    >>> Line(1e-3, 1e-6).at(500)
+    0.0015
+    """
+
+    fixed_s: float = option(0.0, "seconds whatever the size", unit="s")
+    each_s: float = option(0.0, "seconds for each value, byte or row", unit="s")
+    low: float = option(1.0, "the lower quartile, as a factor", minimum=0)
+    high: float = option(1.0, "the upper quartile, as a factor", minimum=0)
+
+    def at(self, x: float) -> float:
+        """Seconds for x, never below zero."""
+        return max(0.0, self.fixed_s + self.each_s * x)
+
+    def bound(self, which: Bound) -> "Line":
+        """The line of the lower or of the upper quartile."""
+        return self.times(self.low if which == "low" else self.high)
+
+    def times(self, factor: float) -> "Line":
+        """The line for so many times the seconds."""
+        return replace(self, fixed_s=self.fixed_s * factor, each_s=self.each_s * factor)
+
+    def less(self, *others: "Line") -> "Line":
+        """What is left when the others' seconds are taken away; neither part below zero."""
+        fixed = self.fixed_s - sum(other.fixed_s for other in others)
+        each = self.each_s - sum(other.each_s for other in others)
+        return replace(self, fixed_s=max(0.0, fixed), each_s=max(0.0, each))
+
+    @classmethod
+    def fit(cls, timings: Sequence[tuple[float, float]]) -> Self:
+        """The line through pairs of (x, seconds), several for each x.
+
+        First the median of each x, then least squares of the relative errors, ``Σ((fixed + each·x − m)/m)²``, neither
+        part below zero: what is slow once moves no median, and small sizes count as much as large ones. One x gives a
+        line through the origin's value of that x: all of it fixed.
+        """
+        x, y = np.array(timings, float).reshape(-1, 2).T
+        sizes = np.unique(x)
+        medians = np.array([np.median(y[x == size]) for size in sizes])
+        fixed, each = _least(sizes, np.maximum(medians, 1e-9))
+        said = np.maximum(fixed + each * x, 1e-12)
+        low, high = np.quantile(y / said, [0.25, 0.75]) if fixed + each > 0 else (1.0, 1.0)
+        return cls(fixed, each, float(low), float(high))
+
+
+def _least(
+    x: "np.ndarray[tuple[int], np.dtype[np.float64]]", m: "np.ndarray[tuple[int], np.dtype[np.float64]]"
+) -> tuple[float, float]:
+    if len(x) == 1:
+        return float(m[0]), 0.0
+    (fixed, each), *_ = np.linalg.lstsq(np.stack([1 / m, x / m], axis=1), np.ones(len(m)), rcond=None)
+    if fixed < 0:
+        return 0.0, float((x / m).sum() / ((x / m) ** 2).sum())
+    if each < 0:
+        return float((1 / m).sum() / ((1 / m) ** 2).sum()), 0.0
+    return float(fixed), float(each)

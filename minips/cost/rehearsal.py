@@ -1,0 +1,137 @@
+"""How many bytes a run will send: its first two steps are made in earnest, in this process, with nothing computed.
+
+A step's bytes are those of the second rehearsal less those of the first, which has all that is said before and after.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from minips.cost.walk import Leg, Load
+from minips.problems import Problem
+from minips.runtime.codec import envelope
+from minips.runtime.collectives import AllReduce
+from minips.runtime.config import Config
+from minips.runtime.engines import Threads
+from minips.runtime.partition import cut, partition
+from minips.runtime.reduction import Reduction
+from minips.runtime.trace import Trace
+from minips.runtime.train import train
+from minips.stage import Tensors
+from minips.stages.consistency import BSP
+from minips.stages.serializers import Packet, Serializer
+from minips.stages.transports import InProc
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """A step's load, and the bytes of all the workers' frames in all the steps."""
+
+    load: Load
+    sent: int
+    received: int
+    exact: bool
+    """True where neither the values nor who comes first have a say in them."""
+
+
+def rehearse(config: Config, params: Tensors, gradients: Tensors, rows: int) -> Traffic:
+    """The traffic of a run that exchanges such gradients, of batches of so many rows, all the time."""
+    alike = BSP()  # the other ways to wait send the same messages, in another order
+    quiet = replace(config, transport=InProc(), link=None, delays=None, overlap=False, accumulate=1, consistency=alike)
+    problem = _Canned(params, gradients, config.workers)
+    one, two = (train(problem, replace(quiet, steps=steps), engine=Threads()) for steps in (1, 2))
+    step = (two.bytes_sent - one.bytes_sent, two.bytes_received - one.bytes_received)
+    sent, received = (
+        first + (config.steps - 1) * each + extra
+        for first, each, extra in zip((one.bytes_sent, one.bytes_received), step, _longer(config), strict=True)
+    )
+    values, messages = sum(x.size for x in params.values()), config.workers * config.servers
+    if isinstance(config.exchange, AllReduce):
+        load = Load(values, rows, legs=_legs(config, config.exchange, gradients))
+    else:
+        load = Load(values, rows, step[0] / messages, step[1] / messages)
+    return Traffic(load, sent, received, _exact(config, params))
+
+
+def _legs(config: Config, exchange: AllReduce, gradients: Tensors) -> tuple[tuple[Leg, ...], ...]:
+    """Each worker's hops, with the bytes that it would send if the sums were like its own gradients."""
+    pieces = [
+        sum(x.size for x in cut(gradients, part).values())
+        for part in partition(gradients, exchange.pieces(config.workers))
+    ]
+    legs = []
+    for rank in range(config.workers):
+        reduction = Reduction(exchange, rank, config.workers, gradients, config.push, np.random.default_rng(0), Trace())
+        reduction.begin(0, gradients)
+        legs.append(
+            tuple(
+                Leg(
+                    hop,
+                    0.0 if hop.to is None else sum(map(len, reduction.outgoing(number))),
+                    sum(pieces[piece] for piece in hop.sends),
+                    sum(pieces[piece] for piece in hop.receives),
+                )
+                for number, hop in enumerate(reduction.hops)
+            )
+        )
+    return tuple(legs)
+
+
+class _Canned(Problem):
+    """Gradients that were computed before: always the same, whatever the parameters."""
+
+    def __init__(self, params: Tensors, gradients: Tensors, rows: int) -> None:
+        super().__init__(np.zeros((rows, 1)), np.zeros(rows))
+        self.params, self.gradients = params, gradients
+
+    def init(self, rng: np.random.Generator) -> Tensors:
+        return {name: x.copy() for name, x in self.params.items()}
+
+    def loss_and_gradient(self, params: Tensors, rows: object = None) -> tuple[float, Tensors]:
+        return 0.1, {name: x.copy() for name, x in self.gradients.items()}
+
+
+def _longer(config: Config) -> tuple[int, int]:
+    """By how many bytes all that is sent, and all that is received, is longer than if every step were like the first,
+    because the clocks and the versions in the headers grow.
+    """
+    steps = range(config.steps)
+    push, pull = config.push.serializer, config.pull
+
+    def header(serializer: Serializer, *numbers: int) -> int:
+        return _size(serializer, Packet(dict(zip(("version", "clock"), numbers, strict=False)), {}))
+
+    if isinstance(config.exchange, AllReduce):  # a hop says its step
+        hops = sum(
+            hop.to is not None
+            for rank in range(config.workers)
+            for hop in config.exchange.schedule(rank, config.workers)
+        )
+        grown = hops * sum(header(push, step) - header(push, 1) for step in steps)
+        return grown, grown
+
+    def answer(clock: int) -> int:
+        return header(pull.serializer, clock) + len(envelope(pull, {"clock": clock}))
+
+    pushes = sum(header(push, clock, clock) - header(push, 1, 1) for clock in steps)
+    answers = sum(answer(clock) - answer(1) for clock in [*(step + 1 for step in steps), config.steps])
+    pairs = config.workers * config.servers  # the last answer is that to the goodbye
+    return pairs * pushes, pairs * answers
+
+
+def _exact(config: Config, params: Tensors) -> bool:
+    """Do the bytes follow from the shapes alone, and the messages from the config?"""
+    for codec in (config.push, config.pull):
+        sizes = [codec.quantizer_of(name).nbytes(x.shape, x.dtype) for name, x in params.items()]
+        # A format that writes numbers as text takes as much room as they have digits.
+        digits = [
+            _size(codec.serializer, Packet({"loss": loss}, {"w": ("exact", {"x": np.full(9, loss)})}))
+            for loss in (0.5, 1 / 3)
+        ]
+        if None in sizes or codec.compressor.name != "none" or digits[0] != digits[1]:
+            return False
+    return config.consistency == BSP() and not config.overlap
+
+
+def _size(serializer: Serializer, packet: Packet) -> int:
+    return sum(map(len, serializer.dumps(packet)))

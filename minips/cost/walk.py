@@ -1,0 +1,329 @@
+"""A run's time without its arithmetic: every worker's cycle, step by step, in virtual time.
+
+Compute, encode, the link, the server or the next worker, the link again, decode: the seconds are the calibration's, who
+waits for whom is decided by the same `Shard`, or the same schedule, as in a run. A process does one thing at a time,
+processes share the cores, and messages wait for each other on the nodes' links, in the order in which they are sent.
+"""
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from minips.cost.calibrate import Calibration
+from minips.cost.clockwork import Clockwork, Cores, Node, Signal, Task
+from minips.cost.fit import Line
+from minips.runtime.collectives import Hop
+from minips.runtime.config import Config
+from minips.runtime.shard import Shard
+from minips.stages.aggregators import Contribution, Mean
+from minips.stages.optimizers import SGD
+
+MAX_STEPS, EVEN_STEPS = 200, 24
+"""The walk stops after so many steps, and goes on as in its second half: fewer where all steps are alike."""
+ENCODE = ("compensate", "quantize", "serialize", "compress")
+DECODE = ("decompress", "deserialize", "dequantize")
+UPDATE = ("aggregate", "apply")
+
+
+class Leg(NamedTuple):
+    """A hop with what it carries: bytes out, values out, values in."""
+
+    hop: Hop
+    nbytes: float
+    sends: float
+    receives: float
+
+
+@dataclass(frozen=True)
+class Load:
+    """What there is to do in a step: values of the whole model, rows of a batch; bytes of a push to and of a pull from
+    each server, or each worker's legs of the exchange.
+    """
+
+    values: float
+    rows: float
+    pushed: float = 0.0
+    pulled: float = 0.0
+    legs: tuple[tuple[Leg, ...], ...] = ()
+
+
+def walk(config: Config, calibration: Calibration, load: Load) -> "Walk":
+    """The walk of the config's exchange, at its end."""
+    kind = TogetherWalk if load.legs else ServedWalk
+    return kind(config, calibration, load)
+
+
+class Walk(ABC):
+    """``seconds`` of the run, and ``spans``: seconds by name, of all the workers and servers, for one update."""
+
+    def __init__(self, config: Config, calibration: Calibration, load: Load) -> None:
+        self.config, self.calibration, self.load = config, calibration, load
+        even = config.delays is None and config.consistency.quorum(config.workers) == config.workers
+        self.steps = min(config.steps, EVEN_STEPS if even else MAX_STEPS)
+        gradient = calibration.gradient
+        self._gradient_s = gradient.at(load.rows) * config.accumulate if gradient else 0.0
+        self._totals: dict[str, float] = defaultdict(float)
+        self.clockwork = Clockwork()
+        self._cores = Cores(self.clockwork, calibration.cores, calibration.others)
+        self.nodes = [self.node() for _ in range(config.workers)]
+        self.begin()
+        for worker in range(config.workers):
+            self.clockwork.start(self._train(worker))
+        half = self.steps // 2
+        self.clockwork.run(lambda: self.applied() >= half)
+        half_s = self.clockwork.now
+        self.clockwork.run(lambda: self.applied() >= self.steps)
+        pace = (self.clockwork.now - half_s) / (self.steps - half)
+        self.seconds = self.clockwork.now + pace * (config.steps - self.steps)
+        updates = config.workers * self.steps
+        self.spans = {name: seconds / updates for name, seconds in self._totals.items()}
+
+    @property
+    def seconds_per_step(self) -> float:
+        """Wall seconds for one clock of all the workers."""
+        return self.seconds / self.config.steps
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Prepare what the workers share."""
+
+    @abstractmethod
+    def applied(self) -> float:
+        """The steps that are in the parameters."""
+
+    @abstractmethod
+    def prepare(self, worker: int) -> Task:
+        """What a worker does before its first step."""
+
+    @abstractmethod
+    def clock(self, worker: int) -> int | None:
+        """The worker's clock; None where it has nothing more to do."""
+
+    @abstractmethod
+    def exchange(self, worker: int, clock: int) -> Task:
+        """What a worker does with a gradient, until it has the parameters that come of it."""
+
+    def node(self) -> Node:
+        """A process and its link."""
+        return Node(self.clockwork, self._cores, self.config.link, self.calibration.late_s)
+
+    def record(self, name: str, seconds: float) -> None:
+        """Add to a span."""
+        self._totals[name] += seconds
+
+    def task(self, node: Node, *parts: tuple[Mapping[str, Line], Iterable[str], float]) -> Signal:
+        """Work through spans of so many values, recorded by their names as long as they took."""
+        spans = [(name, lines[name].at(values)) for lines, names, values in parts for name in names if name in lines]
+        seconds = sum(part for _, part in spans)
+
+        def record(wall: float) -> None:
+            for name, part in spans:
+                self.record(name, wall * part / seconds if seconds else 0.0)
+
+        return node.work(seconds, record)
+
+    def _train(self, worker: int) -> Task:
+        config, node, clockwork = self.config, self.nodes[worker], self.clockwork
+        travelling: Signal | None = None
+        yield from self.prepare(worker)
+        while (clock := self.clock(worker)) is not None:
+            began = clockwork.now
+            yield node.work(self._gradient_s)
+            if config.delays:
+                yield began + config.delays.of(worker, clock, config.seed) - clockwork.now
+            self.record("compute", clockwork.now - began)
+            if travelling:
+                yield travelling
+                clock = self.clock(worker)
+            if clock is not None:
+                travelling = clockwork.start(self.exchange(worker, clock))
+            if not config.overlap and travelling:
+                yield travelling
+                travelling = None
+
+
+class ServedWalk(Walk):
+    """Workers push to servers and pull from them."""
+
+    def begin(self) -> None:
+        self._servers = [_Server(self) for _ in range(self.config.servers)]
+        self._share = self.load.values / self.config.servers
+        calibration = self.calibration
+        self._rest = calibration.worker_rest.at(self._share) / 2
+        self._server_rest = calibration.server_rest.at(self._share) / 2
+        self._flight = calibration.idle.at(self._share) / 2
+
+    def applied(self) -> float:
+        return min(server.applied for server in self._servers) / self.config.workers
+
+    def prepare(self, worker: int) -> Task:
+        return self._trips(worker, pushes=False)
+
+    def clock(self, worker: int) -> int | None:
+        if all(server.shard.done for server in self._servers):
+            return None
+        return max(server.shard.clocks[worker] for server in self._servers)
+
+    def exchange(self, worker: int, clock: int) -> Task:
+        return self._trips(worker, pushes=True)
+
+    def _trips(self, worker: int, pushes: bool) -> Task:
+        """A message to each server, encoded one after the other and then sent; ends when all have answered."""
+        node = self.nodes[worker]
+        if pushes:
+            for _ in self._servers:
+                yield self.task(node, (self.calibration.worker, ENCODE, self._share))
+        trips = []
+        for server in self._servers:
+            yield node.work(self._rest)
+            trips.append(self.clockwork.start(self._trip(worker, server, pushes)))
+        yield from trips
+
+    def _trip(self, worker: int, server: "_Server", pushes: bool) -> Task:
+        """A message's way to a server, what the server does with it, and the answer's way back.
+
+        Where the pull codec remembers nothing, an answer is encoded once for all who ask for its version.
+        """
+        node, clockwork, calibration = self.nodes[worker], self.clockwork, self.calibration
+        began, nbytes = clockwork.now, self.load.pushed if pushes else 0.0
+        start = node.depart(nbytes)
+        yield self._flight
+        yield server.node.arrive(start, nbytes)
+        came = clockwork.now
+        yield server.node.work(self._server_rest)
+        waited = 0.0
+        if pushes:
+            yield self.task(server.node, (calibration.server, DECODE, self._share))
+            waited += yield from server.wait(lambda: server.shard.may_push(server.shard.clocks[worker]))
+            yield from server.take(worker, self._share)
+        waited += yield from server.wait(lambda: server.shard.may_pull(worker))
+        if server.encoded != server.shard.version or not self.config.pull.memory.stateless:
+            server.encoded = server.shard.version
+            yield self.task(server.node, (calibration.server, ENCODE, self._share))
+        away = clockwork.now - came
+        yield server.node.work(self._server_rest)
+        start = server.node.depart(self.load.pulled)
+        yield self._flight
+        yield node.arrive(start, self.load.pulled)
+        if pushes:
+            self.record("transfer", clockwork.now - began - away)
+            self.record("wait", waited)
+        yield self.task(node, (calibration.worker, DECODE, self._share))
+        yield node.work(self._rest)
+
+
+class _Server:
+    """A node with a shard: what the walk asks it is what a server asks its own."""
+
+    def __init__(self, walk: ServedWalk) -> None:
+        config = walk.config
+        self._walk, self.node = walk, walk.node()
+        self.shard = Shard(
+            {},
+            workers=config.workers,
+            aggregator=Mean(),
+            consistency=config.consistency,
+            optimizer=SGD(),
+            updates=config.workers * walk.steps,
+        )
+        self.applied = 0
+        """Pushes that are in the parameters; the shard knows of them a little earlier, before the work is done."""
+        self.encoded = -1
+        """The version that was encoded last."""
+        self._lines = update_lines(walk.calibration, config)
+        self._changed = Signal()
+
+    def take(self, worker: int, values: float) -> Task:
+        """A push that was decoded: held, or applied with its round, which takes a while."""
+        shard, before = self.shard, self.shard.version
+        outcome = shard.push(Contribution(worker, shard.clocks[worker], before, {}))
+        if shard.version > before:
+            yield self._walk.task(self.node, (self._lines, UPDATE, values))
+        self.applied = shard.applied
+        if outcome != "held":
+            changed, self._changed = self._changed, Signal()
+            changed.happen()
+
+    def wait(self, ready: Callable[[], bool]) -> Generator[float | Signal, None, float]:
+        """Wait until ``ready()``; how long it was."""
+        clockwork = self._walk.clockwork
+        began = clockwork.now
+        while not ready():
+            yield self._changed
+        return clockwork.now - began
+
+
+class TogetherWalk(Walk):
+    """Workers add up their gradients by an all-reduce."""
+
+    def begin(self) -> None:
+        calibration, values = self.calibration, self.load.values
+        self._done = [0] * self.config.workers
+        self._boxes: dict[tuple[int, int, int], Signal] = defaultdict(Signal)
+        self._sent: dict[tuple[int, int, int], float] = {}
+        call = Line(2 * calibration.message.fixed_s, calibration.message.each_s)
+        self._idle = call.less(calibration.send, calibration.receive)
+        # What a worker does besides: looking at the gradient, cutting it, joining the sum.
+        transport = calibration.send.at(0) + calibration.receive.at(0)
+        self._rest = max(0.0, calibration.worker_rest.at(values) - transport)
+        update = update_lines(calibration, self.config)
+        one = update.get("aggregate", Line()).times(1 / self.config.workers)
+        self._update = {**update, "aggregate": one}
+
+    def applied(self) -> float:
+        return min(self._done)
+
+    def prepare(self, worker: int) -> Task:
+        yield 0.0
+
+    def clock(self, worker: int) -> int | None:
+        return self._done[worker] if self._done[worker] < self.steps else None
+
+    def exchange(self, worker: int, clock: int) -> Task:
+        node, calibration, complete = self.nodes[worker], self.calibration, set[int]()
+        yield node.work(self._rest)
+        for number, leg in enumerate(self.load.legs[worker]):
+            hop = leg.hop
+            if hop.to is not None:
+                # A sum that came in complete is handed on as it came; its owner goes on with what the others decode.
+                owned = not hop.adds and not complete.issuperset(hop.sends)
+                names = ENCODE if hop.adds or owned else ("serialize", "compress")
+                decode = ("dequantize",) if owned else ()
+                complete.update(() if hop.adds else hop.sends)
+                yield self.task(node, (calibration.worker, names, leg.sends), (calibration.server, decode, leg.sends))
+                yield node.work(calibration.send.at(leg.nbytes), lambda wall: self.record("transfer", wall))
+                self.clockwork.start(self._message(worker, hop.to, leg.nbytes, (number, clock)))
+            if hop.source is not None:
+                yield from self._receive(worker, number, clock)
+                complete.update(() if hop.adds else hop.receives)
+                add = ("aggregate",) if hop.adds else ()
+                yield self.task(node, (calibration.server, DECODE, leg.receives), (self._update, add, leg.receives))
+        yield self.task(node, (self._update, UPDATE, self.load.values))
+        self._done[worker] += 1
+
+    def _message(self, source: int, to: int, nbytes: float, what: tuple[int, int]) -> Task:
+        number, clock = what
+        self._sent[to, number, clock] = self.clockwork.now
+        start = self.nodes[source].depart(nbytes)
+        yield self._idle.at(nbytes) / 2
+        yield self.nodes[to].arrive(start, nbytes)
+        yield self.nodes[to].work(self.calibration.receive.at(nbytes))
+        self._boxes[to, number, clock].happen()
+
+    def _receive(self, worker: int, number: int, clock: int) -> Task:
+        """Of the time until a message is here, that before it was sent is a wait."""
+        began, key = self.clockwork.now, (worker, number, clock)
+        yield self._boxes[key]
+        del self._boxes[key]
+        sent = max(began, self._sent.pop(key))
+        self.record("wait", sent - began)
+        self.record("transfer", self.clockwork.now - sent)
+
+
+def update_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
+    """The server's lines of a round, for as many contributions as this config's has."""
+    together = (config.consistency.quorum(config.workers) or 1) / calibration.together
+    lines = {name: calibration.server[name] for name in UPDATE if name in calibration.server}
+    return {name: line.times(together) if name == "aggregate" else line for name, line in lines.items()}

@@ -1,0 +1,109 @@
+"""Lines through made-up timings, and one calibration of each kind of engine."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import minips as ps
+from minips import cost
+from minips.cost.calibrate import Calibration
+from minips.cost.fit import Line
+
+PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, classes=3))
+
+
+def test_a_line_is_found_in_spite_of_outliers():
+    rng = np.random.default_rng(0)
+    x = np.repeat([1e3, 1e4, 1e5, 1e6], 9)
+    y = (2e-4 + 3e-9 * x) * rng.uniform(0.95, 1.05, size=len(x))
+    y[::5] *= 30  # a fifth of the calls were interrupted
+    line = Line.fit(list(zip(x, y, strict=True)))
+    assert line.fixed_s == pytest.approx(2e-4, rel=0.05)
+    assert line.each_s == pytest.approx(3e-9, rel=0.05)
+    assert 0.9 < line.low <= 1 <= line.high < 1.1
+    assert line.bound("low").at(1e5) < line.at(1e5) < line.bound("high").at(1e5)
+
+
+def test_neither_part_of_a_line_is_below_zero():
+    assert Line.fit([(10.0, 5.0), (20.0, 4.0)]).each_s == 0.0
+    falls_short = Line.fit([(10.0, 1.0), (20.0, 3.0)])
+    assert (falls_short.fixed_s, falls_short.each_s > 0) == (0.0, True)
+    assert Line.fit([(10.0, 2.0), (10.0, 4.0), (10.0, 3.0)]).at(999) == 3.0
+    assert Line(3.0, 2.0).less(Line(1.0, 3.0), Line(0.5)) == Line(1.5, 0.0)
+    assert Line(1.0, 2.0).times(2) == Line(2.0, 4.0)
+
+
+def check(calibration: Calibration, codec: ps.Codec) -> None:
+    assert {"compensate", "quantize", "serialize", "compress", "deserialize"} <= set(calibration.worker)
+    assert {"decompress", "deserialize", "dequantize", "aggregate", "apply"} <= set(calibration.server)
+    assert calibration.alpha_s > 0
+    assert calibration.beta_s > 0
+    assert calibration.transfer.at(1e4) > 0
+    assert calibration.worker_rest.at(1e4) > 0
+    assert 0.25 <= calibration.ratios["quantize"] < 0.4
+    plain = json.loads(json.dumps(calibration.to_dict()))
+    assert Calibration.from_dict(plain) == calibration
+    assert all(word in str(calibration) for word in ("α", "β", "worker quantize", "server apply"))
+    assert json.loads(calibration.subject)["push"] == codec.to_dict()
+    slower = calibration.bound("high")
+    assert slower.bound("low").worker.keys() == calibration.worker.keys()
+    assert all(slower.server[name].at(1e3) >= line.at(1e3) for name, line in calibration.server.items())
+
+
+def test_two_processes_measure_every_span_of_a_push_and_a_pull():
+    codec = ps.Codec(ps.Uniform(), ps.ErrorFeedback(), compressor=ps.Lz4())
+    shares = []
+    calibration = cost.calibrate(ps.Config(push=codec), progress=shares.append)
+    check(calibration, codec)
+    assert shares == sorted(shares)
+    assert shares[-1] > 0.8
+    assert (calibration.gradient, calibration.problem, calibration.together) == (None, "", 4)
+    assert calibration.send.at(1e6) > calibration.send.at(0) > 0
+    assert calibration.receive.at(0) > 0
+
+
+def test_a_problems_own_gradients_are_measured_in_one_process_too_and_kept(tmp_path):
+    codec, path = ps.Codec(ps.Uniform(), ps.ErrorFeedback()), tmp_path / "here.json"
+    config = ps.Config(push=codec, transport=ps.InProc(), aggregator=ps.Median(), workers=3)
+    calibration = cost.calibrate(config, PROBLEM, cache=path)
+    check(calibration, codec)
+    assert calibration.gradient.at(32) > 0
+    assert "63 values" in calibration.problem
+    assert (calibration.cores, calibration.others) == (1, 0.0)
+    assert cost.calibrate(replace(config, link=ps.Link(), steps=3), PROBLEM, cache=path) == calibration
+    other = cost.calibrate(replace(config, push=ps.Codec()), PROBLEM, cache=path)
+    assert other != calibration
+    assert Calibration.load(path) == other
+
+
+def test_a_gradients_time_is_the_calibrations_only_for_the_same_problem(monkeypatch):
+    calibration = Calibration(gradient=Line(1.0), problem=cost.problem_words(PROBLEM), cores=8)
+    config = ps.Config(workers=2, steps=3)
+    assert cost.predict(PROBLEM, config, calibration).seconds_per_step == pytest.approx(1.0, rel=0.01)
+    other = replace(calibration, problem="another one")
+    assert cost.predict(PROBLEM, config, other).seconds_per_step < 0.5
+
+
+@pytest.mark.parametrize("transport", [ps.Tcp(), ps.InProc()], ids=repr)
+def test_a_calibration_can_be_stopped(transport):
+    shares = []
+    with pytest.raises(RuntimeError, match="stopped"):
+        cost.calibrate(ps.Config(transport=transport), progress=shares.append, stop=lambda: len(shares) > 1)
+    assert len(shares) == 2
+
+
+def test_what_a_process_could_not_do_is_said():
+    class Broken(ps.SoftmaxRegression):
+        calls = 0
+
+        def loss_and_gradient(self, params, rows=None):
+            Broken.calls += 1
+            if Broken.calls > 1:
+                raise ArithmeticError("out of numbers")
+            return super().loss_and_gradient(params, rows)
+
+    problem = Broken(*ps.datasets.synthetic(rows=50, classes=2))
+    with pytest.raises(RuntimeError, match=r"asks failed: ArithmeticError: out of numbers"):
+        cost.calibrate(ps.Config(transport=ps.InProc(), workers=2), problem)

@@ -1,0 +1,119 @@
+"""Predicted bytes are a run's, predicted names are its trace's, and what is slower is predicted to be."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import minips as ps
+from minips import cost
+from minips.cost.calibrate import Calibration
+from minips.cost.fit import Line
+from minips.runtime.trace import SPANS
+
+PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, features=200, classes=3))
+STAGES = ("compensate", "quantize", "serialize", "compress", "decompress", "deserialize", "dequantize")
+CALIBRATION = Calibration(
+    worker={name: Line(1e-5, 1e-8, 0.9, 1.2) for name in STAGES},
+    server={name: Line(1e-5, 1e-8, 0.9, 1.2) for name in (*STAGES, "aggregate", "apply")},
+    worker_rest=Line(2e-4, 1e-9, 0.9, 1.3),
+    server_rest=Line(2e-4, 1e-9, 0.9, 1.3),
+    idle=Line(1e-4, 0.0, 0.8, 1.5),
+    late_s=1e-4,
+    cores=2,
+)
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [
+        ps.Codec(),
+        ps.Codec(ps.Uniform(4), ps.ErrorFeedback(), ps.Pickle()),
+        ps.Codec(ps.TopK(0.1)),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("servers", [1, 2])
+def test_where_only_shapes_count_the_bytes_are_exact(codec, servers):
+    config = ps.Config(push=codec, workers=3, servers=servers, steps=140, transport=ps.InProc())
+    prediction = cost.predict(PROBLEM, config, CALIBRATION)
+    run = ps.train(PROBLEM, config, engine=ps.Threads())
+    assert prediction.exact_bytes
+    assert (prediction.bytes_sent, prediction.bytes_received) == (run.bytes_sent, run.bytes_received)
+
+
+@pytest.mark.parametrize("exchange", [ps.RingAllReduce(), ps.TreeAllReduce(), ps.HalvingDoubling()], ids=repr)
+def test_the_bytes_of_an_all_reduce_are_exact_too(exchange):
+    config = ps.Config(
+        push=ps.Codec(ps.Float16(), ps.ErrorFeedback()), workers=4, steps=140, transport=ps.InProc(), exchange=exchange
+    )
+    prediction = cost.predict(PROBLEM, config, CALIBRATION)
+    run = ps.train(PROBLEM, config, engine=ps.Threads())
+    assert prediction.exact_bytes
+    assert (prediction.bytes_sent, prediction.bytes_received) == (run.bytes_sent, run.bytes_received)
+    assert set(run.trace.seconds()) - {"wait"} == set(prediction.spans) - {"wait"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"push": ps.Codec(compressor=ps.Zlib())},
+        {"push": ps.Codec(serializer=ps.Json())},
+        {"push": ps.Codec(serializer=ps.Protobuf())},
+        {"push": ps.Codec(ps.Threshold(1e-4))},
+        {"consistency": ps.ASP()},
+    ],
+    ids=repr,
+)
+def test_where_values_or_luck_count_the_bytes_are_near(changes):
+    config = replace(ps.Config(workers=2, steps=20, transport=ps.InProc()), **changes)
+    prediction = cost.predict(PROBLEM, config, CALIBRATION)
+    run = ps.train(PROBLEM, config, engine=ps.Threads())
+    assert not prediction.exact_bytes
+    assert run.bytes_sent == pytest.approx(prediction.bytes_sent, rel=0.2)
+    assert run.bytes_received == pytest.approx(prediction.bytes_received, rel=0.05)
+
+
+def test_the_names_are_those_of_the_trace_and_a_comparison_joins_them():
+    config = ps.Config(push=ps.Codec(ps.Uniform(), ps.ErrorFeedback()), workers=2, steps=10, transport=ps.InProc())
+    prediction = cost.predict(PROBLEM, config, CALIBRATION)
+    run = ps.train(PROBLEM, config, engine=ps.Threads())
+    comparison = cost.compare(prediction, run)
+    names = [name for name, _, _ in comparison.rows]
+    assert names == [*(name for name in SPANS if name in names), "total"]
+    assert set(run.trace.seconds()) == set(prediction.spans)
+    assert comparison.rows[-1] == ("total", prediction.seconds_per_step, run.seconds_per_step)
+    assert all(name in str(comparison) for name in ("predicted", "measured", "ratio", *names))
+    assert prediction.seconds == pytest.approx(10 * prediction.seconds_per_step)
+
+
+def test_the_interval_holds_the_prediction_and_narrows_with_the_calibrations():
+    config = ps.Config(workers=2, steps=10)
+    prediction = cost.predict(PROBLEM, config, CALIBRATION)
+    low, high = prediction.interval_s
+    assert low < prediction.seconds_per_step < high
+    lines = {"worker_rest": Line(2e-4), "server_rest": Line(2e-4), "idle": Line(1e-4)}
+    narrow = cost.predict(PROBLEM, config, replace(CALIBRATION, **lines)).interval_s
+    assert narrow[1] - narrow[0] < high - low
+
+
+def test_what_costs_more_is_predicted_to():
+    def seconds(**changes):
+        return cost.predict(PROBLEM, replace(ps.Config(workers=4, steps=40), **changes), CALIBRATION).seconds_per_step
+
+    link = ps.Link(1e6, 1e-3)
+    assert seconds() < seconds(link=ps.Link(1e8, 1e-3)) < seconds(link=link)
+    assert seconds(link=link, push=ps.Codec(ps.Uniform(4)), pull=ps.Codec(ps.Float16())) < 0.7 * seconds(link=link)
+    assert seconds(link=link, servers=2) < seconds(link=link)
+    delays = ps.Delays(0.02, exponential=True)
+    assert seconds(delays=delays, consistency=ps.ASP()) < seconds(delays=delays, consistency=ps.SSP(1))
+    assert seconds(delays=delays, consistency=ps.SSP(1)) < seconds(delays=delays)
+    assert seconds(delays=delays, overlap=True, link=link) < seconds(delays=delays, link=link)
+
+
+def test_a_message_has_the_bytes_that_its_codec_makes_of_it():
+    tensors = {"w": np.random.default_rng(0).normal(size=10_000).astype(np.float32)}
+    sizes = [cost.message_nbytes(ps.Codec(quantizer), tensors) for quantizer in (ps.Exact(), ps.Uniform(8), ps.Sign())]
+    assert sizes[0] > 40_000
+    assert 10_000 < sizes[1] < 10_500
+    assert 1250 < sizes[2] < 1400

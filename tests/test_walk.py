@@ -1,0 +1,162 @@
+"""The walk in virtual time against closed forms, and what it is made of against arithmetic."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+import minips as ps
+from minips import cost
+from minips.cost.calibrate import Calibration
+from minips.cost.clockwork import Clockwork, Cores, Node, Signal
+from minips.cost.fit import Line
+from minips.cost.walk import Leg, Load
+from minips.cost.walk import walk as walk_it
+
+NOTHING = Calibration(cores=64)
+
+
+def walk(config, calibration=NOTHING, nbytes=80_000):
+    return walk_it(config, calibration, Load(20_000, 1, nbytes / config.servers, nbytes / config.servers))
+
+
+def pace(config, calibration=NOTHING):
+    """Seconds per step of a long run, without its beginning and its end."""
+    short, long = (walk(replace(config, steps=steps), calibration).seconds for steps in (20, 200))
+    return (long - short) / 180
+
+
+def test_tasks_wait_for_times_and_for_each_other():
+    clockwork, heard = Clockwork(), []
+    bell = Signal()
+
+    def first():
+        yield 2.0
+        bell.happen()
+        yield 1.0
+        heard.append(("first", clockwork.now))
+
+    def second():
+        yield bell
+        yield bell  # once is enough
+        heard.append(("second", clockwork.now))
+
+    ends = [clockwork.start(task()) for task in (second, first)]
+    clockwork.run(lambda: all(end.happened for end in ends))
+    assert heard == [("second", 2.0), ("first", 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("cores", "others", "ends"),
+    [(2, 0, [1.0, 2.0]), (1, 0, [2.0, 3.0]), (2, 2, [2.0, 3.5]), (1, 1, [3.0, 5.0])],
+)
+def test_cores_are_shared_evenly(cores, others, ends):
+    clockwork = Clockwork()
+    shared, ended = Cores(clockwork, cores, others), []
+    for seconds in (2.0, 1.0):
+        shared.work(seconds).then(lambda: ended.append(clockwork.now))
+    clockwork.run(lambda: False)
+    assert ended == pytest.approx(ends)
+
+
+def test_a_node_does_one_thing_at_a_time_and_its_link_is_first_come_first_served():
+    clockwork = Clockwork()
+    node = Node(clockwork, Cores(clockwork, 8), ps.Link(8e6, 0.5), late=0.25)
+    walls = []
+    last = [node.work(1.0, walls.append) for _ in range(3)][-1]
+    clockwork.run(lambda: last.happened)
+    assert (clockwork.now, walls) == (3.0, [1.0, 1.0, 1.0])
+    assert [node.depart(1_000_000), node.depart(2_000_000), node.depart(1)] == [3.0, 4.0, 6.0]
+    assert node.arrive(3.0, 1_000_000) == 1.0 + 0.5 + 0.25
+    assert node.arrive(3.0, 1_000_000) == 2.0 + 0.5 + 0.25
+    assert node.arrive(-9.0, 0) == 2.0 + 0.5 + 0.25  # behind the others, although it left before them
+    bare = Node(clockwork, Cores(clockwork, 8), None, late=0.25)
+    assert (bare.depart(1e9), bare.arrive(3.0, 1e9)) == (3.0, 0.0)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 16])
+def test_over_a_full_duplex_link_the_pushes_overlap_the_pulls_of_the_step_before(workers):
+    config = ps.Config(workers=workers, steps=20, link=ps.Link(100e6, 2e-3))
+    step = cost.parameter_server_step_s(workers, 80_000, 100e6 / 8, 2e-3)
+    assert pace(config) == pytest.approx(step)
+    first_pulls, last_pull = 2 * 2e-3, 80_000 / (100e6 / 8) + 2e-3  # and nobody waits for the last one
+    assert walk(config).seconds == pytest.approx(20 * step + first_pulls - last_pull + 80_000 / (100e6 / 8))
+
+
+@pytest.mark.parametrize("workers", [2, 4, 16])
+def test_two_servers_share_the_load_but_all_workers_begin_with_the_same_one(workers):
+    config = ps.Config(workers=workers, servers=2, link=ps.Link(100e6, 2e-3))
+    ideal = cost.parameter_server_step_s(workers, 80_000, 100e6 / 8, 2e-3, servers=2)
+    assert pace(config) == pytest.approx(ideal + 40_000 / (100e6 / 8))
+
+
+def test_the_walk_waits_for_the_slowest_under_bsp_and_for_nobody_under_asp():
+    slow = ps.Config(workers=4, steps=200, delays=ps.Delays(0.01, slow={1: 5.0}))
+    assert walk(slow).seconds_per_step == pytest.approx(0.05, rel=1e-6)
+    # Three workers push 100 times a second and one 20 times; one clock of all the workers is four pushes.
+    asynchronous = 4 * cost.asynchronous_update_s([0.01, 0.05, 0.01, 0.01])
+    assert walk(replace(slow, consistency=ps.ASP())).seconds_per_step == pytest.approx(asynchronous, rel=0.02)
+    assert walk(replace(slow, consistency=ps.SSP(2))).seconds_per_step == pytest.approx(0.05, rel=0.03)
+    assert walk(replace(slow, consistency=ps.BSP(backup=1))).seconds_per_step < 0.02
+
+
+def test_the_walk_averages_the_largest_of_exponential_times_under_bsp():
+    config = ps.Config(workers=4, steps=200, delays=ps.Delays(0.01, exponential=True))
+    deviation = 0.01 * math.sqrt(sum(1 / k**2 for k in range(1, 5)) / 200)
+    seconds = walk(config).seconds_per_step
+    assert seconds == pytest.approx(cost.exponential_round_s(0.01, 4), abs=4 * deviation)
+    assert walk(replace(config, consistency=ps.SSP(3))).seconds_per_step < seconds
+
+
+def test_two_cores_work_for_four_workers_and_overlap_hides_the_shorter_half():
+    busy = replace(NOTHING, cores=2, gradient=Line(0.0, 0.01))
+    assert pace(ps.Config(workers=4), busy) == pytest.approx(0.02)
+    assert pace(ps.Config(workers=4, accumulate=3), busy) == pytest.approx(0.06)
+    alone = replace(NOTHING, gradient=Line(0.015))
+    config = ps.Config(workers=1, link=ps.Link(1e12, 5e-3))
+    assert pace(config, alone) == pytest.approx(0.025, rel=1e-3)
+    assert pace(replace(config, overlap=True), alone) == pytest.approx(0.015, rel=1e-3)
+
+
+def test_a_single_worker_takes_what_was_measured_of_one_and_a_round_aggregates_once():
+    calibration = Calibration(
+        worker={"quantize": Line(1e-3, 1e-7), "dequantize": Line(2e-3)},
+        server={"dequantize": Line(3e-3), "aggregate": Line(0.0, 2e-7), "quantize": Line(1e-3)},
+        worker_rest=Line(4e-3),
+        server_rest=Line(5e-3),
+        idle=Line(6e-3, 1e-7),
+        gradient=Line(7e-3, 1e-3),
+        cores=64,
+    )
+    config = ps.Config(workers=1)
+    each = 1e-3 + 20_000 * 4e-7 + 2e-3 + 3e-3 + 1e-3 + 4e-3 + 5e-3 + 6e-3 + 8e-3
+    assert pace(config, calibration) == pytest.approx(each)
+    spans = walk(config, calibration).spans
+    expected = {"compute": 8e-3, "quantize": 1e-3 + 2e-3 + 1e-3, "dequantize": 5e-3, "aggregate": 4e-3}
+    assert {name: spans[name] for name in expected} == pytest.approx(expected, rel=0.1)  # the first pull is in it
+    four = walk(ps.Config(workers=4), replace(calibration, together=4)).spans
+    assert four["aggregate"] == pytest.approx(1e-3, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "formula"),
+    [
+        (ps.RingAllReduce(), cost.ring_allreduce_s),
+        (ps.TreeAllReduce(), cost.tree_allreduce_s),
+        (ps.HalvingDoubling(), cost.halving_doubling_s),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("workers", [1, 2, 4, 16])
+def test_an_all_reduce_takes_what_its_formula_says(exchange, formula, workers):
+    part = 1 / exchange.pieces(workers)
+    legs = tuple(
+        tuple(
+            Leg(hop, len(hop.sends) * part * 80_000, len(hop.sends) * part * 20_000, len(hop.receives) * part * 20_000)
+            for hop in exchange.schedule(rank, workers)
+        )
+        for rank in range(workers)
+    )
+    config = ps.Config(workers=workers, exchange=exchange, steps=20, link=ps.Link(100e6, 2e-3))
+    done = walk_it(config, NOTHING, Load(20_000, 1, legs=legs))
+    assert done.seconds_per_step == pytest.approx(formula(workers, 80_000, 100e6 / 8, 2e-3), rel=1e-6)
