@@ -203,9 +203,8 @@ class Workbench:
         known = {side: each for side, each in sent.items() if each is not None}
         plots.loss({side: rows[side] for side in known}, against="bytes", step_bytes=known, ax=right)
         last = (f"{side} is at {rows[side][-1][2]:.3f} after {rows[side][-1][0]:.2f} s" for side in rows)
-        self.loss.show(
-            figure, f"Training loss, on the left against seconds, on the right against bytes: {', '.join(last)}."
-        )
+        words = f"Training loss: {', '.join(last)}. Left: against seconds. Right: against megabytes sent"
+        self.loss.show(figure, f"{words}{'' if known.keys() == rows.keys() else ', known at the end of a run'}.")
 
     def _step_bytes(self, side: str) -> float | None:
         """Bytes that the workers send in a step: measured where the run is over, else as predicted."""
@@ -225,9 +224,9 @@ class Workbench:
             self.job.say("Stopped before anything was trained.")
             return
         runs = {side: record.run for side, record in records.items()}
-        self._draw()
         self.job.say(results.in_words(runs))
         self.table.value = results.table(runs)
+        self._draw()
         self._show_spans(records)
         self._show_timeline(runs)
         self._show_staleness(runs)

@@ -27,10 +27,12 @@ from minips.lab.controls import Form, sentence
 from minips.stage import Value
 
 STYLE = """<style>
-.minips-panel .widget-label {white-space: normal; line-height: 1.05; align-content: center}
-.minips-panel .minips-table {overflow-x: auto; line-height: 1.4}
+.minips-panel .widget-label, .minips-panel .widget-label-basic {
+    white-space: normal; line-height: 1.05; align-content: center}
+.minips-panel .widget-html-content {line-height: 1.4}
+.minips-panel .minips-table {overflow-x: auto}
 .minips-panel .minips-table :is(th, td) {
-    text-align: left; padding: 1px 10px 1px 0; vertical-align: top; overflow-wrap: anywhere}
+    text-align: left; padding: 1px 10px 1px 0; vertical-align: top; overflow-wrap: break-word}
 </style>"""
 """A long label takes two lines: ipywidgets would cut it. A wide table scrolls by itself."""
 
@@ -53,7 +55,7 @@ class Picture:
 
     def __init__(self) -> None:
         self.image: Any = ipywidgets.Image(
-            format="png", layout={"width": "100%", "max_width": "760px", "display": "none"}
+            format="png", layout={"width": "100%", "max_width": "760px", "margin": "0", "display": "none"}
         )
         self.words: Any = ipywidgets.HTML()
         self.panel: Any = ipywidgets.VBox([self.image, self.words])

@@ -1,0 +1,193 @@
+"""A real JupyterLab with a real kernel, and Debian's chromium to look at it."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import psutil
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+CHROMIUM = Path("/usr/bin/chromium")
+LESSONS = Path(__file__).parents[2] / "lessons"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+CONFIG = """
+from jupyterlab.galata import configure_jupyter_server
+configure_jupyter_server(c)
+c.ServerApp.ip = "127.0.0.1"
+c.ServerApp.port = {port}
+c.ServerApp.allow_root = True
+c.FileContentsManager.delete_to_trash = False
+"""
+NO_NEWS = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+PATIENCE_MS = 90_000
+
+
+class Lab:
+    """A page of JupyterLab with one notebook open in it."""
+
+    def __init__(self, page: Page, address: str, folder: Path, server: int) -> None:
+        self.page, self.address, self.folder, self._server = page, address, folder, server
+
+    def open(self, name: str) -> None:
+        """Open a notebook and wait until its kernel listens."""
+        self.page.goto(f"{self.address}/lab/tree/{name}")
+        self.page.wait_for_function(
+            "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.connectionStatus"
+            " === 'connected'",
+            timeout=PATIENCE_MS,
+        )
+
+    def write(self, *cells: str) -> None:
+        """Open a new notebook with these cells."""
+        book = new_notebook(cells=[new_code_cell(cell) for cell in cells], metadata={"kernelspec": KERNEL})
+        nbformat.write(book, self.folder / "mine.ipynb")
+        self.open("mine.ipynb")
+
+    def run_all(self) -> None:
+        """Run all cells, as the menu does, to the last one or to the first error."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
+
+    def run_cell(self, index: int, source: str | None = None) -> None:
+        """Run one cell as a reader does: click into it, perhaps type something else, press Ctrl and Enter."""
+        editor = self.page.locator(".jp-Cell .cm-content").nth(index)
+        editor.click()
+        if source is not None:
+            self.page.keyboard.press("Control+A")
+            self.page.keyboard.insert_text(source)
+        self.page.keyboard.press("Control+Enter")
+
+    def output(self, index: int) -> Locator:
+        """What stands under a cell."""
+        return self.page.locator(".jp-Cell").nth(index).locator(".jp-OutputArea")
+
+    def control(self, label: str) -> Locator:
+        return self.page.get_by_label(label, exact=True)
+
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    def spawned(self) -> list[psutil.Process]:
+        """The processes that runs have started from this JupyterLab's kernels."""
+        found = []
+        for child in psutil.Process(self._server).children(recursive=True):
+            with suppress(psutil.Error):
+                if "spawn_main" in " ".join(child.cmdline()):
+                    found.append(child)
+        return found
+
+    def tracebacks(self) -> int:
+        """How many errors the notebook shows."""
+        return self.page.locator(".jp-OutputArea", has_text="Traceback (most recent call last)").count()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser to test in: {CHROMIUM} is not installed")
+    with sync_playwright() as playwright:
+        expect.set_options(timeout=PATIENCE_MS)
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def server(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, int]]:
+    with jupyterlab(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+@pytest.fixture
+def jupyter(chromium: Browser, server: tuple[str, Path, int]) -> Iterator[Lab]:
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(PATIENCE_MS)
+    yield Lab(page, *server)
+    page.close()
+    for session in ask(f"{server[0]}/api/sessions"):
+        ask(f"{server[0]}/api/sessions/{session['id']}", "DELETE")
+
+
+def ask(address: str, method: str = "GET") -> Any:
+    with urllib.request.urlopen(urllib.request.Request(address, method=method), timeout=30) as answer:
+        content = answer.read()
+    return json.loads(content) if content else None
+
+
+@contextmanager
+def jupyterlab(home: Path) -> Iterator[tuple[str, Path, int]]:
+    """A JupyterLab on a free port that knows nothing of this machine's user: its address, its folder, its process."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (home / "tmp").mkdir()
+    shutil.copytree(LESSONS, home / "lessons")
+    settings = home / "config/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps(NO_NEWS))
+    (home / "server.py").write_text(CONFIG.format(port=port))
+    own = {name: str(home / name.split("_")[1].lower()) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "MINIPS_AUTOPLAY"},
+        **own,
+        "HOME": str(home),
+        "XDG_STATE_HOME": str(home / "state"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "TMPDIR": str(home / "tmp"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "JUPYTERLAB_GALATA_ROOT_DIR": str(home / "lessons"),
+    }
+    with (home / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", "--config", str(home / "server.py")],
+            cwd=home,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            address = f"http://127.0.0.1:{port}"
+            _wait_for(server, f"{address}/api/status", home / "server.log")
+            yield address, home / "lessons", server.pid
+        finally:
+            server.send_signal(signal.SIGTERM)
+            try:
+                server.wait(15)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(server.pid, signal.SIGKILL)
+                server.wait(5)
+
+
+def _wait_for(server: "subprocess.Popen[bytes]", address: str, log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            break
+        with suppress(OSError), urllib.request.urlopen(address, timeout=2):
+            return
+        time.sleep(0.2)
+    pytest.fail(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")

@@ -1,0 +1,216 @@
+"""What a learner does, in a real browser: lesson 00, the workbench, an exercise, a stage of one's own, the ■ button."""
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import expect
+
+import minips as ps
+from conftest import Lab
+from minips.lab.columns import STAGES
+
+pytestmark = pytest.mark.outside
+
+BENCH = """from dataclasses import dataclass
+import numpy as np
+import minips as ps
+from minips import lab
+problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, features=10, classes=3))
+"""
+QUANTIZER = """@ps.register
+@dataclass(frozen=True)
+class Halves(ps.Quantizer):
+    name = "halves"
+    factor: float = ps.option(2.0, "what to divide by", minimum=1, maximum=4)
+
+    def encode(self, x, rng):
+        return {"half": np.asarray(x / self.factor, x.dtype), "factor": np.array([self.factor])}
+
+    def decode(self, parts):
+        return np.asarray(parts["half"] * parts["factor"][0], parts["half"].dtype)
+"""
+CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel => {
+    const edge = panel.getBoundingClientRect()
+    const seen = [...panel.querySelectorAll('.widget-label, select, button, input, img, pre, td, p, h3')]
+        .filter(one => one.offsetParent !== null && one.getClientRects().length)
+    const cut = seen.filter(one => {
+        const box = one.getBoundingClientRect()
+        const table = one.closest('.minips-table')
+        return (!table && (box.right > edge.right + 1 || box.left < edge.left - 1))
+            || (one.matches('.widget-label, pre, button') && one.scrollWidth > one.clientWidth + 1)
+            || (one.matches('.widget-label') && one.scrollHeight > one.clientHeight + 4)
+    })
+    const boxes = seen.filter(one => one.matches('select, button, input, img, .widget-label'))
+    const overlapping = boxes.filter((one, i) => boxes.slice(i + 1).some(other => {
+        const a = one.getBoundingClientRect(), b = other.getBoundingClientRect()
+        return !one.contains(other) && !other.contains(one) && !one.parentElement.contains(other)
+            && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+            && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1
+    }))
+    return [...cut.map(one => 'cut: ' + one.outerHTML.slice(0, 200)),
+            ...overlapping.map(one => 'overlaps: ' + one.outerHTML.slice(0, 200))]
+})"""
+"""What is cut off or lies over something else in the panels, as pieces of HTML."""
+
+
+def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_path: Path) -> None:
+    jupyter.open("00_train_in_a_minute.ipynb")
+    page, outputs = jupyter.page, jupyter.page.locator(".jp-OutputArea")
+
+    jupyter.run_all()
+    expect(outputs.get_by_text("Make your prediction first").first).to_be_visible()
+    expect(outputs.get_by_text("You predicted")).to_have_count(0)
+    page.get_by_label("more than nine in ten").check()
+
+    jupyter.run_all()  # up to the second question
+    expect(outputs.get_by_text("You predicted").first).to_be_visible()
+    page.get_by_label("it stays within 3 percentage points").check()
+
+    jupyter.run_all()
+    quantizer = jupyter.control("B quantizer")
+    quantizer.scroll_into_view_if_needed()
+    quantizer.select_option("sign")
+    expect(jupyter.control("B quantizer fraction")).to_have_count(0)
+    jupyter.button("Run").click()
+    results = outputs.locator("table", has_text="Results")
+    expect(results).to_contain_text("Sign()")
+    expect(results).to_contain_text("accuracy")
+    expect(outputs.get_by_text("× A's bytes")).to_be_visible()
+    for width in (1280, 768):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(500)
+        for name, what in (("columns", quantizer), ("results", results)):
+            what.scroll_into_view_if_needed()
+            page.screenshot(path=tmp_path / f"{name}-{width}.png")
+        assert page.evaluate(CLIPPED) == []
+
+    jupyter.control("B consistency backup").fill("9")
+    jupyter.control("B consistency backup").press("Enter")
+    expect(outputs.get_by_role("alert").first).to_contain_text("needs more than 9 workers")
+
+
+def test_every_option_of_every_dropdown_runs(jupyter: Lab) -> None:
+    bench = 'lab.Workbench(problem, ps.Config(workers=6, steps=2), engine="threads", predict=False)'
+    jupyter.write(BENCH + bench)
+    jupyter.run_all()
+    jupyter.control("Columns to run").select_option("A only")
+    log = jupyter.output(0).locator("table", has_text="Outcome")
+    runs = 0
+
+    def run(**chosen: str) -> None:
+        nonlocal runs
+        for label, name in chosen.items():
+            jupyter.control(f"A {label.replace('_', ' ')}").select_option(name)
+        jupyter.button("Run").click()
+        runs += 1
+        expect(log.locator("tr").nth(runs)).to_be_attached()
+        expect(log.locator("tr")).to_have_count(runs + 1)
+        expect(jupyter.output(0).get_by_role("alert")).to_have_count(0)
+
+    paths = {label.replace(" ", "_"): path for group in STAGES.values() for label, path in group.items()}
+    alone = ("exchange", "consistency", "aggregator")  # each with the usual others: they have conditions
+    together = {label: ps.names(path[-1]) for label, path in paths.items() if label not in alone}
+    for turn in range(max(map(len, together.values()))):
+        run(**{label: options[turn % len(options)] for label, options in together.items()})
+    run(**{label: options[0] for label, options in together.items()})
+    for label in alone:
+        for name in ps.names(paths[label][-1])[1:]:
+            run(**{label: name})
+        run(**{label: ps.names(paths[label][-1])[0]})
+    assert jupyter.tracebacks() == 0
+
+
+def test_run_stop_and_run_again(jupyter: Lab) -> None:
+    config = "ps.Config(workers=2, steps=100_000, delays=ps.Delays(seconds=0.01))"
+    jupyter.write(f"{BENCH}lab.Workbench(problem, {config}, predict=False)")
+    jupyter.run_all()
+    output, before = jupyter.output(0), ""
+    words = output.get_by_text("A is at")
+    for turn in (1, 2):
+        jupyter.button("Run").focus()
+        pressed = time.monotonic()
+        jupyter.page.keyboard.press("Enter")  # as somebody without a mouse does
+        expect(words).to_be_visible()
+        expect(words).not_to_have_text(before)
+        expect(jupyter.button("Run")).to_be_disabled()
+        assert jupyter.spawned()
+        start_ms = 1e3 * (time.monotonic() - pressed)
+        jupyter.button("Stop").click()  # it takes two seconds, or as long as the start where the machine is busy
+        expect(output.get_by_text("A (stopped):")).to_be_visible(timeout=max(2_000, start_ms))
+        expect(jupyter.button("Run")).to_be_enabled()
+        assert jupyter.spawned() == []
+        before = words.inner_text()
+        expect(output.locator("table", has_text="Outcome").locator("tr")).to_have_count(1 + turn)
+        expect(output.locator("a", has_text="CSV")).to_be_visible()
+        jupyter.control("A seed").fill(str(turn))
+        jupyter.control("A seed").press("Enter")
+        expect(output.locator("pre").first).to_contain_text(f"seed={turn}")
+    with jupyter.page.expect_download() as download:
+        output.locator("a", has_text="CSV").click()
+    lines = download.value.path().read_text().splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("number,column,training_loss,seconds")
+
+
+def test_a_quantizer_of_ones_own_is_chosen_and_run(jupyter: Lab) -> None:
+    jupyter.write(f"{BENCH}lab.Workbench(problem, ps.Config(workers=2, steps=5))", QUANTIZER)
+    jupyter.run_cell(0)
+    expect(jupyter.control("B quantizer").locator("option", has_text="exact")).to_have_count(1)
+    expect(jupyter.control("B quantizer").locator("option", has_text="halves")).to_have_count(0)
+    jupyter.run_cell(1)
+    expect(jupyter.control("B quantizer").locator("option", has_text="halves")).to_have_count(1)
+    jupyter.control("B quantizer").select_option("halves")
+    expect(jupyter.control("B quantizer factor")).to_have_value("2")
+    jupyter.button("Run").click()
+    results = jupyter.output(0).locator("table", has_text="Results")
+    expect(results).to_contain_text("Halves(factor=2.0)")
+
+    jupyter.run_cell(1, QUANTIZER.replace("return {", "raise ValueError('out of ink'); return {"))
+    expect(jupyter.page.locator(".jp-InputPrompt").nth(1)).to_have_text("[3]:")
+    jupyter.button("Run").click()
+    expect(jupyter.output(0).get_by_role("alert").first).to_contain_text("out of ink")
+    expect(jupyter.button("Run")).to_be_enabled()
+    assert jupyter.tracebacks() == 0
+
+
+def test_an_exercise_is_failed_and_then_solved(jupyter: Lab) -> None:
+    wrong = "def bytes_per_push(run):\n    return run.bytes_sent"
+    jupyter.write("from minips import lab", wrong, 'lab.check("00.3", bytes_per_push)', "lab.progress()")
+    jupyter.run_all()
+    expect(jupyter.output(2)).to_contain_text("✗ 00.3: not yet.")
+    expect(jupyter.output(2)).to_contain_text("Hint: ")
+    expect(jupyter.output(3)).to_contain_text("0 of 3")
+    jupyter.run_cell(1, "bytes_per_push = lambda run: run.bytes_sent / run.updates")
+    jupyter.run_cell(2)
+    expect(jupyter.output(2)).to_contain_text("✓ 00.3 is done.")
+    jupyter.run_cell(3)
+    expect(jupyter.output(3)).to_contain_text("1 of 3 (00.3)")
+
+
+def test_the_stop_button_of_the_notebook(jupyter: Lab) -> None:
+    config = "ps.Config(workers=2, steps=100_000, delays=ps.Delays(seconds=0.01))"
+    jupyter.write(
+        f"{BENCH}run = ps.train(problem, {config}, progress=lambda now: print('under way') if now.applied else None)",
+        f"bench = lab.Workbench(problem, {config}, predict=False)\nbench",
+    )
+    jupyter.run_cell(0)
+    expect(jupyter.output(0).get_by_text("under way").first).to_be_visible()
+    started = jupyter.spawned()
+    assert len(started) == 3
+    stop = jupyter.page.get_by_role("button", name="Interrupt the kernel")
+    stop.click()
+    expect(jupyter.output(0)).to_contain_text("The run was interrupted; all that it started has ended.")
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert not alive
+
+    jupyter.run_cell(1, f"from minips import lab\nbench = lab.Workbench(problem, {config}, predict=False)\nbench")
+    jupyter.button("Run").click()
+    expect(jupyter.output(1).get_by_text("A is at").first).to_be_visible()
+    stop.click()  # the run has a thread of its own, which goes on until Stop is pressed
+    jupyter.button("Stop").click()
+    expect(jupyter.output(1).get_by_text("A (stopped):")).to_be_visible()
+    expect(jupyter.button("Run")).to_be_enabled()
+    assert jupyter.spawned() == []
+    assert jupyter.tracebacks() == 0
