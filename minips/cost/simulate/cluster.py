@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import simpy
 
-from minips.cost.calibrate import Line
+from minips.cost.fit import Line
 from minips.cost.simulate.flows import Way, Wire
 from minips.cost.topology import Network
 from minips.problems import Problem
