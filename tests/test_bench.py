@@ -27,11 +27,10 @@ def wanted(module):
     return pytest.param(module, marks=pytest.mark.skipif(absent, reason=f"{module} is a comparison that is not needed"))
 
 
-def ran(row):
-    """The row of something that may fail to start on a machine that is busy with other things."""
-    if row.skipped:
-        pytest.skip(row.skipped)
-    return row
+def skip_where_ray_gave_up(words):
+    """Ray gives itself 30 seconds to start, however busy the machine is."""
+    if "timed out during startup" in words:
+        pytest.skip(words)
 
 
 # Turns and figures
@@ -148,7 +147,9 @@ def test_a_push_and_pull_over_what_the_extra_transports_brings(module, name):
 @pytest.mark.parametrize("name", [wanted("torch"), wanted("ray")])
 def test_a_push_and_pull_over_what_is_only_compared(name):
     (row,) = pushpull.measure([100], transports=[], references=[name], rounds=ROUNDS)
-    assert ran(row).seconds.median > 0
+    skip_where_ray_gave_up(row.skipped)
+    assert row.skipped == ""
+    assert row.seconds.median > 0
 
 
 def test_what_is_not_installed_is_a_row_that_says_what_to_install(monkeypatch):
@@ -213,9 +214,8 @@ def test_a_job_ends_at_the_same_parameters_on_what_is_only_compared(job, name):
     try:
         run = train.RUN[name](problem, config, 20)
     except RuntimeError as error:
-        if "timed out during startup" not in str(error):  # Ray gives itself 30 seconds, however busy the machine is
-            raise
-        pytest.skip(str(error))
+        skip_where_ray_gave_up(str(error))
+        raise
     assert same(run.params, params)
     assert 0 < run.loop_s < run.total_s
 

@@ -233,7 +233,7 @@ def _three(x: float) -> str:
 def blank_table(title: str, headings: Sequence[str], rows: Sequence[Any]) -> Table:
     """A table without its rows: the first column to the left, figures to the right, and below why who is skipped."""
     skipped = {f"{row.contender}: {row.skipped}": None for row in rows if row.skipped}
-    shown = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    shown = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
     shown.caption, shown.caption_justify = "\n".join(map(escape, skipped)) or None, "left"
     for heading in headings:
         shown.add_column(heading, justify="right" if heading else "left", no_wrap=True)

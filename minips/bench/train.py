@@ -215,12 +215,12 @@ def _conduct(
 
 def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal."""
-    title = "digits with random Fourier features, two workers, BSP; seconds, medians [quartiles]"
+    title = "digits, D Fourier features, 10 parameters each, 2 workers; medians [quartiles]"
     headings = ["", "step loop", "over\nfloor", "over\nminips", "in all", "less\nthe loop"]
     shown = base.blank_table(title, headings, rows)
     for i, row in enumerate(rows):
         if i == 0 or rows[i - 1].features != row.features:
-            shown.add_row(f"[bold]D = {row.features:,}: {row.parameters:,} parameters[/bold]")
+            shown.add_row(f"[bold]D = {row.features:,}[/bold]")
         shown.add_row(
             f"  {row.contender}",
             base.duration(row.loop_s),

@@ -19,6 +19,8 @@ from minips.runtime.worker import compute
 from minips.stage import Tensors
 
 SERVER = "server"
+JOIN_S, PART_S = 100.0, 3.0
+"""How long the members wait for each other at the start, and one for its own end."""
 _served: Any = None
 """What the functions that are called from elsewhere work on, in the server's process."""
 
@@ -28,7 +30,7 @@ def member(name: str, rank: int, size: int, folder: Path) -> Iterator[Any]:
     """Meet the others, and part from them in the end; the module torch.distributed.rpc."""
     from torch.distributed import rpc
 
-    options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/torch", rpc_timeout=WAIT_S)
+    options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/torch", rpc_timeout=JOIN_S)
     rpc.init_rpc(name, rank=rank, world_size=size, rpc_backend_options=options)
     try:
         yield rpc
@@ -51,7 +53,7 @@ def server(*, values: int, folder: Path) -> Iterator[None]:
     thread.start()
     yield None
     over.set()
-    thread.join(WAIT_S)
+    thread.join(PART_S)
 
 
 @contextmanager
@@ -61,7 +63,7 @@ def trip(address: None, *, values: int, folder: Path) -> Iterator[Trip]:
 
     gradient = torch.from_numpy(numbers(values))
     with member("worker", 1, 2, folder) as rpc:
-        yield lambda: rpc.rpc_sync(SERVER, _trip, args=(gradient,))
+        yield lambda: rpc.rpc_sync(SERVER, _trip, args=(gradient,), timeout=WAIT_S)
 
 
 def _trip(gradient: Any) -> Any:
