@@ -139,7 +139,7 @@ def take_turns(
     """
     wished = dict[str, int]()
     for name, turn in turns.items():
-        call_s = first_s[name] if first_s[name] > 1 else turn()
+        call_s = first_s[name] if first_s[name] > 1 else min(first_s[name], turn())
         wished[name] = min(max(int(BUDGET_S / call_s), LEAST_TURNS), rounds)
     seconds: dict[str, dict[int, float]] = {name: {} for name in turns}
     plan = list(rota(wished, rounds))

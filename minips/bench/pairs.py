@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from minips.bench.base import START_S, TURN_S, Company, Watch, lacking, take_turns
+from minips.bench.base import START_S, TURN_S, Company, Turn, Watch, lacking, take_turns
 from minips.bench.trips import Trip, attend, travel
 from minips.stage import names, nearest, stage_class
 
@@ -16,7 +16,7 @@ class Contender:
     """A way there and back (see `trips`), the keywords that both its sides take, and why it is skipped, if it is.
 
     ``applies``: it pushes and pulls, so that minus the learning rate times the first gradient comes back; otherwise
-    what was sent does. ``optional``: where it cannot start, the others race without it.
+    what was sent does.
     """
 
     name: str
@@ -24,7 +24,6 @@ class Contender:
     serve: Callable[..., AbstractContextManager[Any]] | None = None
     parts: dict[str, Any] = field(default_factory=dict)
     applies: bool = True
-    optional: bool = False
     skipped: str = ""
 
 
@@ -57,52 +56,40 @@ class Race(NamedTuple):
 
 
 def race(contenders: Sequence[Contender], values: int, rounds: int, watch: Watch) -> Race:
-    """Round trips of ``values`` float32, one contender after the other; all of them stand ready all the time."""
-    skipped = {one.name: one.skipped for one in contenders if one.skipped}
-    racing = {one.name: one for one in contenders if not one.skipped}
+    """Round trips of ``values`` float32, one contender after the other; all of them stand ready all the time.
+
+    They start one by one, for some give up on a machine that starts everything at once. Who fails to start is skipped.
+    """
+    skipped, first_s = {one.name: one.skipped for one in contenders if one.skipped}, dict[str, float]()
+    companies, turns = list[Company](), dict[str, Turn]()
     with ExitStack() as stack:
-        companies = {name: stack.enter_context(Company()) for name in racing}
-        for company in companies.values():
+        for one in contenders:
+            if one.skipped:
+                continue
+            watch(f"{one.name} starts", 0.0)
+            companies.append(stack.enter_context(Company()))
+            try:
+                first_s[one.name], turns[one.name] = _start(companies[-1], one, values)
+            except RuntimeError as error:
+                skipped[one.name] = f"skipped: {error}"
+        for company in companies:
             stack.callback(company.stop)  # all of them before the first is waited for
-        pairs = {name: _Pair(companies[name], one, values) for name, one in racing.items()}
-        first_s = dict[str, float]()
-        for step in ("serving", "calling"):
-            for name in list(pairs):
-                watch(f"{name} starts {step}", 0.0)
-                try:
-                    first_s[name] = getattr(pairs[name], step)()
-                except RuntimeError as error:
-                    if not racing[name].optional:
-                        raise
-                    skipped[name] = f"skipped: {error}"
-                    del pairs[name]
-        turns = {name: pair.turn for name, pair in pairs.items()}
         return Race(take_turns(turns, first_s, rounds, watch), skipped)
 
 
-class _Pair:
-    """One contender's processes: all start at once, and then meet."""
+def _start(company: Company, one: Contender, values: int) -> tuple[float, Turn]:
+    """Both sides in their processes; the seconds of a first trip, and how to make another."""
+    parts = {"values": values, **one.parts}
+    server = company.start(f"{one.name}'s server") if one.serve else None
+    caller = company.start(f"{one.name}'s caller")
+    if server:
+        server.brief(attend, {"serve": one.serve, "parts": parts})
+    address = company.hear(server, "ready", START_S) if server else None
+    caller.brief(travel, {"trip": one.trip, "address": address, "applies": one.applies, "parts": parts})
+    first_s = float(company.hear(caller, "ready", START_S + TURN_S))
 
-    def __init__(self, company: Company, contender: Contender, values: int) -> None:
-        self._company, self._contender = company, contender
-        self._parts = {"values": values, **contender.parts}
-        self._server = company.start(f"{contender.name}'s server") if contender.serve else None
-        self._caller = company.start(f"{contender.name}'s caller")
-        if self._server:
-            self._server.brief(attend, {"serve": contender.serve, "parts": self._parts})
+    def turn() -> float:
+        caller.say("turn")
+        return float(company.hear(caller, "took", TURN_S))
 
-    def serving(self) -> None:
-        """Wait for the serving side, and send the calling side on its way."""
-        one = self._contender
-        address = self._company.hear(self._server, "ready", START_S) if self._server else None
-        parts = {"trip": one.trip, "address": address, "applies": one.applies, "parts": self._parts}
-        self._caller.brief(travel, parts)
-
-    def calling(self) -> float:
-        """Wait for the calling side; the seconds of its first trip."""
-        return float(self._company.hear(self._caller, "ready", START_S + TURN_S))
-
-    def turn(self) -> float:
-        """One trip; its seconds."""
-        self._caller.say("turn")
-        return float(self._company.hear(self._caller, "took", TURN_S))
+    return first_s, turn

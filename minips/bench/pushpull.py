@@ -72,10 +72,10 @@ def _references(names: Sequence[str], folder: Path) -> list[Contender]:
         Contender("memcpy", trips.memcpy, applies=False),
         Contender("echo", trips.echo, trips.echo_server, applies=False),
         Contender("pickle", trips.pickle, trips.pickle_server, here | steps),
-        Contender("bare-grpc", trips.grpc, trips.grpc_server, steps, optional=True, skipped=grpc),
-        Contender("aiohttp-json", trips.json, trips.json_server, steps, optional=True, skipped=aiohttp),
-        Contender("torch", with_torch.trip, with_torch.server, here, optional=True, skipped=torch),
-        Contender("ray", with_ray.trip, parts=here, optional=True, skipped=ray),
+        Contender("bare-grpc", trips.grpc, trips.grpc_server, steps, skipped=grpc),
+        Contender("aiohttp-json", trips.json, trips.json_server, steps, skipped=aiohttp),
+        Contender("torch", with_torch.trip, with_torch.server, here, skipped=torch),
+        Contender("ray", with_ray.trip, parts=here, skipped=ray),
     ]
     return [one for one in known if one.name in names]
 

@@ -67,7 +67,7 @@ def _references(names: Sequence[str]) -> list[Contender]:
     back = {"applies": False}
     aiohttp = base.lacking(["aiohttp"], "transports")
     known = [
-        Contender("aiohttp-json", trips.json, trips.json_server, back, applies=False, optional=True, skipped=aiohttp),
+        Contender("aiohttp-json", trips.json, trips.json_server, back, applies=False, skipped=aiohttp),
         Contender("echo", trips.echo, trips.echo_server, applies=False),
     ]
     return [one for one in known if one.name in names]
