@@ -379,6 +379,10 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
             "bits, times and steps of every quantizer",
             (("values", int, None, "float32 values in the array"), rounds),
         ),
+        "cost": (
+            "seconds per step, predicted and measured, behind links and on the bare loopback",
+            (("features", int, None, "random Fourier features; 10 parameters each"), rounds),
+        ),
     }
     commands = parser.add_subparsers(dest="what", required=True, metavar="table")
     for name, (words, takes) in tables.items():

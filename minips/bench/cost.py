@@ -1,0 +1,141 @@
+"""``minips bench cost``: seconds per step, predicted and measured, of configs that nothing was calibrated on.
+
+Twelve behind shaped links of 10, 100 and 1000 Mbit/s and 0, 1 and 10 ms: four codecs, each with one server, with two
+and round a ring, in such a way that every bandwidth meets every latency. And the same on the bare loopback. Softmax
+regression on the digits, lifted to random Fourier features; four worker processes under BSP, over TCP.
+
+Each codec is calibrated once, with one worker and one server and without a link; the predictions are made before
+anything is run.
+"""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rich.markup import escape
+from rich.table import Table
+
+from minips import datasets
+from minips.bench import base
+from minips.bench.base import Chart, Spread, Watch
+from minips.cost import calibrate, predict
+from minips.problems import SoftmaxRegression
+from minips.runtime.codec import Codec
+from minips.runtime.collectives import PS, Exchange, RingAllReduce
+from minips.runtime.config import Config
+from minips.runtime.train import train
+from minips.stages.compressors import Lz4
+from minips.stages.memories import ErrorFeedback
+from minips.stages.optimizers import SGD
+from minips.stages.quantizers import Exact, Float16, TopK, Uniform
+from minips.stages.transports import Link
+
+FEATURES, ROUNDS = 2_000, 3
+BANDWIDTHS, LATENCIES = (10e6, 100e6, 1000e6), (0.0, 1e-3, 10e-3)
+LINK_STEPS, BARE_STEPS = 20, 100
+BARE = "bare"
+CODECS = {
+    "exact": Codec(Exact()),
+    "float16": Codec(Float16()),
+    "8 bits, lz4": Codec(Uniform(bits=8), compressor=Lz4()),
+    "top 1 %": Codec(TopK(fraction=0.01), ErrorFeedback()),
+}
+EXCHANGES: dict[str, tuple[Exchange, int]] = {
+    "1 server": (PS(), 1),
+    "2 servers": (PS(), 2),
+    "ring": (RingAllReduce(), 1),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One config: seconds per step, predicted with the calibration's interval, and measured with the rounds'
+    quartiles; and the bytes of all the workers.
+    """
+
+    contender: str
+    link: str
+    predicted_s: Spread
+    measured_s: Spread
+    error: float
+    """Predicted over measured, less one."""
+    predicted_bytes: int
+    measured_bytes: int
+    skipped: str = ""
+
+
+def measure(features: int = FEATURES, rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> Iterator[Row]:
+    """A row for each config: those behind links, codec by codec, and then the bare ones."""
+    problem = SoftmaxRegression(*datasets.fourier(datasets.digits(), features))
+    plan = list(configs())
+    calibrations = {}
+    for number, (name, config) in enumerate(plan):
+        if config.push not in calibrations:
+            watch(f"calibrating {name}", number / len(plan))
+            calibrations[config.push] = calibrate(config, problem)
+        words = f"{name}, {_words(config.link)}"
+        prediction = predict(problem, config, calibrations[config.push])
+        seconds, sent = [], 0
+        for turn in range(rounds):
+            watch(words, (number + turn / rounds) / len(plan))
+            run = train(problem, config)
+            seconds.append(run.seconds_per_step)
+            sent = run.bytes_sent
+        measured = Spread.of(seconds)
+        predicted = Spread(prediction.seconds_per_step, *prediction.interval_s)
+        error = predicted.median / measured.median - 1
+        yield Row(name, _words(config.link), predicted, measured, error, prediction.bytes_sent, sent)
+
+
+def configs() -> Iterator[tuple[str, Config]]:
+    """The configs by name, the bare ones last."""
+    start = Config(workers=4, optimizer=SGD(lr=16.0))
+    shaped, bare = [], []
+    for i, (codec, push) in enumerate(CODECS.items()):
+        for j, (exchange, (how, servers)) in enumerate(EXCHANGES.items()):
+            name = f"{codec}, {exchange}"
+            config = replace(start, push=push, exchange=how, servers=servers)
+            link = Link(BANDWIDTHS[(i + j) % 3], LATENCIES[(2 * i + j + i // 3) % 3])
+            shaped.append((name, replace(config, link=link, steps=LINK_STEPS)))
+            bare.append((name, replace(config, steps=BARE_STEPS)))
+    yield from shaped
+    yield from bare
+
+
+def _words(link: Link | None) -> str:
+    return f"{link.bandwidth_bps / 1e6:g} Mbit/s, {link.latency_s * 1e3:g} ms" if link else BARE
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """The rows for the terminal, and below the median and the worst error."""
+    title = "ms per step: predicted, the calibration's interval; measured, quartiles"
+    shown = base.blank_table(title, ["", "Mbit/s,\nms", "predicted\n", "measured\n", "error\n"], rows)
+    for row in rows:
+        link = row.link.replace(" Mbit/s", "").replace(" ms", "")
+        times = [escape(_milliseconds(spread)) for spread in (row.predicted_s, row.measured_s)]
+        shown.add_row(row.contender, link, *times, f"{row.error:+.0%}")
+    shown.caption = "\n".join(verdict(rows))
+    return shown
+
+
+def verdict(rows: Sequence[Row]) -> list[str]:
+    """Median and worst error behind links, and on the bare transport."""
+    lines = []
+    for where, bare in (("behind links", False), ("on the bare loopback", True)):
+        if errors := [abs(row.error) for row in rows if (row.link == BARE) == bare]:
+            lines.append(f"{where}: median error {statistics.median(errors):.1%}, worst {max(errors):.1%}")
+    return lines
+
+
+def _milliseconds(spread: Spread) -> str:
+    median, low, high = (f"{x * 1e3:.3g}" if x < 0.1 else f"{x * 1e3:.0f}" for x in spread)
+    return f"{median} [{low}, {high}]"
+
+
+def chart(rows: Sequence[Row]) -> Chart:
+    """Predicted and measured milliseconds of each config."""
+
+    def spreads(which: str) -> dict[str, Spread]:
+        return {f"{row.contender}, {row.link}": Spread(*(1e3 * x for x in getattr(row, which))) for row in rows}
+
+    return Chart({"predicted": spreads("predicted_s"), "measured": spreads("measured_s")}, "time per step (ms)")
