@@ -164,7 +164,8 @@ def staleness(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
         x = np.array(versions) + (i - (len(named) - 1) / 2) * width
         heights = [run.staleness[version] for version in versions]
         ax.bar(x, heights, width, label=label, color=look.colour, hatch=look.hatch, edgecolor="white")
-    ax.set(xlabel="staleness (versions)", ylabel="gradients")
+    most = max((version for run in named.values() for version in run.staleness), default=0)
+    ax.set(xlabel="staleness (versions)", ylabel="gradients", xlim=(-0.6, max(most, 3) + 0.6))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(axis="y", alpha=0.3)
     _legend(ax)

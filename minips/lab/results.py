@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -113,7 +114,13 @@ def _outcome(run: Run) -> str:
 def _html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     first = "".join(f"<th>{html.escape(word)}</th>" for word in head)
     body = "".join(
-        f"<tr><th>{html.escape(row[0])}</th>" + "".join(f"<td>{html.escape(word)}</td>" for word in row[1:]) + "</tr>"
+        f"<tr><th>{html.escape(row[0])}</th>" + "".join(f"<td>{_breakable(word)}</td>" for word in row[1:]) + "</tr>"
         for row in rows
     )
     return f"<div class='minips-table'><table><tr>{first}</tr>{body}</table></div>"
+
+
+def _breakable(text: str) -> str:
+    """Code may go on in the next line after a bracket, a comma or a sign; a number stays with its unit."""
+    text = re.sub(r"([(=,])(?=\S)", r"\1<wbr>", html.escape(text))
+    return re.sub(r"(\d) (?=(?:s|ms|MB)\b)", r"\1&nbsp;", text)

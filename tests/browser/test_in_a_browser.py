@@ -33,13 +33,14 @@ class Halves(ps.Quantizer):
 """
 CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel => {
     const edge = panel.getBoundingClientRect()
-    const seen = [...panel.querySelectorAll('.widget-label, select, button, input, img, pre, td, p, h3')]
+    const label = '.widget-label, .widget-label-basic'
+    const seen = [...panel.querySelectorAll(label + ', select, button, input, img, pre, td, p, h3')]
         .filter(one => one.offsetParent !== null && one.getClientRects().length)
     const cut = seen.filter(one => {
         const box = one.getBoundingClientRect()
         const table = one.closest('.minips-table')
         return (!table && (box.right > edge.right + 1 || box.left < edge.left - 1))
-            || (one.matches('.widget-label, pre, button') && one.scrollWidth > one.clientWidth + 1)
+            || (one.matches(label + ', pre, button') && one.scrollWidth > one.clientWidth + 1)
             || (one.matches('.widget-label') && one.scrollHeight > one.clientHeight + 4)
     })
     const boxes = seen.filter(one => one.matches('select, button, input, img, .widget-label'))
@@ -78,12 +79,15 @@ def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_
     expect(results).to_contain_text("Sign()")
     expect(results).to_contain_text("accuracy")
     expect(outputs.get_by_text("× A's bytes")).to_be_visible()
+    expect(jupyter.button("Run")).to_be_enabled()
+    expect(outputs.get_by_text("All runs so far")).to_be_visible()
     for width in (1280, 768):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(500)
-        for name, what in (("columns", quantizer), ("results", results)):
+        sections = ("Where the time goes", "Who did what when", "All runs so far")
+        for what in (quantizer, results, *map(outputs.get_by_text, sections)):
             what.scroll_into_view_if_needed()
-            page.screenshot(path=tmp_path / f"{name}-{width}.png")
+            page.screenshot(path=tmp_path / f"{width}-{len(list(tmp_path.iterdir()))}.png")
         assert page.evaluate(CLIPPED) == []
 
     jupyter.control("B consistency backup").fill("9")
