@@ -19,6 +19,30 @@ CHILDREN = """import json
 import psutil
 print(json.dumps([" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]))"""
 """A cell that lists the processes that the kernel still has."""
+DRIVE = """import gc
+from minips import lab
+for _panel in [one for one in gc.get_objects() if isinstance(one, lab.Panel | lab.Workbench)]:
+    _columns = [_panel] if isinstance(_panel, lab.Panel) else _panel.columns.values()
+    for _column in _columns:
+        for _name in list(_column.controls):
+            _widget = _column.controls.get(_name)
+            if isinstance(getattr(_widget, "value", None), bool):
+                _widget.value = not _widget.value
+                _widget.value = not _widget.value
+            elif len(getattr(_widget, "options", ())) > 1:
+                _widget.index, _before = (_widget.index + 1) % len(_widget.options), _widget.index
+                _widget.index = _before
+            elif hasattr(_widget, "max"):
+                _widget.value, _before = _widget.min, _widget.value
+                _widget.value = _before
+    assert _panel.wait(60), _panel
+    _panel.job.message.value = ""
+    _panel.run()
+    _panel.stop()
+    assert _panel.wait(60), _panel
+    assert "That does not work" not in _panel.job.message.value, (_panel, _panel.job.message.value)
+"""
+"""A cell that moves each control of each panel there and back, then runs and stops it."""
 
 
 def lesson(path: Path) -> Any:
@@ -75,6 +99,16 @@ def test_every_picture_has_words_beside_it(path: Path) -> None:
 
 
 @each_lesson
+def test_every_panel_has_a_picture_and_a_line_for_readers_without_a_kernel(path: Path) -> None:
+    cells = code_cells(lesson(path))
+    for number, cell in enumerate(cells):
+        if any("needs a running kernel" in o.get("data", {}).get("text/plain", "") for o in cell.outputs):
+            after = [output for later in cells[number + 1 : number + 3] for output in later.outputs]
+            assert any("image/png" in output.get("data", {}) for output in after), f"no still picture: {cell.source}"
+            assert any(output.output_type == "stream" for output in after), f"no line of words: {cell.source}"
+
+
+@each_lesson
 def test_every_result_comes_after_its_prediction(path: Path) -> None:
     text = "\n".join(cell.source for cell in lesson(path).cells)
     assert "lab.predict(" in text
@@ -89,7 +123,7 @@ def test_runs_in_a_fresh_kernel_and_its_solutions_pass(path: Path, tmp_path: Pat
     book = lesson(path)
     for check, solution in exercises(book):
         book.cells.append(new_code_cell(f"{solution}\nverdict = {check}\nassert verdict, verdict"))
-    book.cells.append(new_code_cell(CHILDREN))
+    book.cells += [new_code_cell(DRIVE), new_code_cell(CHILDREN)]
     NotebookClient(book, timeout=120, store_widget_state=False, resources={"metadata": {"path": tmp_path}}).execute()
     left = json.loads(book.cells[-1].outputs[0].text)
     assert not [command for command in left if "resource_tracker" not in command]
