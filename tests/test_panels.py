@@ -5,6 +5,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -217,3 +218,38 @@ class TestCompressorExplorer:
         panel.run()
         assert panel.wait(30)
         assert "other bytes back" in panel.job.message.value
+
+
+class TestCodecExplorer:
+    def test_bytes_and_error_are_those_of_the_stage(self) -> None:
+        panel = lab.CodecExplorer(quantizer=ps.TopK(0.01), steps=1)
+        panel.static()
+        found = panel.found
+        assert found.nbytes == ps.TopK(0.01).nbytes((64, 32), "f4")
+        kept = np.argsort(np.abs(found.meant))[-21:]
+        assert np.flatnonzero(found.arrived).tolist() == sorted(kept)
+        lost = np.linalg.norm(np.delete(found.meant, kept)) / np.linalg.norm(found.meant)
+        assert found.error == pytest.approx(lost, rel=1e-5)
+        assert found.summed == found.error
+        assert f"8192 bytes become {found.nbytes}, 0.49 bits a value" in panel.words(found)
+
+    def test_what_is_exact_loses_nothing(self) -> None:
+        found = lab.CodecExplorer().find(dataclasses.replace(lab.CodecExplorer.asks(), quantizer="exact"))
+        assert (found.error, found.summed) == (0, 0)
+
+    def test_error_feedback_shows_in_the_sum(self) -> None:
+        panel = lab.CodecExplorer(quantizer=ps.Sign(), steps=100)
+        panel.static()
+        without = panel.found
+        panel.controls["memory"].value = "errorfeedback"
+        assert panel.wait(10)
+        assert panel.found.summed < without.summed / 3
+        assert panel.found.error > 0.5
+
+    @pytest.mark.parametrize("memory", ps.names("memory"))
+    def test_every_quantizer_and_memory_can_be_chosen(self, memory: str) -> None:
+        panel = lab.CodecExplorer(memory=memory, tensor="a")
+        for quantizer in ps.names("quantizer"):
+            found = panel.find(dataclasses.replace(panel.form.value(), quantizer=quantizer))
+            assert found.arrived.shape == found.meant.shape == (32,)
+            assert panel.words(found)

@@ -10,7 +10,7 @@ except ModuleNotFoundError as error:
 
 from minips.lab import plots
 from minips.lab.exercises import check, hint
-from minips.lab.panels import CompressorExplorer, FrameViewer, GradientShards, Panel
+from minips.lab.panels import CodecExplorer, CompressorExplorer, FrameViewer, GradientShards, Panel
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
 from minips.lab.source import show
@@ -18,6 +18,7 @@ from minips.lab.transcript import progress
 from minips.lab.workbench import Workbench
 
 __all__ = [
+    "CodecExplorer",
     "CompressorExplorer",
     "FrameViewer",
     "GradientShards",

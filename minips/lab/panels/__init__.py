@@ -1,8 +1,9 @@
 """Small panels to touch, a file for each; what they share is in ``base``."""
 
 from minips.lab.panels.base import Panel
+from minips.lab.panels.codec_explorer import CodecExplorer
 from minips.lab.panels.compressor_explorer import CompressorExplorer
 from minips.lab.panels.frame_viewer import FrameViewer
 from minips.lab.panels.gradient_shards import GradientShards
 
-__all__ = ["CompressorExplorer", "FrameViewer", "GradientShards", "Panel"]
+__all__ = ["CodecExplorer", "CompressorExplorer", "FrameViewer", "GradientShards", "Panel"]

@@ -1,0 +1,126 @@
+"""Explore a codec: what a quantizer and a memory make of real gradients, in numbers, bytes and error."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from minips import datasets
+from minips.lab.panels.base import Panel
+from minips.lab.plots import LOOKS
+from minips.problems import MLP
+from minips.stage import Array, Tensors, Value, option
+from minips.stages.memories import Memory, NoMemory, State
+from minips.stages.quantizers import Quantizer, Uniform
+
+STEPS, BINS = 100, 41
+
+
+@dataclass(frozen=True)
+class Sent(Value):
+    """What is sent, and how."""
+
+    quantizer: Quantizer = option(Uniform(bits=4), "fewer bits for each value")
+    memory: Memory = option(NoMemory(), "what is remembered from step to step")
+    tensor: str = option("U", "whose gradient", choices=("U", "a", "W", "b"))
+    steps: int = option(20, "steps that are sent, one after the other", minimum=1, maximum=STEPS, step=1)
+
+
+class Arrived(NamedTuple):
+    """The last of the steps, before and after; and the errors."""
+
+    meant: Array
+    """The gradient, flat."""
+    arrived: Array
+    """What the receiver has of it, flat."""
+    nbytes: int
+    """Of the last step's parts."""
+    error: float
+    """``|arrived − meant|₂ / |meant|₂`` of the last step."""
+    summed: float
+    """The same of the sums over all the steps."""
+    asked: Sent
+
+
+class CodecExplorer(Panel[Sent, Arrived]):
+    """A digits MLP's gradients through a codec: their histogram before and after, value by value, bytes and error.
+
+    >>> CodecExplorer().find(Sent(quantizer="float16", tensor="b")).nbytes
+    20
+    """
+
+    title = "Codec"
+    asks = Sent
+    size = (7.6, 3.6)
+
+    def find(self, asked: Sent) -> Arrived:
+        quantizer, memory, rng = asked.quantizer, asked.memory, np.random.default_rng(0)
+        ours: State = {}
+        theirs: State = {}
+        gradients = [step[asked.tensor] for step in training()[: asked.steps]]
+        total = np.zeros_like(gradients[0])
+        for g in gradients:
+            p = memory.compensate(g, ours)
+            parts = quantizer.encode(p, rng)
+            sent = quantizer.decode(parts)
+            memory.update(p, sent, ours)
+            arrived = memory.restore(sent, theirs)
+            total += arrived
+        return Arrived(
+            g.reshape(-1),
+            arrived.reshape(-1),
+            sum(part.nbytes for part in parts.values()),
+            relative(arrived, g),
+            relative(total, np.sum(gradients, axis=0)),
+            asked,
+        )
+
+    def draw(self, found: Arrived, figure: Figure) -> None:
+        left, right = figure.subplots(1, 2)
+        reach = 1.05 * max(float(np.abs(both).max()) for both in (found.meant, found.arrived)) or 1.0
+        bins = np.linspace(-reach, reach, BINS)
+        before, after = LOOKS[5], LOOKS[1]
+        left.hist(found.meant, bins, color=before.colour, label="meant")
+        left.hist(
+            found.arrived, bins, histtype="step", color=after.colour, linestyle=after.dash, lw=1.5, label="arrived"
+        )
+        left.set_yscale("log")
+        left.yaxis.set_major_formatter("{x:g}")
+        left.yaxis.set_minor_formatter(NullFormatter())
+        left.set(xlabel="gradient", ylabel="values in a bin", ylim=(0.7, None))
+        left.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        right.axline((0, 0), slope=1, color="grey", lw=0.8, label="nothing lost")
+        right.plot(found.meant, found.arrived, after.marker, color=after.colour, ms=2.5, alpha=0.6, label="a value")
+        right.set(xlabel="gradient meant", ylabel="gradient arrived", xlim=(-reach, reach), ylim=(-reach, reach))
+        right.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+
+    def words(self, found: Arrived) -> str:
+        asked, size = found.asked, found.meant.size
+        steps = f"{asked.steps} steps" if asked.steps > 1 else "1 step"
+        return (
+            f"{asked.quantizer!r} with {asked.memory!r} on {asked.tensor}: {found.meant.nbytes} bytes become "
+            f"{found.nbytes}, {8 * found.nbytes / size:.2f} bits a value. "
+            f"The last step arrives with a relative error of {found.error:.2f}, "
+            f"the sum of {steps} with {found.summed:.2f}."
+        )
+
+
+def relative(arrived: Array, meant: Array) -> float:
+    """``|arrived − meant|₂ / |meant|₂``, 0 where nothing was meant and nothing arrived."""
+    length = float(np.linalg.norm(meant))
+    far = float(np.linalg.norm(arrived - meant))
+    return far / length if length else far
+
+
+@cache
+def training() -> list[Tensors]:
+    """The gradients of one worker's plain descent on the digits, step after step; they are only read."""
+    problem, rng, gradients = MLP(*datasets.digits()), np.random.default_rng(0), []
+    params = problem.init(rng)
+    for _ in range(STEPS):
+        gradients.append(problem.gradient(params, rng.choice(problem.rows, 32, replace=False)))
+        params = {name: p - np.float32(0.1) * gradients[-1][name] for name, p in params.items()}
+    return gradients
