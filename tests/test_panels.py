@@ -253,3 +253,48 @@ class TestCodecExplorer:
             found = panel.find(dataclasses.replace(panel.form.value(), quantizer=quantizer))
             assert found.arrived.shape == found.meant.shape == (32,)
             assert panel.words(found)
+
+
+class TestRobustAggregation:
+    def test_a_stronger_lie_drags_the_mean_along_and_the_median_not(self) -> None:
+        panel = lab.RobustAggregation()
+        panel.static()
+        found = panel.found
+        assert found.mean_off == pytest.approx(found.strengths / 5, abs=1e-9)
+        assert found.off.max() < 2
+        assert found.off[20:] == pytest.approx(found.off[20])
+        assert "downhill" in panel.words(found)
+
+    def test_two_liars_are_one_too_many_for_a_trim_of_one(self) -> None:
+        panel = lab.RobustAggregation(aggregator=ps.TrimmedMean(1), liars=2)
+        panel.static()
+        assert panel.found.off[-1] > 5
+        panel.controls["aggregator.trim"].value = 2
+        assert panel.wait(10)
+        assert panel.found.off[-1] < 2
+
+    @pytest.mark.parametrize("lie", ["far away", "scattered", "uphill", "lazy"])
+    def test_without_liars_every_lie_is_the_same(self, lie: str) -> None:
+        panel = lab.RobustAggregation(aggregator=ps.Mean(), liars=0, lie=lie)
+        panel.static()
+        assert not panel.found.off.any()
+        assert "none of them a lie" in panel.words(panel.found)
+
+    def test_uphill_liars_in_the_majority_lead_uphill(self) -> None:
+        panel = lab.RobustAggregation(liars=3, lie="uphill")
+        panel.static()
+        assert "uphill" in panel.words(panel.found)
+
+    def test_too_few_workers_are_a_sentence(self) -> None:
+        panel = lab.RobustAggregation()
+        panel.controls["aggregator"].value = "krum"
+        panel.controls["workers"].value = 4
+        assert panel.wait(10)
+        assert "needs at least 5 contributions" in panel.job.message.value
+        panel.controls["liars"].value = 4
+        assert panel.wait(10)
+        assert "at least one must be honest" in panel.job.message.value
+        panel.controls["workers"].value = 9
+        panel.controls["aggregator"].value = "median"
+        assert panel.wait(10)
+        assert not panel.job.message.value

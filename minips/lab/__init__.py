@@ -10,7 +10,7 @@ except ModuleNotFoundError as error:
 
 from minips.lab import plots
 from minips.lab.exercises import check, hint
-from minips.lab.panels import CodecExplorer, CompressorExplorer, FrameViewer, GradientShards, Panel
+from minips.lab.panels import CodecExplorer, CompressorExplorer, FrameViewer, GradientShards, Panel, RobustAggregation
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
 from minips.lab.source import show
@@ -23,6 +23,7 @@ __all__ = [
     "FrameViewer",
     "GradientShards",
     "Panel",
+    "RobustAggregation",
     "Workbench",
     "check",
     "hint",

@@ -5,5 +5,6 @@ from minips.lab.panels.codec_explorer import CodecExplorer
 from minips.lab.panels.compressor_explorer import CompressorExplorer
 from minips.lab.panels.frame_viewer import FrameViewer
 from minips.lab.panels.gradient_shards import GradientShards
+from minips.lab.panels.robust_aggregation import RobustAggregation
 
-__all__ = ["CodecExplorer", "CompressorExplorer", "FrameViewer", "GradientShards", "Panel"]
+__all__ = ["CodecExplorer", "CompressorExplorer", "FrameViewer", "GradientShards", "Panel", "RobustAggregation"]
