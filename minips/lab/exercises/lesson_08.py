@@ -1,0 +1,123 @@
+"""Lesson 08: trust nobody."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minips import datasets
+from minips.lab.exercises.base import asks, conforms, fresh_seed, refuse_if
+from minips.problems import SoftmaxRegression
+from minips.runtime.config import Config
+from minips.runtime.engines import Threads
+from minips.runtime.train import train
+from minips.stage import Tensors
+from minips.stages.aggregators import Aggregator, Contribution, Mean, Median
+
+BROKEN_BELOW = 0.5
+
+
+class Traitors(SoftmaxRegression):
+    """The digits, where some of the workers send what ``lie`` makes of their gradient: the lesson's own, once more."""
+
+    def __init__(self, *rows: Any, traitors: tuple[int, ...], lie: Callable[..., Tensors]) -> None:
+        super().__init__(*rows)
+        self.traitors, self.lie = traitors, lie
+        self.honest, self.rng = True, np.random.default_rng(0)
+
+    def shard(self, worker: int, workers: int) -> "Traitors":
+        part = super().shard(worker, workers)
+        part.X = part.X.copy()  # a traitor may do with its rows what it likes; the others' are not its
+        part.honest, part.rng = worker not in self.traitors, np.random.default_rng(worker)
+        return part
+
+    def truth(self, params: Tensors, rows: Any = None) -> Tensors:
+        """The honest gradient."""
+        return super().loss_and_gradient(params, rows)[1]
+
+    def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
+        loss, gradient = super().loss_and_gradient(params, rows)
+        if self.honest:
+            return loss, gradient
+        told = self.lie(self, params, gradient)
+        return loss, {name: np.asarray(told[name], p.dtype) for name, p in params.items()}
+
+
+@asks(
+    "08.1",
+    "Shorten each worker's gradient to the median length at most, before you average.",
+    "A worker's length is over all its tensors together: the root of the sum of all its squares.",
+    "limit = np.median(lengths). A gradient that is longer is multiplied by limit / length; the others stay.",
+    "A length may be zero. scale = 1 if length <= limit else limit / length never divides by it.",
+)
+def clipped(aggregator: Any) -> str:
+    """Against the formula on random tensors, with long, short and zero gradients; then with a traitor in a run."""
+    conforms(aggregator, Aggregator, "Clipped()")
+    rng = np.random.default_rng()
+    for trial in range(12):
+        n = int(rng.integers(2, 9))
+        factors = 10.0 ** rng.uniform(-2, 4, n)
+        share_not_zero = (1.0, 0.5, 0.0)[trial % 3]
+        factors[1:] *= rng.random(n - 1) < share_not_zero
+        grads: list[Tensors] = [{"w": f * rng.normal(size=(3, 4)), "b": f * rng.normal(size=2)} for f in factors]
+        got = aggregator.combine([Contribution(i, 0, 0, g) for i, g in enumerate(grads)])
+        lengths = [float(np.sqrt(sum(np.square(x).sum() for x in g.values()))) for g in grads]
+        limit = float(np.median(lengths))
+        for name in ("w", "b"):
+            pieces = [
+                g[name] * (1 if length <= limit else limit / length) for g, length in zip(grads, lengths, strict=True)
+            ]
+            far = float(np.abs(got[name] - np.mean(pieces, axis=0)).max())
+            refuse_if(
+                not far <= 1e-9 * max(limit, 1),
+                f"With {n} gradients of lengths {', '.join(f'{length:.3g}' for length in lengths)}, whose median is "
+                f"{limit:.3g}: {name!r} is off the mean of the shortened ones by {far:.3g}.",
+            )
+    traitor, seed = int(rng.integers(5)), fresh_seed()
+    problem = Traitors(*datasets.digits(), traitors=(traitor,), lie=garbage)
+    config = Config(workers=5, steps=60, aggregator=aggregator, seed=seed)
+    accuracy, plain = (
+        float(train(problem, dataclasses.replace(config, aggregator=one), engine=Threads()).accuracy or 0)
+        for one in (aggregator, Mean())
+    )
+    refuse_if(accuracy < 0.8, f"Worker {traitor} sent garbage (seed {seed}), and the accuracy was {accuracy:.2f}.")
+    return (
+        f"The formula holds; with garbage from worker {traitor}: accuracy {accuracy:.2f}, the plain mean {plain:.2f}."
+    )
+
+
+def garbage(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
+    """Noise a hundred times as large as any gradient."""
+    return {name: 100 * part.rng.normal(size=p.shape) for name, p in params.items()}
+
+
+@asks(
+    "08.2",
+    "Break the median: two traitors of five, and fewer than half of the digits are read correctly.",
+    "The median of five takes the third of five ordered values. Two traitors that agree choose which of the honest "
+    "three that is: the lowest, or the highest.",
+    "In each coordinate push to the side that slows learning down: against the true gradient. How far does not matter, "
+    "if it is far enough.",
+    "Your traitors must agree on the side. Their batches of 8 rows are noisy; part.truth(params), over all the rows of "
+    "a traitor, is less so. np.sign gives the side.",
+    "return {name: -1000 * np.sign(g) for name, g in part.truth(params).items()}",
+)
+def break_the_median(lie: Any) -> str:
+    """A lie in a real run of small batches, with two traitors and a seed that are drawn anew."""
+    refuse_if(
+        not callable(lie) or len(inspect.signature(lie).parameters) != 3,
+        f"Expected your function my_lie(part, params, gradient), got {lie!r}.",
+    )
+    rng, seed = np.random.default_rng(), fresh_seed()
+    traitors = tuple(sorted(int(worker) for worker in rng.choice(5, 2, replace=False)))
+    problem = Traitors(*datasets.digits(), traitors=traitors, lie=lie)
+    config = Config(workers=5, steps=60, batch_size=8, aggregator=Median(), seed=seed)
+    accuracy = float(train(problem, config, engine=Threads()).accuracy or 0)
+    who = f"With traitors {traitors[0]} and {traitors[1]} (seed {seed})"
+    refuse_if(
+        accuracy >= BROKEN_BELOW,
+        f"{who} the median still reads {accuracy:.2f} of the digits; less than {BROKEN_BELOW:.2f} is asked for.",
+    )
+    return f"{who} the model reads {accuracy:.2f} of the digits. The median never left the honest values."
