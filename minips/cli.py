@@ -383,6 +383,10 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
             "seconds per step, predicted and measured, behind links and on the bare loopback",
             (("features", int, None, "random Fourier features; 10 parameters each"), rounds),
         ),
+        "tune": (
+            "the tuner's ranking of 24 configs, and what they take, behind two links",
+            (("features", int, None, "random Fourier features; 10 parameters each"),),
+        ),
     }
     commands = parser.add_subparsers(dest="what", required=True, metavar="table")
     for name, (words, takes) in tables.items():

@@ -290,15 +290,6 @@ def test_every_quantizer_has_a_row():
     assert codecs.chart(list(rows.values())).series["encode"]["topk"] == rows["topk"].encode
 
 
-def test_rounds_are_those_of_a_run():
-    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=100, classes=3))
-    config = ps.Config(workers=2, steps=5, transport="inproc", push=ps.Codec(ps.Uniform(4), ps.ErrorFeedback()))
-    *_, last = codecs.rounds(problem, config)
-    run = ps.train(problem, config, engine="threads")
-    for name, p in run.params.items():
-        np.testing.assert_array_equal(p, last[name])
-
-
 # The command
 
 

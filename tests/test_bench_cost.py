@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 import minips as ps
-from minips.bench import base, cost
+from minips.bench import base, cost, tune
 from minips.bench.base import Spread
+from minips.cost import Choice, Tuning
 
 
 def test_twelve_configs_behind_links_meet_all_that_is_promised_and_twelve_are_bare():
@@ -58,3 +59,31 @@ def test_the_table_fits_and_ends_with_the_verdict():
         assert words in shown
     assert "on the bare loopback: median error 50.0%" in shown
     assert set(cost.chart(rows).series) == {"predicted", "measured"}
+
+
+def test_every_candidate_of_a_tuning_is_a_row_and_the_verdict_is_about_the_first(monkeypatch):
+    def tune_it(problem, link, target, *, start, tried, watch):
+        watch("probing", 0.5)
+        times = [(1.0, 2.2), (1.5, 2.0), (None, None)]
+        codecs = (ps.Uniform(4), ps.Exact(), ps.Sign())
+        return Tuning(
+            target,
+            [
+                Choice(replace(start, push=ps.Codec(codec, ps.ErrorFeedback())), said and 10, said, took, 0.9)
+                for codec, (said, took) in zip(codecs, times, strict=True)
+            ],
+        )
+
+    monkeypatch.setattr(tune, "tune", tune_it)
+    told = []
+    rows = list(tune.measure(features=20, watch=lambda text, share: told.append(share)))
+    assert told == [0.25, 0.75]
+    assert [row.place for row in rows] == [1, 2, 3, 1, 2, 3]
+    assert [row.over_best for row in rows[:3]] == [pytest.approx(1.1), 1.0, None]
+    assert base.plain(rows[2])["measured_s"] is None
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(tune.table(rows))
+    shown = console.export_text()
+    for text in ("1 Uniform(bits=4), EF; 1 server", "20 Mbit/s, 1 ms: the first choice took 10%", "> 300"):
+        assert text in shown
+    assert len(tune.chart(rows).series["predicted"]) == 4

@@ -15,16 +15,11 @@ from rich.table import Table
 from minips import datasets
 from minips.bench import base
 from minips.bench.base import Chart, Spread, Watch
-from minips.problems import Problem, SoftmaxRegression
-from minips.runtime.codec import Codec, Decoder, Encoder, unpack
+from minips.cost.probe import rounds
+from minips.problems import SoftmaxRegression
+from minips.runtime.codec import Codec
 from minips.runtime.config import Config
-from minips.runtime.message import Message
-from minips.runtime.shard import Shard
-from minips.runtime.trace import Trace
-from minips.runtime.worker import compute
-from minips.stage import Array, Tensors, names, stage_class
-from minips.stages.aggregators import Contribution
-from minips.stages.consistency import BSP
+from minips.stage import Array, names, stage_class
 from minips.stages.memories import ErrorFeedback, Memory, NoMemory
 from minips.stages.optimizers import SGD
 from minips.stages.quantizers import Quantizer
@@ -107,32 +102,6 @@ def steps_to_target(quantizer: Quantizer, memory: Memory) -> int | None:
         if held_out.accuracy(params) >= TARGET:
             return step
     return None
-
-
-def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
-    """The parameters after each round of BSP: gradients, codec and shard as in a run, with nothing sent and nobody
-    waiting.
-    """
-    shard = Shard(
-        problem.init(np.random.default_rng(config.seed)),
-        workers=config.workers,
-        aggregator=config.aggregator,
-        consistency=BSP(),
-        optimizer=config.optimizer,
-    )
-    parts = [problem.shard(worker, config.workers) for worker in range(config.workers)]
-    encoders = [
-        Encoder(config.push, np.random.default_rng([config.seed, worker]), Trace()) for worker in range(len(parts))
-    ]
-    decoders = [Decoder(Trace()) for _ in parts]
-    for clock in range(config.steps):
-        params = shard.params
-        for worker, part in enumerate(parts):
-            loss, gradients = compute(part, config, params, worker, clock)
-            packet, _ = unpack(encoders[worker].encode(Message({"kind": "push"}, gradients)), config.push, Trace())
-            received = decoders[worker].decode(packet).tensors
-            shard.push(Contribution(worker, clock, shard.version, received, loss))
-        yield shard.params
 
 
 def table(rows: Sequence[Row]) -> Table:

@@ -18,11 +18,14 @@ from minips.cost.formulas import (
     tree_allreduce_s,
 )
 from minips.cost.predict import Comparison, Prediction, compare, message_nbytes, predict
+from minips.cost.probe import rounds, steps_to
 from minips.cost.simulate import Simulated, against_measured
 from minips.cost.topology import FatTree, Ring, Star, Topology, Traffic, Tree, TwoRacks
+from minips.cost.tune import Choice, Tuning, tune
 
 __all__ = [
     "Calibration",
+    "Choice",
     "Comparison",
     "FatTree",
     "Prediction",
@@ -32,6 +35,7 @@ __all__ = [
     "Topology",
     "Traffic",
     "Tree",
+    "Tuning",
     "TwoRacks",
     "against_measured",
     "alone",
@@ -52,6 +56,9 @@ __all__ = [
     "predict",
     "problem_words",
     "ring_allreduce_s",
+    "rounds",
+    "steps_to",
     "synchronous_round_s",
     "tree_allreduce_s",
+    "tune",
 ]

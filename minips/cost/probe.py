@@ -1,0 +1,127 @@
+"""How many steps a config needs: its rounds in this process, with nothing sent and nobody waiting.
+
+Gradients, codecs, partition, aggregator, optimizer and schedule are those of a run, and so are the random draws: under
+BSP the parameters are a run's to the bit.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from minips.problems import Problem
+from minips.runtime.codec import Codec, Decoder, Encoder, unpack
+from minips.runtime.collectives import AllReduce
+from minips.runtime.config import Config
+from minips.runtime.message import Message
+from minips.runtime.partition import cut, join, partition
+from minips.runtime.reduction import Reduction
+from minips.runtime.shard import Shard
+from minips.runtime.trace import Trace
+from minips.runtime.worker import compute
+from minips.stage import Tensors
+from minips.stages.aggregators import Contribution
+from minips.stages.consistency import BSP
+
+LOOK_EVERY = 5
+"""Accuracy is looked at after so many steps, since that may take longer than a step."""
+
+
+def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
+    """The parameters after each round of BSP, whatever the config's consistency."""
+    config = replace(config, delays=None, overlap=False)
+    parts = [problem.shard(worker, config.workers) for worker in range(config.workers)]
+    params = problem.init(np.random.default_rng(config.seed))
+    if isinstance(config.exchange, AllReduce):
+        return _together(parts, params, config, config.exchange)
+    return _served(parts, params, config)
+
+
+def steps_to(problem: Problem, config: Config, target_accuracy: float) -> int | None:
+    """The first step, of every fifth, after which that share of the held-out rows is classified rightly; None where
+    the config's steps are not enough.
+    """
+    held_out = problem.held_out()
+    for step, params in enumerate(rounds(problem, config), 1):
+        if step % LOOK_EVERY == 0 or step == config.steps:
+            accuracy = None if held_out is None else held_out.accuracy(params)
+            if accuracy is None:
+                raise ValueError(
+                    f"{type(problem).__name__} has no accuracy on held-out rows. Give it validation rows, and classes."
+                )
+            if accuracy >= target_accuracy:
+                return step
+    return None
+
+
+def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[Tensors]:
+    layouts = partition(params, config.servers)
+    shards = [
+        Shard(
+            cut(params, layout),
+            workers=config.workers,
+            aggregator=config.aggregator,
+            consistency=BSP(),
+            optimizer=config.optimizer,
+        )
+        for layout in layouts
+    ]
+    pushes = [
+        [_Link(config.push, [config.seed, worker, index, 2]) for index in range(config.servers)]
+        for worker in range(config.workers)
+    ]
+    pulls = [_Link(config.pull, [config.seed, index, 3]) for index in range(config.servers)]
+
+    def pulled() -> Tensors:
+        return join([link.pass_on(shard.params) for link, shard in zip(pulls, shards, strict=True)], layouts)
+
+    seen = pulled()
+    for clock in range(config.steps):
+        for worker, part in enumerate(parts):
+            loss, gradients = compute(part, config, seen, worker, clock)
+            for shard, link, layout in zip(shards, pushes[worker], layouts, strict=True):
+                shard.push(Contribution(worker, clock, shard.version, link.pass_on(cut(gradients, layout)), loss))
+        seen = pulled()
+        yield join([shard.params for shard in shards], layouts)
+
+
+def _together(parts: list[Problem], params: Tensors, config: Config, exchange: AllReduce) -> Iterator[Tensors]:
+    workers = range(config.workers)
+    replica = Shard(
+        params, workers=1, aggregator=config.aggregator, consistency=config.consistency, optimizer=config.optimizer
+    )
+    ranks = [
+        Reduction(
+            exchange,
+            rank,
+            config.workers,
+            params,
+            config.push,
+            np.random.default_rng([config.seed, rank, 0, 4]),
+            Trace(),
+        )
+        for rank in workers
+    ]
+    for clock in range(config.steps):
+        seen = replica.params
+        for rank, part, one in zip(workers, parts, ranks, strict=True):
+            one.begin(clock, compute(part, config, seen, rank, clock)[1])
+        for number in range(len(ranks[0].hops)):
+            frames = {rank: ranks[rank].outgoing(number) for rank in workers if ranks[rank].hops[number].to is not None}
+            for one in ranks:
+                if (source := one.hops[number].source) is not None:
+                    one.incoming(number, frames[source])
+        replica.push(Contribution(0, clock, clock, ranks[0].mean()))
+        yield replica.params
+
+
+class _Link:
+    """Both halves of a codec's link, with the random draws of a seed."""
+
+    def __init__(self, codec: Codec, seed: list[int]) -> None:
+        self._encoder, self._decoder = Encoder(codec, np.random.default_rng(seed), Trace()), Decoder(Trace())
+
+    def pass_on(self, tensors: Tensors) -> Tensors:
+        """What comes out at the other end."""
+        frames = self._encoder.encode(Message({"kind": "push"}, tensors))
+        return self._decoder.decode(unpack(frames, self._encoder.codec, Trace())[0]).tensors

@@ -1,0 +1,187 @@
+"""Which config reaches an accuracy first? Ranked by prediction, and the best few tried."""
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from minips.cost.calibrate import Calibration, alone, calibrate
+from minips.cost.predict import predict
+from minips.cost.probe import steps_to
+from minips.problems import Problem
+from minips.runtime.codec import Codec
+from minips.runtime.collectives import PS, AllReduce, Exchange, RingAllReduce
+from minips.runtime.config import Config
+from minips.runtime.engines import Engine
+from minips.runtime.train import train
+from minips.stages.aggregators import Mean
+from minips.stages.consistency import BSP
+from minips.stages.memories import ErrorFeedback
+from minips.stages.quantizers import Exact, Float16, Sign, TopK, Uniform
+from minips.stages.transports import Link
+
+PROBE_STEPS, TRIED = 300, 3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One candidate. Seconds are those from the first step until the accuracy is reached; None where it never is."""
+
+    config: Config
+    """With as many steps as it needs."""
+    steps: int | None
+    predicted_s: float | None
+    measured_s: float | None = None
+    """None where it was not tried."""
+    accuracy: float | None = None
+    """At the end of the run that was tried."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """All candidates, the fastest by prediction first, those that do not get there last."""
+
+    target_accuracy: float
+    choices: list[Choice]
+
+    @property
+    def tried(self) -> list[Choice]:
+        """Those that were run, in the order of their prediction."""
+        return [choice for choice in self.choices if choice.measured_s is not None]
+
+    @property
+    def best(self) -> Config:
+        """The config that was fastest when it was tried. ValueError where none was."""
+        if not self.tried:
+            raise ValueError(f"No candidate reached an accuracy of {self.target_accuracy}, so none was tried.")
+        return min(self.tried, key=_measured).config
+
+    @property
+    def regret(self) -> float:
+        """How much longer the first choice took than the best of those that were tried, as a share of that; 0 where it
+        was the best.
+        """
+        return _measured(self.tried[0]) / min(map(_measured, self.tried)) - 1 if self.tried else 0.0
+
+    @property
+    def agreement(self) -> float:
+        """The share of the pairs that were tried that came in the predicted order: 1 for all, a half for chance."""
+        pairs = list(combinations(map(_measured, self.tried), 2))
+        return statistics.mean(first <= second for first, second in pairs) if pairs else 1.0
+
+    def __str__(self) -> str:
+        lines = [f"{'steps':>6}{'predicted':>12}{'measured':>12}{'accuracy':>10}"]
+        for choice in self.choices:
+            times = [
+                f"{x:>10.2f} s" if x is not None else f"{'–':>12}" for x in (choice.predicted_s, choice.measured_s)
+            ]
+            accuracy = f"{choice.accuracy:>10.3f}" if choice.accuracy is not None else f"{'–':>10}"
+            lines.append(f"{choice.steps or '–':>6}{''.join(times)}{accuracy}  {words(choice.config)}")
+        if self.tried:
+            lines.append(
+                f"The first choice took {self.regret:.0%} longer than the best of the {len(self.tried)} that were "
+                f"tried; of their pairs {self.agreement:.0%} came in the predicted order."
+            )
+        return "\n".join(lines)
+
+
+def tune(
+    problem: Problem,
+    link: Link | None,
+    target_accuracy: float,
+    *,
+    start: Config | None = None,
+    candidates: Sequence[Config] | None = None,
+    tried: int = TRIED,
+    engine: Engine | str | None = None,
+    watch: Callable[[str, float], None] = lambda text, share: None,
+) -> Tuning:
+    """Rank configs by the seconds that they will need to classify a share of the held-out rows rightly, behind
+    ``link``, and try the best of them.
+
+    Seconds of a step are predicted from one calibration for each codec; steps are counted in short probing runs, whose
+    limit is the candidates' own number of steps. What is not BSP is probed as if it were, which flatters it.
+
+    ``candidates`` (None: 24 made of ``start`` by `candidates_of`) get the link; the ``tried`` best are run on
+    ``engine`` (None: `Processes`), for as many steps as they need. ``watch`` is told what happens, and the share of the
+    whole that is done.
+    """
+    plan = [replace(config, link=link) for config in (candidates or candidates_of(start or Config(steps=PROBE_STEPS)))]
+    parts = len(plan) + tried
+    calibrations: dict[str, Calibration] = {}
+    steps: dict[str, int | None] = {}
+    ranked: list[Choice] = []
+    for number, config in enumerate(plan):
+        watch(f"probing {words(config)}", number / parts)
+        key = _arithmetic(config)
+        if key not in steps:
+            steps[key] = steps_to(problem, config, target_accuracy)
+        needed = steps[key]
+        if needed is None:
+            ranked.append(Choice(config, None, None))
+            continue
+        config = replace(config, steps=needed)
+        stages = repr(alone(config))
+        if stages not in calibrations:
+            calibrations[stages] = calibrate(config, problem)
+        ranked.append(Choice(config, needed, predict(problem, config, calibrations[stages]).seconds))
+    ranked.sort(key=lambda choice: (choice.predicted_s is None, choice.predicted_s or 0.0))
+    return Tuning(target_accuracy, list(_try(problem, ranked, tried, engine, watch)))
+
+
+def _try(
+    problem: Problem, ranked: list[Choice], tried: int, engine: Engine | str | None, watch: Callable[[str, float], None]
+) -> Iterator[Choice]:
+    for number, choice in enumerate(ranked):
+        if number < tried and choice.predicted_s is not None:
+            watch(f"trying {words(choice.config)}", (len(ranked) + number) / (len(ranked) + tried))
+            run = train(problem, choice.config, engine=engine)
+            choice = replace(choice, measured_s=run.seconds, accuracy=run.accuracy)
+        yield choice
+
+
+def candidates_of(start: Config) -> Iterator[Config]:
+    """Six push codecs, each with one server, with two, with one that answers in float16, and round a ring."""
+    ways: tuple[tuple[Exchange, int, Codec], ...] = (
+        (PS(), 1, Codec()),
+        (PS(), 2, Codec()),
+        (PS(), 1, Codec(Float16())),
+        (RingAllReduce(), 1, Codec()),
+    )
+    codecs = (
+        Codec(Exact()),
+        Codec(Float16()),
+        Codec(Uniform(bits=8)),
+        Codec(Uniform(bits=4), ErrorFeedback()),
+        Codec(Sign(), ErrorFeedback()),
+        Codec(TopK(fraction=0.01), ErrorFeedback()),
+    )
+    plain = replace(start, consistency=BSP(), aggregator=Mean())
+    for push in codecs:
+        for exchange, servers, pull in ways:
+            yield replace(plain, push=push, exchange=exchange, servers=servers, pull=pull)
+
+
+def _arithmetic(config: Config) -> str:
+    """What of a config its parameters depend on: how exact gradients meet does not matter."""
+    same = replace(config, link=None, delays=None, overlap=False, consistency=BSP())
+    if config.push.quantizer == Exact() and config.pull.quantizer == Exact() and config.aggregator == Mean():
+        same = replace(same, push=Codec(), pull=Codec(), exchange=PS(), servers=1)
+    return repr(same)
+
+
+def words(config: Config) -> str:
+    """In a few words, what candidates differ in."""
+    push = ", ".join(repr(stage) for stage in (config.push.quantizer, config.push.memory) if stage != Codec().memory)
+    pull = "" if config.pull == Codec() else f", pull {config.pull.quantizer!r}"
+    how = (
+        repr(config.exchange)
+        if isinstance(config.exchange, AllReduce)
+        else f"{config.servers} server" + "s" * (config.servers > 1)
+    )
+    return f"{push}; {how}{pull}"
+
+
+def _measured(choice: Choice) -> float:
+    assert choice.measured_s is not None
+    return choice.measured_s
