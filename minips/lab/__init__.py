@@ -10,7 +10,15 @@ except ModuleNotFoundError as error:
 
 from minips.lab import plots
 from minips.lab.exercises import check, hint
-from minips.lab.panels import CodecExplorer, CompressorExplorer, FrameViewer, GradientShards, Panel, RobustAggregation
+from minips.lab.panels import (
+    CodecExplorer,
+    CompressorExplorer,
+    FrameViewer,
+    GradientShards,
+    Panel,
+    RobustAggregation,
+    Stragglers,
+)
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
 from minips.lab.source import show
@@ -24,6 +32,7 @@ __all__ = [
     "GradientShards",
     "Panel",
     "RobustAggregation",
+    "Stragglers",
     "Workbench",
     "check",
     "hint",

@@ -8,3 +8,6 @@ from minips.lab.panels.gradient_shards import GradientShards
 from minips.lab.panels.robust_aggregation import RobustAggregation
 
 __all__ = ["CodecExplorer", "CompressorExplorer", "FrameViewer", "GradientShards", "Panel", "RobustAggregation"]
+from minips.lab.panels.stragglers import Stragglers
+
+__all__ = ["CompressorExplorer", "FrameViewer", "GradientShards", "Panel", "Stragglers"]

@@ -1,0 +1,68 @@
+"""Wait, or don't: the timeline and the staleness of a short run behind a straggler, under a rule of one's choice."""
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from minips import datasets
+from minips.lab import plots
+from minips.lab.panels.base import Panel
+from minips.lab.source import code
+from minips.problems import SoftmaxRegression
+from minips.runtime.config import Config, Delays
+from minips.runtime.engines import Threads
+from minips.runtime.train import Run, train
+from minips.stage import Value, option
+from minips.stages.consistency import SSP, Consistency
+
+WORKERS, STEPS, COMPUTE_S = 4, 20, 0.02
+SHOWN_S = 0.3
+"""How much of the run the timeline shows."""
+
+
+@dataclass(frozen=True)
+class Straggler(Value):
+    """Who waits for whom, and who is slow."""
+
+    consistency: Consistency = option(SSP(staleness=2), "the rule")
+    slower: float = option(4.0, "how many times slower worker 3 computes", minimum=1, maximum=10, step=1, unit="×")
+    comes_and_goes: bool = option(False, "draw each step's time anew, from an exponential distribution")
+
+
+class Stragglers(Panel[Straggler, Run]):
+    """Four workers in threads, a step of 20 ms, worker 3 slower: who waited when, and how old the gradients were.
+
+    >>> Stragglers(slower=1.0).form.value().consistency
+    SSP(staleness=2)
+    """
+
+    title = "Stragglers"
+    asks = Straggler
+    instant = False
+    size = (7.6, 5.2)
+
+    def find(self, asked: Straggler) -> Run:
+        delays = Delays(COMPUTE_S, slow={WORKERS - 1: asked.slower}, exponential=asked.comes_and_goes)
+        return train(
+            SoftmaxRegression(*datasets.digits()),
+            Config(workers=WORKERS, steps=STEPS, consistency=asked.consistency, delays=delays),
+            engine=Threads(),
+            progress=lambda progress: self.job.progress(progress.applied, progress.updates),
+            stop=self.job.stopping,
+        )
+
+    def draw(self, found: Run, figure: Figure) -> None:
+        top, below = figure.subplots(2, 1, height_ratios=(5, 3))
+        start = max((found.seconds - SHOWN_S) / 2, 0.0)
+        plots.timeline(found, seconds=(start, start + SHOWN_S), ax=top)
+        plots.staleness(found, ax=below)
+
+    def words(self, found: Run) -> str:
+        versions = list(found.staleness.elements())
+        mean, most = sum(versions) / max(len(versions), 1), max(versions, default=0)
+        late = f" {found.late} pushes came too late and were dropped." if found.late else ""
+        return (
+            f"{code(found.config.consistency, package=False)}: {found.updates} updates in {found.seconds:.2f} s. "
+            f"Top: who did what when. Below: the gradients were {mean:.1f} versions old on average, {most} at most."
+            f"{late}"
+        )
