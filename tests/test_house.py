@@ -92,3 +92,10 @@ def test_the_readme_lists_what_is_registered():
         "topology",
     ):
         assert sorted(listed[kind]) == sorted(ps.names(kind))
+
+
+@pytest.mark.usefixtures("registry")
+def test_the_readmes_own_stage_passes_the_checks_as_it_says():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    (stage,) = (block for block in blocks if "ps.testing.check(" in block)
+    exec(stage, {"__name__": "__main__"})
