@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import nbformat
 import pytest
@@ -143,3 +144,20 @@ def exercises(book: Any) -> list[tuple[str, str]]:
     assert found
     assert all(solution for _, solution in found), "an exercise without a folded solution"
     return [(check, solution) for check, solution in found]
+
+
+def test_the_map_leads_to_headings_that_there_are() -> None:
+    places = {path.name: headings(lesson(path)) for path in LESSONS}
+    rows = re.findall(r"^\| (?!what|---)(.+?) \| (.+?) \|$", (LESSONS[0].parent / "README.md").read_text(), re.MULTILINE)
+    assert len(rows) > 25
+    for said, where in rows:
+        links = re.findall(r"\]\((\S+?)#(\S+?)\)(?:;|$)", where)
+        assert links or re.fullmatch(r"comes with lesson 1[12]", where), said
+        for name, anchor in links:
+            assert unquote(anchor) in places[name], (said, name, anchor)
+
+
+def headings(book: Any) -> set[str]:
+    """The anchors that Jupyter gives the headings."""
+    text = "\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
+    return {heading.replace(" ", "-") for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
