@@ -11,7 +11,7 @@ from minips import datasets
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
 from minips.runtime.client import Client, Ref, connect
 from minips.runtime.codec import Codec
-from minips.runtime.collectives import PS, Exchange, HalvingDoubling, RingAllReduce, TreeAllReduce
+from minips.runtime.collectives import PS, AllReduce, Exchange, HalvingDoubling, Hop, RingAllReduce, TreeAllReduce
 from minips.runtime.config import Config, Delays
 from minips.runtime.engines import Engine, Processes, Progress, Threads
 from minips.runtime.sensitivity import sensitivity
@@ -65,6 +65,7 @@ __all__ = [
     "Adam",
     "Adaptive",
     "Aggregator",
+    "AllReduce",
     "BFloat16",
     "Blosc",
     "Client",
@@ -83,6 +84,7 @@ __all__ = [
     "Grpc",
     "Gzip",
     "HalvingDoubling",
+    "Hop",
     "Http",
     "InProc",
     "Json",

@@ -12,6 +12,7 @@ from minips.lab import plots
 from minips.lab.exercises import check, hint
 from minips.lab.panels import (
     CodecExplorer,
+    Collectives,
     CompressorExplorer,
     FrameViewer,
     GradientShards,
@@ -27,6 +28,7 @@ from minips.lab.workbench import Workbench
 
 __all__ = [
     "CodecExplorer",
+    "Collectives",
     "CompressorExplorer",
     "FrameViewer",
     "GradientShards",

@@ -2,6 +2,7 @@
 
 from minips.lab.panels.base import Panel
 from minips.lab.panels.codec_explorer import CodecExplorer
+from minips.lab.panels.collectives import Collectives
 from minips.lab.panels.compressor_explorer import CompressorExplorer
 from minips.lab.panels.frame_viewer import FrameViewer
 from minips.lab.panels.gradient_shards import GradientShards
@@ -11,3 +12,4 @@ __all__ = ["CodecExplorer", "CompressorExplorer", "FrameViewer", "GradientShards
 from minips.lab.panels.stragglers import Stragglers
 
 __all__ = ["CompressorExplorer", "FrameViewer", "GradientShards", "Panel", "Stragglers"]
+__all__ = ["Collectives", "GradientShards", "Panel"]

@@ -1,0 +1,175 @@
+"""Do without a server: an exchange over a network that is drawn, each link as thick as what it carries."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from minips.cost import Simulated, Star, Topology, Traffic
+from minips.lab.panels.base import Panel
+from minips.lab.plots import LOOKS
+from minips.lab.source import code
+from minips.problems import Problem
+from minips.runtime.collectives import AllReduce, Exchange, RingAllReduce
+from minips.runtime.config import Config
+from minips.runtime.train import train
+from minips.stage import Tensors, Value, names, option, stage_class
+
+
+@dataclass(frozen=True)
+class Meeting(Value):
+    """Who meets over which network."""
+
+    topology: Topology = option(Star(1e8, 1e-3), "the network")
+    exchange: Exchange = option(RingAllReduce(), "how gradients meet")
+    workers: int = option(8, "who have a gradient each", minimum=1, maximum=16, step=1)
+    servers: int = option(1, "where the exchange has servers", minimum=1, maximum=8, step=1)
+    kilobytes: int = option(400, "size of a gradient", minimum=1, maximum=100_000, step=1, unit="kB")
+    busy: bool = option(False, "somebody else sends from worker 0 to worker 1 all the time")
+
+
+class Met(NamedTuple):
+    """One exchange over one network."""
+
+    asked: Meeting
+    graph: Any
+    """A ``networkx.Graph``."""
+    carried: Counter[tuple[str, str]]
+    """Bytes of a step by link and direction, without headers."""
+    seconds: dict[str, float]
+    """Of a step, for each exchange by its name, where that many workers can do it."""
+
+
+class Collectives(Panel[Meeting, Met]):
+    """A step without any computing, in virtual time: the network with what its links carry, and how long each way of
+    meeting takes over it.
+
+    >>> panel = Collectives(workers=4)
+    >>> found = panel.find(panel.form.value())
+    >>> found.carried["worker 0", "switch"]  # 2(n−1)/n of 400 kB
+    600000.0
+    """
+
+    title = "Meeting"
+    asks = Meeting
+    size = (8.4, 4.0)
+
+    def find(self, asked: Meeting) -> Met:
+        Config(workers=asked.workers, exchange=asked.exchange)  # a sentence where that cannot be
+        served = 0 if isinstance(asked.exchange, AllReduce) else asked.servers
+        graph = asked.topology.graph(asked.workers, served)
+        exchanges: dict[str, Any] = {name: stage_class("exchange", name)() for name in names("exchange")}
+        exchanges[asked.exchange.name] = asked.exchange
+        seconds = {}
+        for name, exchange in exchanges.items():
+            try:
+                seconds[name] = _seconds(replace(asked, exchange=exchange))
+            except ValueError:
+                if name == asked.exchange.name:
+                    raise
+        return Met(asked, graph, _carried(asked, graph), seconds)
+
+    def draw(self, found: Met, figure: Figure) -> None:
+        import networkx as nx
+
+        left, right = figure.subplots(1, 2, width_ratios=(5, 3))
+        graph, most = found.graph, max(found.carried.values(), default=1)
+        flat = nx.Graph(graph)
+        # A circle for a ring of hosts; for what hangs on switches, springs that settle.
+        at = nx.kamada_kawai_layout(flat) if len({d for _, d in flat.degree()}) > 1 else nx.circular_layout(flat)
+        for one, other in flat.edges:
+            each = max(found.carried[one, other], found.carried[other, one])
+            style: dict[str, Any] = {"color": LOOKS[1].colour if each else "lightgrey", "zorder": 1}
+            left.plot(*zip(at[one], at[other], strict=True), linewidth=0.8 + 5 * each / most, **style)
+        for role, marker, colour, size in (
+            ("worker", "o", LOOKS[0].colour, 260),
+            ("server", "s", LOOKS[2].colour, 260),
+            ("switch", "D", "white", 60),
+        ):
+            who = [node for node in graph if str(node).startswith(role) or (role == "switch" and not _is_host(node))]
+            if who:
+                xy = np.array([at[node] for node in who])
+                left.scatter(*xy.T, s=size, marker=marker, c=colour, edgecolors="black", zorder=2, label=role)
+            for node in who:
+                if _is_host(node):
+                    left.text(*at[node], node.split()[1], ha="center", va="center", color="white", fontsize=9)
+        left.axis("off")
+        left.margins(0.08)
+        left.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        for name, took in found.seconds.items():
+            chosen = name == found.asked.exchange.name
+            style = {"color": LOOKS[1 if chosen else 5].colour, "hatch": LOOKS[1].hatch if chosen else ""}
+            right.bar_label(right.barh(name, took * 1e3, edgecolor="white", **style), fmt="%.4g", padding=3)
+        right.invert_yaxis()
+        right.margins(x=0.25)
+        right.set(xlabel="time of a step (ms)")
+
+    def words(self, found: Met) -> str:
+        asked, took = found.asked, found.seconds[found.asked.exchange.name]
+        best = min(found.seconds, key=found.seconds.__getitem__)
+        counted = "a server" if asked.servers == 1 else f"{asked.servers} servers"
+        who = f"{asked.workers} workers" + ("" if isinstance(asked.exchange, AllReduce) else f" and {counted}")
+        (one, other), each = max(found.carried.items(), key=lambda item: item[1], default=(("", ""), 0))
+        link = f" The busiest link, from {one} to {other}, carries {each / 1e3:.0f} kB." if each else ""
+        return (
+            f"{code(asked.exchange, package=False)} among {who} takes {took * 1e3:.3g} ms a step, in virtual "
+            f"time.{link} The fastest here: {best}."
+        )
+
+
+class _Idle(Problem):
+    """So many values whose gradient costs nothing."""
+
+    def __init__(self, values: int, workers: int) -> None:
+        super().__init__(np.zeros((workers, 1)), np.zeros(workers))
+        self.values = values
+
+    def init(self, rng: np.random.Generator) -> Tensors:
+        return {"w": np.zeros(self.values, np.float32)}
+
+    def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
+        return 0.0, {"w": np.zeros(self.values, np.float32)}
+
+
+def _seconds(asked: Meeting) -> float:
+    """From the end of the first step to that of the second."""
+    traffic = (Traffic("worker 0", "worker 1"),) if asked.busy and asked.workers > 1 else ()
+    servers = 1 if isinstance(asked.exchange, AllReduce) else asked.servers
+    config = Config(workers=asked.workers, servers=servers, exchange=asked.exchange, steps=2)
+    run = train(_Idle(250 * asked.kilobytes, asked.workers), config, engine=Simulated(asked.topology, traffic=traffic))
+    return run.losses[1][0] - run.losses[0][0]
+
+
+def _carried(asked: Meeting, graph: Any) -> Counter[tuple[str, str]]:
+    import networkx as nx
+
+    weight = "weight" if any("weight" in edge for _, _, edge in graph.edges(data=True)) else None
+    carried: Counter[tuple[str, str]] = Counter()
+    for source, target, nbytes in _messages(asked):
+        for hop in pairwise(nx.shortest_path(graph, source, target, weight=weight)):
+            carried[hop] += nbytes  # type: ignore[assignment]
+    return carried
+
+
+def _messages(asked: Meeting) -> Iterator[tuple[str, str, float]]:
+    """Sender, receiver and bytes of each message of a step."""
+    nbytes, exchange = 1e3 * asked.kilobytes, asked.exchange
+    for worker in range(asked.workers):
+        who = f"worker {worker}"
+        if isinstance(exchange, AllReduce):
+            each = nbytes / exchange.pieces(asked.workers)
+            for hop in exchange.schedule(worker, asked.workers):
+                if hop.to is not None:
+                    yield who, f"worker {hop.to}", each * len(hop.sends)
+        else:
+            for server in range(asked.servers):
+                yield who, f"server {server}", nbytes / asked.servers
+                yield f"server {server}", who, nbytes / asked.servers
+
+
+def _is_host(node: Any) -> bool:
+    return str(node).startswith(("worker ", "server "))

@@ -1,0 +1,29 @@
+"""Lesson 10: what is wrong, the piece of the solution, and what stands there instead."""
+
+BROKEN = {
+    "10.1": {
+        "four workers": ("2 * (workers - 1), 2 * (workers - 1) / workers", "6, 1.5"),
+        "one level more": ("(workers - 1).bit_length()", "workers.bit_length()"),
+        "rounded down": ("(workers - 1).bit_length()", "(workers.bit_length() - 1)"),
+        "once round": ("2 * (workers - 1), 2", "workers - 1, 2"),
+        "in vain for few workers": ("latency * bandwidth", "1 + latency * bandwidth"),
+        "the tree has no bytes": ("(tree_copies - ring_copies)", "ring_copies"),
+        "bits": ("latency * bandwidth", "8 * latency * bandwidth"),
+    },
+    "10.2": {
+        "one piece": ("return workers", "return 1"),
+        "two pieces": ("return workers", "return 2"),
+        "the last piece stays": ("0 <= goes < k", "0 <= goes < k - 1"),
+        "a turn too few": ("last + k - 1 if last", "last + k - 2 if last"),
+        "sums are handed on as parts": ("rank - 1, adds=False)", "rank - 1, adds=True)"),
+        "parts replace": ("rank + 1, adds=True)", "rank + 1, adds=False)"),
+        "round the end": ("to=after", "to=(after + 1) % workers - 1"),
+        "all of it each time": ("range(goes, goes + 1)", "range(goes + 1)"),
+    },
+    "10.3": {
+        "as they stand": ("sorted(range(len(racks)), key=lambda worker: racks[worker])", "list(range(len(racks)))"),
+        "the racks themselves": ("sorted(range(len(racks)), key=lambda worker: racks[worker])", "sorted(racks)"),
+        "by parity": ("racks[worker]", "racks[worker] % 2"),
+        "the last is lost": ("range(len(racks))", "range(len(racks) - 1)"),
+    },
+}
