@@ -107,6 +107,8 @@ def bench(options: argparse.Namespace) -> None:
             raise ValueError(f"There is no folder {Path(file).parent} for {file}.")
     if options.plot:
         from minips.lab import plots  # now, since to measure takes its time
+    if warning := base.busy():
+        print(warning, file=sys.stderr)
     module = importlib.import_module(f"minips.bench.{options.what}")
     given = {name: getattr(options, name) for name in options.takes if getattr(options, name) is not None}
     rows: list[Any] = []

@@ -247,9 +247,30 @@ def test_the_table_of_training_runs():
     assert floor.parameters == 110
     assert floor.loop_over_floor == minips.loop_over_minips == (1, 1, 1)
     assert minips.loop_over_floor.median > 0
+    assert floor.share.median > 0
+    assert minips.share is None
     assert minips.startup_s.median < minips.total_s.median
     assert train.table(rows).row_count == 3
     assert train.chart(rows).series == {"D = 10": {"floor": floor.loop_s, "minips": minips.loop_s}}
+
+
+def test_a_floor_that_had_to_share_its_cores_is_not_called_a_floor():
+    def table(share):
+        return train.table([train.Row(10, 110, "floor", *[Spread(1.0, 1.0, 1.0)] * 5, Spread(share, share, share))])
+
+    assert table(0.97).caption is None
+    assert table(0.15).caption.startswith("The floor had 15% of its cores")
+
+
+@pytest.mark.parametrize(
+    ("load", "words"), [(0.5, ""), (25.0, "This machine is busy: 25.0 processes want its 2 cores.")]
+)
+def test_a_busy_machine_is_named_before_it_is_measured(monkeypatch, load, words):
+    monkeypatch.setattr(base.os, "getloadavg", lambda: (load, load, load), raising=False)
+    monkeypatch.setattr(base.os, "cpu_count", lambda: 2)
+    said = base.busy()
+    assert said.startswith(words)
+    assert bool(said) == bool(words)
 
 
 # transports

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -162,6 +163,14 @@ def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) 
     if theirs is None:
         return None
     return Spread.of([figure / theirs[number] for number, figure in figures[name].items() if number in theirs])
+
+
+def busy() -> str:
+    """A warning where other work keeps this machine's cores busy; empty where it does not, or nobody can tell."""
+    load, cores = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
+    if load <= cores / 2:
+        return ""
+    return f"This machine is busy: {load:.1f} processes want its {cores} cores. Figures and ratios will be off."
 
 
 def part(watch: Watch, number: int, of: int, name: str) -> Watch:

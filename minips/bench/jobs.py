@@ -63,12 +63,17 @@ def told_to_go(line: Line) -> bool:
 
 
 def alone(line: Line, *, config: Config, problem: Problem, worker: int) -> dict[str, Any]:
-    """Gradients alone: the same batches, from the parameters that all start with, and nothing sent."""
+    """Gradients alone: the same batches, from the parameters that all start with, and nothing sent.
+
+    ``share`` is how much of a core it had between go and its end: all of it, unless something else runs here.
+    """
     params = problem.init(np.random.default_rng(config.seed))
-    if told_to_go(line):
-        for clock in range(config.steps):
-            compute(problem, config, params, worker, clock)
-    return {"changed_at": time.monotonic()}
+    went = told_to_go(line)
+    began, busy = time.monotonic(), time.process_time()
+    for clock in range(config.steps if went else 0):
+        compute(problem, config, params, worker, clock)
+    changed_at = time.monotonic()
+    return {"changed_at": changed_at, "share": (time.process_time() - busy) / max(changed_at - began, 1e-9)}
 
 
 def pipe_server(line: Line, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:

@@ -39,16 +39,19 @@ CONTENDERS = {
     "ray": "Ray actors, as in Ray's own example of a parameter server",
 }
 TRANSPORT = "shm" if sys.platform == "linux" else "tcp"
+SHARE = 0.8
+"""With less of a core than that, the floor is none: the scheduler prefers those who sleep now and then to it."""
 TOLERANCE = 1e-4
 """How far the parameters may be apart at the end, as a share of the largest: other machines may round otherwise."""
 
 
 class Job(NamedTuple):
-    """One run: seconds of the step loop and in all, and the parameters, None for the floor."""
+    """One run: seconds of the step loop and in all, and the parameters; for the floor the share of a core instead."""
 
     loop_s: float
     total_s: float
     params: Tensors | None
+    share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Row:
     loop_over_minips: Spread | None = None
     total_s: Spread | None = None
     startup_s: Spread | None = None
+    share: Spread | None = None
+    """How much of a core each of the floor's workers had; None for the others, who wait for each other."""
     skipped: str = ""
 
 
@@ -126,7 +131,9 @@ def _row(features: int, parameters: int, name: str, done: Mapping[str, Mapping[i
     over_floor, over_minips = (base.over(loops, name, each) for each in ("floor", "minips"))
     total = Spread.of([job.total_s for job in done[name].values()])
     startup = Spread.of([job.total_s - job.loop_s for job in done[name].values()])
-    return Row(features, parameters, name, base.spread(loops[name]), over_floor, over_minips, total, startup)
+    shares = [job.share for job in done[name].values() if job.share is not None]
+    share = Spread.of(shares) if shares else None
+    return Row(features, parameters, name, base.spread(loops[name]), over_floor, over_minips, total, startup, share)
 
 
 def _minips(problem: Problem, config: Config, features: int) -> Job:
@@ -206,7 +213,8 @@ def _conduct(
             server.say("stop")
             reports = [company.hear(server, "result", START_S)]
     ended = max(report["changed_at"] for report in reports)
-    return Job(ended - going, time.monotonic() - began, reports[0].get("params"))
+    shares = [report["share"] for report in reports if "share" in report]
+    return Job(ended - going, time.monotonic() - began, reports[0].get("params"), min(shares, default=None))
 
 
 def table(rows: Sequence[Row]) -> Table:
@@ -214,6 +222,9 @@ def table(rows: Sequence[Row]) -> Table:
     title = "digits, D Fourier features, 10 parameters each, 2 workers; medians [quartiles]"
     headings = ["", "step loop", "over\nfloor", "over\nminips", "in all", "less\nthe loop"]
     shown = base.blank_table(title, headings, rows)
+    if short := [row.share.median for row in rows if row.share and row.share.median < SHARE]:
+        words = f"The floor had {min(short):.0%} of its cores: other work runs here, and multiples of it mean nothing."
+        shown.caption = "\n".join(filter(None, [words, str(shown.caption or "")]))
     for i, row in enumerate(rows):
         if i == 0 or rows[i - 1].features != row.features:
             shown.add_row(f"[bold]D = {row.features:,}[/bold]")
