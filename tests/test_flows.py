@@ -69,6 +69,11 @@ def test_a_thousand_alike_are_shared_out_twice_and_not_a_thousand_times(monkeypa
     assert calls["fair_shares"] <= 2
 
 
+def test_what_takes_less_than_the_clock_can_tell_arrives_all_the_same():
+    fast = Star(bandwidth_bps=1e15, latency_s=0.0)
+    assert arrivals((1e6, "worker 0", "server 0", 1), topology=fast) == [1e6]
+
+
 def test_an_infinitely_fast_link_holds_nobody_up():
     graph = nx.Graph()
     graph.add_edge("worker 0", "server 0", bandwidth_bps=float("inf"), latency_s=0.25)

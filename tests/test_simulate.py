@@ -11,12 +11,12 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.cost.calibrate import Calibration, Line
+from minips.cost.fit import Line
 
 SOFTMAX = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=120, classes=3))
 TOP = ps.Codec(ps.TopK(0.2), ps.ErrorFeedback())
 NOISY = ps.Codec(ps.QSGD(), compressor=ps.Zlib())
-NOTHING = Calibration(worker={}, server={}, transfer=Line(0.0, 0.0), cores=1)
+NOTHING = cost.Calibration()
 LINK = ps.Link(bandwidth_bps=8e6, latency_s=2e-3)
 
 
@@ -175,7 +175,7 @@ def test_rounds_of_exponential_compute_times_average_the_order_statistic(backup)
     engine, consistency = ps.Simulated(compute_s=1.0, exponential=True), ps.BSP(backup=backup)
     run = simulate(Still(1), engine, workers=8, steps=1500, consistency=consistency)
     rounds = run.updates / (8 - backup)
-    assert run.seconds / rounds == pytest.approx(harmonic(8) - harmonic(backup), rel=0.02)
+    assert run.seconds / rounds == pytest.approx(cost.exponential_round_s(1.0, 8, backup), rel=0.02)
 
 
 def test_a_straggler_that_cannot_give_up_computes_the_next_round_late():
@@ -191,17 +191,13 @@ def test_a_straggler_that_cannot_give_up_computes_the_next_round_late():
     engine = ps.Simulated(compute_s=1.0, exponential=True, abandon=False)
     run = simulate(Still(1), engine, workers=8, steps=1500, consistency=ps.BSP(backup=1))
     assert run.seconds / (run.updates / 7) == pytest.approx(mean(7, 1, 7), rel=0.02)
-    assert mean(7, 1, 7) > 1.1 * (harmonic(8) - 1)
+    assert mean(7, 1, 7) > 1.1 * cost.exponential_round_s(1.0, 8, 1)
 
 
 def test_asynchronous_updates_arrive_as_often_as_all_workers_together_compute():
     delays = ps.Delays(seconds=1.0, exponential=True)
     run = simulate(Still(1), workers=8, steps=1500, consistency="asp", delays=delays)
-    assert run.seconds / run.updates == pytest.approx(1 / 8, rel=0.02)
-
-
-def harmonic(n):
-    return sum(1 / i for i in range(1, n + 1))
+    assert run.seconds / run.updates == pytest.approx(cost.exponential_update_s(1.0, 8), rel=0.02)
 
 
 # A constant delay
@@ -210,7 +206,7 @@ def harmonic(n):
 @pytest.mark.parametrize("versions", range(6))
 def test_descent_with_a_constant_delay_is_stable_up_to_the_limit_and_no_further(versions):
     """w ← w − ηλ·w(τ versions ago) is stable iff ηλ < 2 sin(π / (2(2τ + 1)))."""
-    limit = 2 * math.sin(math.pi / (2 * (2 * versions + 1))) / Quadratic.curvature
+    limit = cost.asynchronous_lr_limit(versions, Quadratic.curvature)
 
     def last(lr):
         engine = ps.Simulated(delay_versions=versions)
@@ -250,14 +246,28 @@ def test_spans_add_up_to_the_time_of_every_worker():
 
 
 def test_calibrated_stages_take_their_time_one_after_the_other_at_each_node():
-    worker = {name: Line(1.0, 0.0) for name in ("quantize", "serialize", "deserialize", "dequantize")}
-    server = {name: Line(10.0, 0.0) for name in ("deserialize", "aggregate", "apply", "serialize")}
-    engine = ps.Simulated(calibration=Calibration(worker, server, transfer=Line(200.0, 0.0), cores=1))
-    run = simulate(SOFTMAX, engine, workers=2, steps=1)
-    # The second worker: two answers to pulls, its way, decode; encode, the way, decode at the server, one update.
-    assert run.losses[0][0] == 2 * 10 + 100 + 2 + 2 + 100 + 10 + 20
-    spent = {"serialize": 40.0, "wait": 20.0, "deserialize": 20.0, "aggregate": 10.0, "apply": 10.0}
-    assert run.trace.seconds("server") == spent
+    calibration = cost.Calibration(
+        worker={name: Line(1.0) for name in ("quantize", "serialize", "deserialize", "dequantize")},
+        server={name: Line(10.0) for name in ("deserialize", "aggregate", "apply", "serialize")},
+        worker_rest=Line(6.0),
+        server_rest=Line(100.0),
+        idle=Line(2000.0),
+        message=Line(3000.0),
+        gradient=Line(1e5, 1e3),
+        together=2,
+    )
+    config = {"workers": 2, "steps": 1, "batch_size": 30}
+    run = simulate(SOFTMAX, ps.Simulated(calibration=calibration), **config)
+    # Two pulls come in, and the first answer is encoded and goes out, travels and is decoded.
+    first = 3 + 1000 + 2 * 50 + (10 + 50) + 1000 + (3 + 2)
+    # A gradient; encode; the way; then the server is busy: two pushes come in and are decoded, and make a round.
+    assert run.losses[0][0] == first + (1e5 + 30e3) + (2 + 3) + 1000 + 2 * (50 + 10) + (10 + 10)
+    assert run.trace.seconds("server")["serialize"] == 20.0  # two versions
+    assert simulate(SOFTMAX, ps.Simulated(calibration=calibration, compute_s=0.0), **config).seconds < 5e3
+
+    run = simulate(SOFTMAX, ps.Simulated(calibration=calibration, compute_s=0.0), **config, exchange="ring")
+    # Encode a piece; the way; decode it and add half of a round's aggregate; encode, the way, decode; update.
+    assert run.seconds == 2 + 3000 + (2 + 5) + 2 + 3000 + 2 + (5 + 10)
 
 
 @pytest.mark.parametrize("exchange", ["ps", "ring"])
@@ -293,7 +303,9 @@ def test_what_fails_in_a_worker_names_it():
             simulate(Broken(3), workers=2, steps=2, exchange=exchange)
 
 
-def test_networks_that_do_not_fit_are_sentences():
+def test_what_does_not_fit_is_a_sentence():
+    with pytest.raises(ValueError, match="no server that could answer with old parameters"):
+        simulate(SOFTMAX, ps.Simulated(delay_versions=1), workers=2, exchange="ring")
     with pytest.raises(ValueError, match="traffic needs a network"):
         simulate(SOFTMAX, ps.Simulated(traffic=[cost.Traffic()]))
     with pytest.raises(ValueError, match="worker 0, worker 1, server 0 is not there"):

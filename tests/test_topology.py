@@ -69,6 +69,15 @@ def test_a_route_has_the_fewest_links_or_the_least_weight():
     assert Network(graph).route("a", "a").latency_s == 0.0
 
 
+@pytest.mark.parametrize("topology", ALIKE, ids=repr)
+def test_every_route_is_as_short_as_can_be(topology):
+    graph, ends = topology.graph(7, 2), hosts(7, 2)
+    net = Network(graph)
+    for source in ends:
+        for target in ends:
+            assert len(net.route(source, target).links) == nx.shortest_path_length(graph, source, target)
+
+
 def test_a_directed_graph_has_links_of_one_direction():
     graph = nx.DiGraph()
     graph.add_edge("a", "b", bandwidth_bps=8.0, latency_s=0.0)
@@ -106,6 +115,8 @@ def test_graphs_that_cannot_be_are_sentences():
     graph.add_nodes_from(["worker 0", "server 0"])
     with pytest.raises(ValueError, match="no way from 'worker 0' to 'server 0'"):
         Network(graph).route("worker 0", "server 0")
+    with pytest.raises(ValueError, match="no node 'worker 1'"):
+        Network(graph).route("worker 0", "worker 1")
     with pytest.raises(ValueError, match="worker 1 is not there"):
         Own(graph).graph(2, 1)
     with pytest.raises(ValueError, match="cannot end at 1 s"):

@@ -12,15 +12,16 @@ from typing import Any, cast
 import numpy as np
 import simpy
 
-from minips.cost.simulate.cluster import DECODE, ENCODE, UNTIMED, UPDATE, Cluster, Node, Rows, Trainer, size
+from minips.cost.fit import Line
+from minips.cost.simulate.cluster import UNTIMED, Cluster, Node, Rows, Trainer, size
 from minips.cost.simulate.flows import Way
+from minips.cost.walk import DECODE, ENCODE, UPDATE, update_lines
 from minips.problems import Problem
 from minips.runtime.codec import Decoder, Encoder, check_finite, envelope, unpack
 from minips.runtime.engines import Outcome
 from minips.runtime.message import Header, Message
 from minips.runtime.partition import cut, join, native, partition
 from minips.runtime.shard import Shard
-from minips.runtime.trace import Trace
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.serializers import Packet
@@ -53,7 +54,7 @@ def run(cluster: Cluster, problem: Problem, params: Tensors) -> Outcome:
         bytes_received=sum(worker.bytes_received for worker in workers),
         staleness=shard.staleness,
         grants=shard.grants,
-        trace=Trace(spans=cluster.spans),
+        trace=cluster.trace,
     )
 
 
@@ -62,7 +63,10 @@ class Central(Node):
 
     def __init__(self, cluster: Cluster, index: int, params: Tensors, workers: "list[Pusher]") -> None:
         calibration, config = cluster.engine.calibration, cluster.config
-        super().__init__(cluster, f"server {index}", calibration.server if calibration else {})
+        times = {**calibration.server, **update_lines(calibration, config)} if calibration else {}
+        if calibration:
+            times["transfer"] = calibration.server_rest.times(1 / 2)
+        super().__init__(cluster, f"server {index}", times)
         self.index, self.layout, self._workers = index, partition(params, config.servers)[index], workers
         self.shard = Shard(
             cut(params, self.layout),
@@ -83,6 +87,8 @@ class Central(Node):
             for worker in range(config.workers)
         ]
         self._encoded: tuple[int, Frames] = -1, []
+        self._timed = -1
+        """The version whose encoding has taken its time: that is done once for all who ask for it."""
         self._waiting: list[tuple[Callable[[], bool], simpy.Event]] = []
         self._state: tuple[int, bool] = (0, False)
 
@@ -90,13 +96,16 @@ class Central(Node):
         """What the server says to a pull, or to a push and pull, once it may."""
         packet, _ = unpack(frames, self.config.push, UNTIMED)
         worker, outcome = packet.header["worker"], None
-        if packet.header["kind"] == "push_pull":
+        pushes = packet.header["kind"] == "push_pull"
+        yield from self.work(("transfer", *DECODE) if pushes else ("transfer",), self.values, step)
+        if pushes:
             clock = packet.header["clock"]
-            yield from self.work(DECODE, self.values, step)
             yield from self._wait(lambda: self.shard.may_push(clock), worker, step)
             outcome = yield from self._push(packet, step)
         yield from self._wait(lambda: self.shard.may_pull(worker), worker, step)
-        yield from self.work(ENCODE, self.values, step)
+        first = self._versions[0][0] != self._timed or not self.config.pull.memory.stateless
+        self._timed = self._versions[0][0]
+        yield from self.work((*ENCODE, "transfer") if first else ("transfer",), self.values, step)
         self.shard.pull(worker)
         version, params = self._versions[0]
         check_finite(params, "The parameter")
@@ -171,7 +180,9 @@ class Pusher(Trainer):
 
     def __init__(self, cluster: Cluster, rank: int, problem: Problem, servers: list[Central]) -> None:
         calibration, config = cluster.engine.calibration, cluster.config
-        super().__init__(cluster, rank, problem, calibration.worker if calibration else {})
+        rest = {"transfer": calibration.worker_rest.times(1 / 2)} if calibration else {}
+        super().__init__(cluster, rank, problem, {**calibration.worker, **rest} if calibration else {})
+        self._idle = calibration.idle.times(1 / 2) if calibration else Line()
         self._servers, each = servers, range(config.servers)
         self._encoders = [
             Encoder(config.push, np.random.default_rng([config.seed, rank, index, 2]), UNTIMED) for index in each
@@ -234,11 +245,10 @@ class Pusher(Trainer):
     def _call(self, messages: list[Message], step: int) -> Trip:
         """One message to each server; the parameters of all their answers."""
         frames = [encoder.encode(message) for encoder, message in zip(self._encoders, messages, strict=True)]
-        trips = []
+        trips: list[Trip] = []
         for server, message, each in zip(self._servers, messages, frames, strict=True):
-            pushed = server.values if message.tensors else 0
-            yield from self.work(ENCODE, pushed, step)
-            trips.append(self._trip(server, each, pushed, step))
+            yield from self.work((*ENCODE, "transfer") if message.tensors else ("transfer",), server.values, step)
+            trips.append(self._trip(server, each, step))
         if len(trips) == 1:
             pieces = [(yield from trips[0])]
         else:
@@ -247,20 +257,20 @@ class Pusher(Trainer):
             pieces = [cast(Tensors, process.value) for process in processes]
         return join(pieces, [server.layout for server in self._servers])
 
-    def _trip(self, server: Central, frames: Frames, pushed: int, step: int) -> Trip:
+    def _trip(self, server: Central, frames: Frames, step: int) -> Trip:
         """The way of one message to a server, and of its answer back."""
-        index, cluster = server.index, self.cluster
+        index, cluster, least_s = server.index, self.cluster, self._idle.at(server.values)
         began = self.env.now
         self.bytes_sent += size(frames)
-        yield from cluster.travel(self, server, size(frames), pushed)
+        yield from cluster.travel(self, server, size(frames), least_s)
         cluster.record("transfer", self.who, began, step)
         answer = yield from server.answer(frames, step)
         began = self.env.now
-        yield from cluster.travel(server, self, size(answer), server.values)
+        yield from cluster.travel(server, self, size(answer), least_s)
         cluster.record("transfer", self.who, began, step)
         self.bytes_received += size(answer)
         packet, stamp = unpack(answer, self.config.pull, UNTIMED)
-        yield from self.work(DECODE, server.values, step)
+        yield from self.work(("transfer", *DECODE), server.values, step)
         message = self._decoders[index].decode(packet)
         self._clocks[index] = max(self._clocks[index], stamp["clock"])
         self._versions[index], self._done[index] = message.header["version"], stamp["done"]

@@ -4,7 +4,7 @@ No time passes but by ``yield``. What a node does in between, it does at once, s
 """
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -25,10 +25,6 @@ from minips.stage import Frames, Tensors
 if TYPE_CHECKING:
     from minips.cost.simulate.engine import Simulated
 
-PACK = ("serialize", "compress")
-ENCODE = ("compensate", "quantize", *PACK)
-DECODE = ("decompress", "deserialize", "dequantize")
-UPDATE = ("aggregate", "apply")
 UNTIMED = Trace(limit=0)
 """For the codec, whose spans are of the clock on the wall."""
 MAX_SPANS = 1_000_000
@@ -49,7 +45,7 @@ class Cluster:
         self.halt = self.env.event()
         """Happens when the run is stopped from outside."""
         self._failed = self.env.event()
-        self.spans: list[Span] = []
+        self._spans: list[tuple[str, str, float, float, int]] = []  # tuples, which the garbage collector need not see
         self._watch, self._stop, self._told_at = watch, stop, time.monotonic()
         graph, rng = engine.network(config), np.random.default_rng([config.seed, 5])
         self._wire = None if graph is None else Wire(self.env, Network(graph), engine.traffic, rng)
@@ -69,22 +65,27 @@ class Cluster:
             failure.__cause__ = error
             self._failed.succeed(failure)
 
-    def travel(self, source: "Node", target: "Node", nbytes: int, values: int, line: str | None = None) -> Way:
-        """The way of a message that brings so many values, for a process's ``yield from``; see `Wire.travel`."""
+    def travel(self, source: "Node", target: "Node", nbytes: int, least_s: float, line: str | None = None) -> Way:
+        """The way of a message, for a process's ``yield from``; see `Wire.travel`. The transport itself takes
+        ``least_s``.
+        """
         began = self.env.now
         if self._wire:
             yield from self._wire.travel(source.who, target.who, nbytes, line)
-        calibration = self.engine.calibration
-        if calibration and values:  # no sooner than the bare transport brings it
-            left = began + calibration.transfer.at(values) / 2 - self.env.now
-            if left > 0:
-                yield self.env.timeout(left)
+        left = began + least_s - self.env.now
+        if left > 0:
+            yield self.env.timeout(left)
 
     def record(self, name: str, who: str, start: float, step: int, end: float | None = None) -> None:
         """Keep a span that ends now, or at ``end``, if it took any time."""
         seconds = (self.env.now if end is None else end) - start
-        if seconds > 0 and len(self.spans) < MAX_SPANS:
-            self.spans.append(Span(name, who, start, seconds, step))
+        if seconds > 0 and len(self._spans) < MAX_SPANS:
+            self._spans.append((name, who, start, seconds, step))
+
+    @property
+    def trace(self) -> Trace:
+        """The spans, by now."""
+        return Trace(spans=map(Span._make, self._spans))
 
     def tell(self, applied: int, losses: Rows, last: bool = False) -> None:
         """The parameters have changed: tell whoever watches, now and then and at the ``last``; see whether to stop."""
@@ -96,15 +97,19 @@ class Cluster:
 
 
 class Node:
-    """A host: its name, and its processor, which does one thing at a time. ``times`` are calibrated, by span name."""
+    """A host: its name, and its processor, which does one thing at a time.
+
+    ``times`` are calibrated, by span name and number of values; ``transfer`` is what sending or receiving a message
+    takes of the processor.
+    """
 
     def __init__(self, cluster: Cluster, who: str, times: Mapping[str, Line]) -> None:
         self.cluster, self.env, self.config, self.who, self._times = cluster, cluster.env, cluster.config, who, times
         self._processor = simpy.Resource(self.env)
 
-    def work(self, names: tuple[str, ...], values: int, step: int) -> Way:
+    def work(self, names: Iterable[str], values: int, step: int) -> Way:
         """Spend what these spans take for so many values. Until the processor is free, that is a wait."""
-        spans = [(name, self._times[name].at(values)) for name in names if values and name in self._times]
+        spans = [(name, self._times[name].at(values)) for name in names if name in self._times]
         if not spans:
             return
         began = self.env.now
@@ -125,6 +130,7 @@ class Trainer(Node):
         self.rank, self.problem = rank, problem
         self.bytes_sent = self.bytes_received = 0
         self._plain = replace(self.config, delays=None)
+        self._rows = min(self.config.batch_size or problem.rows, problem.rows)
         self._computing = False
         self._process: simpy.Process | None = None
 
@@ -149,7 +155,7 @@ class Trainer(Node):
         """The time of one gradient; False where this worker gave it up."""
         began, self._computing = self.env.now, True
         with suppress(simpy.Interrupt):
-            yield self.env.timeout(self.cluster.engine.seconds(self.config, self.rank, clock))
+            yield self.env.timeout(self.cluster.engine.seconds(self.config, self.rank, clock, self._rows))
         self.cluster.record("compute", self.who, began, clock)
         finished, self._computing = self._computing, False
         return finished

@@ -27,10 +27,11 @@ class Simulated(Engine):
     """Everybody in virtual time: any number of workers, on any network, with seconds that are the same every time.
 
     Without a ``topology`` every worker and server has the config's link to one switch, or an infinitely fast one where
-    the config has none; a ``networkx.Graph`` of your own will do. A batch takes ``compute_s``, or is drawn anew for
-    each with that mean (``exponential``); the config's delays count as in a real run. Encoding, decoding and the
-    server's work take no time, or what a ``calibration`` has measured, one thing after the other at each node. Waiting
-    has no limit, and all nodes live for ever.
+    the config has none; a ``networkx.Graph`` of your own will do. Links are shared by all that travels on them at once,
+    max-min fairly; a real run's shaped links let messages through one after the other. A batch takes ``compute_s``, or
+    is drawn anew for each step with that mean (``exponential``); the config's delays count as in a real run. With a
+    ``calibration`` everything else takes its time too: stages, updates and the transport, one thing after the other at
+    each node. Waiting has no limit, and all nodes live for ever.
 
     With ``delay_versions`` τ a pull is answered with parameters that are τ versions old: one worker under ASP then
     descends with a constant delay of τ, and more workers add their own staleness to that.
@@ -50,7 +51,9 @@ class Simulated(Engine):
     requires: ClassVar[tuple[str, ...]] = ("simpy", "networkx")
     extra = "simulate"
     topology: Topology | None = option(None, "the network; None: a star of the config's links")
-    compute_s: float = option(0.0, "seconds that a batch takes", minimum=0, unit="s")
+    compute_s: float | None = option(
+        None, "seconds that a batch takes; None: what the calibration says, or none", minimum=0, unit="s"
+    )
     exponential: bool = option(False, "draw each batch's time from an exponential distribution")
     calibration: Calibration | None = option(None, "what stages and transport take; None: nothing")
     delay_versions: int = option(0, "how old the parameters are that a pull brings", minimum=0, step=1)
@@ -75,6 +78,11 @@ class Simulated(Engine):
 
         cluster = Cluster(self, config, watch, stop)
         if isinstance(config.exchange, AllReduce):
+            if self.delay_versions:
+                raise ValueError(
+                    f"{config.exchange!r} has no server that could answer with old parameters; "
+                    "use exchange=PS(), or delay_versions=0."
+                )
             return mutual.run(cluster, problem, params, config.exchange)
         return central.run(cluster, problem, params)
 
@@ -88,9 +96,11 @@ class Simulated(Engine):
         servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
         return topology and topology.graph(config.workers, servers)
 
-    def seconds(self, config: Config, worker: int, clock: int) -> float:
-        """How long this worker computes at this clock."""
-        seconds = self.compute_s * config.accumulate
+    def seconds(self, config: Config, worker: int, clock: int, rows: int) -> float:
+        """How long this worker computes at this clock, on batches of so many rows."""
+        gradient = self.calibration and self.calibration.gradient
+        batch = self.compute_s if self.compute_s is not None else gradient.at(rows) if gradient else 0.0
+        seconds = batch * config.accumulate
         if self.exponential:
             seconds *= np.random.default_rng([config.seed, worker, clock, 4]).exponential()
         return max(seconds, config.delays.of(worker, clock, config.seed) if config.delays else 0.0)

@@ -43,7 +43,7 @@ class Wire:
         self._ended = np.empty(0, object)
         self._last: dict[str | tuple[str, str], simpy.Event] = {}
         self._new: list[tuple[Links, float, simpy.Event]] = []
-        self._at, self._turn, self._settling = 0.0, 0, False
+        self._at, self._turn, self._settling, self._ending = 0.0, 0, False, False
         for number, one in enumerate(traffic, len(network.capacity)):
             env.process(self._compete(one, number))
 
@@ -85,7 +85,7 @@ class Wire:
             flow = self._begin(links, inf)
             if one.stop_s is not None:
                 yield self._env.timeout(one.stop_s - one.start_s)
-                self._due[self._ended == flow] = self._env.now
+                self._due[self._ended == flow], self._ending = self._env.now, True
                 self._touch()
 
     def _begin(self, links: Links, nbytes: float) -> simpy.Event:
@@ -116,12 +116,18 @@ class Wire:
     def _wake(self, turn: int) -> None:
         """A flow ends now, unless the shares have changed since ``turn``, when that was worked out."""
         if turn == self._turn:
+            self._ending = True
             self._end()
             self._touch()
 
     def _end(self) -> None:
-        """Bring the columns up to this instant, and tell those that have ended."""
+        """Bring the columns up to this instant, and tell those that have ended: none, where no time has passed and none
+        was due.
+        """
         now = self._env.now
+        if now == self._at and not self._ending:
+            return
+        self._ending = False
         self._left = self._left - self._rate * (now - self._at)
         self._at = now
         going = self._due <= now * (1 + _SAME)

@@ -44,7 +44,7 @@ def against_measured(
     default takes a few seconds.
     """
     config = config or Config(workers=4, steps=20, delays=SLOW)
-    simulated = Simulated(calibration=calibration or calibrate(config), abandon=False)
+    simulated = Simulated(calibration=calibration or calibrate(config, problem), abandon=False)
     rows = []
     for consistency in (BSP(), SSP(), ASP(), BSP(backup=1)):
         same = replace(config, consistency=consistency)

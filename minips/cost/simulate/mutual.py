@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 import simpy
 
-from minips.cost.simulate.cluster import DECODE, ENCODE, PACK, UNTIMED, Cluster, Rows, Trainer, size
+from minips.cost.fit import Line
+from minips.cost.simulate.cluster import UNTIMED, Cluster, Rows, Trainer, size
 from minips.cost.simulate.flows import Way
+from minips.cost.walk import DECODE, ENCODE, UPDATE, update_lines
 from minips.problems import Problem
 from minips.runtime.collectives import AllReduce
 from minips.runtime.engines import Outcome
 from minips.runtime.partition import native, partition
 from minips.runtime.reduction import Reduction
 from minips.runtime.replica import Replica, check_same, requantization_error
-from minips.runtime.trace import Trace
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 
@@ -46,7 +47,7 @@ def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce
         bytes_received=sum(member.bytes_received for member in team.members),
         staleness=sum((report["staleness"] for report in reports), Counter()),
         grants=[grant for report in reports for grant in report["grants"]],
-        trace=Trace(spans=cluster.spans),
+        trace=cluster.trace,
         requantization_error=requantization_error([report["samples"] for report in reports]),
         replicas=digests,
     )
@@ -76,10 +77,10 @@ class Member(Trainer):
 
     def __init__(self, team: Team, rank: int, problem: Problem, params: Tensors, exchange: AllReduce) -> None:
         cluster, config = team.cluster, team.cluster.config
-        calibration = cluster.engine.calibration
-        super().__init__(cluster, rank, problem, {**calibration.server, **calibration.worker} if calibration else {})
+        super().__init__(cluster, rank, problem, _times(cluster))
         rng = np.random.default_rng([config.seed, rank, 0, 4])
-        self._team = team
+        self._team, calibration = team, cluster.engine.calibration
+        self._message = calibration.message if calibration else Line()
         self._reduction = Reduction(exchange, rank, config.workers, params, config.push, rng, UNTIMED)
         self._values = [
             sum(part.stop - part.start for part in layout.values())
@@ -109,13 +110,17 @@ class Member(Trainer):
         """One step of all the workers; True where it is the last one."""
         reduction, step = self._reduction, own.clock
         reduction.begin(step, own.gradients, ending)
+        complete: set[int] = set()
         for number, hop in enumerate(reduction.hops):
             if hop.to is not None:
                 values = sum(self._values[piece] for piece in hop.sends)
-                yield from self.work(ENCODE if hop.adds else PACK, values, step)
+                # A sum that came in complete is handed on as it came, which takes no quantizer.
+                owned = not hop.adds and not complete.issuperset(hop.sends)
+                complete.update(() if hop.adds else hop.sends)
+                yield from self.work(ENCODE if hop.adds or owned else ("serialize", "compress"), values, step)
                 frames = [_SENT_AT, *reduction.outgoing(number)]
                 self.bytes_sent += size(frames)
-                self.process(self._deliver(self._team.members[hop.to], frames, values))
+                self.process(self._deliver(self._team.members[hop.to], frames))
             if hop.source is not None:
                 began, values = self.env.now, sum(self._values[piece] for piece in hop.receives)
                 sent, frames = yield self._boxes[hop.source].get()
@@ -124,13 +129,23 @@ class Member(Trainer):
                 self.bytes_received += size(frames)
                 yield from self.work((*DECODE, "aggregate") if hop.adds else DECODE, values, step)
                 reduction.incoming(number, frames[1:])
-        yield from self.work(("apply",), sum(self._values), step)
+                complete.update(() if hop.adds else hop.receives)
+        yield from self.work(UPDATE, sum(self._values), step)
         self.replica.step(own, reduction.mean())
         self._team.stepped()
         return reduction.ending
 
-    def _deliver(self, target: "Member", frames: Frames, values: int) -> Way:
+    def _deliver(self, target: "Member", frames: Frames) -> Way:
         """A message's way into its box. What a worker sends leaves in turn, whoever it is for, as hops do."""
-        sent = self.env.now
-        yield from self.cluster.travel(self, target, size(frames), values, line=self.who)
+        sent, nbytes = self.env.now, size(frames)
+        yield from self.cluster.travel(self, target, nbytes, self._message.at(nbytes), line=self.who)
         target._boxes[self.rank].put((sent, frames))
+
+
+def _times(cluster: Cluster) -> dict[str, Line]:
+    """A member's spans: it decodes what a server would, and aggregates one message at a time."""
+    calibration, config = cluster.engine.calibration, cluster.config
+    if calibration is None:
+        return {}
+    lines = {**calibration.server, **calibration.worker, **update_lines(calibration, config)}
+    return {name: line.times(1 / config.workers) if name == "aggregate" else line for name, line in lines.items()}
