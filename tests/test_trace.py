@@ -1,9 +1,11 @@
 """Where the time went."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
+import minips as ps
 from minips.runtime.trace import SPANS, Span, Trace
 
 
@@ -70,3 +72,43 @@ def test_to_chrome_writes_complete_events_in_microseconds(trace, tmp_path):
 def test_to_chrome_of_nothing_is_an_empty_list(tmp_path):
     Trace().to_chrome(str(tmp_path / "run.json"))
     assert json.loads((tmp_path / "run.json").read_text()) == {"traceEvents": []}
+
+
+def test_a_step_is_told_apart_into_spans_what_the_server_did_and_what_nobody_claims():
+    rows = [
+        (0.0, "compute", 2.0),
+        (3.0, "transfer", 1.0),
+        (6.0, "wait", 2.0),  # between the two, the server worked
+        (8.0, "dequantize", 1.5),
+        (10.0, "compute", 1.0),
+        (11.0, "transfer", 2.0),
+        (12.5, "wait", 0.0),  # of another server, meanwhile
+        (14.0, "compute", 1.0),
+    ]
+    worker = Trace("", [(name, "worker 0", start, seconds, int(start >= 10)) for start, name, seconds in rows])
+    trace = Trace("", [("apply", "server 0", 4.0, 2.0, 0)]) + worker
+    first, second = trace.steps("worker 0")
+    assert (first.step, first.start, first.seconds) == (0, 0.0, 10.0)
+    assert first.spans == {"compute": 2.0, "transfer": 1.0, "wait": 2.0, "dequantize": 1.5}
+    assert (first.served, first.unclaimed) == (2.0, 1.5)
+    assert (second.step, second.seconds, second.served, second.unclaimed) == (1, 4.0, 0.0, 1.0)
+    assert trace.steps("server 0") == trace.steps("worker 9") == []
+
+
+@pytest.mark.parametrize("exchange", [ps.PS(), ps.RingAllReduce()], ids=repr)
+def test_a_workers_spans_do_not_overlap_and_add_up_with_what_is_left(exchange):
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, classes=3))
+    codec = ps.Codec(ps.Uniform(), ps.ErrorFeedback(), compressor=ps.Zlib())
+    config = ps.Config(push=codec, exchange=exchange, workers=2, steps=12, transport=ps.InProc())
+    trace = ps.train(problem, config, engine="threads").trace
+    for who in ("worker 0", "worker 1"):
+        steps = trace.steps(who)
+        assert [step.step for step in steps] == list(range(11))
+        for step in steps:
+            assert step.served >= 0
+            assert step.unclaimed >= -1e-9
+            assert sum(step.spans.values()) + step.served + step.unclaimed == pytest.approx(step.seconds)
+            assert {"compute", "compensate", "quantize", "compress", "transfer"} <= step.spans.keys()
+        spans = sorted((span for span in trace if span.who == who), key=lambda span: span.start)
+        for one, after in pairwise(spans):
+            assert one.start + one.seconds <= after.start + 1e-9

@@ -7,8 +7,10 @@ predicted against measured is a join.
 
 import json
 import time
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -38,6 +40,21 @@ class Span(NamedTuple):
     start: float
     seconds: float
     step: int
+
+
+class Step(NamedTuple):
+    """One step of one worker, from the beginning of one gradient to that of the next, in seconds."""
+
+    step: int
+    start: float
+    seconds: float
+    spans: dict[str, float]
+    """By name; with several servers, or overlap, they run side by side and may add up to more than the whole."""
+    served: float
+    """While a message was neither travelling nor waiting: the server worked for this worker, and its own spans tell
+    at what."""
+    unclaimed: float
+    """What no span tells of, and nobody but the worker can have spent."""
 
 
 _Row = tuple[str, str, float, float, int]
@@ -79,6 +96,35 @@ class Trace:
                 totals[span.name] += span.seconds
         return {name: totals[name] for name in SPANS if name in totals}
 
+    def steps(self, who: str) -> list[Step]:
+        """The steps of one worker, but for its last one, whose end nobody knows.
+
+        Of each second it is known what it was spent on, or it is ``unclaimed``: with one server and without overlap the
+        spans, what the server did and what is unclaimed add up to the whole.
+        """
+        mine = [span for span in self if span.who == who]
+        trips = [
+            (first.start, then.start + then.seconds)  # from the departure of a message to the end of its answer's wait
+            for first, then in pairwise(mine)
+            if (first.name, then.name) == ("transfer", "wait")
+        ]
+        trips.sort()
+        mine.sort(key=lambda span: span.start)
+        firsts = [i for i, span in enumerate(mine) if span.name == "compute"]
+        steps = []
+        for i, j in pairwise(firsts):
+            start, stop, own = mine[i].start, mine[j].start, mine[i:j]
+            spans: dict[str, float] = defaultdict(float)
+            for span in own:
+                spans[span.name] += span.seconds
+            told = [(span.start, span.start + span.seconds) for span in own]
+            near = trips[bisect_left(trips, (start - (stop - start),)) : bisect_left(trips, (stop,))]
+            known = _covered([*told, *near], start, stop)
+            named = {name: spans[name] for name in SPANS if name in spans}
+            served = known - _covered(told, start, stop)
+            steps.append(Step(mine[i].step, start, stop - start, named, served, stop - start - known))
+        return steps
+
     def to_chrome(self, path: str | Path) -> None:
         """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server, in
         microseconds.
@@ -110,6 +156,15 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace of {len(self)} spans>"
+
+
+def _covered(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
+    """Seconds between two moments that lie in any of the stretches."""
+    total, end = 0.0, start
+    for begin, over in sorted(stretches):
+        total += max(0.0, min(over, stop) - max(begin, end))
+        end = max(end, min(over, stop))
+    return total
 
 
 class Laps:
