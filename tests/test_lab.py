@@ -423,6 +423,19 @@ class TestPlots:
         assert "(ms)" in ax.get_xlabel()
         assert len({bars.get_hatch() for bars in ax.collections}) > 2
 
+    def test_the_map_of_codecs(self) -> None:
+        codecs = {"exact": ps.Codec(), "half": ps.Codec(quantizer=ps.Float16())}
+        free = {name: ps.cost.Calibration() for name in codecs}
+        found = ps.cost.codec_map(codecs, [100, 1000, 9000], [1e6, 1e7], calibrations=free)
+        found.samples.append(ps.cost.Sample(1, 1, {"exact": 1.0, "half": 2.0}))
+        ax = lab.plots.codec_map(found, ax=axes())
+        assert len(ax.patches) == 6
+        assert [line.get_marker() for line in ax.lines] == [lab.plots.LOOKS[0].marker]
+        assert ax.lines[0].get_markeredgecolor() == "black"  # the map says half
+        assert {text.get_text() for text in ax.get_legend().get_texts()} == {"exact", "half"}
+        assert "(Mbit/s)" in ax.get_xlabel()
+        assert "kB" in ax.get_ylabel()
+
     def test_staleness(self, run: ps.Run) -> None:
         ax = lab.plots.staleness(run, ax=axes())
         assert sum(patch.get_height() for patch in ax.patches) == run.updates

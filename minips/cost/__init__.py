@@ -17,6 +17,7 @@ from minips.cost.formulas import (
     synchronous_round_s,
     tree_allreduce_s,
 )
+from minips.cost.maps import CodecMap, Sample, codec_map
 from minips.cost.predict import Comparison, Prediction, compare, message_nbytes, predict
 from minips.cost.probe import rounds, steps_to
 from minips.cost.simulate import Simulated, against_measured
@@ -26,10 +27,12 @@ from minips.cost.tune import Choice, Tuning, tune
 __all__ = [
     "Calibration",
     "Choice",
+    "CodecMap",
     "Comparison",
     "FatTree",
     "Prediction",
     "Ring",
+    "Sample",
     "Simulated",
     "Star",
     "Topology",
@@ -44,6 +47,7 @@ __all__ = [
     "best_chunks",
     "break_even_bandwidth",
     "calibrate",
+    "codec_map",
     "compare",
     "crossover_nbytes",
     "exponential_round_s",

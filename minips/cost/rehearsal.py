@@ -38,7 +38,7 @@ def rehearse(config: Config, params: Tensors, gradients: Tensors, rows: int) -> 
     """The traffic of a run that exchanges such gradients, of batches of so many rows, all the time."""
     alike = BSP()  # the other ways to wait send the same messages, in another order
     quiet = replace(config, transport=InProc(), link=None, delays=None, overlap=False, accumulate=1, consistency=alike)
-    problem = _Canned(params, gradients, config.workers)
+    problem = Canned(params, gradients, config.workers)
     one, two = (train(problem, replace(quiet, steps=steps), engine=Threads()) for steps in (1, 2))
     step = (two.bytes_sent - one.bytes_sent, two.bytes_received - one.bytes_received)
     sent, received = (
@@ -77,7 +77,7 @@ def _legs(config: Config, exchange: AllReduce, gradients: Tensors) -> tuple[tupl
     return tuple(legs)
 
 
-class _Canned(Problem):
+class Canned(Problem):
     """Gradients that were computed before: always the same, whatever the parameters."""
 
     def __init__(self, params: Tensors, gradients: Tensors, rows: int) -> None:

@@ -11,10 +11,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch, Patch
+from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
-from minips.cost import Comparison
+from minips.cost import CodecMap, Comparison
 from minips.lab.source import code
 from minips.runtime.config import Config
 from minips.runtime.trace import SPANS
@@ -194,6 +195,48 @@ def contenders(
     ax.grid(axis="x", alpha=0.3)
     ax.legend(ncols=len(series), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     return ax
+
+
+def codec_map(found: CodecMap, *, ax: Axes | None = None) -> Axes:
+    """Which codec makes the fastest step, by link bandwidth and gradient size: predicted as areas, measured as marks.
+
+    A mark has the look of the codec that was fastest when it was measured; where that is not the area's, it has a black
+    edge.
+    """
+    ax = ax or _new(7.2, 4.6)
+    x, y = (_edges(points) for points in (found.bandwidths_bps / 1e6, found.values * 4 / 1e3))
+    handles = []
+    for number, (look, name) in enumerate(zip(_looks(), found.codecs, strict=False)):
+        style: dict[str, Any] = {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
+        for row, column in np.argwhere(found.winners == number):
+            corner, wide, high = (x[column], y[row]), x[column + 1] - x[column], y[row + 1] - y[row]
+            ax.add_patch(Rectangle(corner, wide, high, alpha=0.55, **style))
+        mine = [sample for sample in found.samples if sample.winner == name]
+        for sample in mine:
+            agrees = found.winners[sample.size, sample.bandwidth] == number
+            ax.plot(
+                found.bandwidths_bps[sample.bandwidth] / 1e6,
+                found.values[sample.size] * 4 / 1e3,
+                look.marker,
+                color=look.colour,
+                markeredgecolor="white" if agrees else "black",
+                markeredgewidth=1 if agrees else 2,
+                markersize=9,
+            )
+        if mine or (found.winners == number).any():
+            handles.append(Patch(label=name, alpha=0.55, **style))
+    ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    ax.set(xlabel="link bandwidth (Mbit/s)", ylabel="gradient (kB of float32)")
+    ax.legend(handles=handles, ncols=len(handles), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    return ax
+
+
+def _edges(points: NDArray[Any]) -> NDArray[Any]:
+    """The borders between the points of a logarithmic axis, and as far beyond the first and the last."""
+    logs = np.log10(points)
+    half = np.diff(logs) / 2 if len(logs) > 1 else np.array([0.5])
+    inner = logs[:-1] + np.diff(logs) / 2
+    return np.asarray(10 ** np.concatenate([[logs[0] - half[0]], inner, [logs[-1] + half[-1]]]))
 
 
 def save(ax: Axes, file: str) -> None:

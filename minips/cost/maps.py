@@ -1,0 +1,163 @@
+"""The map of where compression pays: link bandwidth × gradient size, and which codec makes the fastest step."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minips.cost.calibrate import Calibration, calibrate
+from minips.cost.predict import message_nbytes
+from minips.cost.rehearsal import Canned
+from minips.cost.walk import Load, walk
+from minips.runtime.codec import Codec
+from minips.runtime.config import Config
+from minips.runtime.engines import Engine
+from minips.runtime.train import train
+from minips.stage import Tensors
+from minips.stages.memories import ErrorFeedback
+from minips.stages.optimizers import SGD
+from minips.stages.quantizers import Exact, Float16, TopK, Uniform
+from minips.stages.transports import Link
+
+STEPS, SAMPLE_STEPS = 6, 10
+SAMPLE_S = 3.0
+"""A point is no sample where one codec would take longer than that for its steps."""
+CODECS = {
+    "exact": Codec(Exact()),
+    "float16": Codec(Float16()),
+    "8 bits": Codec(Uniform(bits=8)),
+    "top 1 %": Codec(TopK(fraction=0.01), ErrorFeedback()),
+}
+
+Watch = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One point of the map that was measured: its row and column, and seconds per step by codec."""
+
+    size: int
+    bandwidth: int
+    seconds: dict[str, float]
+
+    @property
+    def winner(self) -> str:
+        """The codec that was fastest."""
+        return min(self.seconds, key=self.seconds.__getitem__)
+
+
+@dataclass(frozen=True, eq=False)
+class CodecMap:
+    """Seconds per step, predicted for each codec, size and bandwidth, and samples that were measured."""
+
+    codecs: list[str]
+    values: NDArray[np.int64]
+    """Sizes of the gradient, in float32 values: the rows."""
+    bandwidths_bps: NDArray[np.float64]
+    """The columns."""
+    seconds: NDArray[np.float64]
+    """Of shape (codecs, sizes, bandwidths)."""
+    samples: list[Sample]
+
+    @property
+    def winners(self) -> NDArray[np.intp]:
+        """The number of the fastest codec, of shape (sizes, bandwidths)."""
+        return np.asarray(self.seconds.argmin(axis=0))
+
+    @property
+    def regret(self) -> float:
+        """How much longer the predicted codecs took than the measured best ones, at worst over the samples, as a share;
+        0 where they were the same, and without samples.
+        """
+        over = (sample.seconds[self._said(sample)] / min(sample.seconds.values()) for sample in self.samples)
+        return max(over, default=1.0) - 1
+
+    @property
+    def hits(self) -> int:
+        """At how many samples the predicted codec was the fastest."""
+        return sum(self._said(sample) == sample.winner for sample in self.samples)
+
+    def _said(self, sample: Sample) -> str:
+        return self.codecs[int(self.winners[sample.size, sample.bandwidth])]
+
+
+def codec_map(
+    codecs: Mapping[str, Codec] | None = None,
+    values: Sequence[int] | None = None,
+    bandwidths_bps: Sequence[float] | None = None,
+    *,
+    start: Config | None = None,
+    latency_s: float = 1e-3,
+    calibrations: Mapping[str, Calibration] | None = None,
+    samples: int = 0,
+    engine: Engine | str | None = None,
+    watch: Watch = lambda text, share: None,
+) -> CodecMap:
+    """Predict a step of each push codec for gradients of so many float32 ``values`` behind links of these bandwidths.
+
+    Nothing is computed in a step: a gradient's time would add the same to all. ``start`` has the workers, the servers
+    and whatever else is the same everywhere (None: four workers, one server, BSP over TCP); each codec is calibrated
+    unless it is among ``calibrations``. At about ``samples`` points, spread over those of the map where a step is not
+    too slow, all codecs are run on ``engine`` (None: `Processes`). ``watch`` is told what happens, and the share of the
+    whole that is done.
+    """
+    codecs = CODECS if codecs is None else codecs
+    sizes = np.unique(np.logspace(3, 6, 10).round().astype(int) if values is None else np.array(values, int))
+    bandwidths = np.unique(np.logspace(6.5, 10, 12) if bandwidths_bps is None else np.array(bandwidths_bps, float))
+    start = start or Config(workers=4, optimizer=SGD(lr=1e-3))
+    known = dict(calibrations or {})
+    plan = {name: replace(start, push=codec, steps=STEPS) for name, codec in codecs.items()}
+    parts, done = 2 * len(plan) + bool(samples) * len(plan), 0
+    for name, config in plan.items():
+        watch(f"calibrating {name}", done / parts)
+        done += 1
+        if name not in known:
+            known[name] = calibrate(config)
+    seconds = np.empty((len(plan), len(sizes), len(bandwidths)))
+    for number, (name, config) in enumerate(plan.items()):
+        watch(f"predicting {name}", done / parts)
+        done += 1
+        for row, size in enumerate(sizes):
+            load = _load(config, int(size))
+            for column, bandwidth in enumerate(bandwidths):
+                linked = replace(config, link=Link(float(bandwidth), latency_s))
+                seconds[number, row, column] = walk(linked, replace(known[name], gradient=None), load).seconds_per_step
+    found = CodecMap(list(plan), sizes, bandwidths, seconds, [])
+    chosen = list(_spread(seconds.max(axis=0) * SAMPLE_STEPS < SAMPLE_S, samples))
+    for number, (row, column) in enumerate(chosen):
+        link = Link(float(bandwidths[column]), latency_s)
+        watch(f"measuring {sizes[row]} values, {link!r}", (done + number * len(plan) / len(chosen)) / parts)
+        found.samples.append(Sample(row, column, dict(_measure(plan, int(sizes[row]), link, engine))))
+    return found
+
+
+def _gradient(size: int) -> Tensors:
+    return {"w": np.random.default_rng(0).normal(size=size).astype(np.float32)}
+
+
+def _load(config: Config, size: int) -> Load:
+    """The bytes of a server's share; headers are a few bytes longer in a run."""
+    share = _gradient(-(-size // config.servers))
+    return Load(size, 0, message_nbytes(config.push, share), message_nbytes(config.pull, share))
+
+
+def _spread(allowed: NDArray[np.bool_], samples: int) -> Iterator[tuple[int, int]]:
+    """About so many of the allowed points, on a grid of every few rows and columns."""
+    if not samples or not allowed.any():
+        return
+    every = max(1, int(np.sqrt(allowed.sum() / samples)))
+    for row in range(every // 2, allowed.shape[0], every):
+        for column in range(every // 2, allowed.shape[1], every):
+            if allowed[row, column]:
+                yield row, column
+
+
+def _measure(
+    plan: Mapping[str, Config], size: int, link: Link, engine: Engine | str | None
+) -> Iterator[tuple[str, float]]:
+    gradients = _gradient(size)
+    for name, config in plan.items():
+        problem = Canned({"w": np.zeros(size, np.float32)}, gradients, config.workers)
+        run = train(problem, replace(config, link=link, steps=SAMPLE_STEPS), engine=engine)
+        yield name, run.seconds_per_step
