@@ -11,6 +11,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
@@ -205,29 +207,25 @@ def codec_map(found: CodecMap, *, ax: Axes | None = None) -> Axes:
     """
     ax = ax or _new(7.2, 4.6)
     x, y = (_edges(points) for points in (found.bandwidths_bps / 1e6, found.values * 4 / 1e3))
-    handles = []
+    handles = dict[str, tuple[Any, ...]]()
     for number, (look, name) in enumerate(zip(_looks(), found.codecs, strict=False)):
         style: dict[str, Any] = {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
         for row, column in np.argwhere(found.winners == number):
             corner, wide, high = (x[column], y[row]), x[column + 1] - x[column], y[row + 1] - y[row]
             ax.add_patch(Rectangle(corner, wide, high, alpha=0.55, **style))
+        mark: dict[str, Any] = {"marker": look.marker, "color": look.colour, "linestyle": "", "markersize": 9}
         mine = [sample for sample in found.samples if sample.winner == name]
         for sample in mine:
             agrees = found.winners[sample.size, sample.bandwidth] == number
-            ax.plot(
-                found.bandwidths_bps[sample.bandwidth] / 1e6,
-                found.values[sample.size] * 4 / 1e3,
-                look.marker,
-                color=look.colour,
-                markeredgecolor="white" if agrees else "black",
-                markeredgewidth=1 if agrees else 2,
-                markersize=9,
-            )
-        if mine or (found.winners == number).any():
-            handles.append(Patch(label=name, alpha=0.55, **style))
+            edge: dict[str, Any] = {"mec": "white", "mew": 1} if agrees else {"mec": "black", "mew": 2}
+            ax.plot(found.bandwidths_bps[sample.bandwidth] / 1e6, found.values[sample.size] * 4 / 1e3, **mark, **edge)
+        area = Patch(alpha=0.55, **style)
+        handles[name] = (area, Line2D([], [], **mark, mec="white")) if mine else (area,)
     ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     ax.set(xlabel="link bandwidth (Mbit/s)", ylabel="gradient (kB of float32)")
-    ax.legend(handles=handles, ncols=len(handles), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    handler = {tuple: HandlerTuple(ndivide=None)}
+    place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": len(handles)}
+    ax.legend(list(handles.values()), list(handles), handler_map=handler, frameon=False, handlelength=3, **place)
     return ax
 
 
