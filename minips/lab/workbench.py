@@ -177,7 +177,12 @@ class Workbench:
             alone = cost.alone(config)
             calibration = next((known for key, known in self._calibrations if key == alone), None)
             if calibration is None:
-                calibration = cost.calibrate(config, stop=self.job.stopping.is_set)
+                calibration = cost.calibrate(
+                    config,
+                    self.problem,
+                    progress=lambda share: self.job.progress(round(100 * share), 100),
+                    stop=self.job.stopping.is_set,
+                )
                 self._calibrations.append((alone, calibration))
             return cost.predict(self.problem, config, calibration)
         except Exception as error:  # a stage that does not work will say so in its run
@@ -259,9 +264,11 @@ class Workbench:
             spent = record.run.trace.seconds()
             most = max(spent, key=lambda name: spent[name]) if spent else "nothing"
             expected = f"no prediction ({self._unpredicted.get(side, 'none was asked for')})"
-            if side in compared:
+            if side in compared and record.prediction:
                 _, predicted, measured = compared[side].rows[-1]
-                expected = f"a step was predicted to take {predicted * 1e3:.2f} ms and took {measured * 1e3:.2f} ms"
+                low, high = (1e3 * bound for bound in record.prediction.interval_s)
+                between = f"{predicted * 1e3:.2f} ms (between {low:.2f} and {high:.2f})"
+                expected = f"a step was predicted to take {between} and took {measured * 1e3:.2f} ms"
             words.append(f"{side}: most of the time went into {most}; {expected}.")
         self.spans.show(figure, " ".join(words))
 

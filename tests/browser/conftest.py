@@ -51,8 +51,8 @@ class Lab:
         self.page, self.address, self.folder, self._server = page, address, folder, server
 
     def open(self, name: str) -> None:
-        """Open a notebook and wait until its kernel listens."""
-        self.page.goto(f"{self.address}/lab/tree/{name}")
+        """Open a notebook, and no other one, and wait until its kernel listens."""
+        self.page.goto(f"{self.address}/lab/tree/{name}?reset")
         self.page.wait_for_function(
             "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.connectionStatus"
             " === 'connected'",

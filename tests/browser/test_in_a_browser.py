@@ -96,7 +96,7 @@ def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_
 
 
 def test_every_option_of_every_dropdown_runs(jupyter: Lab) -> None:
-    bench = 'lab.Workbench(problem, ps.Config(workers=6, steps=2), engine="threads", predict=False)'
+    bench = 'lab.Workbench(problem, ps.Config(workers=8, steps=2), engine="threads", predict=False)'
     jupyter.write(BENCH + bench)
     jupyter.run_all()
     jupyter.control("Columns to run").select_option("A only")
