@@ -68,6 +68,7 @@ class Shard:
         self.clocks = [0] * workers
         self._missed = [range(0)] * workers
         self.live = set(range(workers))
+        self._slowest: int | None = None
         self.staleness: Counter[int] = Counter()
         self.grants: list[Grant] = []
         self.losses: list[tuple[int, float]] = []
@@ -107,9 +108,10 @@ class Shard:
         """The clock that others wait for: the completed rounds or, without rounds, that of the slowest live worker."""
         if self.quorum is not None:
             return self.rounds
-        if len(self.live) == self.workers:
-            return min(self.clocks)
-        return min((self.clocks[worker] for worker in self.live), default=max(self.clocks))
+        if self._slowest is None:  # many ask between two pushes
+            live = self.clocks if len(self.live) == self.workers else [self.clocks[worker] for worker in self.live]
+            self._slowest = min(live, default=max(self.clocks))
+        return self._slowest
 
     def seen(self, worker: int, clock: int) -> bool:
         """True for a push that has been taken before: a retry, to be acknowledged and forgotten."""
@@ -149,6 +151,7 @@ class Shard:
         if not checked:
             self.check(contribution.gradients)
         self.clocks[worker] = max(self.join(worker), clock + 1)
+        self._slowest = None
         if self.done:
             return "over"
         if self.quorum is None:
@@ -188,11 +191,13 @@ class Shard:
             self._missed[worker] = range(self.clocks[worker], max(self.clocks[worker], self.slowest()))
             self.clocks[worker] = max(self.clocks[worker], self.slowest())
             self.live.add(worker)
+            self._slowest = None
         return self.clocks[worker]
 
     def leave(self, worker: int) -> None:
         """A worker is gone: nobody waits for it any longer. What it has pushed counts."""
         self.live.discard(self.known(worker))
+        self._slowest = None
         if self.quorum is not None:
             self._complete_round()
 
