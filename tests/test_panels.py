@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import minips as ps
-from minips import lab
+from minips import cost, lab
 from minips.lab import panels
 from minips.lab.panels.compressor_explorer import WHAT
 
@@ -298,3 +298,47 @@ class TestRobustAggregation:
         panel.controls["aggregator"].value = "median"
         assert panel.wait(10)
         assert not panel.job.message.value
+
+
+class TestCollectives:
+    def test_a_rings_links_carry_what_the_formula_says_and_a_servers_carry_all(self) -> None:
+        found = lab.Collectives(topology=cost.Star(8e6, 0.0), workers=4, kilobytes=100)
+        found.static()
+        star = found.found
+        assert star.carried["worker 2", "switch"] == pytest.approx(1.5 * 100e3)
+        assert star.seconds["ring"] == pytest.approx(cost.ring_allreduce_s(4, 100e3, 1e6), rel=0.02)
+        served = lab.Collectives(topology=cost.Star(8e6, 0.0), workers=4, kilobytes=100, exchange=ps.PS())
+        served.static()
+        assert served.found.carried["switch", "server 0"] == 400e3
+        assert "4 workers and a server" in served.words(served.found)
+
+    def test_what_cannot_be_done_by_so_many_is_left_out_and_a_sentence_where_it_was_chosen(self) -> None:
+        panel = lab.Collectives(workers=6)
+        panel.static()
+        assert set(panel.found.seconds) == {"ps", "ring", "tree"}
+        panel.controls["exchange"].value = "halvingdoubling"
+        assert panel.wait(10)
+        assert "power of two" in panel.job.message.value
+
+    def test_a_stranger_on_the_link_slows_a_step_down(self) -> None:
+        calm, busy = (lab.Collectives(workers=4, busy=busy) for busy in (False, True))
+        calm.static()
+        busy.static()
+        assert busy.found.seconds["ring"] > 1.2 * calm.found.seconds["ring"]
+
+
+class TestAlphaBeta:
+    def test_the_line_knows_the_link_and_the_slider_another_size(self) -> None:
+        panel = lab.AlphaBeta(megabits=100.0, milliseconds=2.0)
+        panel.static("Fitted.")
+        assert panel.found.line.fixed_s > 4e-3
+        assert panel.found.line.each_s > 0.5 * 8e-8
+        before = panel.found.calls
+        panel.slider.value = 50.0
+        assert panel.wait(20)
+        assert panel.controls["kilobytes"].value == 50
+        assert panel.found.nbytes == 50_000
+        assert panel.found.calls == before, "what is known is not measured again"
+        panel.controls["kilobytes"].value = 20
+        assert panel.wait(20)
+        assert panel.slider.value == pytest.approx(20, rel=0.03)

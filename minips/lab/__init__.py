@@ -11,6 +11,7 @@ except ModuleNotFoundError as error:
 from minips.lab import plots
 from minips.lab.exercises import check, hint
 from minips.lab.panels import (
+    AlphaBeta,
     CodecExplorer,
     Collectives,
     CompressorExplorer,
@@ -27,6 +28,7 @@ from minips.lab.transcript import progress
 from minips.lab.workbench import Workbench
 
 __all__ = [
+    "AlphaBeta",
     "CodecExplorer",
     "Collectives",
     "CompressorExplorer",

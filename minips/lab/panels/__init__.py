@@ -1,5 +1,6 @@
 """Small panels to touch, a file for each; what they share is in ``base``."""
 
+from minips.lab.panels.alpha_beta import AlphaBeta
 from minips.lab.panels.base import Panel
 from minips.lab.panels.codec_explorer import CodecExplorer
 from minips.lab.panels.collectives import Collectives
@@ -13,3 +14,4 @@ from minips.lab.panels.stragglers import Stragglers
 
 __all__ = ["CompressorExplorer", "FrameViewer", "GradientShards", "Panel", "Stragglers"]
 __all__ = ["Collectives", "GradientShards", "Panel"]
+__all__ = ["AlphaBeta", "Collectives", "GradientShards", "Panel"]

@@ -1,0 +1,140 @@
+"""Predict the cost: α and β of a transport, fitted to a few sizes, and what they say of another size."""
+
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import ipywidgets
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from minips.cost.fit import Line
+from minips.lab.panels.base import Panel
+from minips.lab.plots import LOOKS
+from minips.stage import Frames, Value, option
+from minips.stages.transports import Link, Tcp, Transport
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+"""Bytes that the line is fitted to."""
+CALLS, ENOUGH_S = 9, 0.4
+"""So many calls of each size, or as many as fit into that time; three at least."""
+
+
+@dataclass(frozen=True)
+class Asked(Value):
+    """Over what, and how much."""
+
+    transport: Transport = option(Tcp(), "how frames move")
+    megabits: float = option(200.0, "of the link, per second", minimum=1, maximum=100_000, unit="Mbit/s")
+    milliseconds: float = option(1.0, "that a message travels", minimum=0, maximum=200, unit="ms")
+    kilobytes: float = option(300.0, "of the message to predict", minimum=1, maximum=4000, unit="kB")
+
+
+class Told(NamedTuple):
+    """What was measured, the line through it, and the size that was held out. Seconds of a call: there, and an empty
+    answer back.
+    """
+
+    calls: dict[int, list[float]]
+    line: Line
+    nbytes: int
+    held_out: list[float]
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less one."""
+        return self.line.at(self.nbytes) / float(np.median(self.held_out)) - 1
+
+
+class AlphaBeta(Panel[Asked, Told]):
+    """Calls of four sizes over a transport behind a link; a slider for a fifth size, predicted and then measured.
+
+    >>> AlphaBeta(kilobytes=50).slider.value
+    50.0
+    """
+
+    title = "Cost"
+    asks = Asked
+    size = (7.6, 3.6)
+
+    def __init__(self, **asked: Any) -> None:
+        self._known: dict[tuple[Transport, Link], dict[int, list[float]]] = {}
+        super().__init__(**asked)
+        field = self.controls["kilobytes"]
+        self.slider: Any = ipywidgets.FloatLogSlider(
+            value=field.value,
+            min=0,
+            max=np.log10(field.max),
+            step=0.02,
+            readout_format=".0f",
+            continuous_update=False,
+            description="Cost slider for the size (kB)",
+            style={"description_width": "196px"},
+            layout={"width": "min(100%, 560px)"},
+        )
+        ipywidgets.dlink((self.slider, "value"), (field, "value"), lambda value: float(f"{value:.3g}"))
+        ipywidgets.dlink((field, "value"), (self.slider, "value"))
+        title, controls, *rest = self.panel.children
+        self.panel.children = (title, controls, self.slider, *rest)
+
+    def find(self, asked: Asked) -> Told:
+        link = Link(asked.megabits * 1e6, asked.milliseconds / 1e3)
+        known, nbytes = self._known.get((asked.transport, link), {}), round(1e3 * asked.kilobytes)
+        wanted = [size for size in (*SIZES, nbytes) if size not in known]
+        if wanted:
+            known = known | _measure(asked.transport, link, wanted)
+            self._known[asked.transport, link] = known
+        calls = {size: known[size] for size in SIZES}
+        line = Line.fit([(size, seconds) for size, times in calls.items() for seconds in times])
+        return Told(calls, line, nbytes, known[nbytes])
+
+    def draw(self, found: Told, figure: Figure) -> None:
+        ax = figure.add_subplot()
+        sizes = np.geomspace(min(SIZES[0], found.nbytes), max(SIZES[-1], found.nbytes), 60)
+        ax.plot(sizes / 1e3, [1e3 * found.line.at(size) for size in sizes], color=LOOKS[0].colour, label="the line")
+        for i, (size, times) in enumerate(found.calls.items()):
+            style: dict[str, Any] = {"color": LOOKS[5].colour, "marker": LOOKS[0].marker, "linestyle": ""}
+            label = "" if i else "measured, for the line"
+            ax.plot([size / 1e3] * len(times), [1e3 * s for s in times], alpha=0.6, label=label, **style)
+        at, held_out = found.nbytes / 1e3, 1e3 * float(np.median(found.held_out))
+        predicted: dict[str, Any] = {"color": LOOKS[1].colour, "marker": LOOKS[1].marker, "linestyle": ""}
+        ax.plot(
+            [at], [1e3 * found.line.at(found.nbytes)], label="predicted", markersize=9, fillstyle="none", **predicted
+        )
+        measured: dict[str, Any] = {"color": LOOKS[2].colour, "marker": LOOKS[2].marker, "linestyle": ""}
+        ax.plot([at], [held_out], label="measured afterwards", **measured)
+        ax.set(xscale="log", yscale="log", xlabel="size of a message (kB)", ylabel="time of a call (ms)")
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
+        ax.grid(alpha=0.3)
+        ax.legend(loc="upper left")
+
+    def words(self, found: Told) -> str:
+        said, was = found.line.at(found.nbytes), float(np.median(found.held_out))
+        return (
+            f"α = {found.line.fixed_s / 2 * 1e3:.3g} ms a message, β = {found.line.each_s * 1e9:.3g} ns a byte. For "
+            f"{found.nbytes / 1e3:g} kB the line says {said * 1e3:.3g} ms; measured afterwards: {was * 1e3:.3g} ms, "
+            f"an error of {found.error:+.0%}."
+        )
+
+
+def _measure(transport: Transport, link: Link, sizes: list[int]) -> dict[int, list[float]]:
+    """Seconds of calls with so many bytes, over two nodes of this process."""
+    timed: dict[int, list[float]] = {}
+    with (
+        link.around(transport).serve(lambda frames: [b""], token="panel") as endpoint,
+        link.around(transport).connect(endpoint.address, "panel") as channel,
+    ):
+        channel.call([b""]).result(10)
+        for size in sizes:
+            frames: Frames = [bytes(size)]
+            began, times = time.monotonic(), list[float]()
+            while len(times) < 3 or (len(times) < CALLS and time.monotonic() - began < ENOUGH_S):
+                start = time.monotonic()
+                channel.call(frames).result(60)
+                times.append(time.monotonic() - start)
+            timed[size] = times
+    return timed
