@@ -21,6 +21,7 @@ from minips.lab.panels import (
     RobustAggregation,
     Stragglers,
 )
+from minips.lab.panels import CompressorExplorer, FrameViewer, GradientShards, Panel, Stragglers, TransportLadder
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
 from minips.lab.source import show
@@ -37,6 +38,7 @@ __all__ = [
     "Panel",
     "RobustAggregation",
     "Stragglers",
+    "TransportLadder",
     "Workbench",
     "check",
     "hint",

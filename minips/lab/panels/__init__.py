@@ -11,7 +11,9 @@ from minips.lab.panels.robust_aggregation import RobustAggregation
 
 __all__ = ["CodecExplorer", "CompressorExplorer", "FrameViewer", "GradientShards", "Panel", "RobustAggregation"]
 from minips.lab.panels.stragglers import Stragglers
+from minips.lab.panels.transport_ladder import TransportLadder
 
 __all__ = ["CompressorExplorer", "FrameViewer", "GradientShards", "Panel", "Stragglers"]
 __all__ = ["Collectives", "GradientShards", "Panel"]
 __all__ = ["AlphaBeta", "Collectives", "GradientShards", "Panel"]
+__all__ = ["CompressorExplorer", "FrameViewer", "GradientShards", "Panel", "Stragglers", "TransportLadder"]

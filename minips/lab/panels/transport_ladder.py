@@ -1,0 +1,111 @@
+"""Move frames: the time of a call over one transport after another, from a kilobyte to ten megabytes."""
+
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from minips.bench.base import START_S, Company
+from minips.bench.trips import attend, frames_server
+from minips.lab.panels.base import Panel
+from minips.lab.plots import LOOKS
+from minips.lab.source import code
+from minips.stage import Buffer, Value, option
+from minips.stages.transports import Channel, Tcp, Transport
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+"""Bytes of the frame that goes there and back."""
+ENOUGH_S, LEAST_TURNS = 0.15, 3
+WAIT_S = 60.0
+
+Rungs = dict[str, list[float]]
+"""Seconds of a call for each of the `SIZES`, by what was measured; what was measured last comes last."""
+
+
+@dataclass(frozen=True)
+class Climb(Value):
+    """Over what, and how many calls at a time."""
+
+    transport: Transport = option(Tcp(), "how frames move")
+    at_once: int = option(1, "calls that are under way at a time", minimum=1, maximum=64, step=1)
+
+
+class TransportLadder(Panel[Climb, Rungs]):
+    """A frame there and back over a transport of one's choice; the other end is a process of its own, but for inproc.
+
+    What was measured before stays in the picture, the last six at most.
+
+    >>> TransportLadder(at_once=8).form.value()
+    Climb(transport=Tcp(max_message_bytes=2147483648), at_once=8)
+    """
+
+    title = "Ladder"
+    asks = Climb
+    instant = False
+    size = (7.6, 3.8)
+
+    def __init__(self, **asked: Any) -> None:
+        self._rungs: Rungs = {}
+        super().__init__(**asked)
+
+    def find(self, asked: Climb) -> Rungs:
+        name = code(asked.transport, package=False) + (f", {asked.at_once} at once" if asked.at_once > 1 else "")
+        seconds = list[float]()
+        with _answering(asked.transport) as address, asked.transport.connect(*address) as channel:
+            for done, nbytes in enumerate(SIZES):
+                self.job.progress(done, len(SIZES))
+                if self.job.stopping.is_set():
+                    break
+                seconds.append(_call_s(channel, bytes(nbytes), asked.at_once))
+        self.job.progress(len(SIZES), len(SIZES))
+        self._rungs.pop(name, None)
+        self._rungs = dict([*self._rungs.items(), (name, seconds)][-len(LOOKS) :])
+        return self._rungs
+
+    def draw(self, found: Rungs, figure: Figure) -> None:
+        ax = figure.add_subplot()
+        for look, (name, seconds) in zip(LOOKS, found.items(), strict=False):
+            milliseconds = [1e3 * each for each in seconds]
+            style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": look.dash}
+            ax.loglog(SIZES[: len(seconds)], milliseconds, label=name, **style)
+        ax.set(xlabel="bytes in the frame, each way", ylabel="time of a call (ms)")
+        ax.grid(alpha=0.3)
+        ax.legend()
+
+    def words(self, found: Rungs) -> str:
+        name, seconds = list(found.items())[-1]
+        if len(seconds) < len(SIZES):
+            return f"{name}: stopped after {len(seconds)} of {len(SIZES)} sizes."
+        rate = 2 * SIZES[-1] / seconds[-1] / 1e6
+        return (
+            f"{name}: {SIZES[0] / 1e3:g} kB there and back in {1e3 * seconds[0]:.2f} ms, {SIZES[-1] / 1e6:g} MB in "
+            f"{1e3 * seconds[-1]:.1f} ms, which is {rate:,.0f} MB/s."
+        )
+
+
+@contextmanager
+def _answering(transport: Transport) -> Iterator[tuple[str, str]]:
+    """Somebody who sends back what comes: the address and the token."""
+    if transport.name == "inproc":
+        with frames_server(transport=transport, values=0) as address:
+            yield address
+        return
+    with Company() as company:
+        server = company.start("the answering side")
+        server.brief(attend, {"serve": frames_server, "parts": {"transport": transport, "values": 0}})
+        yield company.hear(server, "ready", START_S)
+
+
+def _call_s(channel: Channel, frame: Buffer, at_once: int) -> float:
+    """The median seconds of a call, with so many under way at a time; the first turn does not count."""
+    took: list[float] = []
+    while sum(took[1:]) < ENOUGH_S or len(took) <= LEAST_TURNS:
+        began = time.perf_counter()
+        for future in [channel.call([frame]) for _ in range(at_once)]:
+            future.result(WAIT_S)
+        took.append(time.perf_counter() - began)
+    return statistics.median(took[1:]) / at_once

@@ -1,0 +1,32 @@
+"""Lesson 06: what is wrong, the piece of the solution, and what stands there instead."""
+
+BROKEN = {
+    "06.1": {
+        "by reference": ("[memoryview(bytearray(frame)) for frame in frames]", "frames"),
+        "another list of the same": ("[memoryview(bytearray(frame)) for frame in frames]", "list(frames)"),
+        "read-only copies": ("memoryview(bytearray(frame))", "bytes(frame)"),
+        "waits for ever": ("self.inbox.get(timeout=timeout)", "self.inbox.get()"),
+        "another error": ('TimeoutError("no message came in time")', 'OSError("no message came in time")'),
+        "hangs up too soon": ("except queue.Empty:\n", "except queue.Empty:\n            self.hang_up()\n"),
+        "loses the tag": ("self.outbox.put((tag, ", "self.outbox.put((0, "),
+    },
+    "06.2": {
+        "lazy": ("[channel.call(frames) for frames in questions]", "(channel.call(frames) for frames in questions)"),
+        "backwards": ("for future in futures", "for future in futures[::-1]"),
+        "the last is forgotten": ("for frames in questions", "for frames in questions[:-1]"),
+        "each twice": ("for frames in questions]", "for frames in questions for _ in range(2)][::2]"),
+        "left open": (
+            "with transport.connect(address, token) as channel:",
+            "for channel in [transport.connect(address, token)]:",
+        ),
+        "one for each": ("channel.call(frames) for", "transport.connect(address, token).call(frames) for"),
+    },
+    "06.3": {
+        "never again": ("range(attempts)", "range(1)"),
+        "one too few": ("range(attempts)", "range(attempts - 1)"),
+        "no error in the end": ("attempts - 1:", "attempts:"),
+        "any error": ("except ConnectionError", "except Exception"),
+        "left open": ("with connect() as channel:", "for channel in [connect()]:"),
+        "its own error": ("                raise", "                raise ConnectionError('no luck') from None"),
+    },
+}
