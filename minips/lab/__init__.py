@@ -20,8 +20,8 @@ from minips.lab.panels import (
     Panel,
     RobustAggregation,
     Stragglers,
+    TransportLadder,
 )
-from minips.lab.panels import CompressorExplorer, FrameViewer, GradientShards, Panel, Stragglers, TransportLadder
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
 from minips.lab.source import show
