@@ -1,14 +1,15 @@
 """What a learner does, in a real browser: lesson 00, the workbench, an exercise, a stage of one's own, the ■ button."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from playwright.sync_api import expect
+from jupyter_page import ARGUMENTS, CHROMIUM, PATIENCE_MS, Lab, ask, jupyterlab
+from playwright.sync_api import Browser, expect, sync_playwright
 
 import minips as ps
-from conftest import Lab
 from minips.lab.columns import STAGES
 
 pytestmark = pytest.mark.outside
@@ -54,6 +55,33 @@ CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel
             ...overlapping.map(one => 'overlaps: ' + one.outerHTML.slice(0, 200))]
 })"""
 """What is cut off or lies over something else in the panels, as pieces of HTML."""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser to test in: {CHROMIUM} is not installed")
+    with sync_playwright() as playwright:
+        expect.set_options(timeout=PATIENCE_MS)
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def server(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, int]]:
+    with jupyterlab(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+@pytest.fixture
+def jupyter(chromium: Browser, server: tuple[str, Path, int]) -> Iterator[Lab]:
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(PATIENCE_MS)
+    yield Lab(page, *server)
+    page.close()
+    for session in ask(f"{server[0]}/api/sessions"):
+        ask(f"{server[0]}/api/sessions/{session['id']}", "DELETE")
 
 
 def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import nbformat
 import psutil
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Locator, Page
 
 CHROMIUM = Path("/usr/bin/chromium")
 LESSONS = Path(__file__).parents[2] / "lessons"
@@ -100,33 +100,6 @@ class Lab:
     def tracebacks(self) -> int:
         """How many errors the notebook shows."""
         return self.page.locator(".jp-OutputArea", has_text="Traceback (most recent call last)").count()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser to test in: {CHROMIUM} is not installed")
-    with sync_playwright() as playwright:
-        expect.set_options(timeout=PATIENCE_MS)
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield running
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def server(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, int]]:
-    with jupyterlab(tmp_path_factory.mktemp("home")) as running:
-        yield running
-
-
-@pytest.fixture
-def jupyter(chromium: Browser, server: tuple[str, Path, int]) -> Iterator[Lab]:
-    page = chromium.new_page(viewport={"width": 1280, "height": 900})
-    page.set_default_timeout(PATIENCE_MS)
-    yield Lab(page, *server)
-    page.close()
-    for session in ask(f"{server[0]}/api/sessions"):
-        ask(f"{server[0]}/api/sessions/{session['id']}", "DELETE")
 
 
 def ask(address: str, method: str = "GET") -> Any:
