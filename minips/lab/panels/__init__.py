@@ -8,12 +8,18 @@ from minips.lab.panels.compressor_explorer import CompressorExplorer
 from minips.lab.panels.frame_viewer import FrameViewer
 from minips.lab.panels.gradient_shards import GradientShards
 from minips.lab.panels.robust_aggregation import RobustAggregation
-
-__all__ = ["CodecExplorer", "CompressorExplorer", "FrameViewer", "GradientShards", "Panel", "RobustAggregation"]
 from minips.lab.panels.stragglers import Stragglers
 from minips.lab.panels.transport_ladder import TransportLadder
 
-__all__ = ["CompressorExplorer", "FrameViewer", "GradientShards", "Panel", "Stragglers"]
-__all__ = ["Collectives", "GradientShards", "Panel"]
-__all__ = ["AlphaBeta", "Collectives", "GradientShards", "Panel"]
-__all__ = ["CompressorExplorer", "FrameViewer", "GradientShards", "Panel", "Stragglers", "TransportLadder"]
+__all__ = [
+    "AlphaBeta",
+    "CodecExplorer",
+    "Collectives",
+    "CompressorExplorer",
+    "FrameViewer",
+    "GradientShards",
+    "Panel",
+    "RobustAggregation",
+    "Stragglers",
+    "TransportLadder",
+]
