@@ -103,7 +103,7 @@ def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
         y = np.arange(len(names)) + (i - (len(means) - 1) / 2) * height
         style: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white"}
         bars = ax.barh(y, [mean.get(name, 0) for name in names], height, label=label, **style)
-        ax.bar_label(bars, fmt="%.2g", padding=3, fontsize=8)
+        ax.bar_label(bars, fmt=_two_digits, padding=3, fontsize=8)
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
     ax.margins(x=0.12)
@@ -121,7 +121,7 @@ def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
         style: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white"}
         y = np.arange(len(rows)) + (i - 0.5) * 0.4
         bars = ax.barh(y, [1e3 * row[1:][i] for row in rows], 0.4, label=label, **style)
-        ax.bar_label(bars, fmt="%.2g", padding=3, fontsize=8)
+        ax.bar_label(bars, fmt=_two_digits, padding=3, fontsize=8)
     ax.set_yticks(range(len(rows)), [name for name, _, _ in rows])
     ax.invert_yaxis()
     ax.margins(x=0.14)
@@ -338,3 +338,8 @@ def _legend(ax: Axes, where: Literal["upper right", "lower right"] = "upper righ
 
 def _new(width: float, height: float) -> Axes:
     return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def _two_digits(value: float) -> str:
+    """Two digits that count, and no power of ten for what is larger."""
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"
