@@ -120,7 +120,8 @@ class LastingChannel(Channel):
             with self._lock:
                 answers, self._torn = list(self._open), False
             for answer in answers:
-                self._send(answer)
+                if not self._torn:  # what comes after the one that broke must not overtake it
+                    self._send(answer)
             with self._lock:
                 if self._torn:
                     return False
