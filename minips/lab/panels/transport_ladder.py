@@ -39,8 +39,8 @@ class TransportLadder(Panel[Climb, Rungs]):
 
     What was measured before stays in the picture, the last six at most.
 
-    >>> TransportLadder(at_once=8).form.value()
-    Climb(transport=Tcp(max_message_bytes=2147483648), at_once=8)
+    >>> TransportLadder(at_once=8).form.value().at_once
+    8
     """
 
     title = "Ladder"
