@@ -65,6 +65,7 @@ class LastingChannel(Channel):
             if isinstance(error, ConnectionError) and self._mend(error):
                 return
             self._open.remove(answer)
+            answer.inner = _NOBODY  # the two know each other: a circle would keep what has arrived
         if error:
             answer.set_exception(error)
         else:
@@ -131,22 +132,27 @@ class LastingChannel(Channel):
         return True
 
 
+_NOBODY: "Future[Frames]" = Future()
+
+
 class _Answer(Driven[Frames]):
     """What a call will be answered with, over whichever connection; ``inner`` is that over the last one."""
 
     def __init__(self, channel: LastingChannel, frames: Frames) -> None:
         super().__init__()
         self.channel, self.frames = channel, frames
-        self.inner: Future[Frames] = Future()
+        self.inner = _NOBODY
 
     def arrived(self, inner: "Future[Frames]") -> None:
         """``inner`` is done."""
         self.channel.settle(self, inner)
 
     def drive(self, timeout: float | None) -> None:
-        if isinstance(self.inner, Driven):
-            self.inner.drive(timeout)
+        inner = self.inner
+        if isinstance(inner, Driven):
+            inner.drive(timeout)
 
     def attend(self) -> None:
-        if isinstance(self.inner, Driven):
-            self.inner.attend()
+        inner = self.inner
+        if isinstance(inner, Driven):
+            inner.attend()

@@ -45,6 +45,10 @@ class Replica:
         self._sampled = {config.steps * sample // count for sample in range(count)}
         self._samples: list[tuple[Tensors, Tensors]] = []
 
+    def copy(self) -> tuple[Tensors, int]:
+        """The parameters as they are now, to be kept, and their version."""
+        return {name: p.copy() for name, p in self.shard.params.items()}, self.shard.version
+
     def step(self, own: Contribution, mean: Tensors) -> None:
         """One step along ``mean``. ``own`` is what this worker has contributed to it."""
         if self.shard.version in self._sampled:

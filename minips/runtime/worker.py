@@ -57,8 +57,8 @@ def work_together(problem: Problem, config: Config, peer: Peer, replica: Replica
     with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
         submit = pool.submit if config.overlap else _at_once
         travelling: Future[bool] | None = None
+        params, read = replica.copy()
         for clock in range(config.steps):
-            params, read = {name: p.copy() for name, p in replica.shard.params.items()}, replica.shard.version
             trace.step = clock
             with trace.span("compute"):
                 loss, gradients = compute(problem, config, params, peer.rank, clock, stop)
@@ -67,9 +67,13 @@ def work_together(problem: Problem, config: Config, peer: Peer, replica: Replica
             if travelling and travelling.result():
                 break
             own = Contribution(peer.rank, clock, read, gradients, loss)
+            if config.overlap:
+                params, read = replica.copy()  # before the exchange begins, which will change them
             travelling = submit(_exchange, peer, replica, own, stop.is_set())
-            if not config.overlap and travelling.result():
-                break
+            if not config.overlap:
+                if travelling.result():
+                    break
+                params, read = replica.copy()
         if travelling:
             travelling.result()
     return trace

@@ -60,18 +60,22 @@ class Then(Driven[T]):
 
     def __init__(self, future: "Future[Any]", fn: Callable[["Future[Any]"], T]) -> None:
         super().__init__()
-        self._future, self._fn = future, fn
+        self._future: Future[Any] | None = future
+        self._fn = fn
         then(future, self._arrived)
 
     def drive(self, timeout: float | None) -> None:
-        if isinstance(self._future, Driven):
-            self._future.drive(timeout)
+        future = self._future
+        if isinstance(future, Driven):
+            future.drive(timeout)
 
     def attend(self) -> None:
-        if isinstance(self._future, Driven):
-            self._future.attend()
+        future = self._future
+        if isinstance(future, Driven):
+            future.attend()
 
     def _arrived(self, future: "Future[Any]") -> None:
+        self._future = None  # which knows this one: a circle would keep what has arrived until it is swept up
         try:
             result = self._fn(future)
         except Exception as error:
@@ -85,7 +89,7 @@ class Joined(Driven[T]):
 
     def __init__(self, futures: "Sequence[Future[Any]]", finish: Callable[[list[Any]], T]) -> None:
         super().__init__()
-        self._futures, self._finish = futures, finish
+        self._futures, self._finish = list(futures), finish
         self._left, self._counting = len(futures), Lock()
         for future in futures:
             then(future, self._arrived)
@@ -105,8 +109,9 @@ class Joined(Driven[T]):
             self._left -= 1
             if self._left:
                 return
+        done, self._futures = self._futures, []
         try:
-            result = self._finish([future.result() for future in self._futures])
+            result = self._finish([future.result() for future in done])
         except Exception as error:
             self.set_exception(error)
         else:
