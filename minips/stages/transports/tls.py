@@ -32,6 +32,8 @@ class TlsSocket:
 
     def shake_hands(self) -> None:
         """ConnectionError where the peer does not speak TLS, or is not who it should be."""
+        if self._greeted:  # and nothing to be sent, which a reader might have to wait for
+            return
         while not self._greeted:
             try:
                 with self._encrypting:
