@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import io
 import multiprocessing
 import multiprocessing.resource_tracker
 import os
@@ -39,19 +38,6 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     assert not left, f"This test left behind: {', '.join(sorted(left))}."
 
 
-@pytest.fixture(scope="session")
-def fonts() -> None:
-    """matplotlib keeps the font files open that it has drawn with once: let it be before a test."""
-    from matplotlib.figure import Figure
-
-    ax = Figure().add_subplot()
-    ax.text(0, 0, "plain, ⁻¹")
-    ax.text(0, 1, "bold, ⁻¹", weight="bold")
-    ax.text(1, 0, "$10^{-1}$")
-    ax.text(1, 1, "monospace", family="monospace")
-    ax.figure.savefig(io.BytesIO())
-
-
 @pytest.fixture
 def registry() -> Iterator[None]:
     """What a test registers is forgotten after it."""
@@ -83,13 +69,18 @@ def threads() -> Iterator[str]:
 
 
 def descriptors() -> Iterator[str]:
-    """Sockets, pipes and files by name; a library's event counters (anon_inode) are its own affair."""
+    """Sockets, pipes and files by name.
+
+    A library's event counters (anon_inode) are its own affair, and so are the fonts that matplotlib has drawn with once.
+    """
     trackers = [multiprocessing.resource_tracker, multiprocess.resource_tracker]
     of_trackers = {str(tracker._resource_tracker._fd) for tracker in trackers}
     for number in os.listdir(FD) if FD.exists() else []:
         with contextlib.suppress(OSError):
             target = os.readlink(FD / number)
-            ordinary = target.startswith(("anon_inode:", "/dev/null", "/dev/urandom", "/proc/"))
+            ordinary = target.startswith(("anon_inode:", "/dev/null", "/dev/urandom", "/proc/")) or target.endswith(
+                ".ttf"
+            )
             if not ordinary and number not in of_trackers:
                 yield f"descriptor of {target}"
 

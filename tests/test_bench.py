@@ -314,7 +314,6 @@ def test_every_quantizer_has_a_row():
 # The command
 
 
-@pytest.mark.usefixtures("fonts")
 def test_the_command_shows_writes_and_draws(tmp_path, capsys):
     file, picture = tmp_path / "rows.json", tmp_path / "rows.png"
     arguments = "bench pushpull --values 10 20 --transports tcp --references memcpy --rounds 2"

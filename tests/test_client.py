@@ -137,7 +137,8 @@ def test_pushes_of_later_rounds_wait_in_line():
         pushes = [ahead.push(ONES) for _ in range(3)]
         pulled = ahead.pull()
         assert pushes[0].result(WAIT_S) == "held"
-        assert [behind.push(ONES).result(WAIT_S) for _ in range(2)] == ["applied"] * 2
+        assert behind.push(ONES).result(WAIT_S) == "applied"
+        assert behind.push(ONES).result(WAIT_S) in ("held", "applied")  # the other's second may come before or after
         assert pushes[1].result(WAIT_S) in ("held", "applied")
         assert not pulled.done()
         behind.push(ONES).result(WAIT_S)

@@ -30,9 +30,6 @@ from minips.lab.source import code
 PNG = b"\x89PNG"
 
 
-pytestmark = pytest.mark.usefixtures("fonts")
-
-
 @pytest.fixture
 def problem() -> ps.SoftmaxRegression:
     return ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, features=10, classes=3))

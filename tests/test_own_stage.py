@@ -11,7 +11,7 @@ import pytest
 import minips as ps
 from minips import lab
 
-pytestmark = pytest.mark.usefixtures("fonts", "registry")
+pytestmark = pytest.mark.usefixtures("registry")
 
 HALVES = """
     @ps.register

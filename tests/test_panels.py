@@ -15,7 +15,6 @@ from minips.lab import panels
 from minips.lab.panels.compressor_explorer import WHAT
 
 PNG = b"\x89PNG"
-pytestmark = pytest.mark.usefixtures("fonts")
 PANELS = [getattr(panels, name) for name in panels.__all__ if name != "Panel"]
 
 
