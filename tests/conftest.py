@@ -71,7 +71,7 @@ def threads() -> Iterator[str]:
 def descriptors() -> Iterator[str]:
     """Sockets, pipes and files by name.
 
-    A library's event counters (anon_inode) are its own affair, and so are the fonts that matplotlib has once drawn with.
+    A library's event counters (anon_inode) are its own affair, and so are the fonts that matplotlib keeps open.
     """
     trackers = [multiprocessing.resource_tracker, multiprocess.resource_tracker]
     of_trackers = {str(tracker._resource_tracker._fd) for tracker in trackers}
