@@ -83,6 +83,7 @@ class Shard:
         self._stretches = [*_stretches(self._params)] if in_pieces else [{name: slice(None) for name in params}]
         self._states: list[dict[str, Any]] = [{} for _ in self._stretches]
         self._recent: list[float] = []
+        np.empty(4 * STRETCH)  # freed at once: from now on glibc keeps blocks of a stretch instead of unmapping them
 
     @property
     def params(self) -> Tensors:

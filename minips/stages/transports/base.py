@@ -238,7 +238,7 @@ class WireChannel(Channel):
         self._wake.set()
 
     def _attend(self) -> None:
-        oldest, quiet, patience = None, QUIET_LOOKS, PATIENCE_S  # type: _Answer | None, int, float
+        oldest, quiet, patience = 0, QUIET_LOOKS, PATIENCE_S
         while not self._gone:
             self._asleep = True
             if self._waiting or quiet < QUIET_LOOKS:  # looked at after asleep is set: who calls now wakes us
@@ -247,7 +247,7 @@ class WireChannel(Channel):
             self._wake.clear()
             first = self._first()
             patience = min(2 * patience, MOST_PATIENCE_S)
-            if first and (self._now or first is oldest) and self._reading.acquire(blocking=False):
+            if first and (self._now or first == oldest) and self._reading.acquire(blocking=False):
                 self._now, patience = False, PATIENCE_S
                 try:
                     while self._waiting and self._read_one(None):
@@ -259,11 +259,12 @@ class WireChannel(Channel):
             self._fail(self._gone)
             self._wire.close()
 
-    def _first(self) -> "_Answer | None":
+    def _first(self) -> int:
+        """Which answer is waited for first, 0 where none is. Not the answer: held here, its memory would stay in use."""
         try:
-            return self._waiting[0]
+            return id(self._waiting[0])
         except IndexError:
-            return None
+            return 0
 
     def _read_one(self, deadline: float | None) -> bool:
         """Take one message off the wire; False where there was none in time, or will be none any more."""

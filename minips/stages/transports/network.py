@@ -6,9 +6,11 @@ Most libraries carry one block of bytes per message. A **body** is a message as 
     little-endian, and each frame starts at a multiple of 64 bytes, so that arrays can live in it where it arrived
 """
 
+import mmap
 import socket
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +20,8 @@ from minips.stages.transports.auth import LIMIT_BYTES
 from minips.stages.transports.base import WireTransport
 
 _HEAD = struct.Struct("<BxxxI")
-ALIGNMENT = 64
+_OF_ONES_OWN = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+ALIGNMENT, LARGE_BYTES = 64, 2**20
 HANDSHAKE_BYTES = LIMIT_BYTES + 4 * ALIGNMENT
 """The largest body that is taken from a peer that has not yet shown that it knows the token."""
 
@@ -89,7 +92,17 @@ def size(body: Iterable[Buffer]) -> int:
 
 
 def memory(nbytes: int) -> memoryview:
-    """Writable memory that starts at a multiple of 64; not cleared, it is about to be filled."""
+    """Writable memory that starts at a multiple of 64; not cleared, it is about to be filled.
+
+    A large block comes from the system and goes back to it: in the allocator's heaps it would come to lie where each
+    array after it has to be mapped anew.
+    """
+    if nbytes >= LARGE_BYTES:
+        large = mmap.mmap(-1, nbytes, **_OF_ONES_OWN)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # a kernel without huge pages
+                large.madvise(mmap.MADV_HUGEPAGE)
+        return memoryview(large)
     block = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -block.__array_interface__["data"][0] % ALIGNMENT
     return block[start : start + nbytes].data
