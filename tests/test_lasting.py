@@ -51,10 +51,14 @@ def scripted(*breaks, pauses_s=SOON):
     return LastingChannel(connect, lambda channel: None, pauses_s), log
 
 
+def ask(channel, frames):
+    return channel.call(frames, lambda answer: answer.result())
+
+
 @pytest.mark.parametrize("breaks", [(2, 0), (2, None, 0), (2, 1, 0)])
 def test_what_was_not_answered_is_sent_again_in_order(breaks):
     channel, log = scripted(*breaks)
-    answers = [channel.call([b"%d" % i]) for i in range(4)]
+    answers = [ask(channel, [b"%d" % i]) for i in range(4)]
     assert [bytes(answer.result(WAIT_S)[0]) for answer in answers] == [b"0", b"1", b"2", b"3"]
     assert log == [b"0", b"1", b"2", b"3"]
     channel.close()
@@ -62,24 +66,24 @@ def test_what_was_not_answered_is_sent_again_in_order(breaks):
 
 def test_after_the_last_attempt_every_call_fails_with_what_broke_it_first():
     channel, _ = scripted(1, None, None, None)
-    answer = channel.call([b"a"])
+    answer = ask(channel, [b"a"])
     with pytest.raises(ConnectionError, match="The wire broke"):
         answer.result(WAIT_S)
     with pytest.raises(ConnectionError, match="The wire broke"):
-        channel.call([b"b"])
+        ask(channel, [b"b"])
     channel.close()
 
 
 def test_without_pauses_nothing_is_tried_again():
     channel, _ = scripted(1, pauses_s=())
     with pytest.raises(ConnectionError, match="The wire broke"):
-        channel.call([b"a"]).result(WAIT_S)
+        ask(channel, [b"a"]).result(WAIT_S)
     channel.close()
 
 
 def test_a_channel_that_is_closed_tries_no_more():
     channel, _ = scripted(1, *[None] * 3, pauses_s=(WAIT_S, WAIT_S, WAIT_S))
-    answer = channel.call([b"a"])
+    answer = ask(channel, [b"a"])
     channel.close()
     with pytest.raises(ConnectionError):
         answer.result(WAIT_S)

@@ -24,7 +24,7 @@ from minips.runtime.partition import Layout, cut, join, native
 from minips.runtime.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Channel
-from minips.stages.transports.futures import Driven, Joined, Then
+from minips.stages.transports.futures import Driven, Joined
 
 T = TypeVar("T")
 
@@ -292,7 +292,6 @@ class _Connection:
         """Send a message that has been encoded; the future of ``finish`` of the decoded answer."""
         began = time.monotonic()
         self.client.bytes_sent += sum(map(len, frames))
-        called = self.channel.call(frames)
         self.outstanding += 1
 
         def arrived(answer: "Future[Frames]") -> T:
@@ -304,7 +303,11 @@ class _Connection:
                 raise
             return finish(decoded)
 
-        return Then(called, arrived)
+        try:
+            return self.channel.call(frames, arrived)
+        except BaseException:
+            self.outstanding -= 1
+            raise
 
     def _resume(self, channel: Channel) -> None:
         """Say on a new connection that this worker is still here; what it pulls is remembered anew, on both sides."""

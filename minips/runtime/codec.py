@@ -8,6 +8,7 @@ what any sender makes, with no shared configuration. Memories and random draws m
 there is one of each for each link.
 """
 
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -87,16 +88,18 @@ class Encoder:
         """One tensor: its quantizer's name and its parts."""
         codec, trace = self.codec, self.trace
         quantizer = codec.quantizer_of(name)
+        began = time.monotonic()
         if codec.memory.stateless:
-            with trace.span("quantize"):
-                return quantizer.name, _encode(quantizer, name, x, self.rng)
+            parts = _encode(quantizer, name, x, self.rng)
+            trace.lap("quantize", began)
+            return quantizer.name, parts
         state = self._states[name]
-        with trace.span("compensate"):
-            p = codec.memory.compensate(x, state)
-        with trace.span("quantize"):
-            parts = _encode(quantizer, name, p, self.rng)
-        with trace.span("compensate"):
-            codec.memory.update(p, quantizer.decode(parts), state)
+        p = codec.memory.compensate(x, state)
+        began = trace.lap("compensate", began)
+        parts = _encode(quantizer, name, p, self.rng)
+        began = trace.lap("quantize", began)
+        codec.memory.update(p, quantizer.decode(parts), state)
+        trace.lap("compensate", began)
         return quantizer.name, parts
 
 
@@ -111,10 +114,11 @@ class Decoder:
         """The message of a packet. ValueError where its parts do not fit together."""
         memory: Memory = _stage("memory", str(packet.header.get("memory", "none")))
         tensors: Tensors = {}
+        began = time.monotonic()
         for name, (quantizer, parts) in packet.tensors.items():
-            with self.trace.span("dequantize"):
-                x = _decode(quantizer, name, parts)
-                tensors[name] = x if memory.stateless else memory.restore(x, self._states[name])
+            x = _decode(quantizer, name, parts)
+            tensors[name] = x if memory.stateless else memory.restore(x, self._states[name])
+            began = self.trace.lap("dequantize", began)
         return Message(packet.header, tensors)
 
 
@@ -154,10 +158,11 @@ def _kinds(parts: object) -> str:
 
 def pack(packet: Packet, codec: Codec, trace: Trace, stamp: Header | None = None) -> Frames:
     """Packet to frames: the envelope, then the compressed frames of the serializer. An empty frame stays empty."""
-    with trace.span("serialize"):
-        frames = codec.serializer.dumps(packet)
-    with trace.span("compress"):
-        frames = [codec.compressor.compress(frame) if len(frame) else frame for frame in frames]
+    began = time.monotonic()
+    frames = codec.serializer.dumps(packet)
+    began = trace.lap("serialize", began)
+    frames = [codec.compressor.compress(frame) if len(frame) else frame for frame in frames]
+    trace.lap("compress", began)
     return [envelope(codec, stamp or {}), *frames]
 
 
@@ -180,14 +185,15 @@ def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
             f"The serializer {serializer.name} can run code, so it is taken only where the receiver's own config "
             f"names it; this one names {codec.serializer.name}."
         )
-    with trace.span("decompress"):
-        left = MAX_BYTES
-        opened: list[Buffer] = []
-        for frame in frames[1:]:
-            opened.append(compressor.decompress(frame, left) if len(frame) else frame)
-            left -= len(opened[-1])
-    with trace.span("deserialize"):
-        return serializer.loads(opened), told
+    began, left = time.monotonic(), MAX_BYTES
+    opened: list[Buffer] = []
+    for frame in frames[1:]:
+        opened.append(compressor.decompress(frame, left) if len(frame) else frame)
+        left -= len(opened[-1])
+    began = trace.lap("decompress", began)
+    packet = serializer.loads(opened)
+    trace.lap("deserialize", began)
+    return packet, told
 
 
 def _envelope(frames: Frames) -> Header:

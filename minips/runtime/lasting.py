@@ -9,16 +9,22 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from minips.stage import Frames
 from minips.stages.transports import Channel
 from minips.stages.transports.futures import Driven, then
+from minips.stages.transports.wire import Closable
+
+T = TypeVar("T")
+Finish = Callable[["Future[Frames]"], T]
+"""What is made of an answer, or of the error that came instead."""
 
 PAUSES_S = (0.0, 0.1, 0.3, 0.9)
 """Seconds before each attempt to connect again."""
 
 
-class LastingChannel(Channel):
+class LastingChannel(Closable):
     """Calls over the channels that ``connect()`` makes; ``resume(channel)`` says on a new one who is there again.
 
     Once all the attempts have failed, so does every call, with what broke the connection first.
@@ -30,14 +36,15 @@ class LastingChannel(Channel):
         self._connect, self._resume, self._pauses_s = connect, resume, pauses_s
         self._channel = connect()
         self._sending, self._lock = threading.Lock(), threading.Lock()  # to be taken in this order
-        self._open: deque[_Answer] = deque()
+        self._open: deque[_Answer[Any]] = deque()
         self._closing = threading.Event()
         self._broken: Exception | None = None
         self._torn = False
         self._mending: threading.Thread | None = None
 
-    def call(self, frames: Frames) -> "Future[Frames]":
-        answer = _Answer(self, frames)
+    def call(self, frames: Frames, finish: Finish[T]) -> Driven[T]:
+        """Send the frames, as a channel does; the future holds what ``finish`` makes of the answer, called once."""
+        answer = _Answer(self, frames, finish)
         with self._sending:
             with self._lock:
                 if self._broken and not self._mending:
@@ -56,7 +63,7 @@ class LastingChannel(Channel):
             mending.join()
             self._channel.close()
 
-    def settle(self, answer: "_Answer", inner: "Future[Frames]") -> None:
+    def settle(self, answer: "_Answer[Any]", inner: "Future[Frames]") -> None:
         """What came of a call: its answer, its error, or a connection that broke."""
         error = inner.exception()
         with self._lock:
@@ -66,17 +73,13 @@ class LastingChannel(Channel):
                 return
             self._open.remove(answer)
             answer.inner = _NOBODY  # the two know each other: a circle would keep what has arrived
-        if error:
-            answer.set_exception(error)
-        else:
-            answer.set_result(inner.result())
+        answer.complete(inner)
 
-    def _send(self, answer: "_Answer") -> None:
+    def _send(self, answer: "_Answer[Any]") -> None:
         try:
             answer.inner = inner = self._channel.call(answer.frames)
         except ConnectionError as error:
-            answer.inner = inner = Future()
-            inner.set_exception(error)
+            answer.inner = inner = _failed(error)
         except BaseException:
             with self._lock:
                 self._open.remove(answer)
@@ -113,7 +116,7 @@ class LastingChannel(Channel):
             self._mending = None
             answers, self._open = self._open, deque()
         for answer in answers:
-            answer.set_exception(self._broken)
+            answer.complete(_failed(self._broken))
 
     def _send_again(self) -> bool:
         """Send what has not been answered; False where the new connection broke too."""
@@ -135,17 +138,32 @@ class LastingChannel(Channel):
 _NOBODY: "Future[Frames]" = Future()
 
 
-class _Answer(Driven[Frames]):
+def _failed(error: BaseException | None) -> "Future[Frames]":
+    future: Future[Frames] = Future()
+    future.set_exception(error)
+    return future
+
+
+class _Answer(Driven[T]):
     """What a call will be answered with, over whichever connection; ``inner`` is that over the last one."""
 
-    def __init__(self, channel: LastingChannel, frames: Frames) -> None:
+    def __init__(self, channel: LastingChannel, frames: Frames, finish: Finish[T]) -> None:
         super().__init__()
-        self.channel, self.frames = channel, frames
+        self.channel, self.frames, self.finish = channel, frames, finish
         self.inner = _NOBODY
 
     def arrived(self, inner: "Future[Frames]") -> None:
         """``inner`` is done."""
         self.channel.settle(self, inner)
+
+    def complete(self, inner: "Future[Frames]") -> None:
+        """With what came of the call in the end."""
+        try:
+            result = self.finish(inner)
+        except Exception as error:
+            self.set_exception(error)
+        else:
+            self.set_result(result)
 
     def drive(self, timeout: float | None) -> None:
         inner = self.inner

@@ -260,7 +260,7 @@ class WireChannel(Channel):
             self._wire.close()
 
     def _first(self) -> int:
-        """Which answer is waited for first, 0 where none is. Not the answer: held here, its memory would stay in use."""
+        """Which answer is waited for first, 0 where none is; not the answer, or its memory would stay in use."""
         try:
             return id(self._waiting[0])
         except IndexError:

@@ -16,10 +16,6 @@ T = TypeVar("T")
 class Driven(Future[T]):
     """A future that is completed by whoever waits for it, or in the background once somebody wants to be called."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.set_running_or_notify_cancel()  # what has been sent cannot be taken back
-
     def drive(self, timeout: float | None) -> None:
         """Work until it is done, or for ``timeout`` seconds; at once where somebody else works for it already."""
         raise NotImplementedError
@@ -27,6 +23,10 @@ class Driven(Future[T]):
     def attend(self) -> None:
         """Have it completed in the background."""
         raise NotImplementedError
+
+    def cancel(self) -> bool:
+        """False: what has been sent cannot be taken back."""
+        return False
 
     def result(self, timeout: float | None = None) -> T:
         return super().result(timeout if self.done() else self._driven(timeout))
