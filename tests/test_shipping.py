@@ -47,6 +47,19 @@ def test_what_is_importable_comes_back():
     np.testing.assert_array_equal(again["params"]["w"], np.arange(3.0))
 
 
+def test_large_arrays_travel_apart_without_a_copy():
+    large, small, turned = np.arange(300_000.0), np.arange(3.0), np.ones((500, 600)).T
+    apart = []
+    data = ship({"large": large, "small": small, "turned": turned}, apart)
+    assert [len(memory) for memory in apart] == [large.nbytes, turned.nbytes]
+    assert np.shares_memory(np.frombuffer(apart[0]), large)
+    assert len(data) < 2_000
+    again = unship(data, [memoryview(bytearray(memory)) for memory in apart])
+    for name, x in {"large": large, "small": small, "turned": turned}.items():
+        np.testing.assert_array_equal(again[name], x)
+        assert again[name].flags.writeable
+
+
 def test_a_class_of_main_travels_by_value_with_what_it_refers_to(tmp_path):
     done = run_script(
         tmp_path,

@@ -6,23 +6,28 @@ large, is named.
 
 import dataclasses
 import io
+import pickle
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import dill
 import dill.detect
+import numpy as np
 
 from minips.stage import Stage, Value, register
 
 LARGE_BYTES = 1_000_000
 
 
-def ship(thing: Any) -> bytes:
-    """``thing`` as bytes. TypeError names what cannot travel; a captured global of over a megabyte is a warning."""
+def ship(thing: Any, apart: list[memoryview] | None = None) -> bytes:
+    """``thing`` as bytes; the memory of large arrays is not copied but listed in ``apart``, where there is such a list.
+
+    TypeError names what cannot travel; a captured global of over a megabyte is a warning.
+    """
     for owner, name, value in _captured(thing):
         try:
             size = len(_dumps(value))
@@ -35,7 +40,7 @@ def ship(thing: Any) -> bytes:
                 stacklevel=2,
             )
     try:
-        return _dumps(thing)
+        return _dumps(thing, apart)
     except Exception as error:
         for name, value in _attributes(thing):
             try:
@@ -45,9 +50,9 @@ def ship(thing: Any) -> bytes:
         raise TypeError(_words("It holds", thing, error)) from error
 
 
-def unship(data: bytes) -> Any:
+def unship(data: bytes, apart: Iterable[memoryview] = ()) -> Any:
     """What `ship` packed."""
-    return dill.loads(data)
+    return dill.loads(data, buffers=apart)
 
 
 def enroll(value: Any) -> None:
@@ -64,19 +69,30 @@ def enroll(value: Any) -> None:
             enroll(item)
 
 
-def _dumps(thing: Any) -> bytes:
+def _dumps(thing: Any, apart: list[memoryview] | None = None) -> bytes:
     """As ``dill.dumps``, with modules by name: of one outside of site-packages dill would take along all that it
     holds, and minips itself stands there where it was installed with ``-e``.
     """
+
+    def keep(memory: pickle.PickleBuffer) -> bool:
+        if apart is None or memory.raw().nbytes < LARGE_BYTES:
+            return True
+        apart.append(memory.raw())
+        return False
+
     buffer = io.BytesIO()
-    pickler = dill.Pickler(buffer, recurse=True)
-    pickler.reducer_override = _by_name
+    pickler = dill.Pickler(buffer, protocol=5, recurse=True, buffer_callback=keep)
+    pickler.reducer_override = _reduced
     pickler.dump(thing)
     return buffer.getvalue()
 
 
-def _by_name(thing: Any) -> Any:
-    """How to pickle a module that can be imported; NotImplemented, and so dill's own way, for anything else."""
+def _reduced(thing: Any) -> Any:
+    """How to pickle a module that can be imported, and an array, whose memory dill would copy; NotImplemented, and so
+    dill's own way, for anything else.
+    """
+    if type(thing) is np.ndarray:
+        return thing.__reduce_ex__(5)
     if isinstance(thing, ModuleType) and thing.__name__ != "__main__" and sys.modules.get(thing.__name__) is thing:
         return import_module, (thing.__name__,)
     return NotImplemented

@@ -23,6 +23,7 @@ from minips.runtime.engines.crew import LocalEngine, Member
 from minips.runtime.engines.roles import Line, play
 from minips.runtime.shipping import ship, unship
 from minips.stage import register
+from minips.stages.transports.network import memory
 
 _context = multiprocess.get_context("spawn")
 _starting = threading.Lock()
@@ -54,8 +55,14 @@ class _Process(Member):
             there.close()
 
     def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
+        apart: list[memoryview] = []
+        briefing = ship({"role": role, **parts}, apart if hasattr(os, "readv") else None)
         with suppress(OSError):  # where it is gone already, whoever listens for its first word will hear that
-            self.pipe.send_bytes(ship({"role": role, **parts}))
+            self.pipe.send_bytes(briefing)
+            self.pipe.send([len(one) for one in apart])
+            for one in apart:
+                while one:
+                    one = one[os.write(self.pipe.fileno(), one) :]
 
     def end(self, timeout: float) -> str:
         self.pipe.close()  # a child that was told only half of something hears no more of it, and leaves
@@ -109,16 +116,28 @@ def _child(pipe: Any) -> None:
     sys.stdout = sys.stderr = _Forward(line)
     try:
         briefing = pipe.recv_bytes()
+        apart = [_read(pipe, nbytes) for nbytes in pipe.recv()]
     except (EOFError, OSError):
         return
     try:
-        parts = unship(briefing)
+        parts = unship(briefing, apart)
         role = parts.pop("role")
     except Exception as error:
         text = f"{type(error).__name__}: {error}. The problem or a stage could not be rebuilt in the new process"
         line.say("failed", (text, ""))
         return
     play(role, line, parts)
+
+
+def _read(pipe: Any, nbytes: int) -> memoryview:
+    """So many bytes off the pipe, straight into memory that an array can live in."""
+    block = left = memory(nbytes)
+    while left:
+        got = os.readv(pipe.fileno(), [left])
+        if not got:
+            raise EOFError
+        left = left[got:]
+    return block
 
 
 class _Forward:
