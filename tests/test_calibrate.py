@@ -8,8 +8,11 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.cost.calibrate import Calibration
+from minips.cost import meters
+from minips.cost.calibrate import MOST_CROWDED, _server_crowd
+from minips.cost.calibration import Calibration
 from minips.cost.fit import Line
+from minips.cost.walk import Load, walk
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, classes=3))
 
@@ -57,6 +60,7 @@ def test_two_processes_measure_every_span_of_a_push_and_a_pull():
     shares = []
     calibration = cost.calibrate(ps.Config(push=codec), progress=shares.append)
     check(calibration, codec)
+    assert calibration.hop_rest.at(1e4) > 0
     assert shares == sorted(shares)
     assert shares[-1] > 0.8
     assert (calibration.gradient, calibration.problem, calibration.together) == (None, "", 4)
@@ -76,6 +80,18 @@ def test_a_problems_own_gradients_are_measured_in_one_process_too_and_kept(tmp_p
     other = cost.calibrate(replace(config, push=ps.Codec()), PROBLEM, cache=path)
     assert other != calibration
     assert Calibration.load(path) == other
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.5])
+def test_what_a_server_takes_for_a_crowd_is_found_in_the_crowds_own_time(factor):
+    config = ps.Config(workers=meters.CROWD, steps=24)
+    known = Calibration(cores=2, worker_rest=Line(2e-4), server_rest=Line(3e-4), server_crowd=factor)
+    wall = walk(config, known, Load(1e4, 0.0)).seconds_per_step
+    rows = [(1e4, wall * off, 0.0, 0.0) for off in (1.0, 1.0, 7.0)]  # one block was disturbed
+    found = _server_crowd(rows, replace(known, server_crowd=1.0), replace(config, steps=1))
+    assert found == pytest.approx(factor, rel=0.02)
+    slow = [(1e4, 1.0, 0.0, 0.0)]
+    assert _server_crowd(slow, known, config) == pytest.approx(MOST_CROWDED, rel=0.01)
 
 
 def test_a_gradients_time_is_the_calibrations_only_for_the_same_problem(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.cost.calibrate import Calibration
+from minips.cost.calibration import Calibration
 from minips.cost.fit import Line
 from minips.cost.maps import _spread
 

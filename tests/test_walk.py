@@ -7,7 +7,7 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.cost.calibrate import Calibration
+from minips.cost.calibration import Calibration
 from minips.cost.clockwork import Clockwork, Cores, Node, Signal
 from minips.cost.fit import Line
 from minips.cost.walk import Leg, Load

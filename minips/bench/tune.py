@@ -77,7 +77,14 @@ def short(contender: str) -> str:
     return contender
 
 
-_SHORTER = {"ErrorFeedback(decay=1.0)": "EF", ", block=0": "", "()": "", "AllReduce": " all-reduce"}
+_SHORTER = {
+    "ErrorFeedback(decay=1.0)": "EF",
+    ", block=0": "",
+    "()": "",
+    "AllReduce": " all-reduce",
+    "bits=": "",
+    "fraction=": "",
+}
 
 
 def verdict(rows: Sequence[Row]) -> list[str]:

@@ -1,6 +1,7 @@
 """What it should cost: closed forms, what this machine takes for each stage, and a prediction to hold against a run."""
 
-from minips.cost.calibrate import Calibration, alone, calibrate, problem_words
+from minips.cost.calibrate import alone, calibrate, problem_words
+from minips.cost.calibration import Calibration
 from minips.cost.formulas import (
     asynchronous_lr_limit,
     asynchronous_update_s,

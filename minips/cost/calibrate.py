@@ -8,28 +8,31 @@ delays, the other workers and servers are left out: they are for the prediction 
 
 import json
 import os
+import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from minips.cost import meters
-from minips.cost.fit import Bound, Line
+from minips.cost.calibration import Calibration
+from minips.cost.fit import Line
+from minips.cost.walk import EVEN_STEPS, Load, walk
 from minips.problems import Problem
 from minips.runtime.codec import Codec
-from minips.runtime.collectives import PS
+from minips.runtime.collectives import PS, RingAllReduce
 from minips.runtime.config import Config
 from minips.runtime.engines import Processes, Threads
 from minips.runtime.engines.crew import FAREWELL_S, START_S, LocalEngine, Member, ctrl_c_later
 from minips.runtime.partition import cut, partition
 from minips.runtime.trace import SPANS, Span
 from minips.runtime.worker import compute
-from minips.stage import Tensors, Value, option
+from minips.stage import Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
 from minips.stages.serializers import Packet
@@ -38,78 +41,8 @@ SIZES = (1_000, 10_000, 100_000)
 """Values in the models, where no problem is given."""
 SHARES = (8, 3, 1)
 """Where one is: a server's share when there are so many."""
-
-
-@dataclass(frozen=True)
-class Calibration(Value):
-    """What was measured. Lines are in seconds, by values, bytes or rows as they say; see `Line` for their intervals."""
-
-    worker: dict[str, Line] = option(dict, "by span name: a worker's part of a push and its pull, by values")
-    server: dict[str, Line] = option(dict, "by span name: the server's part; aggregate: a round's; by values")
-    transfer: Line = option(Line(), "the span of that name, there and back, by values")
-    worker_rest: Line = option(Line(), "processor time of a push and its pull in no span, at the worker, by values")
-    server_rest: Line = option(Line(), "the same at the server, by values")
-    idle: Line = option(Line(), "time of a push and its pull in which neither works, by values")
-    message: Line = option(Line(), "a message over the bare transport, one way: α, and β for each byte")
-    send: Line = option(Line(), "processor time of sending a message, and of hearing that it came, by bytes")
-    receive: Line = option(Line(), "processor time of receiving a message, and of saying that it came, by bytes")
-    late_s: float = option(0.0, "how much later than it says a shaped link delivers", minimum=0, unit="s")
-    gradient: Line | None = option(None, "a batch's gradient of ``problem``, by rows")
-    together: int = option(1, "contributions to a round", minimum=1)
-    ratios: dict[str, float] = option(dict, "bytes that leave a stage of the push codec over those that enter it")
-    cores: int = option(1, "cores of this machine", minimum=1)
-    others: float = option(0.0, "processes of others that wanted a core at the same time", minimum=0)
-    problem: str = option("", "whose gradients these were; empty: normal float32 values")
-    subject: str = option("", "the stages and the transport that were measured")
-
-    @property
-    def alpha_s(self) -> float:
-        """Seconds that a message takes however small it is."""
-        return self.message.fixed_s
-
-    @property
-    def beta_s(self) -> float:
-        """Seconds for each byte of a message."""
-        return self.message.each_s
-
-    def bound(self, which: Bound) -> Self:
-        """All the lower quartiles, or all the upper ones."""
-        lines = ("transfer", "worker_rest", "server_rest", "idle", "message", "send", "receive", "gradient")
-        return replace(
-            self,
-            worker={name: line.bound(which) for name, line in self.worker.items()},
-            server={name: line.bound(which) for name, line in self.server.items()},
-            **{name: line.bound(which) for name in lines if (line := getattr(self, name))},
-        )
-
-    def save(self, path: str | Path) -> None:
-        """Write it as JSON."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=1))
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """What `save` wrote. ValueError where the file holds something else."""
-        return cls.from_dict(json.loads(Path(path).read_text()))
-
-    def __str__(self) -> str:
-        """A text table: α and β, then each stage: what it takes for a message, for a float32, and its ratio."""
-        lines = [
-            f"α  {_micro(self.message.fixed_s, self.message)} µs for a message",
-            f"β  {_nano(self.message.each_s, self.message)} ns for a byte",
-            f"{'':<22}{'fixed, µs':>22}{'ns for a byte':>22}{'ratio':>8}",
-        ]
-        if self.gradient:
-            lines.insert(
-                2,
-                f"a gradient: {_micro(self.gradient.fixed_s, self.gradient)} µs, and for a row "
-                f"{_micro(self.gradient.each_s, self.gradient)} µs",
-            )
-        for side, spans in (("worker", self.worker), ("server", self.server)):
-            for name, line in spans.items():
-                ratio = f"{self.ratios[name]:8.3f}" if side == "worker" and name in self.ratios else ""
-                each = line.times(1 / 4)
-                lines.append(f"{side} {name:<15}{_micro(line.fixed_s, line):>22}{_nano(each.each_s, line):>22}{ratio}")
-        return "\n".join(lines)
+MOST_CROWDED = 8.0
+"""A crowd that seems to take more than so many times as much was disturbed."""
 
 
 def alone(config: Config) -> Config:
@@ -173,22 +106,33 @@ def _measure(
     pieces, part = _pieces(config, problem)
     together = config.consistency.quorum(config.workers) or 1
     single = replace(alone(config), workers=1, aggregator=Mean(), batch_size=config.batch_size, seed=config.seed)
+    crowd = replace(single, workers=meters.CROWD)
+    plan = meters.Plan(single, crowd, _pair(single), pieces, config.aggregator, together, secrets.token_hex(16))
     engine: LocalEngine = Threads() if config.transport.name == "inproc" else Processes()
     members: list[Member] = []
     try:
         with ctrl_c_later():
             for who in ("a process that answers", "a process that asks"):
                 members.append(engine.start(who))
-        answers, asks = members
-        common = {"config": single, "pieces": pieces, "token": ""}
-        answers.brief(meters.answer, {**common, "aggregator": config.aggregator, "together": together})
+            for worker in range(1, meters.CROWD):
+                members.append(engine.start(f"process {worker} that pushes along"))
+        answers, asks, *others = members
+        answers.brief(meters.answer, {"plan": plan})
         addresses = _hear(answers, "ready", stop)
-        asks.brief(meters.ask, {**common, "problem": part, "addresses": addresses})
-        _hear(asks, "ready", stop)
-        for member in members:
+        asks.brief(meters.ask, {"plan": plan, "problem": part, "addresses": addresses})
+        for worker, member in enumerate(others, 1):
+            member.brief(meters.push_along, {"plan": plan, "address": addresses.crowd, "worker": worker})
+        answers.say("meet", _hear(asks, "ready", stop))
+        _hear(answers, "met", stop)
+        for member in others:
+            _hear(member, "ready", stop)
+        for member in (answers, asks):
             member.say("spin")
-        share = sum(_hear(member, "spun", stop) for member in members) / 2
+        share = sum(_hear(member, "spun", stop) for member in (answers, asks)) / 2
+        asks.say("go")
         asked = _hear(asks, "result", stop, show)
+        for member in others:
+            member.say("stop")
         answers.say("stop")
         answered = _hear(answers, "result", stop)
     finally:
@@ -197,69 +141,134 @@ def _measure(
         for member in members:
             member.end(FAREWELL_S)
     one_process = isinstance(engine, Threads)
-    return replace(
+    found = replace(
         _fit(asked, answered, one_process),
         together=together,
         ratios=_ratios(config.push, pieces[-1]),
         cores=_cores(config),
         others=0.0 if one_process else max(0.0, min(2, _cores(config)) / max(share, 0.01) - 2),
     )
+    return replace(found, server_crowd=_server_crowd(asked["crowd"], found, crowd))
+
+
+def _pair(single: Config) -> Config | None:
+    """Two workers among equals; None where their codec cannot be used that way."""
+    try:
+        return replace(single, workers=2, pull=Codec(), exchange=RingAllReduce())
+    except ValueError:
+        return None
 
 
 def _fit(asked: dict[str, Any], answered: dict[str, Any], one_process: bool) -> Calibration:
-    """Lines through what the two processes report. In one process the processor time of both is that of either."""
-    worker, server = _spans(asked["blocks"], answered["spans"])
-    server["aggregate"] = answered["aggregate"]
-    lines = {
-        side: {name: Line.fit(spans[name]) for name in SPANS if name in spans}
-        for side, spans in (("worker", worker), ("server", server))
-    }
-    transfer = lines["worker"].pop("transfer")
-    lines["worker"].pop("wait", None)
-    trips, calls = asked["trips"], asked["calls"]
-    trip = Line.fit([(size, wall) for size, wall, _, _ in trips])
-    here = Line.fit([(size, here) for size, _, here, _ in trips])
-    there = Line.fit([(size, 0.0 if one_process else there) for size, _, _, there in trips])
-    call = Line.fit([(size, wall) for size, wall, _, _ in calls])
-    update = Line.fit(server["aggregate"])
-    spent = [line for name, line in lines["server"].items() if name != "aggregate"]
-    small = min(size for size, *_ in calls)
-    bare = float(np.median([wall for size, wall, _, _ in calls if size == small]))
+    """Lines through what the processes report."""
+    worker = _lines(_worker_spans(asked["trips spans"]))
+    server = _lines(_server_spans(asked["trips spans"], answered["spans"]))
+    transfer = worker.pop("transfer")
+    worker.pop("wait", None)
+    trip, here, there = _sides(asked["trips"])
+    call, sends, receives = _sides(asked["calls"])
+    if one_process:  # the processor time of either side is that of both
+        here, there = here.less(*server.values()), Line.fit([(0.0, 0.0)])
+        receives = there
+    worker_rest, server_rest = here.less(*worker.values()), there.less(*server.values())
+    small = min(size for size, *_ in asked["calls"])
+    bare = float(np.median([wall for size, wall, _, _ in asked["calls"] if size == small]))
     shaped = float(np.median([wall for _, wall, _, _ in asked["shaped"]]))
-    return Calibration(
-        worker=lines["worker"],
-        server=lines["server"],
+    hop_rest, hop_idle = _hop(asked, one_process) if "hops" in asked else (Line(), Line())
+    found = Calibration(
+        worker=worker,
+        server=server,
         transfer=transfer,
-        worker_rest=here.less(*lines["worker"].values(), *(spent if one_process else ())),
-        server_rest=there.less(*spent, update),
+        worker_rest=worker_rest,
+        server_rest=server_rest,
         idle=trip.less(here, there),
+        hop_rest=hop_rest,
+        hop_idle=hop_idle,
         message=replace(call, fixed_s=call.fixed_s / 2),
-        send=Line.fit([(size, here) for size, _, here, _ in calls]),
-        receive=Line.fit([(size, 0.0 if one_process else there) for size, _, _, there in calls]),
+        send=sends,
+        receive=receives,
         late_s=max(0.0, (shaped - bare) / 2 - meters.LINK.latency_s),
         gradient=Line.fit(asked["gradient"]) if asked["gradient"] else None,
     )
+    rounds = {**server, "aggregate": Line.fit(answered["aggregate"])}
+    return replace(found, server=rounds, worker_crowd=_worker_crowd(asked["crowd"], found, one_process))
 
 
-def _spans(
-    blocks: list[tuple[float, int, dict[str, float], float, float]], spans: list[list[Span]]
-) -> tuple[dict[str, meters.Timings], dict[str, meters.Timings]]:
-    """For worker and server the timings of one push and its pull, by span name: those of a server's spans that lie in a
-    block's time belong to it.
+Row = tuple[float, float, float, float]
+"""Of a block of calls: size, median wall, processor time of who asks, of who answers."""
+Block = tuple[float, int, dict[str, float], float, float]
+"""Size, calls, seconds by span name, from when, to when."""
+
+
+def _sides(rows: list[Row]) -> tuple[Line, Line, Line]:
+    """Lines of walls, of processor time of who asks, and of who answers."""
+    return tuple(Line.fit([(row[0], row[column]) for row in rows]) for column in (1, 2, 3))  # type: ignore[return-value]
+
+
+def _hop(asked: dict[str, Any], one_process: bool) -> tuple[Line, Line]:
+    """Of one hop, by the values of its message: processor time at both ends that is in no span, and idle time.
+
+    Two that exchange make two hops, with half of the values each, and do the same at the same time.
     """
-    worker: dict[str, meters.Timings] = defaultdict(list)
-    server: dict[str, meters.Timings] = defaultdict(list)
-    everything = sorted((span for one in spans for span in one), key=lambda span: span.start)
-    for size, calls, totals, began, ended in blocks:
+    wall, cpu, _ = _sides(asked["hops"])
+    spans = _lines(_worker_spans(asked["hops spans"]))
+    own = [line for name, line in spans.items() if name not in ("transfer", "wait")]
+    rest = cpu.times(1 / 2 if one_process else 1).less(*own)
+    idle = wall.less(cpu)
+    return tuple(replace(line, fixed_s=line.fixed_s / 2) for line in (rest, idle))  # type: ignore[return-value]
+
+
+def _worker_crowd(rows: list[Row], found: Calibration, one_process: bool) -> float:
+    """How many times the rest a worker takes when a crowd pushes at once: of its processor time.
+
+    In one process nobody can tell the workers' from the server's, and the server takes the blame.
+    """
+    if one_process:
+        return 1.0
+    size, here = rows[0][0], float(np.median([row[2] for row in rows]))
+    spent, usual = here - sum(line.at(size) for line in found.worker.values()), found.worker_rest.at(size)
+    return min(max(spent / usual, 1.0), MOST_CROWDED) if usual else 1.0
+
+
+def _server_crowd(rows: list[Row], found: Calibration, config: Config) -> float:
+    """How many times the rest a server takes when a crowd pushes at once: so many times that the walk of a crowd takes
+    as long as the crowd did. Besides processor time it covers that threads wait for the interpreter.
+    """
+    config, load = replace(config, steps=EVEN_STEPS), Load(rows[0][0], 0.0)
+    wall = float(np.median([row[1] for row in rows]))
+    low, high = 1.0, MOST_CROWDED
+    for _ in range(10):
+        factor = (low + high) / 2
+        crowd = walk(config, replace(found, server_crowd=factor, gradient=None), load)
+        low, high = (factor, high) if crowd.seconds_per_step < wall else (low, factor)
+    return low
+
+
+def _lines(spans: dict[str, meters.Timings]) -> dict[str, Line]:
+    return {name: Line.fit(spans[name]) for name in SPANS if name in spans}
+
+
+def _worker_spans(blocks: list[Block]) -> dict[str, meters.Timings]:
+    """The timings of one call by span name."""
+    timings: dict[str, meters.Timings] = defaultdict(list)
+    for size, calls, totals, _, _ in blocks:
         for name, seconds in totals.items():
-            worker[name].append((size, seconds / calls))
-        theirs: dict[str, float] = defaultdict(float)
+            timings[name].append((size, seconds / calls))
+    return timings
+
+
+def _server_spans(blocks: list[Block], spans: list[list[Span]]) -> dict[str, meters.Timings]:
+    """The timings of one call by span name: a server's spans belong to the block in whose time they began."""
+    timings: dict[str, meters.Timings] = defaultdict(list)
+    everything = sorted((span for one in spans for span in one), key=lambda span: span.start)
+    for size, calls, _, began, ended in blocks:
+        totals: dict[str, float] = defaultdict(float)
         for span in everything:
             if began <= span.start < ended:
-                theirs[span.name] += span.seconds
-        for name, seconds in theirs.items():
-            server[name].append((size, seconds / calls))
-    return worker, server
+                totals[span.name] += span.seconds
+        for name, seconds in totals.items():
+            timings[name].append((size, seconds / calls))
+    return timings
 
 
 def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Problem | None]:
@@ -332,16 +341,3 @@ def _showing(progress: bool | Callable[[float], None]) -> Iterator[Callable[[flo
         with Progress(transient=True) as bar:
             task = bar.add_task("calibrating", total=1.0)
             yield lambda share: bar.update(task, completed=share)
-
-
-def _micro(seconds: float, line: Line) -> str:
-    """Microseconds with their interval."""
-    return _interval(seconds * 1e6, line)
-
-
-def _nano(seconds: float, line: Line) -> str:
-    return _interval(seconds * 1e9, line)
-
-
-def _interval(value: float, line: Line) -> str:
-    return f"{value:.3g} ({value * line.low:.3g} to {value * line.high:.3g})"

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from minips.cost.calibrate import Calibration, calibrate
+from minips.cost.calibrate import calibrate
+from minips.cost.calibration import Calibration
 from minips.cost.predict import message_nbytes
 from minips.cost.rehearsal import Canned
 from minips.cost.walk import Load, walk

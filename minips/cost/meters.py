@@ -1,25 +1,35 @@
-"""What a calibration runs in two processes of its own: one asks, as a worker does, and one answers, as a server does.
+"""What a calibration runs in processes of its own: one asks, as a worker does, and one answers, as a server does.
 
-Three things are asked, in turns, so that what the machine does now and then falls on all of them: bare calls of several
-sizes; the same through a shaped link, which should take what the link says and is late; and pushes with their pulls, of
-several models, each at a server of its own. Walls are clocks of single calls; processor time is that of all of a
-process's threads, over a block of calls.
+These things are asked in turns, so that what the machine does now and then falls on all of them:
+
+- bare calls of several sizes,
+- the same through a shaped link, which should take what the link says and is late,
+- pushes with their pulls, of several models, each at a server of its own,
+- hops: both are workers among equals, and exchange gradients of several sizes,
+- a crowd: pushes with their pulls of several workers at once, of which the others only push along.
+
+Walls are clocks of single calls; processor time is that of all of a process's threads, over a block of calls.
 """
 
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import replace
-from typing import Any
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from threading import Thread
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minips.problems import Problem
 from minips.runtime.client import Client, connect
+from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
 from minips.runtime.engines.roles import Line as Pipe
+from minips.runtime.peer import Peer
 from minips.runtime.server import Server
+from minips.runtime.trace import Trace
 from minips.runtime.worker import compute
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Aggregator, Contribution
@@ -33,70 +43,145 @@ BLOCKS, CALLS = 7, 6
 BLOCK_S, ENOUGH_S = 0.25, 1.0
 """A block of calls that would take longer has fewer calls, but one at least; what took so long in all has no more."""
 SPIN_S = 0.1
+CROWD = 4
+"""So many workers are a crowd."""
+_STOPPED = "The calibration was stopped."
 _CPU = struct.Struct("<d")
 
 Timings = list[tuple[float, float]]
 """Pairs of a size (values, bytes or rows) and seconds."""
 
 
-def answer(
-    line: Pipe, *, config: Config, pieces: list[Tensors], aggregator: Aggregator, together: int, token: str
-) -> dict[str, Any]:
-    """Echo, bare and behind a link, and a server for each of ``pieces``; reports the servers' spans, and what the
-    aggregator takes for ``together`` contributions.
+@dataclass(frozen=True)
+class Plan:
+    """What there is to measure, with gradients of several sizes, the ``pieces``.
+
+    ``single`` has one worker, ``crowd`` has several, which push at once, and ``pair`` has two that exchange among
+    themselves; None where their codec cannot be used that way.
     """
+
+    single: Config
+    crowd: Config
+    pair: Config | None
+    pieces: list[Tensors]
+    aggregator: Aggregator
+    together: int
+    """Contributions that are aggregated at once."""
+    token: str
+
+    def peers(self, rank: int, stack: ExitStack) -> list[Peer]:
+        """An endpoint for each size, where two can exchange among themselves."""
+        if not self.pair or not isinstance(self.pair.exchange, AllReduce):
+            return []
+        exchange = self.pair.exchange
+        return [stack.enter_context(Peer(exchange, self.pair, rank, piece, self.token)) for piece in self.pieces]
+
+
+class Addresses(NamedTuple):
+    """Where what is."""
+
+    bare: str
+    shaped: str
+    servers: list[str]
+    crowd: str
+    peers: list[str]
+
+
+def answer(line: Pipe, *, plan: Plan) -> dict[str, Any]:
+    """Echo, bare and behind a link, a server for each size and one for the crowd, and a peer for each size; reports the
+    servers' spans, and what the aggregator takes.
+    """
+    transport, token = plan.single.transport, plan.token
+    threads = []
     with ExitStack() as stack:
-        bare = stack.enter_context(config.transport.serve(_processor_time, None, token))
-        shaped = stack.enter_context(LINK.around(config.transport).serve(_processor_time, None, token))
-        servers = [stack.enter_context(Server(params, config).serve(token=token)) for params in pieces]
-        line.say("ready", [bare.address, shaped.address, *(server.address for server in servers)])
-        if line.wait()[0] == "spin":
-            line.say("spun", _spin())
-            line.wait()
-    rounds = list(_rounds(aggregator, pieces, together))
+        bare = stack.enter_context(transport.serve(_processor_time, None, token))
+        shaped = stack.enter_context(LINK.around(transport).serve(_processor_time, None, token))
+        servers = [stack.enter_context(Server(piece, plan.single).serve(token=token)) for piece in plan.pieces]
+        crowd = stack.enter_context(Server(plan.pieces[-1], plan.crowd).serve(token=token))
+        peers = plan.peers(1, stack)
+        places = [server.address for server in servers], crowd.address, [peer.address for peer in peers]
+        line.say("ready", Addresses(bare.address, shaped.address, *places))
+        while (heard := line.wait())[0] != "stop":
+            if heard[0] == "spin":
+                line.say("spun", _spin())
+            if heard[0] == "meet":
+                for peer, piece, other in zip(peers, plan.pieces, heard[1], strict=True):
+                    peer.meet([other, peer.address])
+                    threads.append(Thread(target=_exchange, args=(peer, piece), name="minips-peer", daemon=True))
+                    threads[-1].start()
+                line.say("met")
+    for thread in threads:
+        thread.join()
+    rounds = list(_rounds(plan.aggregator, plan.pieces, plan.together))
     return {"spans": [list(server.trace) for server in servers], "aggregate": rounds}
 
 
-def ask(
-    line: Pipe, *, config: Config, pieces: list[Tensors], problem: Problem | None, addresses: list[str], token: str
-) -> dict[str, Any]:
-    """Call, push and pull, compute; reports what everything took, says ``progress`` on the way."""
-    line.say("ready")
-    if line.wait()[0] == "spin":
-        line.say("spun", _spin())
+def ask(line: Pipe, *, plan: Plan, problem: Problem | None, addresses: Addresses) -> dict[str, Any]:
+    """Call, push and pull, exchange, compute; reports what everything took, says ``progress`` on the way."""
     with ExitStack() as stack:
-        bare = stack.enter_context(config.transport.connect(addresses[0], token))
-        shaped = stack.enter_context(LINK.around(config.transport).connect(addresses[1], token))
-        clients = [stack.enter_context(connect(address, config, token=token)) for address in addresses[2:]]
-        meter = _Meter(bare, config)
-        for client in clients:
-            client.pull().result(config.timeout_s)
+        peers = plan.peers(0, stack)
+        line.say("ready", [peer.address for peer in peers])
+        while (word := line.wait()[0]) != "go":
+            if word == "stop":
+                raise InterruptedError(_STOPPED)
+            line.say("spun", _spin())
+        config, token = plan.single, plan.token
+        bare = stack.enter_context(config.transport.connect(addresses.bare, token))
+        shaped = stack.enter_context(LINK.around(config.transport).connect(addresses.shaped, token))
+        clients = [stack.enter_context(connect(address, config, token=token)) for address in addresses.servers]
+        crowd = stack.enter_context(connect(addresses.crowd, plan.crowd, token=token))
+        for peer, other in zip(peers, addresses.peers, strict=True):
+            peer.meet([peer.address, other])
+        meter = _Meter(bare, config.timeout_s)
         for block in range(-1, BLOCKS):  # the first warms up
             line.say("progress", (block + 1) / (BLOCKS + 1))
             if line.hear(0.0)[0] == "stop":
-                raise InterruptedError("The calibration was stopped.")
+                raise InterruptedError(_STOPPED)
             for nbytes in CALL_BYTES:
                 frames: Frames = [b"", bytes(nbytes)]
-                meter.block("calls", nbytes, lambda frames=frames: bare.call(frames).result(config.timeout_s))  # type: ignore[misc]
-            meter.block("shaped", 0, lambda: shaped.call([b""]).result(config.timeout_s))
-            for client, gradients in zip(clients, pieces, strict=True):
-                meter.trips(client, gradients)
+                meter.block("calls", nbytes, lambda frames=frames: bare.call(frames))  # type: ignore[misc]
+            meter.block("shaped", 0, lambda: shaped.call([b""]))
+            for client, piece in zip(clients, plan.pieces, strict=True):
+                meter.traced("trips", client.trace, piece, lambda c=client, g=piece: c.push_pull(g))  # type: ignore[misc]
+            for peer, piece in zip(peers, plan.pieces, strict=True):
+                meter.traced("hops", peer.trace, piece, lambda p=peer, g=piece: p.mean(p.trace.step + 1, g))  # type: ignore[misc]
+            meter.traced("crowd", crowd.trace, plan.pieces[-1], lambda: crowd.push_pull(plan.pieces[-1]))
             if block < 0:
                 meter.rows = {}
-    gradients_s = list(_gradients(problem, config)) if problem else []
+        for peer, piece in zip(peers, plan.pieces, strict=True):
+            peer.mean(peer.trace.step + 1, piece, ending=True)
+        gradients_s = list(_gradients(problem, plan.single, clients[-1], plan.pieces[-1])) if problem else []
     return {**meter.rows, "gradient": gradients_s}
+
+
+def push_along(line: Pipe, *, plan: Plan, address: str, worker: int) -> None:
+    """One of the crowd: pushes and pulls as often as the others do, until the server is gone."""
+    with connect(address, plan.crowd, worker=worker, token=plan.token) as client:
+        line.say("ready")
+        with suppress(ConnectionError, TimeoutError):
+            while line.hear(0.0)[0] != "stop":
+                client.push_pull(plan.pieces[-1]).result(plan.crowd.timeout_s)
+
+
+def _exchange(peer: Peer, piece: Tensors) -> None:
+    """Exchange as often as the other does."""
+    ending, step = False, 0
+    with suppress(ConnectionError, TimeoutError):
+        while not ending:
+            step += 1
+            _, ending = peer.mean(step, piece)
 
 
 class _Meter:
     """Times blocks of calls: rows of (size, median wall, processor time here, and there), each per call."""
 
-    def __init__(self, bare: Channel, config: Config) -> None:
-        self._bare, self._config = bare, config
+    def __init__(self, bare: Channel, timeout_s: float) -> None:
+        self._bare, self._timeout_s = bare, timeout_s
         self._spent: dict[tuple[str, float], float] = {}
         self.rows: dict[str, list[Any]] = {}
 
-    def block(self, kind: str, size: float, call: Callable[[], object]) -> int:
-        """Make a block of calls, and a row of them; how many."""
+    def block(self, kind: str, size: float, call: Callable[[], Any]) -> int:
+        """Make a block of calls, and a row of them; how many. A future that a call returns is waited for."""
         spent = self._spent.get((kind, size), 0.0)
         if spent > ENOUGH_S and any(row[0] == size for row in self.rows.get(kind, [])):
             return 0
@@ -104,7 +189,8 @@ class _Meter:
         there, here, began = self._there(), time.process_time(), time.monotonic()
         while len(walls) < CALLS and time.monotonic() - began < BLOCK_S:
             start = time.monotonic()
-            call()
+            if isinstance(called := call(), Future):
+                called.result(self._timeout_s)
             walls.append(time.monotonic() - start)
         here = time.process_time() - here
         there = self._there() - there
@@ -112,20 +198,18 @@ class _Meter:
         self.rows.setdefault(kind, []).append((size, float(np.median(walls)), here / len(walls), there / len(walls)))
         return len(walls)
 
-    def trips(self, client: Client, gradients: Tensors) -> None:
-        """A block of pushes with their pulls; besides, the worker's spans by name, and from when to when it was."""
-        size, before, began = sum(x.size for x in gradients.values()), len(client.trace), time.monotonic()
-        calls = self.block("trips", size, lambda: client.push_pull(gradients).result(self._config.timeout_s))
-        if not calls:
-            return
-        spans: dict[str, float] = {}
-        for span in list(client.trace)[before:]:
-            spans[span.name] = spans.get(span.name, 0.0) + span.seconds
-        self.rows.setdefault("blocks", []).append((size, calls, spans, began, time.monotonic()))
+    def traced(self, kind: str, trace: Trace, gradients: Tensors, call: Callable[[], Any]) -> None:
+        """A block of what leaves spans; they are kept by name, with from when to when it was."""
+        size, before, began = sum(x.size for x in gradients.values()), len(trace), time.monotonic()
+        if calls := self.block(kind, size, call):
+            spans: dict[str, float] = {}
+            for span in list(trace)[before:]:
+                spans[span.name] = spans.get(span.name, 0.0) + span.seconds
+            self.rows.setdefault(f"{kind} spans", []).append((size, calls, spans, began, time.monotonic()))
 
     def _there(self) -> float:
         """Processor time of the process that answers, all of its threads together."""
-        (reply,) = self._bare.call([b""]).result(self._config.timeout_s)
+        (reply,) = self._bare.call([b""]).result(self._timeout_s)
         return float(_CPU.unpack(reply)[0])
 
 
@@ -154,18 +238,21 @@ def _rounds(aggregator: Aggregator, pieces: list[Tensors], together: int) -> Ite
                 yield float(sum(x.size for x in piece.values())), (time.monotonic() - began) / calls
 
 
-def _gradients(problem: Problem, config: Config) -> Iterator[tuple[float, float]]:
-    """Rows and seconds of gradients, for the config's batch and for a smaller one."""
+def _gradients(problem: Problem, config: Config, client: Client, piece: Tensors) -> Iterator[tuple[float, float]]:
+    """Rows and seconds of gradients, for the config's batch and for a smaller one, with a push and a pull in between,
+    as in a run: so neither the rows nor the parameters are still in the cache.
+    """
     alone = replace(config, delays=None, accumulate=1)
     params = problem.init(np.random.default_rng(config.seed))
     rows = min(config.batch_size or problem.rows, problem.rows)
-    for block in range(-1, BLOCKS):
-        for size in sorted({max(1, rows // 4), rows}):
-            some = replace(alone, batch_size=size)
-            for clock in range(CALLS if block >= 0 else 1):
-                began = time.monotonic()
-                compute(problem, some, params, 0, clock)
-                if block >= 0:
-                    yield float(size), time.monotonic() - began
-                if time.monotonic() - began > BLOCK_S:
-                    break
+    some = {size: replace(alone, batch_size=size) for size in {max(1, rows // 4), rows}}
+    started = time.monotonic()
+    for clock in range(-2, BLOCKS * CALLS):
+        for size, sized in some.items():
+            client.push_pull(piece).result(config.timeout_s)
+            began = time.monotonic()
+            compute(problem, sized, params, 0, max(clock, 0))
+            if clock >= 0:
+                yield float(size), time.monotonic() - began
+        if clock >= 0 and time.monotonic() - started > ENOUGH_S:
+            break

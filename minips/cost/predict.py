@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from minips.cost.calibrate import Calibration, calibrate, problem_words
+from minips.cost.calibrate import calibrate, problem_words
+from minips.cost.calibration import Calibration
 from minips.cost.fit import Line
 from minips.cost.rehearsal import rehearse
 from minips.cost.walk import walk

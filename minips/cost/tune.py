@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from minips.cost.calibrate import Calibration, alone, calibrate
+from minips.cost.calibrate import alone, calibrate
+from minips.cost.calibration import Calibration
 from minips.cost.predict import predict
 from minips.cost.probe import steps_to
 from minips.problems import Problem

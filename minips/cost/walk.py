@@ -11,20 +11,19 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from minips.cost.calibrate import Calibration
+from minips.cost.calibration import Calibration
 from minips.cost.clockwork import Clockwork, Cores, Node, Signal, Task
 from minips.cost.fit import Line
+from minips.cost.meters import CROWD
 from minips.runtime.collectives import Hop
 from minips.runtime.config import Config
 from minips.runtime.shard import Shard
+from minips.runtime.trace import DECODE, ENCODE, UPDATE
 from minips.stages.aggregators import Contribution, Mean
 from minips.stages.optimizers import SGD
 
 MAX_STEPS, EVEN_STEPS = 200, 24
 """The walk stops after so many steps, and goes on as in its second half: fewer where all steps are alike."""
-ENCODE = ("compensate", "quantize", "serialize", "compress")
-DECODE = ("decompress", "deserialize", "dequantize")
-UPDATE = ("aggregate", "apply")
 
 
 class Leg(NamedTuple):
@@ -109,6 +108,10 @@ class Walk(ABC):
         """A process and its link."""
         return Node(self.clockwork, self._cores, self.config.link, self.calibration.late_s)
 
+    def crowded(self, factor: float) -> float:
+        """A crowd's factor for as many workers as there are."""
+        return 1 + (factor - 1) * min(1.0, (self.config.workers - 1) / (CROWD - 1))
+
     def record(self, name: str, seconds: float) -> None:
         """Add to a span."""
         self._totals[name] += seconds
@@ -151,8 +154,8 @@ class ServedWalk(Walk):
         self._servers = [_Server(self) for _ in range(self.config.servers)]
         self._share = self.load.values / self.config.servers
         calibration = self.calibration
-        self._rest = calibration.worker_rest.at(self._share) / 2
-        self._server_rest = calibration.server_rest.at(self._share) / 2
+        self._rest = calibration.worker_rest.at(self._share) / 2 * self.crowded(calibration.worker_crowd)
+        self._server_rest = calibration.server_rest.at(self._share) / 2 * self.crowded(calibration.server_crowd)
         self._flight = calibration.idle.at(self._share) / 2
 
     def applied(self) -> float:
@@ -259,15 +262,10 @@ class TogetherWalk(Walk):
     """Workers add up their gradients by an all-reduce."""
 
     def begin(self) -> None:
-        calibration, values = self.calibration, self.load.values
+        calibration = self.calibration
         self._done = [0] * self.config.workers
         self._boxes: dict[tuple[int, int, int], Signal] = defaultdict(Signal)
         self._sent: dict[tuple[int, int, int], float] = {}
-        call = Line(2 * calibration.message.fixed_s, calibration.message.each_s)
-        self._idle = call.less(calibration.send, calibration.receive)
-        # What a worker does besides: looking at the gradient, cutting it, joining the sum.
-        transport = calibration.send.at(0) + calibration.receive.at(0)
-        self._rest = max(0.0, calibration.worker_rest.at(values) - transport)
         update = update_lines(calibration, self.config)
         one = update.get("aggregate", Line()).times(1 / self.config.workers)
         self._update = {**update, "aggregate": one}
@@ -283,7 +281,6 @@ class TogetherWalk(Walk):
 
     def exchange(self, worker: int, clock: int) -> Task:
         node, calibration, complete = self.nodes[worker], self.calibration, set[int]()
-        yield node.work(self._rest)
         for number, leg in enumerate(self.load.legs[worker]):
             hop = leg.hop
             if hop.to is not None:
@@ -293,8 +290,8 @@ class TogetherWalk(Walk):
                 decode = ("dequantize",) if owned else ()
                 complete.update(() if hop.adds else hop.sends)
                 yield self.task(node, (calibration.worker, names, leg.sends), (calibration.server, decode, leg.sends))
-                yield node.work(calibration.send.at(leg.nbytes), lambda wall: self.record("transfer", wall))
-                self.clockwork.start(self._message(worker, hop.to, leg.nbytes, (number, clock)))
+                yield node.work(self._rest(leg.sends), lambda wall: self.record("transfer", wall))
+                self.clockwork.start(self._message(worker, hop.to, leg, (number, clock)))
             if hop.source is not None:
                 yield from self._receive(worker, number, clock)
                 complete.update(() if hop.adds else hop.receives)
@@ -303,14 +300,18 @@ class TogetherWalk(Walk):
         yield self.task(node, (self._update, UPDATE, self.load.values))
         self._done[worker] += 1
 
-    def _message(self, source: int, to: int, nbytes: float, what: tuple[int, int]) -> Task:
-        number, clock = what
-        self._sent[to, number, clock] = self.clockwork.now
-        start = self.nodes[source].depart(nbytes)
-        yield self._idle.at(nbytes) / 2
-        yield self.nodes[to].arrive(start, nbytes)
-        yield self.nodes[to].work(self.calibration.receive.at(nbytes))
-        self._boxes[to, number, clock].happen()
+    def _message(self, source: int, to: int, leg: Leg, what: tuple[int, int]) -> Task:
+        key = to, *what
+        self._sent[key] = self.clockwork.now
+        start = self.nodes[source].depart(leg.nbytes)
+        yield self.calibration.hop_idle.at(leg.sends)
+        yield self.nodes[to].arrive(start, leg.nbytes)
+        yield self.nodes[to].work(self._rest(leg.sends))
+        self._boxes[key].happen()
+
+    def _rest(self, values: float) -> float:
+        """Processor time of a message of so many values at one of its ends."""
+        return self.calibration.hop_rest.at(values) / 2
 
     def _receive(self, worker: int, number: int, clock: int) -> Task:
         """Of the time until a message is here, that before it was sent is a wait."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from minips.cost import CodecMap, Comparison
 from minips.lab.source import code
 from minips.runtime.config import Config
-from minips.runtime.trace import SPANS
+from minips.runtime.trace import DECODE, ENCODE, SPANS, UPDATE
 from minips.runtime.train import Run
 from minips.stage import Stage
 
@@ -48,11 +48,11 @@ LOOKS = (
 
 GROUPS = {
     "compute": ("compute",),
-    "encode": ("compensate", "quantize", "serialize", "compress"),
+    "encode": ENCODE,
     "transfer": ("transfer",),
     "wait": ("wait",),
-    "decode": ("decompress", "deserialize", "dequantize"),
-    "update": ("aggregate", "apply"),
+    "decode": DECODE,
+    "update": UPDATE,
 }
 """What a timeline tells apart, and the spans of each."""
 

@@ -30,6 +30,10 @@ SPANS = (
     "apply",
 )
 """The names, in the order of the data's way."""
+ENCODE = ("compensate", "quantize", "serialize", "compress")
+DECODE = ("decompress", "deserialize", "dequantize")
+UPDATE = ("aggregate", "apply")
+"""Those of a message on its way out, on its way in, and of a round."""
 
 
 class Span(NamedTuple):

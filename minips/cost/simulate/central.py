@@ -15,13 +15,14 @@ import simpy
 from minips.cost.fit import Line
 from minips.cost.simulate.cluster import UNTIMED, Cluster, Node, Rows, Trainer, size
 from minips.cost.simulate.flows import Way
-from minips.cost.walk import DECODE, ENCODE, UPDATE, update_lines
+from minips.cost.walk import update_lines
 from minips.problems import Problem
 from minips.runtime.codec import Decoder, Encoder, check_finite, envelope, unpack
 from minips.runtime.engines import Outcome
 from minips.runtime.message import Header, Message
 from minips.runtime.partition import cut, join, native, partition
 from minips.runtime.shard import Shard
+from minips.runtime.trace import DECODE, ENCODE, UPDATE
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.serializers import Packet

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minips.cost.calibrate import Calibration
+from minips.cost.calibration import Calibration
 from minips.cost.topology import Own, Star, Topology, Traffic
 from minips.problems import Problem
 from minips.runtime.collectives import AllReduce

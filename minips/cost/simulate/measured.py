@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from minips.cost.calibrate import Calibration, calibrate
+from minips.cost.calibrate import calibrate
+from minips.cost.calibration import Calibration
 from minips.cost.simulate.engine import Simulated
 from minips.problems import Problem
 from minips.runtime.config import Config, Delays

@@ -15,13 +15,14 @@ import simpy
 from minips.cost.fit import Line
 from minips.cost.simulate.cluster import UNTIMED, Cluster, Rows, Trainer, size
 from minips.cost.simulate.flows import Way
-from minips.cost.walk import DECODE, ENCODE, UPDATE, update_lines
+from minips.cost.walk import update_lines
 from minips.problems import Problem
 from minips.runtime.collectives import AllReduce
 from minips.runtime.engines import Outcome
 from minips.runtime.partition import native, partition
 from minips.runtime.reduction import Reduction
 from minips.runtime.replica import Replica, check_same, requantization_error
+from minips.runtime.trace import DECODE, ENCODE, UPDATE
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 

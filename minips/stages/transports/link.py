@@ -86,7 +86,9 @@ class _Shaped(Transport):
         if not abs(start - time.monotonic()) < _PLAUSIBLE_S:
             raise ValueError(f"The peer says that its message left {start - time.monotonic():g} seconds from now.")
         _, end = self._in.take(start, _size(frames[1:]))
-        time.sleep(max(0.0, end + self.link.latency_s - time.monotonic()))
+        left = end + self.link.latency_s - time.monotonic()
+        if left > 0:
+            time.sleep(left)
         return frames[1:]
 
     def serve(
