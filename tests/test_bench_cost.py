@@ -84,6 +84,6 @@ def test_every_candidate_of_a_tuning_is_a_row_and_the_verdict_is_about_the_first
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(tune.table(rows))
     shown = console.export_text()
-    for text in ("1 Uniform(bits=4), EF; 1 server", "20 Mbit/s, 1 ms: the first choice took 10%", "> 300"):
+    for text in ("1 Uniform(4), EF; 1 server", "20 Mbit/s, 1 ms: the first choice took 10%", "> 300"):
         assert text in shown
     assert len(tune.chart(rows).series["predicted"]) == 4
