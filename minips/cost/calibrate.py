@@ -2,8 +2,9 @@
 
 A process asks and a process answers (`minips.cost.meters`): bare calls of several sizes, and pushes with their pulls of
 several models, whose spans tell each stage's share. A `Line` goes through the timings of each. Processor time is kept
-apart from walls: many workers share the cores, nobody shares the time in which a message only travels. The link, the
-delays, the other workers and servers are left out: they are for the prediction to add.
+apart from walls: many workers share the cores, nobody shares the time in which a message only travels. Of what several
+workers are to each other only that is measured which nobody could compute: how much more a push takes in a crowd. The
+link, the delays, the other workers and servers are for the prediction to add.
 """
 
 import json
@@ -73,7 +74,7 @@ def calibrate(
     cache: str | Path | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Calibration:
-    """Measure a push and a pull of ``config``'s stages and transport here, in processes of its own: a second or two.
+    """Measure a push and a pull of ``config``'s stages and transport here, in processes of its own: a few seconds.
 
     With a ``problem`` the stages work on its gradients, of several servers' shares, and the gradient is timed too;
     without one, on normal float32 values. ``progress`` shows a bar, or is called with the share that is done.

@@ -61,7 +61,7 @@ def enroll(value: Any) -> None:
     """
     if isinstance(value, Stage) and type(value).__module__ == "__main__" and "name" in vars(type(value)):
         register(type(value))
-    if isinstance(value, Value) and dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             enroll(getattr(value, field.name))
     if isinstance(value, dict | list | tuple):
