@@ -11,8 +11,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from minips.runtime.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Channel
 from minips.stages.transports.futures import Driven, Joined
+from minips.stages.transports.wire import Closable
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Ref:
         return f"<Ref {self.name!r} {self.dtype}{list(self.shape)}>"
 
 
-class Client:
+class Client(Closable):
     """One worker's connection to all the servers. Made by `connect`."""
 
     def __init__(
@@ -180,14 +180,6 @@ class Client:
                     farewell.result(1.0)
         self._hang_up()
         self._heart.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _meet(self, answers: list[Message]) -> None:
         indices = [answer.header["index"] for answer in answers]

@@ -10,8 +10,6 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -22,6 +20,7 @@ from minips.runtime.trace import Trace
 from minips.stage import Frames, Tensors
 from minips.stages.transports import Channel
 from minips.stages.transports.futures import then
+from minips.stages.transports.wire import Closable
 
 _SENT = struct.Struct("<d")
 
@@ -30,7 +29,7 @@ class LostError(ConnectionError):
     """Another worker is gone, so the sum cannot be completed. Whoever it is will have the reason."""
 
 
-class Peer:
+class Peer(Closable):
     """One rank's endpoint, and its channels to those that it sends to. Use with ``with``, then `meet`.
 
     ``like`` has the names, shapes and dtypes of the gradients.
@@ -80,14 +79,6 @@ class Peer:
         for channel in self._channels.values():
             channel.close()
         self._endpoint.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _send(self, to: int, frames: Frames) -> None:
         def answered(call: "Future[Frames]") -> None:

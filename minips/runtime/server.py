@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -24,12 +23,13 @@ from minips.stage import Array, Frames, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.serializers import Packet
 from minips.stages.transports import Endpoint
+from minips.stages.transports.wire import Closable
 
 GRACE_S = 0.25
 """How long a worker whose connection broke may take to come back before it no longer counts."""
 
 
-class Server:
+class Server(Closable):
     """Holds parameters, applies what workers push, answers their pulls.
 
     ``params`` are all the parameters; of several servers (``config.servers``) this one is number ``index`` and keeps
@@ -115,14 +115,6 @@ class Server:
             self._endpoint.close()
         if self._watcher:
             self._watcher.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _handle(self, frames: Frames) -> Frames:
         began = time.monotonic()
