@@ -20,7 +20,6 @@ from minips.stages.transports.auth import LIMIT_BYTES
 from minips.stages.transports.base import WireTransport
 
 _HEAD = struct.Struct("<BxxxI")
-_OF_ONES_OWN = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 ALIGNMENT, LARGE_BYTES = 64, 2**20
 HANDSHAKE_BYTES = LIMIT_BYTES + 4 * ALIGNMENT
 """The largest body that is taken from a peer that has not yet shown that it knows the token."""
@@ -98,10 +97,11 @@ def memory(nbytes: int) -> memoryview:
     array after it has to be mapped anew.
     """
     if nbytes >= LARGE_BYTES:
-        large = mmap.mmap(-1, nbytes, **_OF_ONES_OWN)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            with suppress(OSError):  # a kernel without huge pages
-                large.madvise(mmap.MADV_HUGEPAGE)
+        if not hasattr(mmap, "MADV_HUGEPAGE"):
+            return memoryview(mmap.mmap(-1, nbytes))
+        large = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has no huge pages
+        with suppress(OSError):  # nor has every kernel
+            large.madvise(mmap.MADV_HUGEPAGE)
         return memoryview(large)
     block = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -block.__array_interface__["data"][0] % ALIGNMENT
