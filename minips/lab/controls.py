@@ -157,6 +157,7 @@ def control(hint: Any, metadata: Any, value: Any, description: str) -> Any:
     if metadata.get("choices") is not None:
         return ipywidgets.Dropdown(options=metadata["choices"], value=value, **common)
     if kind is bool:
+        common["layout"] = {**LAYOUT, "height": "auto"}  # a long name takes two lines where the page is narrow
         return ipywidgets.Checkbox(value=value, indent=True, **common)
     if type(None) in arms and kind in (int, float):
         widget = ipywidgets.Text(value="" if value is None else f"{value:g}", placeholder="none", **common)
