@@ -64,8 +64,6 @@ def test_two_processes_measure_every_span_of_a_push_and_a_pull():
     assert shares == sorted(shares)
     assert shares[-1] > 0.8
     assert (calibration.gradient, calibration.problem, calibration.together) == (None, "", 4)
-    assert calibration.send.at(1e6) > calibration.send.at(0) > 0
-    assert calibration.receive.at(0) > 0
 
 
 def test_a_problems_own_gradients_are_measured_in_one_process_too_and_kept(tmp_path):

@@ -167,10 +167,9 @@ def _fit(asked: dict[str, Any], answered: dict[str, Any], one_process: bool) -> 
     transfer = worker.pop("transfer")
     worker.pop("wait", None)
     trip, here, there = _sides(asked["trips"])
-    call, sends, receives = _sides(asked["calls"])
+    call, *_ = _sides(asked["calls"])
     if one_process:  # the processor time of either side is that of both
         here, there = here.less(*server.values()), Line.fit([(0.0, 0.0)])
-        receives = there
     worker_rest, server_rest = here.less(*worker.values()), there.less(*server.values())
     small = min(size for size, *_ in asked["calls"])
     bare = float(np.median([wall for size, wall, _, _ in asked["calls"] if size == small]))
@@ -186,8 +185,6 @@ def _fit(asked: dict[str, Any], answered: dict[str, Any], one_process: bool) -> 
         hop_rest=hop_rest,
         hop_idle=hop_idle,
         message=replace(call, fixed_s=call.fixed_s / 2),
-        send=sends,
-        receive=receives,
         late_s=max(0.0, (shaped - bare) / 2 - meters.LINK.latency_s),
         gradient=Line.fit(asked["gradient"]) if asked["gradient"] else None,
     )

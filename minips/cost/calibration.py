@@ -24,8 +24,6 @@ class Calibration(Value):
     hop_rest: Line = option(Line(), "processor time of a hop among workers in no span, both ends, by values")
     hop_idle: Line = option(Line(), "time of a hop in which neither works, by values")
     message: Line = option(Line(), "a message over the bare transport, one way: α, and β for each byte")
-    send: Line = option(Line(), "processor time of sending a message, and of hearing that it came, by bytes")
-    receive: Line = option(Line(), "processor time of receiving a message, and of saying that it came, by bytes")
     late_s: float = option(0.0, "how much later than it says a shaped link delivers", minimum=0, unit="s")
     gradient: Line | None = option(None, "a batch's gradient of ``problem``, by rows")
     together: int = option(1, "contributions to a round", minimum=1)
@@ -47,10 +45,7 @@ class Calibration(Value):
 
     def bound(self, which: Bound) -> Self:
         """All the lower quartiles, or all the upper ones."""
-        lines = (
-            *("transfer", "worker_rest", "server_rest", "idle", "hop_rest", "hop_idle"),
-            *("message", "send", "receive", "gradient"),
-        )
+        lines = ("transfer", "worker_rest", "server_rest", "idle", "hop_rest", "hop_idle", "message", "gradient")
         return replace(
             self,
             worker={name: line.bound(which) for name, line in self.worker.items()},
