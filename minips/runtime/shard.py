@@ -247,8 +247,7 @@ class Shard:
                 gradients = self.aggregator.combine([self._piece(one, stretch) for one in contributions])
             with self._span("apply"):
                 if scale != 1.0:
-                    for g in gradients.values():
-                        g *= scale
+                    gradients = {name: np.asarray(g * scale) for name, g in gradients.items()}
                 params = {name: _some(after[name], where) for name, where in stretch.items()}
                 if after is not before:
                     for name, where in stretch.items():

@@ -44,7 +44,9 @@ class Aggregator(Stage):
 
     @abstractmethod
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
-        """One gradient for each name; a new array, of the shape and the dtype of the contributions'."""
+        """One gradient for each name, of the shape and the dtype of the contributions'. Of a single contribution it may be
+        that one's own array, otherwise it is a new one.
+        """
 
 
 @register
@@ -58,7 +60,7 @@ class Mean(Aggregator):
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         def mean(pieces: list[Array]) -> Array:
             if len(pieces) == 1:
-                return np.array(pieces[0])
+                return pieces[0]
             total = np.asarray(pieces[0] + pieces[1])
             for piece in pieces[2:]:
                 total += piece

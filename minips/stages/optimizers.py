@@ -24,9 +24,7 @@ class Optimizer(Stage):
 
     @abstractmethod
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
-        """Change ``params`` in place. ``grads`` has the same names, shapes and dtypes, and may be used as scratch
-        space.
-        """
+        """Change ``params`` in place. ``grads`` has the same names, shapes and dtypes, and stays as it is."""
 
 
 @register
@@ -49,7 +47,7 @@ class SGD(Optimizer):
         for name, p in params.items():
             g = grads[name]
             if self.weight_decay:
-                g += self.weight_decay * p
+                g = g + self.weight_decay * p
             if self.momentum:
                 v = _zeros(state, "velocity", name, p)
                 v *= self.momentum
