@@ -1,7 +1,6 @@
 """Futures whose waiter does the work, and the channel that is built on them."""
 
 import socket
-import struct
 import threading
 import time
 from concurrent.futures import Future, wait
@@ -10,7 +9,8 @@ import pytest
 
 from minips.stages.transports.base import WireChannel
 from minips.stages.transports.futures import Driven, Joined, Then
-from minips.stages.transports.tcp import _HEAD, _TcpWire
+from minips.stages.transports.network import pieces
+from minips.stages.transports.tcp import _TcpWire
 from minips.stages.transports.wire import CALL
 
 WAIT_S = 20.0
@@ -106,8 +106,8 @@ def test_an_answer_that_nobody_waits_for_comes_all_the_same(ends):
 def test_a_wait_that_ends_in_the_middle_of_a_message_loses_nothing(ends):
     channel, there = ends
     payload = bytes(range(256)) * 1000
-    message = _HEAD.pack(CALL, 1) + struct.pack("<Q", len(payload)) + payload
-    for stop in (3, 12, 1000, 100_000):
+    message = b"".join(pieces(CALL, [payload]))
+    for stop in (3, 12, 64, 1000, 100_000):
         answer = channel.call([b"question"])
         there.receive(WAIT_S)
         there._sock.sendall(message[:stop])

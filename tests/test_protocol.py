@@ -30,6 +30,8 @@ def session():
             spoken.append((line[0], b""))
         elif line.startswith("    "):
             spoken[-1] = (spoken[-1][0], spoken[-1][1] + bytes.fromhex(line[4:51]))
+        elif line.endswith(" zeros"):
+            spoken[-1] = (spoken[-1][0], spoken[-1][1] + bytes(int(line.split()[0])))
     return spoken
 
 
@@ -73,9 +75,9 @@ def test_the_session_is_what_a_server_says(monkeypatch):
 
 def test_the_session_proves_the_token():
     (_, challenge), (_, proof), (_, answer), *_ = session()
-    theirs, ours = challenge[-32:], proof[24:56]
-    assert proof[-32:] == hmac.digest(b"secret", b"client" + theirs + ours, "sha256")
-    assert answer[-32:] == hmac.digest(b"secret", b"server" + ours + theirs, "sha256")
+    theirs, ours = challenge[128:160], proof[64:96]
+    assert proof[128:160] == hmac.digest(b"secret", b"client" + theirs + ours, "sha256")
+    assert answer[64:96] == hmac.digest(b"secret", b"server" + ours + theirs, "sha256")
 
 
 def test_every_quantizer_is_shown_and_described():

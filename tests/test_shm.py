@@ -78,7 +78,7 @@ def test_a_segment_that_could_be_pulled_away_is_refused(ends):
     one, other = ends
     loose = os.memfd_create("loose")
     os.ftruncate(loose, 2**20)
-    head = _HEAD.pack(0, 2, 1, 0, 0) + struct.pack("<Q", LARGE)
+    head = (_HEAD.pack(0, 2, 1, 0, 0) + struct.pack("<Q", LARGE)).ljust(64, b"\0")
     socket.send_fds(one._sock, [head], [loose])
     os.close(loose)
     with pytest.raises(ValueError, match="not sealed"):
@@ -96,7 +96,7 @@ def test_a_segment_that_could_be_pulled_away_is_refused(ends):
 )
 def test_a_head_that_lies_is_a_value_error(ends, head, words):
     one, other = ends
-    one._sock.sendall(head)
+    one._sock.sendall(head.ljust(64, b"\0"))
     with pytest.raises(ValueError, match=words):
         other.receive(1)
 

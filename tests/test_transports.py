@@ -370,9 +370,9 @@ NONSENSE = {
     "a browser": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "zeros": bytes(100),
     "ones": b"\xff" * 100,
-    "a huge message": HEAD.pack(AUTH, 2) + struct.pack("<2Q", 32, 2**40),
-    "a huge number of frames": HEAD.pack(AUTH, 2**32 - 1),
-    "a kilobyte and one": HEAD.pack(AUTH, 1) + struct.pack("<Q", 1025) + bytes(1025),
+    "a huge message": (HEAD.pack(AUTH, 2) + struct.pack("<2Q", 32, 2**40)).ljust(64, b"\0"),
+    "a huge number of frames": HEAD.pack(AUTH, 2**32 - 1).ljust(64, b"\0"),
+    "a kilobyte and one": (HEAD.pack(AUTH, 1) + struct.pack("<Q", 1025)).ljust(64, b"\0") + bytes(1088),
     "half a head": HEAD.pack(AUTH, 2)[:5],
     "nothing": b"",
 }

@@ -44,9 +44,7 @@ class Aggregator(Stage):
 
     @abstractmethod
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
-        """One gradient for each name, of the shape and the dtype of the contributions'. Of a single contribution it may be
-        that one's own array, otherwise it is a new one.
-        """
+        """One gradient for each name, of the contributions' shape and dtype; it may be an array of theirs."""
 
 
 @register

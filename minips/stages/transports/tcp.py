@@ -1,21 +1,17 @@
 """TCP: blocking sockets, scatter-gather sends, and receives straight into the memory that the arrays will live in.
 
-message    tag (1 byte), 3 zero bytes, number of frames (4 bytes), the frames' lengths (8 bytes each), the frames;
-all little-endian
+Messages travel as bodies, one behind the other: see `minips.stages.transports.network`.
 """
 
 import socket
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from minips.stage import Frames, option, register
-from minips.stages.transports.network import NetworkTransport
-from minips.stages.transports.sockets import SocketListener, SocketWire, Steps, lengths_of
+from minips.stages.transports.network import ALIGNMENT, HEAD, NetworkTransport, pieces
+from minips.stages.transports.sockets import SocketListener, SocketWire, Steps, lengths
 from minips.stages.transports.wire import Listener, Wire
-
-_HEAD = struct.Struct("<BxxxI")
 
 
 @register
@@ -78,12 +74,13 @@ class _TcpWire(SocketWire):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def send(self, tag: int, frames: Frames) -> None:
-        self._write(_HEAD.pack(tag, len(frames)) + lengths_of(frames), frames)
+        self._write(pieces(tag, frames))
 
     def _message(self, limit: int) -> Steps[tuple[int, Frames]]:
-        tag, count = _HEAD.unpack((yield from self._bytes(_HEAD.size)))
-        sizes = yield from self._lengths(count, limit)
-        return tag, (yield from self._frames(sizes))
+        head = yield from self._bytes(ALIGNMENT)
+        tag, count = HEAD.unpack_from(head)
+        head = yield from self._longer(head, HEAD.size + 8 * count, limit)
+        return tag, (yield from self._frames(lengths(head, HEAD.size, count, limit)))
 
 
 class _TcpListener(SocketListener):

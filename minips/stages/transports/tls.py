@@ -74,10 +74,6 @@ class TlsSocket:
             except ssl.SSLError as error:  # an end, or bytes that are no TLS
                 raise ConnectionError(f"The TLS connection broke: {error.reason or error}.") from None
 
-    def recvmsg_into(self, rooms: Sequence[memoryview]) -> tuple[int, list[Any], int, None]:
-        """The same, into the first of the buffers."""
-        return self.recv_into(rooms[0]), [], 0, None
-
     def settimeout(self, seconds: float | None) -> None:
         """As a socket's."""
         self._sock.settimeout(seconds)
