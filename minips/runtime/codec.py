@@ -145,9 +145,12 @@ def _decode(quantizer: str, name: str, parts: Parts) -> Array:
     return x  # type: ignore[no-any-return]
 
 
+_ARRAYS = (np.ndarray, np.generic)
+
+
 def _is_array(x: object) -> bool:
     """A scalar of numpy's, which is what arithmetic makes of a 0-d array, will do."""
-    return isinstance(x, np.ndarray | np.generic)
+    return isinstance(x, _ARRAYS)
 
 
 def _kinds(parts: object) -> str:

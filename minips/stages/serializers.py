@@ -253,7 +253,7 @@ def raw(array: Array) -> Buffer:
     """The bytes of an array in C order, little-endian, as a view wherever they are so already."""
     if not (array.flags.c_contiguous and is_little(array.dtype)):
         array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    return array.reshape(-1).view(np.uint8).data
+    return np.frombuffer(array, np.uint8).data
 
 
 @cache
