@@ -43,8 +43,9 @@ def registered():
 
 
 def transports():
-    """Those whose library is installed; the one with a pool also without it, and with a pool of one."""
+    """Those whose library is installed; those with a pool also with other pools."""
     yield from (build("transport", name) for name in names("transport") if not missing(stage_class("transport", name)))
+    yield from (ps.Tcp(pool=1), ps.Tcp(pool=3))
     if not missing(ps.Http):
         yield from (ps.Http(pool=0), ps.Http(pool=1))
 

@@ -43,7 +43,7 @@ def test_a_run_ends_with_the_same_bits_as_without(papers):
 
 
 def test_nothing_can_be_read_on_the_way(papers):
-    """Both ways through a proxy that keeps what it sees."""
+    """Both ways through a proxy that keeps what it sees, and takes one connection."""
     seen = []
 
     def pass_on(source, target):
@@ -52,7 +52,7 @@ def test_nothing_can_be_read_on_the_way(papers):
             target.sendall(some)
         target.shutdown(socket.SHUT_WR)
 
-    transport = ps.Tcp(**papers)
+    transport = ps.Tcp(**papers, pool=1)
     secret = b"the gradient of all our work " * 100
     with transport.serve(lambda frames: frames) as endpoint, socket.create_server(("127.0.0.1", 0)) as proxy:
         dialled = []

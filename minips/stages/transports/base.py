@@ -17,7 +17,7 @@ from typing import ClassVar
 from minips.stage import Frames, Stage
 from minips.stages.transports.auth import answer_challenge, challenge
 from minips.stages.transports.futures import Driven
-from minips.stages.transports.wire import CALL, ERROR, Closable, Listener, Wire
+from minips.stages.transports.wire import CALL, ERROR, POOL, Closable, Listener, Wire
 
 Handler = Callable[[Frames], Frames]
 """What a server does with a call: frames in, frames out. What it raises reaches the caller's future."""
@@ -150,22 +150,34 @@ class WireEndpoint(Endpoint):
                 return
         wire.close()
 
-    def _talk(self, wire: Wire) -> None:
+    def _talk(self, first: Wire) -> None:
+        wire: Wire | None = first
         try:
-            challenge(wire, self._token, HANDSHAKE_S)
+            challenge(first, self._token, HANDSHAKE_S)
             try:
-                while True:
-                    _, frames = wire.receive()
-                    self._answer(wire, frames)
+                while wire:
+                    tag, frames = wire.receive()
+                    if tag == POOL:
+                        wire = self._replace(wire.join(frames))
+                    else:
+                        self._answer(wire, frames)
             finally:
-                if self._closed:
+                if wire and self._closed:
                     self._closed()
         except (EOFError, OSError, ValueError):
             pass  # the peer went away, talked nonsense or did not know the token: the other connections go on
         finally:
-            wire.close()
-            with self._lock:
-                self._wires.pop(threading.current_thread(), None)
+            if wire:
+                wire.close()
+            self._replace(None)
+
+    def _replace(self, wire: Wire | None) -> Wire | None:
+        """What this thread serves from now on."""
+        with self._lock:
+            self._wires.pop(threading.current_thread(), None)
+            if wire:
+                self._wires[threading.current_thread()] = wire
+        return wire
 
     def _answer(self, wire: Wire, frames: Frames) -> None:
         try:

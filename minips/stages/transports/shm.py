@@ -96,7 +96,7 @@ class _ShmWire(SocketWire):
         head = _HEAD.pack(tag, place, len(frames), len(done), segment) + lengths_of(frames)
         head += struct.pack(f"<{len(done)}I", *done)
         try:
-            self._write(padded([head, *(frames if place == _SOCKET else [])]), ancillary)
+            self.write(padded([head, *(frames if place == _SOCKET else [])]), ancillary)
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -119,7 +119,7 @@ class _ShmWire(SocketWire):
     def _message(self, limit: int) -> Steps[tuple[int, Frames]]:
         head = yield from self._bytes(ALIGNMENT)
         tag, place, count, done, segment = _HEAD.unpack_from(head)
-        if place != _SOCKET and limit < self._max:
+        if place != _SOCKET and limit < self.max_message_bytes:
             raise ValueError("a peer that has not proved itself offers shared memory")
         if place == _NEW_SEGMENT:
             self._map(segment)
@@ -146,7 +146,10 @@ class _ShmWire(SocketWire):
         descriptor = self._descriptors.pop()
         try:
             size = os.fstat(descriptor).st_size
-            if not fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK or size > 2 * self._max:
+            if (
+                not fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
+                or size > 2 * self.max_message_bytes
+            ):
                 raise ValueError(f"a segment of {size} bytes is too large, or it is not sealed against shrinking")
             self._theirs[segment] = mmap.mmap(descriptor, size)
         finally:

@@ -59,7 +59,7 @@ class SocketWire(Wire):
     resumes = True
 
     def __init__(self, sock: Any, max_message_bytes: int) -> None:
-        self._sock, self._max = sock, max_message_bytes  # a socket, or what behaves like one
+        self._sock, self.max_message_bytes = sock, max_message_bytes  # a socket, or what behaves like one
         self._steps: Steps[tuple[int, Frames]] | None = None
         self._room = memoryview(b"")
         self._ahead, self._start, self._stop = memoryview(bytearray(AHEAD_BYTES)), 0, 0
@@ -72,10 +72,10 @@ class SocketWire(Wire):
         try:
             if self._steps is None:
                 self._begun = self._start < self._stop
-                self._steps = self._message(min(limit or self._max, self._max))
+                self._steps = self._message(min(limit or self.max_message_bytes, self.max_message_bytes))
                 self._room = next(self._steps)
             while True:
-                self._room = self._steps.send(self._receive(deadline))
+                self._room = self._steps.send(self._receive(self._room, deadline))
                 self._begun = True
         except StopIteration as end:
             self._steps = None
@@ -86,6 +86,16 @@ class SocketWire(Wire):
             if self._begun:  # interrupted in the middle of a message: nobody knows where it goes on
                 self.hang_up()
             raise
+
+    def fill(self, room: memoryview, deadline: float = math.inf) -> memoryview:
+        """Fill the room with the bytes that come next; what is left of it at the deadline. EOFError where the peer is
+        gone.
+        """
+        room = self._from_ahead(room)
+        with suppress(TimeoutError):
+            while len(room):
+                room = room[self._receive(room, deadline) :]
+        return room
 
     @abstractmethod
     def _message(self, limit: int) -> "Steps[tuple[int, Frames]]":
@@ -99,8 +109,8 @@ class SocketWire(Wire):
         self.hang_up()
         self._sock.close()
 
-    def _write(self, buffers: list[Buffer], ancillary: Sequence[Any] = ()) -> None:
-        """Send the buffers, ``ancillary`` with the first of their bytes."""
+    def write(self, buffers: list[Buffer], ancillary: Sequence[Any] = ()) -> None:
+        """Send the buffers as they are, ``ancillary`` with the first of their bytes. OSError where the peer is gone."""
         if not ancillary and sum(map(len, buffers)) <= AHEAD_BYTES:
             buffers = [b"".join(buffers)]
         left = [memoryview(buffer) for buffer in buffers]
@@ -111,7 +121,7 @@ class SocketWire(Wire):
         except BlockingIOError:
             raise TimeoutError(f"the peer took nothing for {SEND_TIMEOUT_S} seconds") from None
 
-    def _receive(self, deadline: float) -> int:
+    def _receive(self, room: memoryview, deadline: float) -> int:
         """Bytes that came into the room. EOFError where the peer is gone, TimeoutError past the deadline."""
         while True:
             left = deadline - time.monotonic()
@@ -122,7 +132,7 @@ class SocketWire(Wire):
                     socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(tick), int(tick % 1 * 1e6))
                 )
             try:
-                got = self._take(self._room)
+                got = self._take(room)
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise TimeoutError("no message came in time") from None
@@ -137,16 +147,20 @@ class SocketWire(Wire):
 
     def _fill(self, room: memoryview) -> "Steps[None]":
         """Fill all the room, first with what has been read ahead."""
+        room = self._from_ahead(room)
         while len(room):
-            if self._start < self._stop:
-                some = self._ahead[self._start : min(self._stop, self._start + len(room))]
-                room[: len(some)] = some
-                self._start += len(some)
-                room = room[len(some) :]
-            elif len(room) < AHEAD_BYTES:
+            if len(room) < AHEAD_BYTES:
                 self._start, self._stop = 0, (yield self._ahead)
+                room = self._from_ahead(room)
             else:
                 room = room[(yield room) :]
+
+    def _from_ahead(self, room: memoryview) -> memoryview:
+        """Fill the room with what has been read ahead; what is left of it."""
+        some = self._ahead[self._start : min(self._stop, self._start + len(room))]
+        room[: len(some)] = some
+        self._start += len(some)
+        return room[len(some) :]
 
     def _bytes(self, count: int) -> "Steps[memoryview]":
         """The next ``count`` bytes, to be looked at before the next step."""

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from minips.stage import Frames, option, register
+from minips.stages.transports.auth import answer_challenge
+from minips.stages.transports.base import HANDSHAKE_S, Channel, WireChannel
 from minips.stages.transports.network import ALIGNMENT, HEAD, NetworkTransport, pieces
+from minips.stages.transports.pools import MOST, Pools, pooled
 from minips.stages.transports.sockets import SocketListener, SocketWire, Steps, lengths
 from minips.stages.transports.wire import Listener, Wire
 
@@ -31,11 +34,25 @@ class Tcp(NetworkTransport):
     key: str = option("", "the key of that certificate, a PEM file")
     authority: str = option("", "whose certificates the client takes, a PEM file; empty: no TLS")
 
+    pool: int = option(2, "connections of a channel, which share large messages", minimum=1, maximum=MOST, step=1)
+
     def listen(self, address: str | None) -> Listener:
         guard = self._guard()
         return _TcpListener(self.bound(address), self, guard)
 
-    def dial(self, address: str, timeout: float) -> Wire:
+    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
+        wires: list[_TcpWire] = []
+        try:
+            for _ in range(self.pool):
+                wires.append(self.dial(address, timeout))
+                answer_challenge(wires[-1], token, address, min(timeout, HANDSHAKE_S))
+            return WireChannel(pooled(wires), address)
+        except BaseException:
+            for wire in wires:
+                wire.close()
+            raise
+
+    def dial(self, address: str, timeout: float) -> "_TcpWire":
         sock = self.dialled(address, timeout)
         if not self.authority:
             return _TcpWire(sock, self.max_message_bytes)
@@ -68,13 +85,17 @@ class Tcp(NetworkTransport):
 
 
 class _TcpWire(SocketWire):
-    def __init__(self, sock: Any, max_message_bytes: int) -> None:
+    def __init__(self, sock: Any, max_message_bytes: int, pools: Pools | None = None) -> None:
         super().__init__(sock, max_message_bytes)
+        self._pools = pools
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def send(self, tag: int, frames: Frames) -> None:
-        self._write(pieces(tag, frames))
+        self.write(pieces(tag, frames))
+
+    def join(self, frames: Frames) -> Wire | None:
+        return self._pools.join(self, frames) if self._pools else super().join(frames)
 
     def _message(self, limit: int) -> Steps[tuple[int, Frames]]:
         head = yield from self._bytes(ALIGNMENT)
@@ -86,7 +107,7 @@ class _TcpWire(SocketWire):
 class _TcpListener(SocketListener):
     def __init__(self, sock: socket.socket, transport: Tcp, guard: Callable[[socket.socket], Any]) -> None:
         super().__init__(sock, transport.address(*sock.getsockname()[:2]))
-        self._transport, self._guard = transport, guard
+        self._transport, self._guard, self._pools = transport, guard, Pools()
 
     def wire(self, sock: socket.socket) -> Wire:
-        return _TcpWire(self._guard(sock), self._transport.max_message_bytes)
+        return _TcpWire(self._guard(sock), self._transport.max_message_bytes, self._pools)

@@ -6,8 +6,8 @@ from typing import ClassVar, Self
 
 from minips.stage import Frames
 
-CALL, ERROR, AUTH = 0, 1, 2
-"""Tags of messages: a call or its answer, a handler's error as text, a step of the authentication."""
+CALL, ERROR, AUTH, POOL = range(4)
+"""Tags of messages: a call or its answer, a handler's error as text, a step of the authentication, a word of a pool."""
 
 
 class Closable(ABC):
@@ -54,6 +54,12 @@ class Wire(Interruptible):
 
         EOFError where the peer is gone, TimeoutError after ``timeout`` seconds, ValueError past ``limit`` bytes.
         """
+
+    def join(self, frames: Frames) -> "Wire | None":
+        """The server's side of a pool, which the frames tell of: the wire that takes this one's place, None where
+        another one's thread has it.
+        """
+        raise ValueError(f"{type(self).__name__} knows no pools")
 
 
 class Listener(Interruptible):

@@ -1,0 +1,181 @@
+"""Several connections as one: the first carries the messages, and all together carry large ones.
+
+A network may give a single connection less than it has, and a kernel copies with one core for each. So a large message
+is cut into equal shares, one for each connection, which travel side by side.
+
+The client opens the connections of a pool, and each proves that it knows the token. Then it says over each where it
+belongs, and from then on the first one announces each message whose frames take 8 MiB or more. Both have the tag POOL:
+
+    where it belongs     frames: the pool's key, 16 random bytes; the connection's place from 0, and how many there are
+                         (1 byte each)
+    a large message      frames: its tag (1 byte); its frames' lengths (8 bytes each). Then, over each connection, its
+                         share: the padded frames are cut every ⌈bytes / (64 · connections)⌉ · 64 bytes
+"""
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from minips.stage import Buffer, Frames
+from minips.stages.transports.network import ALIGNMENT, cut, lengths_of, padded, size, starts
+from minips.stages.transports.sockets import Blocks, SocketWire, lengths
+from minips.stages.transports.wire import POOL, Wire
+
+KEY_BYTES, MOST = 16, 16
+"""The most connections of one pool."""
+SHARED_BYTES = 2**23
+"""Less than this takes longer over several connections than over one: threads have to be woken."""
+COMPLETE_S = 5.0
+"""How long the connections of a pool wait for each other."""
+
+
+class PooledWire(Wire):
+    """The wires of a pool, which are its own, as one."""
+
+    resumes = True
+
+    def __init__(self, wires: Sequence[SocketWire]) -> None:
+        self._first, *self._others = wires
+        self._blocks = Blocks()
+        self._helpers = ThreadPoolExecutor(2 * len(self._others), "minips-pool")  # both directions at once
+        self._coming: _Coming | None = None
+
+    def send(self, tag: int, frames: Frames) -> None:
+        if size(frames) < SHARED_BYTES:
+            self._first.send(tag, frames)
+            return
+        body = padded(frames)
+        own, *shares = self._shares(size(body))
+        self._first.send(POOL, [bytes([tag]), lengths_of(frames)])
+        try:
+            sending = [
+                self._helpers.submit(other.write, between(body, share))
+                for other, share in zip(self._others, shares, strict=True)
+            ]
+            self._first.write(between(body, own))
+            for sent in sending:
+                sent.result()
+        except BaseException:
+            self.hang_up()  # nobody knows any more where the next message begins
+            raise
+
+    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        if not self._coming:
+            tag, frames = self._first.receive(timeout, limit)
+            if tag != POOL:
+                return tag, frames
+            self._coming = self._begin(frames)
+        coming = self._coming
+        try:
+            coming.left = self._first.fill(coming.left, deadline)
+            late = coming.left or wait(coming.filling, timeout and max(deadline - time.monotonic(), 0)).not_done
+            for filled in () if late else coming.filling:
+                filled.result()
+        except BaseException as error:
+            self.hang_up()
+            if isinstance(error, TimeoutError):  # the system's word for a peer that is gone
+                raise ConnectionError(str(error)) from None
+            raise
+        if late:
+            raise TimeoutError("no message came in time")
+        self._coming = None
+        return coming.tag, coming.frames
+
+    def _begin(self, told: Frames) -> "_Coming":
+        """Have the other wires take their shares of a message that has been announced."""
+        (tag,), sizes_told = told
+        sizes = lengths(memoryview(sizes_told), 0, len(sizes_told) // 8, self._first.max_message_bytes)
+        begins, total = starts(sizes)
+        block = self._blocks.take(total)
+        own, *shares = self._shares(total)
+        filling = [
+            self._helpers.submit(other.fill, block[share]) for other, share in zip(self._others, shares, strict=True)
+        ]
+        return _Coming(tag, cut(block, begins, sizes), block[own], filling)
+
+    def _shares(self, total: int) -> list[slice]:
+        """Which bytes travel over which wire."""
+        wires = 1 + len(self._others)
+        step = -(-total // (ALIGNMENT * wires)) * ALIGNMENT
+        return [slice(step * place, min(step * (place + 1), total)) for place in range(wires)]
+
+    def hang_up(self) -> None:
+        for wire in (self._first, *self._others):
+            wire.hang_up()
+
+    def close(self) -> None:
+        self.hang_up()
+        self._helpers.shutdown()
+        for wire in (self._first, *self._others):
+            wire.close()
+
+
+@dataclass
+class _Coming:
+    """A large message of which parts have come: what is left of the first wire's share, and who fills the others."""
+
+    tag: int
+    frames: Frames
+    left: memoryview
+    filling: "list[Future[memoryview]]"
+
+
+def pooled(wires: Sequence[SocketWire]) -> Wire:
+    """The client's side: one wire of several to the same peer."""
+    if len(wires) == 1:
+        return wires[0]
+    key = secrets.token_bytes(KEY_BYTES)
+    for place, wire in enumerate(wires):
+        wire.send(POOL, [key, bytes([place, len(wires)])])
+    return PooledWire(wires)
+
+
+class Pools:
+    """The server's side: pools whose connections come in one by one, each in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._come: dict[bytes, dict[int, SocketWire]] = {}
+
+    def join(self, wire: SocketWire, frames: Frames) -> PooledWire | None:
+        """Wait for the other wires of this one's pool. The pool for its first wire; None for the others, which are the
+        pool's from now on.
+
+        TimeoutError where they do not come, ValueError where the frames make no sense.
+        """
+        key, place, count = _told(frames)
+        with self._changed:
+            come = self._come.setdefault(key, {})
+            if place in come:
+                raise ValueError(f"there is a connection {place} of this pool already")
+            come[place] = wire
+            self._changed.notify_all()
+            complete = self._changed.wait_for(lambda: len(come) == count, COMPLETE_S)
+            self._come.pop(key, None)
+        if not complete:
+            raise TimeoutError(f"{len(come)} of the {count} connections of a pool came")
+        return PooledWire([come[number] for number in range(count)]) if place == 0 else None
+
+
+def _told(frames: Frames) -> tuple[bytes, int, int]:
+    if [len(frame) for frame in frames] == [KEY_BYTES, 2]:
+        place, count = frames[1]
+        if place < count and 1 < count <= MOST:
+            return bytes(frames[0]), place, count
+    raise ValueError("a connection does not say which pool it belongs to")
+
+
+def between(buffers: Sequence[Buffer], share: slice) -> list[Buffer]:
+    """What of these buffers, one behind the other, lies in a share; none of it is copied."""
+    found: list[Buffer] = []
+    end = 0
+    for buffer in buffers:
+        begin, end = end, end + len(buffer)
+        if some := memoryview(buffer)[max(share.start - begin, 0) : max(share.stop - begin, 0)]:
+            found.append(some)
+    return found
