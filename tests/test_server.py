@@ -6,11 +6,14 @@ import threading
 import time
 
 import numpy as np
+import psutil
 import pytest
 
 import minips as ps
 from minips import stage
+from minips.bench.base import Company
 from minips.runtime.codec import Decoder, Encoder
+from minips.runtime.engines import roles
 from minips.runtime.message import Message
 
 START = {"w": np.zeros(3), "b": np.array(1.0)}
@@ -454,3 +457,32 @@ def test_parameters_that_leave_the_range_are_refused_to_who_pulls():
         raw.push({"w": np.full(3, 1e300), "b": np.array(0.0)})
         with pytest.raises(ValueError, match="The parameter 'w' holds NaN or infinity"):
             raw.say("pull")
+
+
+def test_a_server_keeps_a_gradient_of_each_worker_and_four_copies_more():
+    """Under BSP, over TCP: the most memory that its process has taken, less what it had before anybody came."""
+    workers, values = 6, 2**22
+    config = ps.Config(workers=workers, optimizer=ps.SGD(lr=1e-3))
+    gradient = {"w": np.ones(values, "f4")}
+
+    def work(address, worker):
+        with ps.connect(address, config, worker=worker) as client:
+            for _ in range(6):
+                client.push_pull(gradient).result(WAIT_S)
+
+    with Company() as company:
+        server = company.start("the server")
+        (process,) = (child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline()))
+        params = {"w": np.zeros(values, "f4")}
+        server.brief(roles.serve, {"config": config, "params": params, "index": 0, "token": ""})
+        address = company.hear(server, "ready", WAIT_S)
+        before = process.memory_info().rss - 2 * gradient["w"].nbytes  # the parameters, and as they were shipped
+        threads = [threading.Thread(target=work, args=(address, worker)) for worker in range(workers)]
+        most = before
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            most = max(most, process.memory_info().rss)
+            time.sleep(0.001)
+    copies = (most - before) / gradient["w"].nbytes
+    assert workers < copies <= workers + 4

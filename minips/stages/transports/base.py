@@ -181,9 +181,11 @@ class WireEndpoint(Endpoint):
 
     def _answer(self, wire: Wire, frames: Frames) -> None:
         try:
-            tag, answer = CALL, self._handler(frames)
+            tag, answer = CALL, [*self._handler(frames)]
         except Exception as error:
             tag, answer = ERROR, [type(error).__name__.encode(), str(error).encode()]
+        finally:
+            frames.clear()  # before the answer leaves: their memory is free by the time of the next call
         wire.send(tag, answer)
 
 
