@@ -156,11 +156,7 @@ class WireEndpoint(Endpoint):
             challenge(first, self._token, HANDSHAKE_S)
             try:
                 while wire:
-                    tag, frames = wire.receive()
-                    if tag == POOL:
-                        wire = self._replace(wire.join(frames))
-                    else:
-                        self._answer(wire, frames)
+                    wire = self._attend(wire)
             finally:
                 if wire and self._closed:
                     self._closed()
@@ -171,6 +167,16 @@ class WireEndpoint(Endpoint):
                 wire.close()
             self._replace(None)
 
+    def _attend(self, wire: Wire) -> Wire | None:
+        """Take one message, and answer it. Where the next one will come in; None where another thread takes it."""
+        tag, frames = wire.receive()
+        if tag == POOL:
+            return self._replace(wire.join(frames))
+        answer = self._answer(frames)
+        del frames  # before the answer leaves, so that their memory is free by the time of the next call
+        wire.send(*answer)
+        return wire
+
     def _replace(self, wire: Wire | None) -> Wire | None:
         """What this thread serves from now on."""
         with self._lock:
@@ -179,14 +185,12 @@ class WireEndpoint(Endpoint):
                 self._wires[threading.current_thread()] = wire
         return wire
 
-    def _answer(self, wire: Wire, frames: Frames) -> None:
+    def _answer(self, frames: Frames) -> tuple[int, Frames]:
+        """Tag and frames of what the handler says to a call."""
         try:
-            tag, answer = CALL, [*self._handler(frames)]
+            return CALL, self._handler(frames)
         except Exception as error:
-            tag, answer = ERROR, [type(error).__name__.encode(), str(error).encode()]
-        finally:
-            frames.clear()  # before the answer leaves: their memory is free by the time of the next call
-        wire.send(tag, answer)
+            return ERROR, [type(error).__name__.encode(), str(error).encode()]
 
 
 class WireChannel(Channel):
