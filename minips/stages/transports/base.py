@@ -156,7 +156,7 @@ class WireEndpoint(Endpoint):
             challenge(first, self._token, HANDSHAKE_S)
             try:
                 while wire:
-                    wire = self._attend(wire)
+                    wire = self._serve_one(wire)
             finally:
                 if wire and self._closed:
                     self._closed()
@@ -167,7 +167,7 @@ class WireEndpoint(Endpoint):
                 wire.close()
             self._replace(None)
 
-    def _attend(self, wire: Wire) -> Wire | None:
+    def _serve_one(self, wire: Wire) -> Wire | None:
         """Take one message, and answer it. Where the next one will come in; None where another thread takes it."""
         tag, frames = wire.receive()
         if tag == POOL:
