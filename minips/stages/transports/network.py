@@ -108,11 +108,6 @@ def starts(sizes: Sequence[int]) -> tuple[list[int], int]:
     return begins, total
 
 
-def head_bytes(count: int) -> int:
-    """Bytes of the head of a body with so many frames."""
-    return starts([HEAD.size + 8 * count])[1]
-
-
 def size(body: Iterable[Buffer]) -> int:
     """Bytes in all these buffers."""
     return sum(map(len, body))
@@ -151,7 +146,7 @@ def split(body: memoryview) -> tuple[int, Frames]:
     except struct.error:
         raise ValueError("the head of a message is malformed") from None
     begins, total = starts(sizes)
-    head = head_bytes(count)
+    _, head = starts([HEAD.size + 8 * count])
     if head + total != len(body):
         raise ValueError(f"a message of {len(body)} bytes should have {head + total}, says its head")
     return tag, cut(body[head:], begins, sizes)

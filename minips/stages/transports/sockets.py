@@ -177,8 +177,8 @@ class SocketWire(Wire):
             return head
         if nbytes > limit:
             raise ValueError(f"a message with a head of {nbytes} bytes is larger than the {limit} that are allowed")
-        begun = bytes(head)
-        return memoryview(begun + (yield from self._bytes(nbytes + -nbytes % ALIGNMENT - ALIGNMENT)))
+        begun, (_, padded) = bytes(head), starts([nbytes])
+        return memoryview(begun + (yield from self._bytes(padded - len(begun))))
 
     def _frames(self, sizes: Sequence[int]) -> "Steps[Frames]":
         """Frames of these sizes, in memory of their own."""
