@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import DTypeLike
 
+from minips import seeds
 from minips.stage import Array
 
 
@@ -55,7 +56,7 @@ def synthetic(
     """Normal features and a linear model with normal noise: a regression, or class numbers where ``classes`` is
     given.
     """
-    rng = np.random.default_rng(seed)
+    rng = seeds.synthetic(seed)
     X = rng.normal(size=(rows, features))
     scores = X @ rng.normal(size=(features, classes or 1)) / np.sqrt(features)
     scores += noise * rng.normal(size=scores.shape)
@@ -80,7 +81,7 @@ def fourier(X: Array | Dataset, features: int, seed: int = 0, *, scale: float | 
     if isinstance(X, Dataset):
         lifted = (fourier(part, features, seed, scale=scale) for part in (X.X, X.X_validation))
         return X._replace(**dict(zip(("X", "X_validation"), lifted, strict=True)))
-    rng = np.random.default_rng(seed)
+    rng = seeds.fourier(seed)
     d = X.shape[1]
     directions = (rng.normal(size=(d, features)) / (scale or np.sqrt(d))).astype(X.dtype)
     phases = rng.uniform(0, 2 * np.pi, features).astype(X.dtype)
@@ -105,7 +106,7 @@ def _bundled(
             'Install it with: pip install "minips[lab]". datasets.synthetic() needs nothing.'
         ) from None
     X, y = getattr(sklearn.datasets, loader)(return_X_y=True)
-    return _split(X, y, validation, np.random.default_rng(seed), dtype)
+    return _split(X, y, validation, seeds.split(seed), dtype)
 
 
 def _split(X: Array, y: Array, validation: float, rng: np.random.Generator, dtype: Any) -> Dataset:

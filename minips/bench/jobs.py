@@ -11,8 +11,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from minips import seeds
 from minips.bench.trips import WAIT_S, pipe_listener
 from minips.problems import Problem
 from minips.runtime.config import Config
@@ -67,7 +66,7 @@ def alone(line: Line, *, config: Config, problem: Problem, worker: int) -> dict[
 
     ``share`` is how much of a core it had between go and its end: all of it, unless something else runs here.
     """
-    params = problem.init(np.random.default_rng(config.seed))
+    params = problem.init(seeds.init(config.seed))
     went = told_to_go(line)
     began, busy = time.monotonic(), time.process_time()
     for clock in range(config.steps if went else 0):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from minips import datasets
+from minips import datasets, seeds
 from minips.bench import base, jobs, with_ray, with_torch
 from minips.bench.base import START_S, TURN_S, Chart, Company, Spread, Watch
 from minips.problems import Problem, SoftmaxRegression
@@ -196,7 +196,7 @@ def _conduct(
         server = company.start("the server") if serve else None
         workers = [company.start(f"worker {number}") for number in numbers]
         if server and serve:
-            server.brief(serve, {"config": config, "params": problem.init(np.random.default_rng(config.seed)), **parts})
+            server.brief(serve, {"config": config, "params": problem.init(seeds.init(config.seed)), **parts})
         for number, worker in zip(numbers, workers, strict=True):
             shard = problem.shard(number, config.workers)
             worker.brief(work, {"config": config, "problem": shard, "worker": number, **parts})

@@ -10,8 +10,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from minips import seeds
 from minips.bench.jobs import Rounds, told_to_go
 from minips.bench.trips import WAIT_S, Trip, answering, numbers, silence
 from minips.problems import Problem
@@ -90,7 +89,7 @@ def drive(line: Line, *, config: Config, make: Callable[[int], Problem], feature
     """A whole job of the problem that ``make`` makes, from the start of Ray to its end. Times are seconds."""
     silence()
     problem = make(features)
-    params = problem.init(np.random.default_rng(config.seed))
+    params = problem.init(seeds.init(config.seed))
     with quiet() as ray:
         if not told_to_go(line):
             return None

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from minips import seeds
 from minips.cost import meters
 from minips.cost.calibration import Calibration
 from minips.cost.fit import Line
@@ -97,7 +98,7 @@ def calibrate(
 
 def problem_words(problem: Problem) -> str:
     """A problem's kind, size and rows, to tell it from others."""
-    values = sum(x.size for x in problem.init(np.random.default_rng(0)).values())
+    values = sum(x.size for x in problem.init(seeds.init(0)).values())
     return f"{type(problem).__name__} of {values} values, {problem.rows} rows"
 
 
@@ -275,7 +276,7 @@ def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Pro
         rng = np.random.default_rng(config.seed)
         return [{"w": rng.normal(size=size).astype(np.float32)} for size in SIZES], None
     part = problem.shard(0, config.workers)
-    params = problem.init(np.random.default_rng(config.seed))
+    params = problem.init(seeds.init(config.seed))
     _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
     pieces = {}
     for servers in SHARES:

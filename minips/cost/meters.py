@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minips import seeds
 from minips.problems import Problem
 from minips.runtime.client import Client, connect
 from minips.runtime.collectives import AllReduce
@@ -243,7 +244,7 @@ def _gradients(problem: Problem, config: Config, client: Client, piece: Tensors)
     as in a run: so neither the rows nor the parameters are still in the cache.
     """
     alone = replace(config, delays=None, accumulate=1)
-    params = problem.init(np.random.default_rng(config.seed))
+    params = problem.init(seeds.init(config.seed))
     rows = min(config.batch_size or problem.rows, problem.rows)
     some = {size: replace(alone, batch_size=size) for size in {max(1, rows // 4), rows}}
     started = time.monotonic()

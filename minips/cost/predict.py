@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from minips import seeds
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.calibration import Calibration
 from minips.cost.fit import Line
@@ -53,7 +54,7 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
     A gradient's time is the calibration's where that was made for this problem, and is taken here and now otherwise.
     """
     calibration = calibration or calibrate(config, problem)
-    params = problem.init(np.random.default_rng(config.seed))
+    params = problem.init(seeds.init(config.seed))
     gradients = first_gradient(problem, config, params)
     traffic = rehearse(config, params, gradients, rows_of(problem, config))
     if not _is_of(calibration, problem):

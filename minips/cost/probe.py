@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from minips import seeds
 from minips.problems import Problem
 from minips.runtime.codec import Codec, Decoder, Encoder, unpack
 from minips.runtime.collectives import AllReduce
@@ -31,7 +32,7 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     """The parameters after each round of BSP, whatever the config's consistency."""
     config = replace(config, delays=None, overlap=False)
     parts = [problem.shard(worker, config.workers) for worker in range(config.workers)]
-    params = problem.init(np.random.default_rng(config.seed))
+    params = problem.init(seeds.init(config.seed))
     if isinstance(config.exchange, AllReduce):
         return _together(parts, params, config, config.exchange)
     return _served(parts, params, config)
@@ -67,10 +68,10 @@ def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[T
         for layout in layouts
     ]
     pushes = [
-        [_Link(config.push, [config.seed, worker, index, 2]) for index in range(config.servers)]
+        [_Link(config.push, seeds.push(config.seed, worker, index)) for index in range(config.servers)]
         for worker in range(config.workers)
     ]
-    pulls = [_Link(config.pull, [config.seed, index, 3]) for index in range(config.servers)]
+    pulls = [_Link(config.pull, seeds.shared_pull(config.seed, index)) for index in range(config.servers)]
 
     def pulled() -> Tensors:
         return join([link.pass_on(shard.params) for link, shard in zip(pulls, shards, strict=True)], layouts)
@@ -97,7 +98,7 @@ def _together(parts: list[Problem], params: Tensors, config: Config, exchange: A
             config.workers,
             params,
             config.push,
-            np.random.default_rng([config.seed, rank, 0, 4]),
+            seeds.all_reduce(config.seed, rank),
             Trace(),
         )
         for rank in workers
@@ -116,10 +117,10 @@ def _together(parts: list[Problem], params: Tensors, config: Config, exchange: A
 
 
 class _Link:
-    """Both halves of a codec's link, with the random draws of a seed."""
+    """Both halves of a codec's link."""
 
-    def __init__(self, codec: Codec, seed: list[int]) -> None:
-        self._encoder, self._decoder = Encoder(codec, np.random.default_rng(seed), Trace()), Decoder(Trace())
+    def __init__(self, codec: Codec, rng: np.random.Generator) -> None:
+        self._encoder, self._decoder = Encoder(codec, rng, Trace()), Decoder(Trace())
 
     def pass_on(self, tensors: Tensors) -> Tensors:
         """What comes out at the other end."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from minips import seeds
 from minips.runtime.codec import Decoder, Encoder, check_finite, unpack
 from minips.runtime.config import Config
 from minips.runtime.lasting import PAUSES_S, LastingChannel
@@ -272,7 +273,7 @@ class _Connection:
     ) -> None:
         self.address, self.client = address, client
         self.channel = LastingChannel(connect, self._resume, pauses_s)
-        rng = np.random.default_rng([client.config.seed, client.worker, index, 2])
+        rng = seeds.push(client.config.seed, client.worker, index)
         self.encoder, self.decoder = Encoder(client.config.push, rng, client.trace), Decoder(client.trace)
         self.layout: dict[str, Layout] = {}
         self.clock, self.version, self.done, self.outstanding = 0, 0, False, 0

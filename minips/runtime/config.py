@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
+from minips import seeds
 from minips.runtime.codec import Codec
 from minips.runtime.collectives import PS, AllReduce, Exchange
 from minips.stage import Value, option
@@ -39,7 +38,7 @@ class Delays(Value):
         """The least seconds that this worker computes at this clock."""
         seconds = self.seconds * self.slow.get(worker, 1.0)
         if self.exponential:
-            seconds *= np.random.default_rng([seed, worker, clock, 1]).exponential()
+            seconds *= seeds.delay(seed, worker, clock).exponential()
         return float(seconds)
 
 

@@ -11,8 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-import numpy as np
-
+from minips import seeds
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
 from minips.runtime.reduction import Reduction
@@ -40,7 +39,7 @@ class Peer(Closable):
         self.trace = Trace(f"worker {rank}")
         self.bytes_sent = self.bytes_received = 0
         self._token, self._node = token, config.node()
-        rng = np.random.default_rng([config.seed, rank, 0, 4])
+        rng = seeds.all_reduce(config.seed, rank)
         self._reduction = Reduction(exchange, rank, config.workers, like, config.push, rng, self.trace)
         self._changed = threading.Condition()
         self._callers: dict[int, int] = {}

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from glob import escape
 
-import numpy as np
-
+from minips import seeds
 from minips.problems import Problem
 from minips.runtime.config import Config
 from minips.runtime.engines import Engine, Threads
@@ -20,7 +19,7 @@ def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = Non
     loss is asked, so the runs are threads without a network unless an ``engine`` is given; under BSP they repeat to the
     bit.
     """
-    names = list(problem.init(np.random.default_rng(config.seed)))
+    names = list(problem.init(seeds.init(config.seed)))
     quantizer = config.push.quantizer
     choices: dict[str, Quantizer | dict[str, Quantizer]] = {"none": Exact(), "all": quantizer}
     for name in names:

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Self
 
-import numpy as np
-
+from minips import seeds
 from minips.runtime.codec import Decoder, Encoder, check_finite, envelope, unpack
 from minips.runtime.config import Config
 from minips.runtime.message import Header, Message
@@ -75,7 +74,7 @@ class Server(Closable):
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._encoding = threading.Lock()
-        self._encoder = Encoder(config.pull, np.random.default_rng([config.seed, index, 3]), self.trace)
+        self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), self.trace)
         self._encoded: tuple[tuple[Any, ...], Frames] = (), []
         self._links = [_WorkerLink(config, index, worker, self.trace) for worker in range(config.workers)]
         self._endpoint: Endpoint | None = None
@@ -285,7 +284,7 @@ class _WorkerLink:
 
     def __init__(self, config: Config, index: int, worker: int, trace: Trace) -> None:
         self._codec, self._trace = config.pull, trace
-        self._rng = np.random.default_rng([config.seed, worker, index, 3])
+        self._rng = seeds.pull(config.seed, index, worker)
         self.connections: set[int] = set()
         self.busy, self.heard = False, time.monotonic()
         self.pushing = threading.Lock()

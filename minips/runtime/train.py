@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from minips import seeds
 from minips.problems import Problem
 from minips.runtime.collectives import PS
 from minips.runtime.config import Config
@@ -148,7 +147,7 @@ def train(
     """
     config = config or Config()
     chosen: Engine = build("engine", engine) if engine else Processes()
-    params = problem.init(np.random.default_rng(config.seed))
+    params = problem.init(seeds.init(config.seed))
     stopping = stop.is_set if isinstance(stop, threading.Event) else stop or (lambda: False)
     with _Watcher(progress) as watch:
         try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minips import seeds
 from minips.problems import Problem
 from minips.runtime.client import Client
 from minips.runtime.config import Config
@@ -125,5 +126,5 @@ def batch(
     """
     if config.batch_size is None or config.batch_size >= problem.rows:
         return None
-    rng = np.random.default_rng([config.seed, worker, clock, 0, turn])
+    rng = seeds.batch(config.seed, worker, clock, turn)
     return rng.choice(problem.rows, config.batch_size, replace=False, shuffle=False)

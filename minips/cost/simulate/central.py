@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, cast
 
-import numpy as np
 import simpy
 
+from minips import seeds
 from minips.cost.fit import Line
 from minips.cost.simulate.cluster import UNTIMED, Cluster, Node, Rows, Trainer, size
 from minips.cost.simulate.flows import Way
@@ -82,10 +82,9 @@ class Central(Node):
         self.changed_at = 0.0
         self._versions = deque([(0, self.shard.params)], cluster.engine.delay_versions + 1)
         self._decoders = [Decoder(UNTIMED) for _ in range(config.workers)]
-        self._encoder = Encoder(config.pull, np.random.default_rng([config.seed, index, 3]), UNTIMED)
+        self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), UNTIMED)
         self._encoders = [
-            Encoder(config.pull, np.random.default_rng([config.seed, worker, index, 3]), UNTIMED)
-            for worker in range(config.workers)
+            Encoder(config.pull, seeds.pull(config.seed, index, worker), UNTIMED) for worker in range(config.workers)
         ]
         self._encoded: tuple[int, Frames] = -1, []
         self._timed = -1
@@ -185,9 +184,7 @@ class Pusher(Trainer):
         super().__init__(cluster, rank, problem, {**calibration.worker, **rest} if calibration else {})
         self._idle = calibration.idle.times(1 / 2) if calibration else Line()
         self._servers, each = servers, range(config.servers)
-        self._encoders = [
-            Encoder(config.push, np.random.default_rng([config.seed, rank, index, 2]), UNTIMED) for index in each
-        ]
+        self._encoders = [Encoder(config.push, seeds.push(config.seed, rank, index), UNTIMED) for index in each]
         self._decoders = [Decoder(UNTIMED) for _ in each]
         self._clocks, self._versions, self._done = [0 for _ in each], [0 for _ in each], [False for _ in each]
 

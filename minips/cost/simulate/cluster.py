@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import simpy
 
+from minips import seeds
 from minips.cost.fit import Line
 from minips.cost.simulate.flows import Way, Wire
 from minips.cost.topology import Network
@@ -47,7 +47,7 @@ class Cluster:
         self._failed = self.env.event()
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples, which the garbage collector need not see
         self._watch, self._stop, self._told_at = watch, stop, time.monotonic()
-        graph, rng = engine.network(config), np.random.default_rng([config.seed, 5])
+        graph, rng = engine.network(config), seeds.loss(config.seed)
         self._wire = None if graph is None else Wire(self.env, Network(graph), engine.traffic, rng)
 
     def run(self, processes: list[simpy.Process], *others: simpy.Event) -> None:

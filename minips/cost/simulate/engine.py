@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
+from minips import seeds
 from minips.cost.calibration import Calibration
 from minips.cost.topology import Own, Star, Topology, Traffic
 from minips.problems import Problem
@@ -102,5 +101,5 @@ class Simulated(Engine):
         batch = self.compute_s if self.compute_s is not None else gradient.at(rows) if gradient else 0.0
         seconds = batch * config.accumulate
         if self.exponential:
-            seconds *= np.random.default_rng([config.seed, worker, clock, 4]).exponential()
+            seconds *= seeds.compute(config.seed, worker, clock).exponential()
         return max(seconds, config.delays.of(worker, clock, config.seed) if config.delays else 0.0)

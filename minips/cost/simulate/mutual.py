@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import simpy
 
+from minips import seeds
 from minips.cost.fit import Line
 from minips.cost.simulate.cluster import UNTIMED, Cluster, Rows, Trainer, size
 from minips.cost.simulate.flows import Way
@@ -79,7 +80,7 @@ class Member(Trainer):
     def __init__(self, team: Team, rank: int, problem: Problem, params: Tensors, exchange: AllReduce) -> None:
         cluster, config = team.cluster, team.cluster.config
         super().__init__(cluster, rank, problem, _times(cluster))
-        rng = np.random.default_rng([config.seed, rank, 0, 4])
+        rng = seeds.all_reduce(config.seed, rank)
         self._team, calibration = team, cluster.engine.calibration
         self._message = calibration.message if calibration else Line()
         self._reduction = Reduction(exchange, rank, config.workers, params, config.push, rng, UNTIMED)
