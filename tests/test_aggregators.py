@@ -25,6 +25,12 @@ def test_mean_adds_in_worker_order_to_the_bit(dtype, workers):
     assert ps.Mean().combine(contributions(*gradients))["w"].tobytes() == expected.tobytes()
 
 
+def test_a_mean_of_half_floats_is_added_in_single_ones():
+    many = [ps.Contribution(worker, 0, 0, {"w": np.float16([40_000, 6e-8, 1])}) for worker in range(4)]
+    assert ps.Mean().combine(many)["w"].tolist() == np.float16([40_000, 6e-8, 1]).tolist()
+    assert ps.Mean().combine(many)["w"].dtype == np.float16
+
+
 def test_the_order_matters_to_the_bit():
     a, b, c = np.float32([1e8]), np.float32([-1e8]), np.float32([1])
     assert ps.Mean().combine(contributions(a, b, c))["w"] == np.float32(1) / np.float32(3)

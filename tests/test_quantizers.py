@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 import minips as ps
 from minips.stage import build, missing, names, stage_class
+from minips.stages.quantizers import contractive
 from minips.stages.quantizers.base import LARGEST_BYTES, blank, part, witness
 from minips.stages.quantizers.packing import pack, packed_nbytes, unpack
 from minips.stages.quantizers.sparse import kept, places
@@ -199,6 +200,23 @@ def test_bfloat16_is_the_upper_half_of_a_float32_rounded_to_even(x):
     assert np.array_equal(ps.BFloat16().encode(x, None)["bits"], rounded.astype("u2"))
 
 
+def test_bfloat16_of_a_wider_float_is_rounded_once():
+    x = np.array([1 + 2.0**-8 + 2.0**-40, 1 + 3 * 2.0**-8 - 2.0**-40, -1 - 2.0**-8 - 2.0**-40, 1 + 2.0**-8, 1e300])
+    largest = (2 - 2.0**-7) * 2.0**127
+    assert through(ps.BFloat16(), x).tolist() == [1 + 2.0**-7, 1 + 2.0**-7, -1 - 2.0**-7, 1, largest]
+
+
+@given(hnp.arrays("f8", hnp.array_shapes(min_dims=0, max_side=20), elements=st.floats(-1e30, 1e30)))
+@settings(deadline=None, max_examples=50)
+def test_bfloat16_of_a_double_is_the_nearest_that_there_is(x):
+    got = through(ps.BFloat16(), x)
+    word = got.astype("f4").view("u4")
+    near = [(word + step).astype("u4").view("f4").astype("f8") for step in (0x10000, -0x10000 % 2**32)]
+    for other in near:
+        usable = np.isfinite(other)
+        assert (np.abs(x - got) <= np.where(usable, np.abs(x - np.where(usable, other, 0)), np.inf)).all()
+
+
 def test_bfloat16_holds_what_is_too_large_at_the_largest():
     largest = (2 - 2.0**-7) * 2.0**127
     assert through(ps.BFloat16(), np.float32([3.4e38, -3.4e38, largest])).tolist() == [largest, -largest, largest]
@@ -249,6 +267,30 @@ def test_qsgd_is_unbiased_with_the_variance_of_alistarh(levels, seed):
     errors = draws(ps.QSGD(levels=levels), x, seed)
     assert_unbiased(errors, variances, np.linalg.norm(x) / s)
     assert_variance(errors, formula)
+
+
+@pytest.mark.parametrize("quantizer", [ps.QSGD(), ps.QSGD(levels=1), ps.Ternary(), ps.RandomK(fraction=0.3)], ids=repr)
+def test_the_relative_variance_is_that_of_the_draws_and_makes_a_contraction(quantizer):
+    x = heavy(5)
+    omega = quantizer.relative_variance(x)
+    assert_variance(draws(quantizer, x, 7), omega * square(x))
+    for scaled in (x, 1e-200 * x, 1e150 * x):
+        assert quantizer.relative_variance(scaled) == pytest.approx(omega, rel=1e-6)
+    assert quantizer.relative_variance(np.zeros(5)) in (0, omega, 5 / kept(0.3, 5) - 1)
+    rng, left = np.random.default_rng(8), []
+    for _ in range(N):
+        left.append(square(x - quantizer.decode(quantizer.encode(contractive(quantizer, x), rng))))
+    expected = omega / (1 + omega) * square(x)
+    assert abs(np.mean(left) - expected) <= 3 * np.std(left, ddof=1) / np.sqrt(N) + 1e-12 * expected
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_rounding_at_random_errs_alike_on_both_sides_of_zero(sign):
+    """400,000 values of about 2⁻¹⁶ of the largest add up to 6.1; ten sums have a standard error of 0.8."""
+    x = np.full(400_001, 0.999 * 2.0**-16)
+    x[0] = 1
+    sums = [through(ps.Ternary(), sign * x, seed)[1:].sum() for seed in range(10)]
+    assert abs(np.mean(sums) - sign * x[1:].sum()) <= 5 * np.sqrt(x[1:].sum() / 10)
 
 
 @pytest.mark.parametrize("levels", [1, 16, 127])

@@ -6,7 +6,7 @@ Beside them its size, and how fast digits train with it, without and with error 
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from minips.runtime.config import Config
 from minips.stage import Array, names, stage_class
 from minips.stages.memories import ErrorFeedback, Memory, NoMemory
 from minips.stages.optimizers import SGD
-from minips.stages.quantizers import Quantizer
+from minips.stages.quantizers import Quantizer, RandomK
 
 VALUES, ROUNDS = 4_000_000, 7
 TARGET, STEPS = 0.9, 300
@@ -63,7 +63,9 @@ def measure(values: int = VALUES, rounds: int = ROUNDS, watch: Watch = lambda te
             continue
         quantizer: Quantizer = cls()
         size, encode, decode = _over_memcpy(quantizer, x, rounds)
-        steps, with_feedback = (steps_to_target(quantizer, memory) for memory in (NoMemory(), ErrorFeedback()))
+        steps = steps_to_target(quantizer, NoMemory())
+        contraction = replace(quantizer, unbiased=False) if isinstance(quantizer, RandomK) else quantizer
+        with_feedback = steps_to_target(contraction, ErrorFeedback())
         yield Row(name, size * 8 / x.size, encode, decode, steps, with_feedback)
 
 

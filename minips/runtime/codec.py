@@ -23,7 +23,7 @@ from minips.runtime.trace import Trace
 from minips.stage import Array, Buffer, Frames, Tensors, Value, is_finite, option, stage_class
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
-from minips.stages.quantizers import Exact, Parts, Quantizer
+from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
 
 MAX_BYTES = 2**31
@@ -45,6 +45,16 @@ class Codec(Value):
     memory: Memory = option(NoMemory(), "what is remembered of a tensor from step to step")
     serializer: Serializer = option(MsgPack(), "how arrays become frames")
     compressor: Compressor = option(NoCompression(), "fewer bytes for each frame")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        quantizers = [self.quantizer] if isinstance(self.quantizer, Quantizer) else self.quantizer.values()
+        for quantizer in quantizers:
+            if isinstance(quantizer, RandomK) and quantizer.unbiased and not self.memory.stateless:
+                raise ValueError(
+                    f"{self.memory!r} needs a contraction, and {quantizer!r} is none: its variance grows without bound "
+                    "in a memory. Scaled to a contraction it is RandomK(unbiased=False): use that, or no memory."
+                )
 
     def quantizer_of(self, name: str) -> Quantizer:
         """The quantizer of the tensor ``name``: that of the first pattern that matches. ValueError where none does."""
@@ -96,7 +106,7 @@ class Encoder:
         state = self._states[name]
         p = codec.memory.compensate(x, state)
         began = trace.lap("compensate", began)
-        parts = _encode(quantizer, name, p, self.rng)
+        parts = _encode(quantizer, name, contractive(quantizer, p), self.rng)
         began = trace.lap("quantize", began)
         codec.memory.update(p, quantizer.decode(parts), state)
         trace.lap("compensate", began)

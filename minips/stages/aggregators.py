@@ -50,7 +50,9 @@ class Aggregator(Stage):
 @register
 @dataclass(frozen=True)
 class Mean(Aggregator):
-    """The average, ``(g₁ + … + gₙ) / n``, added in worker order. One bad worker can move it anywhere."""
+    """The average, ``(g₁ + … + gₙ) / n``, added in worker order, half floats in float32. One bad worker can move it
+    anywhere.
+    """
 
     name = "mean"
     elementwise = True
@@ -59,11 +61,11 @@ class Mean(Aggregator):
         def mean(pieces: list[Array]) -> Array:
             if len(pieces) == 1:
                 return pieces[0]
-            total = np.asarray(pieces[0] + pieces[1])
+            total = np.add(pieces[0], pieces[1], dtype=np.result_type(pieces[0], np.float32))
             for piece in pieces[2:]:
                 total += piece
             total /= len(pieces)
-            return total
+            return np.asarray(total, pieces[0].dtype)
 
         return by_name(mean, contributions)
 

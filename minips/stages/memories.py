@@ -4,8 +4,14 @@ A quantizer is pure; a memory stands around it. The sender's half changes what i
 out; the receiver's half completes what came in. Each half keeps its own ``state``, a dict per tensor and link that
 starts empty and that the codec carries; the stage itself holds only its fields.
 
-    sender    p = compensate(x, state)      parts = quantizer.encode(p)      update(p, quantizer.decode(parts), state)
+    sender    p = compensate(x, state)      parts = quantizer.encode(contractive(quantizer, p))
+              update(p, quantizer.decode(parts), state)
     receiver  x = restore(quantizer.decode(parts), state)
+
+All of them need a quantizer that is a contraction. The unbiased random schemes (QSGD, Ternary) are none where their
+variance is large, and would make a memory grow without bound; `contractive` scales what they are given by 1 / (1 + ω),
+which makes them one. An unbiased RandomK scaled so is the one that is not unbiased, so a codec asks for that by name.
+Neither is `TwoBit` a contraction, which says so itself.
 """
 
 from abc import abstractmethod
@@ -80,9 +86,10 @@ class Delta(Memory):
     − x̂)``.
 
     Sender and receiver start from zero and add up the same decoded differences, so their x̂ are equal to the bit, and
-    an error is corrected by the next difference. It pays where gradients, or parameters, change little from step to
-    step. A new connection starts both halves from zero again. Source: Mishchenko et al. 2019, "Distributed Learning
-    with Compressed Gradient Differences" (DIANA), with rate 1.
+    an error is corrected by the next difference, if C is a contraction. It pays where gradients, or parameters, change
+    little from step to step. A new connection starts both halves from zero again. Sources: Richtárik, Sokolov and
+    Fatkhullin 2021, "EF21", algorithm 2; Mishchenko et al. 2019, "Distributed Learning with Compressed Gradient
+    Differences" (DIANA), for unbiased schemes.
     """
 
     name = "delta"

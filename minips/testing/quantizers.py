@@ -1,5 +1,6 @@
 """What any quantizer must do: give back shape and dtype, from the parts alone, within its own bound."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,6 +26,8 @@ def check_quantizer(quantizer: Quantizer) -> None:
                 parts = _encode(quantizer, x, what)
                 _check_decoded(quantizer, x, parts, what)
                 _check_size(quantizer, x, parts, what)
+                omega = quantizer.relative_variance(x)
+                require(0 <= omega < math.inf, f"{what}: relative_variance gave {omega}, not a number from 0.")
     _check_damage(quantizer)
 
 

@@ -14,7 +14,7 @@ from minips.lab.plots import LOOKS
 from minips.problems import MLP
 from minips.stage import Array, Tensors, Value, option
 from minips.stages.memories import Memory, NoMemory, State
-from minips.stages.quantizers import Quantizer, Uniform
+from minips.stages.quantizers import Quantizer, Uniform, contractive
 
 STEPS, BINS = 100, 41
 
@@ -64,7 +64,7 @@ class CodecExplorer(Panel[Sent, Arrived]):
         total = np.zeros_like(gradients[0])
         for g in gradients:
             p = memory.compensate(g, ours)
-            parts = quantizer.encode(p, rng)
+            parts = quantizer.encode(p if memory.stateless else contractive(quantizer, p), rng)
             sent = quantizer.decode(parts)
             memory.update(p, sent, ours)
             arrived = memory.restore(sent, theirs)

@@ -6,7 +6,7 @@ ends), `signs` (one bit), `sparse` (few of the values), `lowrank` (two thin fact
 """
 
 from minips.stages.quantizers.adaptive import Adaptive
-from minips.stages.quantizers.base import Parts, Quantizer
+from minips.stages.quantizers.base import Parts, Quantizer, contractive
 from minips.stages.quantizers.casts import BFloat16, Exact, Float16
 from minips.stages.quantizers.integers import QSGD, Ternary, TwoBit, Uniform
 from minips.stages.quantizers.lowrank import PowerSGD
@@ -29,4 +29,5 @@ __all__ = [
     "TopK",
     "TwoBit",
     "Uniform",
+    "contractive",
 ]

@@ -38,6 +38,12 @@ class Quantizer(Stage):
     def decode(self, parts: Parts) -> Array:
         """The array that the parts stand for. Raises ValueError where they do not fit together."""
 
+    def relative_variance(self, x: Array) -> float:
+        """``ω = E|C(x) − x|² / |x|²`` of a random scheme with ``E C(x) = x``; 0 for all others, which a memory takes as
+        they are.
+        """
+        return 0.0
+
     def error_bound(self, x: Array) -> float | None:
         """The largest absolute error that ``decode(encode(x))`` can have, or None where the scheme promises none."""
         return None
@@ -45,6 +51,18 @@ class Quantizer(Stage):
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int | None:
         """The bytes of the parts of an array of this shape and dtype, or None where they depend on its values."""
         return None
+
+
+def contractive(quantizer: Quantizer, x: Array) -> Array:
+    """What a memory has to give to ``quantizer`` in place of ``x``: ``x / (1 + ω)`` with its relative variance ω at x.
+
+    Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is none: what
+    it adds at random outgrows what it sends. A (1 + ω)-th of it is one, with δ = 1 / (1 + ω). Sources: Beznosikov et
+    al. 2020, "On Biased Compression for Distributed Learning", section 2 (unbiased compressors, scaled); Mishchenko et
+    al. 2019 (DIANA), where the memory's rate is at most 1 / (1 + ω).
+    """
+    omega = quantizer.relative_variance(x)
+    return np.asarray(x * x.dtype.type(1 / (1 + omega))) if omega else x
 
 
 def witness(x: Array) -> Array:

@@ -99,7 +99,7 @@ class QSGD(Quantizer):
 
     With ``r = s|xᵢ| / |x|₂``, ``s·ξᵢ`` is ⌊r⌋ or ⌊r⌋ + 1, the latter with probability ``p = r − ⌊r⌋``. So it is
     unbiased, with variance ``(|x|₂²/s²) Σ pᵢ(1 − pᵢ)``, at most ``min(d/s², √d/s) |x|₂²``. The 2s + 1 codes are packed
-    into as few bits as hold them. Probabilities are exact to 2⁻¹⁶. A zero vector comes back as zeros. Source: Alistarh
+    into as few bits as hold them. Probabilities are exact to 2⁻¹⁷. A zero vector comes back as zeros. Source: Alistarh
     et al. 2017, "QSGD", section 3.1 (fixed-width codes in place of Elias').
     """
 
@@ -122,6 +122,14 @@ class QSGD(Quantizer):
         spread(unpack(part(parts, "codes"), QSGD(levels)._bits, x.size), levels, number(parts, "unit"), x.reshape(-1))
         return x
 
+    def relative_variance(self, x: Array) -> float:
+        length, flat, total = norm(x), x.reshape(-1), 0.0
+        for some in chunks(x.size if length else 0):
+            r = np.abs(flat[some], dtype=np.float64) * (self.levels / length)
+            r -= np.floor(r)
+            total += float((r * (1 - r)).sum())
+        return total / self.levels**2
+
     def error_bound(self, x: Array) -> float:
         limits = np.finfo(x.dtype)
         rounding = 4 * float(limits.eps) * norm(x) + float(limits.smallest_subnormal)
@@ -142,7 +150,7 @@ class Ternary(Quantizer):
 
     bᵢ is 1 with probability ``|xᵢ| / max|x|``, else 0: unbiased, with variance ``max|x|·|x|₁ − |x|₂²``. Five values
     take a byte, as the digits of a number to base 3 (1.6 bits a value); byte j of m holds the values j, j + m, …, j +
-    4m. Probabilities are exact to 2⁻¹⁶. Source: Wen et al. 2017, "TernGrad", section 3.1 (without clipping).
+    4m. Probabilities are exact to 2⁻¹⁷. Source: Wen et al. 2017, "TernGrad", section 3.1 (without clipping).
     """
 
     name = "ternary"
@@ -165,6 +173,12 @@ class Ternary(Quantizer):
             digits = packed[: into.size] // np.uint8(3**place)
             spread(digits - 3 * (digits // np.uint8(3)), 1, unit, into)
         return x
+
+    def relative_variance(self, x: Array) -> float:
+        length, magnitudes = norm(x), np.abs(x)
+        if not length:
+            return 0.0
+        return float(magnitudes.max()) / length * (float(magnitudes.sum(dtype=np.float64)) / length) - 1
 
     def error_bound(self, x: Array) -> float:
         return float(np.abs(x).max(initial=0)) * (1 + 1e-3) + _NOTHING
@@ -212,9 +226,10 @@ class TwoBit(Quantizer):
 
 
 def dithered(x: Array, unit: float, levels: int, rng: np.random.Generator | None) -> tuple[Array, float]:
-    """``⌊x / unit + u⌋ + levels`` with u uniform in [0, 1): codes from 0 to 2·levels whose mean is right; and the unit.
+    """``⌊x / unit + u⌋ + levels`` with u uniform in (0, 1): codes from 0 to 2·levels whose mean is right; and the unit.
 
-    ``|x|`` is at most levels · unit. A unit of 0 stands for x = 0.
+    ``|x|`` is at most levels · unit. A unit of 0 stands for x = 0. u is one of 2¹⁶ midpoints, ``(k + ½) / 2¹⁶``: that
+    is symmetric, so x and −x err alike, and what is smaller than 2⁻¹⁷ of a unit is rounded to nothing.
     """
     rng = rng or np.random.default_rng(0)
     wide = np.result_type(x.dtype, np.float32)
@@ -225,6 +240,7 @@ def dithered(x: Array, unit: float, levels: int, rng: np.random.Generator | None
     codes, flat = np.empty(x.size, np.uint8), x.reshape(-1)
     for some in chunks(x.size):
         noise = bits16(rng, some.stop - some.start).astype(wide)
+        noise += wide.type(0.5)
         noise *= wide.type(2.0**-16)
         noise += levels
         noise += np.multiply(flat[some], inverse, dtype=wide)

@@ -79,6 +79,10 @@ class RandomK(Quantizer):
             raise ValueError(f"{values.size} values and {seed.size} seeds of {seed.dtype} do not make {size} values.")
         return scattered(parts, places(int(seed.reshape(-1)[0]), size, values.size))
 
+    def relative_variance(self, x: Array) -> float:
+        count = kept(self.fraction, x.size)
+        return x.size / count - 1 if self.unbiased and count else 0.0
+
     def error_bound(self, x: Array) -> float | None:
         largest_value, count = float(np.abs(x).max(initial=0)), kept(self.fraction, x.size)
         if not self.unbiased or not count:
