@@ -46,6 +46,7 @@ class Row:
             "name": self.name,
             "loss": run.validation_loss,
             "accuracy": run.accuracy,
+            "diverged": run.diverged,
             "seconds": run.seconds,
             "bytes_sent": run.bytes_sent,
             "bytes_received": run.bytes_received,
@@ -128,7 +129,7 @@ def table(rows: list[Row]) -> Table:
             shown.add_row(f"[bold]{part}[/bold]")
         run = row.run
         shown.add_row(
-            f"  {row.name}",
+            f"  {row.name}" + (" (diverged)" if run.diverged else ""),
             f"{run.validation_loss:.3f}",
             f"{run.accuracy:.3f}",
             f"{run.seconds:.2f}",
@@ -142,6 +143,8 @@ def table(rows: list[Row]) -> Table:
 
 def verdict(rows: list[Row]) -> str:
     """What the table supports, in words; every number in it comes from the rows."""
+    if diverged := [f"{row.name} diverged. {row.run.diverged}" for row in rows if row.run.diverged]:
+        return " ".join(diverged)
     by_name = {row.name: row.run for row in rows}
     bsp, asp, exact, topk = (by_name[name] for name in ("BSP", "ASP", "exact", "topk 1 %, feedback"))
     off = max(abs(row.predicted_s / row.run.seconds_per_step - 1) for row in rows)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import minips as ps
 from minips import stage
-from minips.runtime.codec import Decoder, Encoder, check_finite, pack, unpack
-from minips.runtime.message import PROTOCOL_VERSION, Message
+from minips.runtime.codec import Decoder, Encoder, pack, unpack
+from minips.runtime.message import PROTOCOL_VERSION, Message, check_finite
 from minips.stages.serializers import Packet
 
 PLAIN = ps.Codec()

@@ -317,15 +317,53 @@ def test_a_run_that_is_stopped_before_it_begins_has_its_first_parameters(engine)
     [
         (THREADS, misfits.Raises(workers=3), "ArithmeticError: the dog ate my rows"),
         (PROCESSES, misfits.Raises(workers=3), "ArithmeticError: the dog ate my rows"),
-        (THREADS, misfits.Diverges(workers=3), "ValueError: The gradient of 'w' holds NaN"),
+        (THREADS, misfits.Diverges(workers=3, at=1), "NonFiniteError: The gradient of 'w' holds NaN"),
         (THREADS, misfits.WrongShape(workers=3), "ValueError: The gradient of 'w' must be float64 of shape"),
     ],
-    ids=["raises", "raises in a process", "diverges", "wrong shape"],
+    ids=["raises", "raises in a process", "nan from the start", "wrong shape"],
 )
 def test_the_worker_that_fails_is_the_one_that_is_named(engine, problem, words):
     with pytest.raises(RuntimeError, match=f"worker 1 failed: {words}"):
         ps.train(problem, TCP, engine=engine)
     assert multiprocess.active_children() == []
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("engine", [THREADS, PROCESSES, ps.Simulated()], ids=repr)
+def test_a_run_that_diverges_ends_at_every_rank_with_the_parameters_before_it(engine, overlap):
+    config = dataclasses.replace(TCP, overlap=overlap)
+    run = ps.train(misfits.Diverges(workers=3), config, engine=engine)
+    assert run.diverged.startswith("At step 2 of worker 1: The gradient of 'w' holds NaN or infinity")
+    assert (run.updates, run.stopped, run.events) == (6, False, [])
+    assert len(set(run.replicas)) == 1
+    two = ps.train(misfits.Diverges(workers=3), dataclasses.replace(config, steps=2), engine=ps.Simulated())
+    assert run.replicas[0] == two.replicas[0]
+    assert multiprocess.active_children() == []
+
+
+@pytest.mark.parametrize("exchange", ["ring", "tree"])
+def test_a_sum_or_a_step_past_all_numbers_ends_the_run_at_every_rank(exchange):
+    class Grows(ps.Problem):
+        """Half floats whose gradients are finite, and whose sum soon is not."""
+
+        def __init__(self, size, growth):
+            super().__init__(np.zeros((4, 1)), np.zeros(4))
+            self.size, self.growth = size, growth
+
+        def init(self, rng):
+            return {"w": np.zeros(8, "f2")}
+
+        def loss_and_gradient(self, params, rows=None):
+            return 0.0, {"w": np.full(8, -self.size, "f2") - np.float16(self.growth) * params["w"]}
+
+    ends = (9000, 1, 2.0, "The sum of the gradients"), (1, 0, 6e4, "would make the parameter 'w'")
+    for size, growth, lr, words in ends:
+        config = dataclasses.replace(BASE, workers=4, steps=50, exchange=exchange, optimizer=ps.SGD(lr=lr))
+        for engine in (THREADS, ps.Simulated()):
+            run = ps.train(Grows(size, growth), config, engine=engine)
+            assert words in run.diverged
+            assert np.isfinite(run.params["w"]).all()
+            assert len(set(run.replicas)) == 1
 
 
 def test_no_sum_is_complete_without_a_worker_that_dies():

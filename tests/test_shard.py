@@ -504,17 +504,61 @@ def test_large_tensors_in_stretches_come_to_the_same_bits(optimizer, aggregator,
     assert_same(whole.params, pieces.params)
 
 
-def test_parameters_change_in_place_once_nobody_holds_them():
+def test_two_sets_of_arrays_take_turns_unless_somebody_holds_one():
     shard = make(ASP(), params=LARGE)
-    memory = shard._params["w"]
-    held = shard.pull(0)["w"][1, 5:10]  # a part is enough
+    first = shard._params["w"]
     push(shard, 0, grads=constant(1.0, LARGE))
-    np.testing.assert_array_equal(held, np.ones(5))
-    assert shard._params["w"] is not memory
-    memory = shard._params["w"]
-    del held
+    second = shard._params["w"]
     push(shard, 1, grads=constant(1.0, LARGE))
-    assert shard._params["w"] is memory
+    assert shard._params["w"] is first
+    held = shard.pull(0)["w"][1, 5:10]  # a part is enough
+    before = held.copy()
+    push(shard, 0, clock=1, grads=constant(1.0, LARGE))
+    assert shard._params["w"] is second
+    push(shard, 1, clock=1, grads=constant(1.0, LARGE))
+    np.testing.assert_array_equal(held, before)
+    third = shard._params["w"]
+    assert third is not first
+    del held
+    push(shard, 0, clock=2, grads=constant(1.0, LARGE))
+    assert shard._params["w"] is second
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "clocks", "ratio"),
+    [
+        (SGD(lr=0.1), 1, 1.0),
+        (SGD(lr=0.1), 20, 1.0),
+        (SGD(lr=1e-3, momentum=0.9), 2000, 1.0),
+        (SGD(lr=1e-3, momentum=0.9, nesterov=True), 2000, 1.0),
+        (Adam(lr=1e-3), 200, 4.0),
+        (Adagrad(lr=1e-2), 2000, 2.0),
+    ],
+    ids=repr,
+)
+def test_a_clock_of_all_workers_moves_as_far_as_a_round_or_as_the_docstring_says(optimizer, clocks, ratio):
+    def moved(consistency):
+        params = {"w": np.zeros(3)}
+        shard = make(consistency, workers=4, params=params, optimizer=optimizer)
+        for _ in range(clocks):
+            for worker in range(4):
+                push(shard, worker, grads={"w": np.array([1.0, -2.0, 0.5])})
+        return shard.params["w"]
+
+    np.testing.assert_allclose(moved(SSP(staleness=0)) / moved(BSP()), ratio, rtol=0.02)
+
+
+def test_weight_decay_is_applied_once_for_each_push():
+    params, nothing = {"w": np.ones(1)}, {"w": np.zeros(1)}
+    bsp, ssp = (
+        make(rule, workers=4, params=params, optimizer=SGD(lr=0.1, weight_decay=0.5))
+        for rule in (BSP(), SSP(staleness=0))
+    )
+    for worker in range(4):
+        push(bsp, worker, grads=nothing)
+        push(ssp, worker, grads=nothing)
+    np.testing.assert_allclose(bsp.params["w"], 0.95)
+    np.testing.assert_allclose(ssp.params["w"], 0.95**4)
 
 
 def test_what_was_pulled_cannot_be_written_to():
@@ -522,9 +566,26 @@ def test_what_was_pulled_cannot_be_written_to():
         make(BSP()).pull(0)["w"][0] = 1.0
 
 
-@pytest.mark.filterwarnings("ignore:overflow")
-def test_parameters_that_leave_the_range_are_told():
-    shard = make(ASP(), lr=1e30)
-    assert shard.finite
-    push(shard, 0, grads=constant(3e38))
-    assert not shard.finite
+@pytest.mark.parametrize("consistency", [BSP(), ASP()], ids=repr)
+@pytest.mark.parametrize("params", [START, LARGE], ids=["small", "in stretches"])
+def test_an_update_past_all_numbers_is_not_applied_and_ends_the_run(consistency, params):
+    shard = make(consistency, workers=2, params=params, lr=1e30, updates=100)
+    push(shard, 0, grads=constant(0.0, params))
+    push(shard, 1, grads=constant(0.0, params))
+    before = {name: x.copy() for name, x in shard.params.items()}
+    huge = constant(0.0, params)
+    huge["w"].reshape(-1)[-1] = np.finfo(huge["w"].dtype).max / 4  # in the last stretch
+    outcomes = [push(shard, worker, clock=1, grads=huge) for worker in (0, 1)]
+    assert outcomes[-1] == "over"
+    assert "applied" not in outcomes
+    assert shard.diverged.startswith("Update")
+    assert "'w' NaN or infinite" in shard.diverged
+    assert shard.done
+    assert (shard.applied, shard.version) == (2, {"bsp": 1, "asp": 2}[consistency.name])
+    assert_same(shard.params, before)
+    assert shard.may_pull(0)
+
+
+def test_parameters_that_are_not_finite_are_refused():
+    with pytest.raises(ValueError, match="The parameter 'w' holds NaN or infinity"):
+        make(BSP(), params={"w": np.array([1, np.inf])})

@@ -299,7 +299,7 @@ def test_what_fails_in_a_worker_names_it():
             return 0.0, {"w": np.full(self.values, np.nan, "f4")}
 
     for exchange in ("ps", "ring"):
-        with pytest.raises(RuntimeError, match=r"worker 0 failed: ValueError: The gradient of 'w' holds NaN"):
+        with pytest.raises(RuntimeError, match=r"worker 0 failed: NonFiniteError: The gradient of 'w' holds NaN"):
             simulate(Broken(3), workers=2, steps=2, exchange=exchange)
 
 

@@ -325,16 +325,70 @@ def test_a_run_that_ends_by_itself_was_not_stopped():
     ("problem", "words"),
     [
         (misfits.Raises(), r"worker 1 failed: ArithmeticError: the dog ate my rows"),
-        (misfits.Diverges(), r"worker 1 failed: ValueError: The gradient of 'w' holds NaN"),
+        (misfits.Diverges(at=1), r"worker 1 failed: NonFiniteError: The gradient of 'w' holds NaN"),
         (misfits.WrongShape(), r"worker 1 failed: ValueError: The gradient of 'w' must be float64 of shape \(4,\)"),
     ],
-    ids=["raises", "diverges", "wrong shape"],
+    ids=["raises", "nan from the start", "wrong shape"],
 )
 def test_a_worker_that_fails_is_one_clear_error(engine, problem, words):
     with pytest.raises(RuntimeError, match=words) as caught:
         ps.train(problem, TCP, engine=engine)
     assert "loss_and_gradient" in caught.value.__notes__[0] or "_check" in caught.value.__notes__[0]
     assert_nothing_is_left()
+
+
+# Runs that diverge
+
+SIMULATED = ps.Simulated()
+CORES = [THREADS, PROCESSES, SIMULATED]
+
+
+@pytest.mark.parametrize("engine", CORES, ids=repr)
+def test_a_run_whose_gradient_is_no_number_any_more_ends_with_the_parameters_before_it(engine):
+    run = ps.train(misfits.Diverges(), TCP, engine=engine)
+    assert run.diverged.startswith("At step 2 of worker 1: The gradient of 'w' holds NaN or infinity")
+    assert "Lower the learning rate" in run.diverged
+    assert (run.updates, run.stopped, run.events) == (4, False, [])
+    assert_same(run.params, ps.train(misfits.Diverges(), dataclasses.replace(TCP, steps=2), engine=SIMULATED).params)
+    assert run.rows()[0] == ("diverged", run.diverged)
+    assert run.to_dict()["diverged"] == run.diverged
+    assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize("consistency", ["bsp", "ssp", "asp"])
+@pytest.mark.parametrize("engine", CORES, ids=repr)
+def test_a_learning_rate_that_is_far_too_high_ends_the_run_and_not_in_nan(engine, consistency, servers):
+    X, y = misfits.rows()
+    problem = ps.LinearRegression(X.astype("f4"), y, X.astype("f4"), y)
+    config = dataclasses.replace(
+        BASE, consistency=consistency, servers=servers, steps=400, optimizer=ps.SGD(lr=1e5), transport="inproc"
+    )
+    if engine == PROCESSES:
+        config = dataclasses.replace(config, transport="pipe")
+    run = ps.train(problem, config, engine=engine)
+    assert run.diverged
+    assert not run.stopped
+    assert run.updates < 400 * config.workers
+    assert all(np.isfinite(x).all() for x in run.params.values())
+    assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("problem", [ps.SoftmaxRegression, ps.MLP])
+def test_a_learning_rate_of_1e30_is_a_divergence_and_no_accuracy_alone(problem):
+    config = dataclasses.replace(BASE, steps=20, optimizer=ps.SGD(lr=1e30))
+    run = ps.train(problem(*ps.datasets.digits()), config, engine=THREADS)
+    assert "Lower the learning rate" in run.diverged
+    assert all(np.isfinite(x).all() for x in run.params.values())
+    assert "diverged" in run.summary()
+    assert "diverged" in repr(run)
+    assert "diverged" in run._repr_html_()
+
+
+def test_a_run_that_does_not_diverge_does_not_say_so():
+    run = ps.train(DOUBLE, BASE, engine=THREADS)
+    assert run.diverged is None
+    assert "diverged" not in run.summary()
 
 
 @pytest.mark.parametrize("consistency", ["bsp", "ssp"])

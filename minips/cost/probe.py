@@ -5,6 +5,7 @@ BSP the parameters are a run's to the bit.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from minips.problems import Problem
 from minips.runtime.codec import Codec, Decoder, Encoder, unpack
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
-from minips.runtime.message import Message
+from minips.runtime.message import Message, NonFiniteError, check_finite
 from minips.runtime.partition import cut, join, partition
 from minips.runtime.reduction import Reduction
 from minips.runtime.shard import Shard
@@ -29,13 +30,15 @@ LOOK_EVERY = 5
 
 
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
-    """The parameters after each round of BSP, whatever the config's consistency."""
+    """The parameters after each round of BSP, whatever the config's consistency, until one would not be finite."""
     config = replace(config, delays=None, overlap=False)
     parts = [problem.shard(worker, config.workers) for worker in range(config.workers)]
     params = problem.init(seeds.init(config.seed))
-    if isinstance(config.exchange, AllReduce):
-        return _together(parts, params, config, config.exchange)
-    return _served(parts, params, config)
+    with suppress(NonFiniteError):
+        if isinstance(config.exchange, AllReduce):
+            yield from _together(parts, params, config, config.exchange)
+        else:
+            yield from _served(parts, params, config)
 
 
 def steps_to(problem: Problem, config: Config, target_accuracy: float) -> int | None:
@@ -80,8 +83,11 @@ def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[T
     for clock in range(config.steps):
         for worker, part in enumerate(parts):
             loss, gradients = compute(part, config, seen, worker, clock)
+            check_finite(gradients, "The gradient of")
             for shard, link, layout in zip(shards, pushes[worker], layouts, strict=True):
                 shard.push(Contribution(worker, clock, shard.version, link.pass_on(cut(gradients, layout)), loss))
+        if any(shard.diverged for shard in shards):
+            return
         seen = pulled()
         yield join([shard.params for shard in shards], layouts)
 
@@ -106,13 +112,18 @@ def _together(parts: list[Problem], params: Tensors, config: Config, exchange: A
     for clock in range(config.steps):
         seen = replica.params
         for rank, part, one in zip(workers, parts, ranks, strict=True):
-            one.begin(clock, compute(part, config, seen, rank, clock)[1])
+            gradients = compute(part, config, seen, rank, clock)[1]
+            check_finite(gradients, "The gradient of")
+            one.begin(clock, gradients)
         for number in range(len(ranks[0].hops)):
             frames = {rank: ranks[rank].outgoing(number) for rank in workers if ranks[rank].hops[number].to is not None}
             for one in ranks:
                 if (source := one.hops[number].source) is not None:
                     one.incoming(number, frames[source])
-        replica.push(Contribution(0, clock, clock, ranks[0].mean()))
+        if not ranks[0].diverged:
+            replica.push(Contribution(0, clock, clock, ranks[0].mean()))
+        if ranks[0].diverged or replica.diverged:
+            return
         yield replica.params
 
 

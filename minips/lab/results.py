@@ -44,8 +44,9 @@ def in_words(runs: Mapping[str, Run]) -> str:
     """What came of the runs, in a line."""
     parts = []
     for side, run in runs.items():
-        stopped = " (stopped)" if run.stopped else ""
-        parts.append(f"{side}{stopped}: {_outcome(run)}, {run.seconds:.2f} s, {run.bytes_sent / 1e6:.3f} MB sent.")
+        parts.append(f"{side}{_ended(run)}: {_outcome(run)}, {run.seconds:.2f} s, {run.bytes_sent / 1e6:.3f} MB sent.")
+        if run.diverged:
+            parts.append(f"{run.diverged} These are the parameters before that.")
     if len(runs) == 2:
         a, b = runs.values()
         if a.bytes_sent and a.seconds:
@@ -70,7 +71,7 @@ def history(records: Sequence[Record]) -> str:
     for record in reversed(records):
         run = record.run
         expected = f"{record.prediction.seconds_per_step * 1e3:.2f} ms" if record.prediction else "–"
-        outcome = _outcome(run) + (" (stopped)" if run.stopped else "")
+        outcome = _outcome(run) + _ended(run)
         step = f"{run.seconds_per_step * 1e3:.2f} ms"
         sent = f"{run.bytes_sent / 1e6:.3f} MB"
         rows.append(
@@ -103,6 +104,11 @@ def to_csv(records: Sequence[Record]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def _ended(run: Run) -> str:
+    """How a run ended, if before its time."""
+    return " (stopped)" if run.stopped else " (diverged)" if run.diverged else ""
 
 
 def _outcome(run: Run) -> str:

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from minips import seeds
-from minips.runtime.codec import Decoder, Encoder, check_finite, unpack
+from minips.runtime.codec import Decoder, Encoder, unpack
 from minips.runtime.config import Config
 from minips.runtime.lasting import PAUSES_S, LastingChannel
-from minips.runtime.message import Header, Message
+from minips.runtime.message import Header, Message, check_finite
 from minips.runtime.partition import Layout, cut, join, native
 from minips.runtime.trace import Trace
 from minips.stage import Array, Frames, Tensors

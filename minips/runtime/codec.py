@@ -20,7 +20,7 @@ import numpy as np
 
 from minips.runtime.message import PROTOCOL_VERSION, Header, Message
 from minips.runtime.trace import Trace
-from minips.stage import Array, Buffer, Frames, Tensors, Value, is_finite, option, stage_class
+from minips.stage import Array, Buffer, Frames, Tensors, Value, option, stage_class
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
@@ -69,18 +69,6 @@ class Codec(Value):
         )
 
 
-def check_finite(tensors: Tensors, what: str) -> None:
-    """ValueError with the tensor's name where one holds NaN or infinity, which no quantizer could carry and no memory
-    forget.
-    """
-    for name, x in tensors.items():
-        if not is_finite(x):
-            raise ValueError(
-                f"{what} {name!r} holds NaN or infinity, so it was refused and nothing was changed. "
-                "Lower the learning rate, or look for such values in the data."
-            )
-
-
 class Encoder:
     """One sender's half of one link: ``codec``, what its memories hold, and its random draws."""
 
@@ -89,7 +77,7 @@ class Encoder:
         self._states: dict[str, State] = defaultdict(dict)
 
     def encode(self, message: Message, stamp: Header | None = None) -> Frames:
-        """The frames of a message; ``stamp`` goes into the envelope. The tensors must be finite: see `check_finite`."""
+        """The frames of a message; ``stamp`` goes into the envelope. The tensors must be finite."""
         tensors = {name: self.quantize(name, x) for name, x in message.tensors.items()}
         header = {**message.header, "memory": self.codec.memory.name}
         return pack(Packet(header, tensors), self.codec, self.trace, stamp)

@@ -16,10 +16,32 @@ one worker alone (clock, done, outcome) stands in the envelope: the rest is enco
 from dataclasses import dataclass, field
 from typing import Any
 
-from minips.stage import Tensors
+from minips.stage import Tensors, is_finite
 
 PROTOCOL_VERSION = 1
 Header = dict[str, Any]
+
+
+ADVICE = "Lower the learning rate, or look for very large values, NaN or infinity in the data."
+
+
+class NonFiniteError(ValueError):
+    """An array holds NaN or infinity, which no quantizer could carry and no memory forget."""
+
+
+class DivergedError(ArithmeticError):
+    """The run has diverged: the next update would make parameters NaN or infinite, or there is no finite gradient for
+    it.
+    """
+
+
+def check_finite(tensors: Tensors, what: str) -> None:
+    """NonFiniteError with the tensor's name where one holds NaN or infinity."""
+    for name, x in tensors.items():
+        if not is_finite(x):
+            raise NonFiniteError(
+                f"{what} {name!r} holds NaN or infinity, so it was refused and nothing was changed. {ADVICE}"
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from minips import seeds
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
+from minips.runtime.message import DivergedError
 from minips.runtime.reduction import Reduction
 from minips.runtime.trace import Trace
 from minips.stage import Frames, Tensors
@@ -58,19 +59,22 @@ class Peer(Closable):
             except ConnectionError as error:
                 raise LostError(f"Worker {rank} cannot be reached: {error}") from error
 
-    def mean(self, step: int, gradients: Tensors, ending: bool = False) -> tuple[Tensors, bool]:
+    def mean(self, step: int, gradients: Tensors, ending: bool = False, diverged: str = "") -> tuple[Tensors, bool]:
         """The mean of all the workers' gradients of this step, the same bits for all of them; and whether any of them
         is ``ending``.
 
+        DivergedError, at all the workers, where one of them says why it has ``diverged`` or the sum overflows.
         LostError where another worker is gone, TimeoutError where one does not send.
         """
         reduction, self.trace.step = self._reduction, step
-        reduction.begin(step, gradients, ending)
+        reduction.begin(step, gradients, ending, diverged)
         for number, hop in enumerate(reduction.hops):
             if hop.to is not None:
                 self._send(hop.to, reduction.outgoing(number))
             if hop.source is not None:
                 reduction.incoming(number, self._receive(hop.source, number, step))
+        if reduction.diverged:
+            raise DivergedError(reduction.diverged)
         return reduction.mean(), reduction.ending
 
     def close(self) -> None:

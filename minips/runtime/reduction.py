@@ -14,8 +14,9 @@ from functools import partial
 
 import numpy as np
 
-from minips.runtime.codec import Codec, Decoder, Encoder, check_finite, pack, unpack
+from minips.runtime.codec import Codec, Decoder, Encoder, pack, unpack
 from minips.runtime.collectives import AllReduce
+from minips.runtime.message import NonFiniteError, check_finite
 from minips.runtime.partition import cut, join, partition
 from minips.runtime.trace import Trace
 from minips.stage import Frames, Tensors
@@ -49,6 +50,8 @@ class Reduction:
         self.step = 0
         self.ending = False
         """True once any rank has begun this step with ``ending``; after the last hop, the same at every rank."""
+        self.diverged = ""
+        """Why this step has no finite mean, once any rank has found that; after the last hop, so at every rank."""
         self._workers, self._codec, self._trace, self._names = workers, codec, trace, list(like)
         self._layouts = partition(like, exchange.pieces(workers))
         self._encoders: dict[tuple[int, int], Encoder] = defaultdict(partial(Encoder, codec, rng, trace))
@@ -56,9 +59,11 @@ class Reduction:
         self._values: list[Tensors] = []
         self._complete: dict[int, Encoded] = {}
 
-    def begin(self, step: int, gradients: Tensors, ending: bool = False) -> None:
-        """Start a step with this rank's gradients, which must be finite, and must not change before the last hop."""
-        self.step, self.ending = step, ending
+    def begin(self, step: int, gradients: Tensors, ending: bool = False, diverged: str = "") -> None:
+        """Start a step with this rank's gradients, which must be finite, and must not change before the last hop.
+        ``diverged`` says why it has none.
+        """
+        self.step, self.ending, self.diverged = step, ending, diverged
         self._values = [cut(gradients, layout) for layout in self._layouts]
         self._complete = {}
 
@@ -68,6 +73,8 @@ class Reduction:
         encoded = {piece: self._encode(number, piece) if hop.adds else self._owned(piece) for piece in hop.sends}
         tensors = {f"{piece}/{name}": parts for piece, named in encoded.items() for name, parts in named.items()}
         header = {"kind": "hop", "step": self.step, "hop": number, "ending": self.ending}
+        if self.diverged:
+            header["diverged"] = self.diverged
         return pack(Packet({**header, "memory": self._codec.memory.name}, tensors), self._codec, self._trace)
 
     def incoming(self, number: int, frames: Frames) -> None:
@@ -78,6 +85,7 @@ class Reduction:
         if at != ["hop", self.step, number]:
             raise ValueError(f"Expected hop {number} of step {self.step}, got {at[0]} {at[2]} of step {at[1]}.")
         self.ending = self.ending or bool(packet.header.get("ending"))
+        self.diverged = self.diverged or str(packet.header.get("diverged", ""))
         expected = {f"{piece}/{name}" for piece in hop.receives for name in self._layouts[piece]}
         if packet.tensors.keys() != expected:
             raise ValueError(f"Expected the pieces {', '.join(sorted(expected))}; got {', '.join(packet.tensors)}.")
@@ -85,7 +93,7 @@ class Reduction:
             encoded = {name: packet.tensors[f"{piece}/{name}"] for name in self._layouts[piece]}
             if hop.adds:
                 came = self._decode(number, piece, encoded)
-                with self._trace.span("aggregate"):
+                with self._trace.span("aggregate"), np.errstate(over="ignore"):
                     self._values[piece] = {name: np.asarray(came[name] + x) for name, x in self._values[piece].items()}
             else:
                 self._complete[piece] = encoded
@@ -105,7 +113,11 @@ class Reduction:
         return self._complete[piece]
 
     def _encode(self, number: int, piece: int) -> Encoded:
-        check_finite(self._values[piece], "The sum of the gradients of")
+        try:
+            check_finite(self._values[piece], "The sum of the gradients of")
+        except NonFiniteError as error:
+            self.diverged = self.diverged or f"At step {self.step}: {error}"
+            self._values[piece] = {name: np.zeros_like(x) for name, x in self._values[piece].items()}
         encoder = self._encoders[number, piece]
         return {name: encoder.quantize(name, x) for name, x in self._values[piece].items()}
 

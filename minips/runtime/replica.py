@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from minips.runtime.codec import check_finite
 from minips.runtime.config import Config
+from minips.runtime.message import DivergedError
 from minips.runtime.partition import partition
 from minips.runtime.shard import Shard
 from minips.runtime.trace import Laps, Trace
@@ -50,13 +50,16 @@ class Replica:
         return {name: p.copy() for name, p in self.shard.params.items()}, self.shard.version
 
     def step(self, own: Contribution, mean: Tensors) -> None:
-        """One step along ``mean``. ``own`` is what this worker has contributed to it."""
+        """One step along ``mean``. ``own`` is what this worker has contributed to it.
+
+        DivergedError, with the parameters as they were, where the step would make them NaN or infinite.
+        """
         if self.shard.version in self._sampled:
             self._samples.append((own.gradients, {name: g.copy() for name, g in mean.items() if self._rank == 0}))
         self.shard.push(own._replace(worker=0, gradients=mean))
         self._laps.record()
-        if not self.shard.finite:
-            check_finite(self.shard.params, "The parameter")
+        if self.shard.diverged:
+            raise DivergedError(self.shard.diverged)
         self.changed_at = time.monotonic()
         self.losses.append((self.changed_at, self.shard.version, own.loss))
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from minips import seeds
-from minips.runtime.codec import Decoder, Encoder, check_finite, envelope, unpack
+from minips.runtime.codec import Decoder, Encoder, envelope, unpack
 from minips.runtime.config import Config
 from minips.runtime.message import Header, Message
 from minips.runtime.partition import cut, native, partition
@@ -98,6 +98,17 @@ class Server(Closable):
             params = self.shard.params
         return {name: x.copy() for name, x in params.items()}
 
+    @property
+    def diverged(self) -> str | None:
+        """Why the run has ended before its updates were applied."""
+        return self.shard.diverged
+
+    def diverge(self, reason: str) -> None:
+        """End the run with the parameters as they are: every push is answered with ``over``, every pull at once."""
+        with self._changed:
+            self.shard.diverge(reason)
+            self._changed.notify_all()
+
     def report(self) -> dict[str, Any]:
         """What a run keeps of this server."""
         shard = self.shard
@@ -152,15 +163,12 @@ class Server(Closable):
             )
         if kind in ("push", "push_pull"):
             outcome = self._push(worker, packet, link, clock)
-        finite = True
         with self._changed:
             if kind in ("pull", "push_pull"):
                 self._wait(lambda: self.shard.may_pull(worker), worker, clock)
-                params, finite = self._chosen(packet.header, self.shard.pull(worker)), self.shard.finite
+                params = self._chosen(packet.header, self.shard.pull(worker))
             header = {"kind": "reply", "version": self.shard.version, **extra}
             stamp = {"clock": self.shard.clocks[worker], "done": self.shard.done, "outcome": outcome}
-        if not finite:
-            check_finite(params, "The parameter")
         return Message(header, params), stamp
 
     def _encode(self, answer: Message, link: "_WorkerLink", whole: bool) -> Frames:

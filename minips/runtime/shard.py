@@ -5,8 +5,12 @@ simulation can drive it in virtual time, and a test can drive it in any order. W
 call ends before the next.
 
 With rounds (BSP) a push waits in the shard until its round has its quorum; the round is then applied as one aggregate,
-in worker order. Without rounds (SSP, ASP) each push is applied at once, scaled by 1/workers, so that one clock of all
-the workers moves the parameters as far as one round does.
+in worker order. Without rounds (SSP, ASP) each push is applied at once, scaled by 1/workers, so that under plain SGD
+one clock of all the workers moves the parameters as far as one round does. With momentum it does so once the velocity
+is steady. Other steps do not shrink with the gradient: with n workers, weight decay is applied n times in a clock, Adam
+moves n times as far, Adagrad about √n times. Divide ``weight_decay`` or ``lr`` by that.
+
+An update that would make a parameter NaN or infinite is not applied: the run ends there, with the parameters before it.
 """
 
 import weakref
@@ -17,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from minips.runtime.message import ADVICE, check_finite
 from minips.stage import Array, Tensors, is_finite
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.consistency import Consistency
@@ -24,7 +29,8 @@ from minips.stages.optimizers import Optimizer
 
 Outcome = Literal["applied", "held", "late", "duplicate", "over"]
 """What became of a push: applied; held until its round is complete; too late for its round and dropped; seen before;
-after the end of the run."""
+after the end of the run, which it may have brought about: an update that would make parameters NaN or infinite is not
+applied."""
 
 
 STRETCH = 2**18
@@ -74,10 +80,13 @@ class Shard:
         self.losses: list[tuple[int, float]] = []
         self.stuck = ""
         """Why no round can be completed any more, where too many workers have left for the aggregator."""
-        self.finite = all(map(is_finite, params.values()))
-        """False once a parameter is NaN or infinite."""
+        self.diverged: str | None = None
+        """Why the run has ended before its updates were applied."""
+        check_finite(dict(params), "The parameter")
         self._params = {name: x.copy() for name, x in params.items()}
         self._loans: dict[str, weakref.ref[Array]] = {}
+        self._spare: tuple[Tensors, dict[str, weakref.ref[Array]]] = {}, {}
+        """The arrays of the parameters before these, and what was lent of them: the next update goes there."""
         self._held: dict[int, Contribution] = {}
         in_pieces = aggregator.elementwise and optimizer.elementwise
         self._stretches = [*_stretches(self._params)] if in_pieces else [{name: slice(None) for name in params}]
@@ -87,8 +96,8 @@ class Shard:
 
     @property
     def params(self) -> Tensors:
-        """The parameters as they are now, read-only. They stay as they are: while anybody holds them, or a part of
-        them, an update goes to a copy.
+        """The parameters as they are now, read-only. They stay as they are: an update goes to other arrays, and these
+        are used again once nobody holds them, or a part of them.
         """
         lent = {}
         for name, p in self._params.items():
@@ -102,8 +111,13 @@ class Shard:
 
     @property
     def done(self) -> bool:
-        """True once the run's updates have been applied."""
-        return self.updates is not None and self.applied >= self.updates
+        """True once the run's updates have been applied, or it has diverged."""
+        return self.diverged is not None or (self.updates is not None and self.applied >= self.updates)
+
+    def diverge(self, reason: str) -> None:
+        """End the run with the parameters as they are; what waits for its round is dropped."""
+        if not self.done:
+            self.diverged, self._held = reason, {}
 
     def slowest(self) -> int:
         """The clock that others wait for: the completed rounds or, without rounds, that of the slowest live worker."""
@@ -156,8 +170,7 @@ class Shard:
         if self.done:
             return "over"
         if self.quorum is None:
-            self._apply([contribution], 1 / self.workers)
-            return "applied"
+            return "applied" if self._apply([contribution], 1 / self.workers) else "over"
         if clock < self.rounds:
             self.late += 1
             self.clocks[worker] = self.rounds
@@ -165,6 +178,8 @@ class Shard:
         self._held[worker] = contribution
         rounds = self.rounds
         self._complete_round()
+        if self.diverged:
+            return "over"
         return "applied" if self.rounds > rounds else "held"
 
     def skip(self, worker: int) -> None:
@@ -218,10 +233,7 @@ class Shard:
                 raise ValueError(
                     f"The gradient of {name!r} must be {p.dtype} of shape {p.shape}; got {g.dtype} of {g.shape}."
                 )
-            if not is_finite(g):
-                raise ValueError(
-                    f"The gradient of {name!r} holds NaN or infinity, so it was refused and nothing was changed."
-                )
+        check_finite(gradients, "The gradient of")
 
     def _complete_round(self) -> None:
         assert self.quorum is not None
@@ -233,28 +245,33 @@ class Shard:
                     "contributions at once, so no round can be completed any more."
                 )
                 return
-            self._apply([self._held[worker] for worker in sorted(self._held)], 1.0)
-            self._held = {}
-            self.rounds += 1
+            if self._apply([self._held[worker] for worker in sorted(self._held)], 1.0):
+                self._held = {}
+                self.rounds += 1
 
-    def _apply(self, contributions: Sequence[Contribution], scale: float) -> None:
-        before = after = self._params
-        if any(loan() is not None for loan in self._loans.values()):  # somebody may be reading these arrays
-            after = {name: np.empty_like(p) for name, p in before.items()}
-        finite = True
+    def _apply(self, contributions: Sequence[Contribution], scale: float) -> bool:
+        """Aggregate and step, into other arrays than those of today, which take their place if all of it is finite."""
+        before, after = self._params, self._room()
         for stretch, state in zip(self._stretches, self._states, strict=True):
-            with self._span("aggregate"):
-                gradients = self.aggregator.combine([self._piece(one, stretch) for one in contributions])
-            with self._span("apply"):
-                if scale != 1.0:
-                    gradients = {name: np.asarray(g * scale) for name, g in gradients.items()}
-                params = {name: _some(after[name], where) for name, where in stretch.items()}
-                if after is not before:
+            with np.errstate(over="ignore", invalid="ignore"):
+                with self._span("aggregate"):
+                    gradients = self.aggregator.combine([self._piece(one, stretch) for one in contributions])
+                with self._span("apply"):
+                    if scale != 1.0:
+                        gradients = {name: np.asarray(g * scale) for name, g in gradients.items()}
+                    params = {name: _some(after[name], where) for name, where in stretch.items()}
                     for name, where in stretch.items():
                         params[name][...] = _some(before[name], where)
-                self.optimizer.step(params, gradients, state)
-                finite = finite and all(map(is_finite, params.values()))
-        self._params, self._loans, self.finite = after, {}, finite
+                    self.optimizer.step(params, gradients, state)
+            for name, p in params.items():
+                if not is_finite(p):
+                    self.diverge(
+                        f"Update {self.version + 1} would make the parameter {name!r} NaN or infinite, so it was not "
+                        f"applied. {ADVICE}"
+                    )
+                    return False
+        self._spare = before, self._loans
+        self._params, self._loans = after, {}
         for one in contributions:
             self.staleness[self.version - one.version] += 1
         self.version += 1
@@ -264,6 +281,14 @@ class Shard:
             mean = sum(self._recent[: self.workers]) / self.workers
             self.losses.append((self.applied // self.workers, mean))
             self._recent = self._recent[self.workers :]
+        return True
+
+    def _room(self) -> Tensors:
+        """Arrays for the next parameters, values unknown: those before these, if no reader holds them any more."""
+        spare, loans = self._spare
+        if spare and all(loan() is None for loan in loans.values()):
+            return spare
+        return {name: np.empty_like(p) for name, p in self._params.items()}
 
     def _piece(self, one: Contribution, stretch: dict[str, slice]) -> Contribution:
         """A stretch of a contribution, and how old it is by now."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from minips import seeds
 from minips.problems import Problem
 from minips.runtime.collectives import PS
@@ -46,6 +48,10 @@ class Run:
     trace: Trace
     events: list[tuple[float, str]]
     stopped: bool
+    """By ``stop``, before all updates were applied."""
+    diverged: str | None = None
+    """When and why the run ended before parameters became NaN or infinite, and what to try; ``params`` are the last
+    ones before that. None for a run that did not diverge."""
     requantization_error: float | None = None
     """Of an all-reduce, how far the exchanged mean gradients are from the exact ones, ``|mean − exact| / |exact|``:
     the average over some steps. None with servers."""
@@ -64,13 +70,14 @@ class Run:
             sum(self.staleness.values()), 1
         )
         return [
+            *([("diverged", self.diverged)] if self.diverged else []),
             ("consistency", repr(config.consistency)),
             ("workers, servers", f"{config.workers}, {config.servers}")
             if isinstance(config.exchange, PS)
             else ("workers, exchange", f"{config.workers}, {config.exchange!r}"),
             ("push", _short(config.push)),
             *([("pull", _short(config.pull))] if isinstance(config.exchange, PS) else []),
-            ("updates", f"{self.updates}" + (" (stopped)" if self.stopped else "")),
+            ("updates", f"{self.updates}" + (" (stopped)" if self.stopped else " (diverged)" if self.diverged else "")),
             ("training loss", f"{last:.4f}"),
             *([("validation loss", f"{self.validation_loss:.4f}")] if self.validation_loss is not None else []),
             *([("accuracy", f"{self.accuracy:.3f}")] if self.accuracy is not None else []),
@@ -109,6 +116,7 @@ class Run:
             "bytes_sent",
             "bytes_received",
             "stopped",
+            "diverged",
             "requantization_error",
             "replicas",
         )
@@ -122,7 +130,8 @@ class Run:
         }
 
     def __repr__(self) -> str:
-        return f"<Run of {self.updates} updates in {self.seconds:.2f} s>"
+        ended = ", diverged" if self.diverged else ""
+        return f"<Run of {self.updates} updates in {self.seconds:.2f} s{ended}>"
 
     def _repr_html_(self) -> str:
         cells = "".join(
@@ -142,7 +151,8 @@ def train(
     """Train ``problem`` as ``config`` says, on ``engine`` (None: `Processes`).
 
     ``progress`` shows a bar, or is called with a `Progress` a few times a second. Set the event ``stop``, or let the
-    function ``stop`` return True, to end the run early with what it has. RuntimeError says which worker or server
+    function ``stop`` return True, to end the run early with what it has. A run that diverges ends with the last finite
+    parameters, and `Run.diverged` says why. RuntimeError says which worker or server
     failed, and why.
     """
     config = config or Config()
@@ -158,6 +168,9 @@ def train(
             vars(interrupt)["_render_traceback_"] = lambda: [words]  # what a notebook shows instead of a traceback
             raise
     held_out = problem.held_out()
+    with np.errstate(over="ignore", invalid="ignore"):  # of a run that has diverged, which says so
+        validation_loss = held_out.loss(outcome.params) if held_out else None
+        accuracy = held_out.accuracy(outcome.params) if held_out else None
     return Run(
         config=config,
         params=outcome.params,
@@ -165,8 +178,8 @@ def train(
         seconds=outcome.seconds,
         updates=outcome.applied,
         late=outcome.late,
-        validation_loss=held_out.loss(outcome.params) if held_out else None,
-        accuracy=held_out.accuracy(outcome.params) if held_out else None,
+        validation_loss=validation_loss,
+        accuracy=accuracy,
         bytes_sent=outcome.bytes_sent,
         bytes_received=outcome.bytes_received,
         staleness=outcome.staleness,
@@ -174,6 +187,7 @@ def train(
         trace=outcome.trace,
         events=outcome.events,
         stopped=outcome.stopped,
+        diverged=outcome.diverged,
         requantization_error=outcome.requantization_error,
         replicas=outcome.replicas,
     )

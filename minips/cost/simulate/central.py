@@ -17,12 +17,13 @@ from minips.cost.simulate.cluster import UNTIMED, Cluster, Node, Rows, Trainer, 
 from minips.cost.simulate.flows import Way
 from minips.cost.walk import update_lines
 from minips.problems import Problem
-from minips.runtime.codec import Decoder, Encoder, check_finite, envelope, unpack
+from minips.runtime.codec import Decoder, Encoder, envelope, unpack
 from minips.runtime.engines import Outcome
-from minips.runtime.message import Header, Message
+from minips.runtime.message import Header, Message, NonFiniteError, check_finite
 from minips.runtime.partition import cut, join, native, partition
 from minips.runtime.shard import Shard
 from minips.runtime.trace import DECODE, ENCODE, UPDATE
+from minips.runtime.worker import at_step
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.serializers import Packet
@@ -36,7 +37,7 @@ def run(cluster: Cluster, problem: Problem, params: Tensors) -> Outcome:
     whole = {name: native(x) for name, x in params.items()}
     servers: list[Central] = []
     workers = [Pusher(cluster, rank, problem.shard(rank, config.workers), servers) for rank in range(config.workers)]
-    servers += [Central(cluster, index, whole, workers) for index in range(config.servers)]
+    servers += [Central(cluster, index, whole, workers, servers) for index in range(config.servers)]
     for worker in workers:
         worker.chat("hello", [server.welcome(worker.rank) for server in servers])
     cluster.run([worker.start() for worker in workers], cluster.halt)
@@ -51,6 +52,7 @@ def run(cluster: Cluster, problem: Problem, params: Tensors) -> Outcome:
         applied=shard.applied,
         late=shard.late,
         stopped=not all(server.shard.done for server in servers),
+        diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),
         bytes_sent=sum(worker.bytes_sent for worker in workers),
         bytes_received=sum(worker.bytes_received for worker in workers),
         staleness=shard.staleness,
@@ -62,7 +64,9 @@ def run(cluster: Cluster, problem: Problem, params: Tensors) -> Outcome:
 class Central(Node):
     """A server: a shard, and the links to all the workers."""
 
-    def __init__(self, cluster: Cluster, index: int, params: Tensors, workers: "list[Pusher]") -> None:
+    def __init__(
+        self, cluster: Cluster, index: int, params: Tensors, workers: "list[Pusher]", servers: "list[Central]"
+    ) -> None:
         calibration, config = cluster.engine.calibration, cluster.config
         times = {**calibration.server, **update_lines(calibration, config)} if calibration else {}
         if calibration:
@@ -80,6 +84,7 @@ class Central(Node):
         self.values = sum(part.stop - part.start for part in self.layout.values())
         self.losses: Rows = []
         self.changed_at = 0.0
+        self._servers = servers
         self._versions = deque([(0, self.shard.params)], cluster.engine.delay_versions + 1)
         self._decoders = [Decoder(UNTIMED) for _ in range(config.workers)]
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), UNTIMED)
@@ -108,7 +113,6 @@ class Central(Node):
         yield from self.work((*ENCODE, "transfer") if first else ("transfer",), self.values, step)
         self.shard.pull(worker)
         version, params = self._versions[0]
-        check_finite(params, "The parameter")
         return self.reply(worker, outcome, {"version": version}, params)
 
     def welcome(self, worker: int) -> Frames:
@@ -147,8 +151,16 @@ class Central(Node):
             self._leave_behind()
             if self.index == 0:
                 self.cluster.tell(shard.applied, self.losses)
+        if shard.diverged:
+            self.diverge(shard.diverged)
         self._look()
         return outcome
+
+    def diverge(self, reason: str) -> None:
+        """The run ends at every server."""
+        for server in self._servers:
+            server.shard.diverge(reason)
+            server._look()
 
     def _leave_behind(self) -> None:
         """Stragglers give up, where they are to."""
@@ -200,6 +212,14 @@ class Pusher(Trainer):
             self.give_up()
 
     def train(self) -> Way:
+        try:
+            yield from self._train()
+        except NonFiniteError as error:
+            if max(self._clocks) == 0:
+                raise
+            self._servers[0].diverge(at_step(max(self._clocks), self.rank, error))
+
+    def _train(self) -> Way:
         params = yield from self._pull()
         travelling: simpy.Process | None = None
         while not all(self._done):

@@ -18,6 +18,7 @@ from minips.cost.topology import Network
 from minips.problems import Problem
 from minips.runtime.config import Config
 from minips.runtime.engines import Progress
+from minips.runtime.message import DivergedError
 from minips.runtime.trace import Span, Trace
 from minips.runtime.worker import compute
 from minips.stage import Frames, Tensors
@@ -44,7 +45,8 @@ class Cluster:
         self.env = simpy.Environment()
         self.halt = self.env.event()
         """Happens when the run is stopped from outside."""
-        self._failed = self.env.event()
+        self._failed, self._over = self.env.event(), self.env.event()
+        self.diverged: str | None = None
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples, which the garbage collector need not see
         self._watch, self._stop, self._told_at = watch, stop, time.monotonic()
         graph, rng = engine.network(config), seeds.loss(config.seed)
@@ -54,7 +56,7 @@ class Cluster:
         """Until all the processes have ended, or one of the other events has happened. RuntimeError where a worker
         failed.
         """
-        self.env.run(until=self.env.any_of([self.env.all_of(processes), self._failed, *others]))
+        self.env.run(until=self.env.any_of([self.env.all_of(processes), self._failed, self._over, *others]))
         if self._failed.triggered:
             raise cast(RuntimeError, self._failed.value)
 
@@ -64,6 +66,12 @@ class Cluster:
             failure = RuntimeError(f"{who} failed: {type(error).__name__}: {error}")
             failure.__cause__ = error
             self._failed.succeed(failure)
+
+    def diverge(self, reason: str) -> None:
+        """The run is over, with the parameters as they are."""
+        if not self._over.triggered:
+            self.diverged = reason
+            self._over.succeed()
 
     def travel(self, source: "Node", target: "Node", nbytes: int, least_s: float, line: str | None = None) -> Way:
         """The way of a message, for a process's ``yield from``; see `Wire.travel`. The transport itself takes
@@ -169,6 +177,9 @@ class Trainer(Node):
     def _guard(self, steps: Generator[simpy.Event, Any, Any]) -> Generator[simpy.Event, Any, Any]:
         try:
             return (yield from steps)
+        except DivergedError as error:
+            self.cluster.diverge(str(error))
+            yield self.env.event()
         except Exception as error:
             self.cluster.fail(self.who, error)
             yield self.env.event()  # that never happens: nothing waits for this in vain, as the run is over

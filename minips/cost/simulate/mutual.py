@@ -9,7 +9,6 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
-import numpy as np
 import simpy
 
 from minips import seeds
@@ -20,10 +19,12 @@ from minips.cost.walk import update_lines
 from minips.problems import Problem
 from minips.runtime.collectives import AllReduce
 from minips.runtime.engines import Outcome
-from minips.runtime.partition import native, partition
+from minips.runtime.message import DivergedError
+from minips.runtime.partition import partition
 from minips.runtime.reduction import Reduction
 from minips.runtime.replica import Replica, check_same, requantization_error
 from minips.runtime.trace import DECODE, ENCODE, UPDATE
+from minips.runtime.worker import contribute
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 
@@ -44,7 +45,8 @@ def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce
         seconds=team.changed_at,
         losses=team.losses,
         applied=team.applied,
-        stopped=reports[0]["applied"] < cluster.config.steps,
+        stopped=cluster.diverged is None and reports[0]["applied"] < cluster.config.steps,
+        diverged=cluster.diverged,
         bytes_sent=sum(member.bytes_sent for member in team.members),
         bytes_received=sum(member.bytes_received for member in team.members),
         staleness=sum((report["staleness"] for report in reports), Counter()),
@@ -96,22 +98,19 @@ class Member(Trainer):
         for clock in range(self.config.steps):
             params, read = {name: p.copy() for name, p in shard.params.items()}, shard.version
             yield from self.think(clock)
-            loss, gradients = self.gradient(params, clock)
-            gradients = {name: np.array(native(g)) for name, g in gradients.items()}
-            shard.check(gradients)
+            own, diverged = contribute(self.problem, self._plain, params, read, self.rank, clock, shard)
             if travelling and (yield travelling):
                 break
-            own = Contribution(self.rank, clock, read, gradients, loss)
-            travelling = self.process(self._exchange(own, self.cluster.halt.triggered))
+            travelling = self.process(self._exchange(own, self.cluster.halt.triggered, diverged))
             if not self.config.overlap and (yield travelling):
                 break
         if travelling:
             yield travelling
 
-    def _exchange(self, own: Contribution, ending: bool) -> Generator[simpy.Event, Any, bool]:
+    def _exchange(self, own: Contribution, ending: bool, diverged: str) -> Generator[simpy.Event, Any, bool]:
         """One step of all the workers; True where it is the last one."""
         reduction, step = self._reduction, own.clock
-        reduction.begin(step, own.gradients, ending)
+        reduction.begin(step, own.gradients, ending, diverged)
         complete: set[int] = set()
         for number, hop in enumerate(reduction.hops):
             if hop.to is not None:
@@ -132,6 +131,8 @@ class Member(Trainer):
                 yield from self.work((*DECODE, "aggregate") if hop.adds else DECODE, values, step)
                 reduction.incoming(number, frames[1:])
                 complete.update(() if hop.adds else hop.receives)
+        if reduction.diverged:
+            raise DivergedError(reduction.diverged)
         yield from self.work(UPDATE, sum(self._values), step)
         self.replica.step(own, reduction.mean())
         self._team.stepped()

@@ -31,6 +31,7 @@ class Outcome:
     applied: int
     late: int = 0
     stopped: bool = False
+    diverged: str | None = None
     bytes_sent: int = 0
     bytes_received: int = 0
     staleness: Counter[int] = field(default_factory=Counter)

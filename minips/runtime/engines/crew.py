@@ -127,6 +127,7 @@ class _Crew:
         self.began = time.monotonic()
         self.ending = False
         self.alone: tuple[float, str] | None = None
+        self.diverged: str | None = None
 
     @property
     def hosts(self) -> list[Member]:
@@ -226,6 +227,10 @@ class _Crew:
             member.finished = True
         elif word == "result":
             member.result = value
+        elif word == "diverged":
+            self.diverged = self.diverged or value
+            for server in self.servers:
+                server.say("diverged", value)
         elif word == "progress" and member in self.tellers:
             self._progress(member, *value)
         elif word == "log":
@@ -288,6 +293,7 @@ class _Crew:
             applied=sum(report["applied"] for report in counts),
             late=sum(report["late"] for report in counts),
             stopped=stopped,
+            diverged=self.diverged,
             bytes_sent=sum(report["bytes_sent"] for report in work),
             bytes_received=sum(report["bytes_received"] for report in work),
             staleness=sum((report["staleness"] for report in counts), Counter()),

@@ -2,8 +2,8 @@
 
 A role talks to the conductor over one pipe, in pairs of a word and a value:
 
-    role → conductor   ready (who serves: its address), met, progress, finished, alone, result, failed, log
-    conductor → role   meet (the addresses of those who serve), go, halt, stop
+    role → conductor   ready (who serves: its address), met, progress, diverged, finished, alone, result, failed, log
+    conductor → role   meet (the addresses of those who serve), go, diverged, halt, stop
 
 Servers serve; where gradients meet by an all-reduce, the workers do, and there is no server.
 """
@@ -18,11 +18,13 @@ from minips.problems import Problem
 from minips.runtime.client import connect
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
+from minips.runtime.message import DivergedError, NonFiniteError
 from minips.runtime.peer import LostError, Peer
 from minips.runtime.replica import Replica
 from minips.runtime.server import Server
 from minips.runtime.shipping import enroll
-from minips.runtime.worker import work, work_together
+from minips.runtime.trace import Trace
+from minips.runtime.worker import at_step, work, work_together
 from minips.stage import Tensors
 
 TICK_S = 0.01
@@ -73,7 +75,9 @@ def serve(line: Line, *, config: Config, params: Tensors, index: int, token: str
     told, ticks, finished = 0, 0, False
     with Server(params, config, index=index, updates=config.workers * config.steps).serve(token=token) as server:
         line.say("ready", server.address)
-        while line.hear(TICK_S)[0] != "stop":
+        while (heard := line.hear(TICK_S))[0] != "stop":
+            if heard[0] == "diverged":
+                server.diverge(heard[1])
             ticks += 1
             over = server.shard.done and not finished
             if over or ticks % NEWS_TICKS == 0:
@@ -82,6 +86,8 @@ def serve(line: Line, *, config: Config, params: Tensors, index: int, token: str
                 line.say("progress", (server.shard.applied, rows))
             if over:
                 finished = True
+                if server.diverged:
+                    line.say("diverged", server.diverged)
                 line.say("finished")
     return server.report()
 
@@ -95,7 +101,13 @@ def labour(line: Line, *, config: Config, problem: Problem, worker: int, token: 
         line.say("met")
         if line.wait()[0] == "go":
             with _Listening(line, worker) as heard:
-                work(problem, config, client, heard.halt)
+                try:
+                    work(problem, config, client, heard.halt)
+                except NonFiniteError as error:
+                    if client.clock == 0:  # nothing has moved yet: the data, or the problem, are at fault
+                        raise
+                    line.say("diverged", at_step(client.clock, worker, error))
+                    heard.halt.wait(config.timeout_s)  # a goodbye would complete the round without this worker
     return client.report()
 
 
@@ -117,7 +129,7 @@ def collaborate(
 
     heard = _Listening(line, worker, tell)
     with Peer(exchange, config, worker, params, token) as peer:
-        trace, replica = peer.trace, Replica(params, config, worker, peer.trace)
+        computing, replica = Trace(peer.trace.who), Replica(params, config, worker, peer.trace)
         line.say("ready", peer.address)
         word, addresses = line.wait()
         try:
@@ -127,14 +139,18 @@ def collaborate(
                 word, _ = line.wait()
             if word == "go":
                 with heard:
-                    trace += work_together(problem, config, peer, replica, heard.halt)
+                    try:
+                        work_together(problem, config, peer, replica, heard.halt, computing)
+                    except DivergedError as error:
+                        line.say("diverged", str(error))
                 tell()
             line.say("finished")
         except LostError as error:
             line.say("alone", str(error))
         while "stop" not in (word, heard.word):
             word, _ = line.wait()
-    return {**replica.report(), "bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received, "trace": trace}
+    counts = {"bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received}
+    return {**replica.report(), **counts, "trace": peer.trace + computing}
 
 
 class _Listening:

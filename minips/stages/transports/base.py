@@ -22,6 +22,8 @@ from minips.stages.transports.wire import CALL, ERROR, POOL, Closable, Listener,
 Handler = Callable[[Frames], Frames]
 """What a server does with a call: frames in, frames out. What it raises reaches the caller's future."""
 
+COMMON = (ValueError, TypeError, KeyError, TimeoutError, PermissionError, ConnectionError, RuntimeError)
+"""The errors of a handler that keep their type on the way to the caller; a subclass travels as the first of these."""
 PATIENCE_S, MOST_PATIENCE_S, QUIET_LOOKS = 0.005, 0.16, 8
 """How often the background looks for answers that nobody reads: first, where for long it has found none, and after how
 many looks without a call it sleeps.
@@ -190,7 +192,8 @@ class WireEndpoint(Endpoint):
         try:
             return CALL, self._handler(frames)
         except Exception as error:
-            return ERROR, [type(error).__name__.encode(), str(error).encode()]
+            kind = next((one for one in COMMON if isinstance(error, one)), type(error))
+            return ERROR, [kind.__name__.encode(), str(error).encode()]
 
 
 class WireChannel(Channel):
@@ -328,8 +331,7 @@ class _Answer(Driven[Frames]):
 def remote_error(frames: Frames) -> Exception:
     """The handler's error, of the same type where the type is one of the common ones."""
     kind, text = ([bytes(frame).decode(errors="replace") for frame in frames] + ["", ""])[:2]
-    common = (ValueError, TypeError, KeyError, TimeoutError, PermissionError, ConnectionError, RuntimeError)
-    for error in common:
+    for error in COMMON:
         if kind == error.__name__:
             return error(text)
     return RuntimeError(f"{kind}: {text}")
