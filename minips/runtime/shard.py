@@ -259,11 +259,10 @@ class Shard:
                 with self._span("apply"):
                     if scale != 1.0:
                         gradients = {name: np.asarray(g * scale) for name, g in gradients.items()}
-                    params = {name: _some(after[name], where) for name, where in stretch.items()}
-                    for name, where in stretch.items():
-                        params[name][...] = _some(before[name], where)
-                    self.optimizer.step(params, gradients, state)
-            for name, p in params.items():
+                    old = {name: _some(before[name], where) for name, where in stretch.items()}
+                    new = {name: _some(after[name], where) for name, where in stretch.items()}
+                    self.optimizer.step_into(new, old, gradients, state)
+            for name, p in new.items():
                 if not is_finite(p):
                     self.diverge(
                         f"Update {self.version + 1} would make the parameter {name!r} NaN or infinite, so it was not "

@@ -26,6 +26,12 @@ class Optimizer(Stage):
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
         """Change ``params`` in place. ``grads`` has the same names, shapes and dtypes, and stays as it is."""
 
+    def step_into(self, new: Tensors, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
+        """Write into ``new`` what `step` makes of ``params``, to the bit. Override it where that takes fewer passes."""
+        for name, p in params.items():
+            new[name][...] = p
+        self.step(new, grads, state)
+
 
 @register
 @dataclass(frozen=True)
@@ -54,6 +60,12 @@ class SGD(Optimizer):
                 v += g
                 g = g + self.momentum * v if self.nesterov else v
             p -= self.lr * g
+
+    def step_into(self, new: Tensors, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
+        if self.momentum or self.weight_decay:
+            return super().step_into(new, params, grads, state)
+        for name, p in params.items():
+            np.subtract(p, np.multiply(grads[name], self.lr, out=new[name]), out=new[name])
 
 
 @register

@@ -101,22 +101,31 @@ def check_optimizer(optimizer: Optimizer) -> None:
 
 
 def _check_in_place(optimizer: Optimizer, dtype: Any, what: str) -> None:
-    params, again = tensors(0, dtype), tensors(0, dtype)
+    params, again, old = tensors(0, dtype), tensors(0, dtype), tensors(0, dtype)
     before, kept = dict(params), copy.deepcopy(params)
     state: dict[str, Any] = {}
     other: dict[str, Any] = {}
+    third: dict[str, Any] = {}
     for step in range(1, 4):
         grads = tensors(step, dtype)
+        new = {name: np.full_like(p, np.nan) for name, p in old.items()}
+        optimizer.step_into(new, old, grads, third)
+        untouched = all(same_bits(p, params[name]) for name, p in old.items())
+        require(untouched, f"{what}: step_into changed the parameters that it starts from.")
         optimizer.step(params, grads, state)
+        for name, p in params.items():
+            require(same_bits(p, new[name]), f"{what}: step_into makes other values of {name!r} than step.")
+        old = new
         optimizer.step(again, tensors(step, dtype), other)
         for name, g in tensors(step, dtype).items():
             require(same_bits(g, grads[name]), f"{what}: it changed the gradient of {name!r}; compute with a copy.")
     for name, p in params.items():
-        old = kept[name]
+        start = kept[name]
         require(p is before[name], f"{what}: {name!r} is another array after a step; change it in place, with p -= ….")
-        require((p.shape, p.dtype) == (old.shape, old.dtype), f"{what}: {name!r} became {p.dtype} of shape {p.shape}.")
+        as_it_was = (p.shape, p.dtype) == (start.shape, start.dtype)
+        require(as_it_was, f"{what}: {name!r} became {p.dtype} of shape {p.shape}.")
         require(np.isfinite(p).all(), f"{what}: {name!r} holds NaN or infinity after three steps.")
-        moved = p.size == 0 or not same_bits(p, old)
+        moved = p.size == 0 or not same_bits(p, start)
         require(moved, f"{what}: {name!r} did not move in three steps.")
         alike = same_bits(p, again[name])
         require(alike, f"{what}: {name!r} differs in a second run at the same time; keep everything in the state.")
