@@ -178,7 +178,7 @@ class Ternary(Quantizer):
         length, magnitudes = norm(x), np.abs(x)
         if not length:
             return 0.0
-        return float(magnitudes.max()) / length * (float(magnitudes.sum(dtype=np.float64)) / length) - 1
+        return max(0.0, float(magnitudes.max()) / length * (float(magnitudes.sum(dtype=np.float64)) / length) - 1)
 
     def error_bound(self, x: Array) -> float:
         return float(np.abs(x).max(initial=0)) * (1 + 1e-3) + _NOTHING
