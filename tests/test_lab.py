@@ -179,6 +179,16 @@ class TestWorkbench:
         assert bench.wait(1)
         assert "Column B" in bench.job.message.value
 
+    def test_a_run_that_diverges_says_so(self, bench: lab.Workbench) -> None:
+        bench.which.value = "B"
+        bench.columns["B"].controls["optimizer.lr"].value = 1e30
+        bench.run()
+        assert bench.wait(60)
+        assert "B (diverged): " in bench.job.message.value
+        assert "Lower the learning rate" in bench.job.message.value
+        assert "diverged" in bench.table.value
+        assert "diverged)" in bench.log.value
+
     def test_a_run_that_fails_is_a_sentence(self, bench: lab.Workbench) -> None:
         bench.columns["A"].controls["workers"].value = 100_000
         bench.run("A")
