@@ -14,8 +14,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-import dill
-import dill.detect
 import numpy as np
 
 from minips.stage import Stage, Value, register
@@ -52,6 +50,8 @@ def ship(thing: Any, apart: list[memoryview] | None = None) -> bytes:
 
 def unship(data: bytes, apart: Iterable[memoryview] = ()) -> Any:
     """What `ship` packed."""
+    import dill
+
     return dill.loads(data, buffers=apart)
 
 
@@ -73,6 +73,7 @@ def _dumps(thing: Any, apart: list[memoryview] | None = None) -> bytes:
     """As ``dill.dumps``, with modules by name: of one outside of site-packages dill would take along all that it
     holds, and minips itself stands there where it was installed with ``-e``.
     """
+    import dill
 
     def keep(memory: pickle.PickleBuffer) -> bool:
         if apart is None or memory.raw().nbytes < LARGE_BYTES:
@@ -109,6 +110,8 @@ def _attributes(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _captured(thing: Any) -> Iterator[tuple[str, str, Any]]:
     """The globals that classes of ``__main__`` within ``thing`` use: the class's name, the global's name, its value."""
+    from dill.detect import globalvars
+
     seen: set[type] = set()
     for _, value in _attributes(thing):
         for cls in type(value).__mro__:
@@ -118,7 +121,7 @@ def _captured(thing: Any) -> Iterator[tuple[str, str, Any]]:
             for member in vars(cls).values():
                 function = getattr(member, "__func__", getattr(member, "fget", member))
                 if callable(function) and hasattr(function, "__code__"):
-                    for name, used in dill.detect.globalvars(function, recurse=False).items():
+                    for name, used in globalvars(function, recurse=False).items():
                         yield cls.__name__, name, used
 
 

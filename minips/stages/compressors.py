@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
-import lz4.block
 import numpy as np
 
 from minips.stage import Buffer, Stage, option, register
@@ -86,12 +85,18 @@ class Lz4(Compressor):
     """
 
     name = "lz4"
+    requires = ("lz4",)
+    extra = "codecs"
     acceleration: int = option(1, "speed over size", minimum=1, maximum=64, step=1)
 
     def compress(self, buffer: Buffer) -> Buffer:
+        import lz4.block
+
         return bytes(lz4.block.compress(buffer, mode="fast", acceleration=self.acceleration))
 
     def decompress(self, buffer: Buffer, limit: int) -> Buffer:
+        import lz4.block
+
         size = int.from_bytes(memoryview(buffer)[:4], "little")
         if size > limit:
             raise ValueError(_too_large(limit))

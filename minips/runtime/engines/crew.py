@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from multiprocess import connection
-
 from minips.problems import Problem
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
@@ -98,6 +96,18 @@ class LocalEngine(Engine):
             return crew.conduct()
         finally:
             crew.dismiss()
+
+
+def multiprocess() -> Any:
+    """The library of that name. RuntimeError where it does not work, as in a browser's Python."""
+    try:
+        import multiprocess.connection
+    except ImportError as error:
+        raise RuntimeError(
+            f"Servers and workers need the library multiprocess, and here it does not work: {error}. "
+            "The engine Simulated() needs neither processes nor threads."
+        ) from error
+    return multiprocess
 
 
 @contextmanager
@@ -198,7 +208,7 @@ class _Crew:
             if self.alone and time.monotonic() > self.alone[0] + GRACE_S:
                 raise RuntimeError(self.alone[1])
             present = {member.pipe: member for member in (*self.servers, *self.workers) if not member.gone}
-            for pipe in connection.wait(list(present), 0.1):
+            for pipe in multiprocess().connection.wait(list(present), 0.1):
                 self._hear(present[pipe])
         return True
 

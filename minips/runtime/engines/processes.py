@@ -15,17 +15,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import multiprocess
-import multiprocess.resource_tracker
-import multiprocess.spawn
-
-from minips.runtime.engines.crew import LocalEngine, Member
+from minips.runtime.engines.crew import LocalEngine, Member, multiprocess
 from minips.runtime.engines.roles import Line, play
 from minips.runtime.shipping import ship, unship
 from minips.stage import register
 from minips.stages.transports.network import memory
 
-_context = multiprocess.get_context("spawn")
 _starting = threading.Lock()
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -45,9 +40,10 @@ class Processes(LocalEngine):
 
 class _Process(Member):
     def __init__(self, who: str) -> None:
-        here, there = _context.Pipe()
+        context = multiprocess().get_context("spawn")
+        here, there = context.Pipe()
         super().__init__(who, here)
-        self._process = _context.Process(target=_child, args=(there,), name=f"minips-{who}", daemon=True)
+        self._process = context.Process(target=_child, args=(there,), name=f"minips-{who}", daemon=True)
         try:
             with _fresh_start():
                 self._process.start()
@@ -83,9 +79,11 @@ class _Process(Member):
 @contextmanager
 def _fresh_start() -> Iterator[None]:
     """The surroundings in which a child is started: one arithmetic thread, no main module, Ctrl-C held back."""
+    from multiprocess import resource_tracker, spawn
+
     with _starting:
         spare = {name: os.environ.get(name) for name in _ONE_THREAD}
-        prepare = multiprocess.spawn.get_preparation_data
+        prepare = spawn.get_preparation_data
 
         def prepare_without_main(name: str) -> dict[str, Any]:
             # A child that imports the main module would run a script without a __main__ guard again, and takes longer
@@ -93,15 +91,15 @@ def _fresh_start() -> Iterator[None]:
             return {key: value for key, value in prepare(name).items() if not key.startswith("init_main")}
 
         os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
-        multiprocess.spawn.get_preparation_data = prepare_without_main
-        multiprocess.resource_tracker.ensure_running()  # its start would let Ctrl-C through to the first child
+        spawn.get_preparation_data = prepare_without_main
+        resource_tracker.ensure_running()  # its start would let Ctrl-C through to the first child
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if sys.platform != "win32" else None
         try:
             yield
         finally:
             if mask is not None:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            multiprocess.spawn.get_preparation_data = prepare
+            spawn.get_preparation_data = prepare
             for name, value in spare.items():
                 if value is None:
                     del os.environ[name]

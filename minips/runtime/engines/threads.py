@@ -7,9 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from multiprocess import Pipe
-
-from minips.runtime.engines.crew import LocalEngine, Member
+from minips.runtime.engines.crew import LocalEngine, Member, multiprocess
 from minips.runtime.engines.roles import Line, play
 from minips.stage import register
 
@@ -27,7 +25,7 @@ class Threads(LocalEngine):
 
 class _Thread(Member):
     def __init__(self, who: str) -> None:
-        here, self._there = Pipe()
+        here, self._there = multiprocess().Pipe()
         super().__init__(who, here)
         self._thread: threading.Thread | None = None
 
@@ -36,8 +34,9 @@ class _Thread(Member):
             with self._there:
                 play(role, Line(self._there), parts)
 
-        self._thread = threading.Thread(target=run, name=f"minips-{self.who}", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=run, name=f"minips-{self.who}", daemon=True)
+        thread.start()
+        self._thread = thread  # one that could not be started is not waited for
 
     def end(self, timeout: float) -> str:
         self.pipe.close()

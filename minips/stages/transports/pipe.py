@@ -4,16 +4,18 @@ import os
 import socket
 import struct
 import sys
-import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import connection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minips.stage import Frames, option, register
 from minips.stages.transports.base import WireTransport, fresh_name
 from minips.stages.transports.wire import Listener, Wire
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 _HEAD = struct.Struct("<BI")
 
@@ -34,8 +36,10 @@ class Pipe(WireTransport):
         return _PipeListener(self, address or f"pipe://{fresh_name()}")
 
     def dial(self, address: str, timeout: float) -> Wire:
+        from multiprocessing.connection import Client
+
         try:
-            return _PipeWire(connection.Client(_place(self.rest(address))), self.max_message_bytes)
+            return _PipeWire(Client(_place(self.rest(address))), self.max_message_bytes)
         except OSError as error:
             raise ConnectionError(f"Nobody serves {address}: {error}.") from None
 
@@ -46,13 +50,15 @@ def _place(name: str) -> str:
         return rf"\\.\pipe\{name}"
     if sys.platform == "linux":
         return f"\0{name}"
+    import tempfile  # which brings the compressors of archives along
+
     return str(Path(tempfile.gettempdir()) / name)
 
 
 class _PipeWire(Wire):
     resumes = True
 
-    def __init__(self, pipe: "connection.Connection", max_message_bytes: int) -> None:
+    def __init__(self, pipe: "Connection", max_message_bytes: int) -> None:
         self._pipe, self._max = pipe, max_message_bytes
         self._closing = threading.Lock()
 
@@ -95,6 +101,8 @@ class _PipeWire(Wire):
 
 class _PipeListener(Listener):
     def __init__(self, transport: Pipe, address: str) -> None:
+        from multiprocessing import connection
+
         self.address, self._transport = address, transport
         self._place = _place(transport.rest(address))
         try:
@@ -108,8 +116,10 @@ class _PipeListener(Listener):
         return _PipeWire(self._listener.accept(), self._transport.max_message_bytes)
 
     def hang_up(self) -> None:
+        from multiprocessing.connection import Client
+
         with suppress(OSError):
-            connection.Client(self._place).close()  # the standard library's accept can only be woken by a visitor
+            Client(self._place).close()  # the standard library's accept can only be woken by a visitor
 
     def close(self) -> None:
         self._listener.close()

@@ -15,7 +15,6 @@ from under a reader.
                2 zero bytes, number of frames, number of segments done with, segment (4 bytes each)
 """
 
-import fcntl
 import mmap
 import os
 import socket
@@ -103,6 +102,8 @@ class _ShmWire(SocketWire):
 
     def _segment(self, nbytes: int) -> tuple[int, int, int]:
         """A segment that nobody reads any more and that is large enough, or a new one and its descriptor."""
+        import fcntl
+
         fitting = [number for number in list(self._free) if len(self._mine[number]) >= nbytes]
         if fitting:
             number = min(fitting, key=lambda number: len(self._mine[number]))
@@ -141,6 +142,8 @@ class _ShmWire(SocketWire):
         return int(got)
 
     def _map(self, segment: int) -> None:
+        import fcntl
+
         if not self._descriptors or segment in self._theirs:
             raise ValueError("a new segment came without a descriptor, or it is not new")
         descriptor = self._descriptors.pop()
