@@ -22,14 +22,11 @@ import weakref
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from minips.stage import option, register
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.network import NetworkTransport, memory, netloc, size
+from minips.stages.transports.network import memory, size
 from minips.stages.transports.sessions import Asking, Body, Session, Sessions
-from minips.stages.transports.wire import Listener, Wire
 
 T = TypeVar("T")
 _SESSION, _CALL = "Minips-Session", "Minips-Call"
@@ -40,33 +37,6 @@ _TURNS = 5
 """Turns of the event loop in which a connection that was cut lets its socket go."""
 _PIECE_BYTES = 2**18
 _BUFFER_BYTES = 2**20
-
-
-@register
-@dataclass(frozen=True)
-class Http(NetworkTransport):
-    """HTTP with a pool of connections, ``http://host:port``; with ``pool=0`` each call makes its own."""
-
-    name = "http"
-    scheme = "http"
-    requires = ("aiohttp",)
-    pool: int = option(8, "connections for calls; 0: a new one for each", minimum=0, maximum=64)
-    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
-
-    def listen(self, address: str | None) -> Listener:
-        sock = self.bound(address)
-        return _HttpListener(self, sock, self.address(*sock.getsockname()[:2]))
-
-    def dial(self, address: str, timeout: float) -> Wire:
-        place = netloc(*self.host_and_port(address))
-        wire = _HttpWire(f"http://{place}/", self.pool)
-        try:
-            wire.loop.do(wire.open(timeout), timeout + 1)
-            wire.begin()
-        except Exception as error:
-            wire.close()
-            raise ConnectionError(f"Nobody answers at {address}: {error or type(error).__name__}.") from None
-        return wire
 
 
 class _Loop(threading.Thread):
@@ -103,7 +73,9 @@ class _Loop(threading.Thread):
             self.join(HANDSHAKE_S)
 
 
-class _HttpWire(Asking):
+class HttpWire(Asking):
+    """The client's side: a session, and the pool."""
+
     def __init__(self, url: str, pool: int) -> None:
         super().__init__()
         self.loop = _Loop(f"minips-http-{url}")
@@ -182,9 +154,11 @@ class _HttpWire(Asking):
         self.loop.stop()
 
 
-class _HttpListener(Sessions):
-    def __init__(self, transport: Http, sock: socket.socket, address: str) -> None:
-        super().__init__(transport.max_message_bytes)
+class HttpListener(Sessions):
+    """The server's side."""
+
+    def __init__(self, max_message_bytes: int, sock: socket.socket, address: str) -> None:
+        super().__init__(max_message_bytes)
         self.address = address
         self._sessions: dict[str, Session] = {}
         self._loop = _Loop(f"minips-http-{address}")

@@ -1,0 +1,38 @@
+"""HTTP/1.1, for what has to pass where only the web passes: see `calls` for what travels."""
+
+from dataclasses import dataclass
+
+from minips.stage import option, register
+from minips.stages.transports.network import NetworkTransport, netloc
+from minips.stages.transports.wire import Listener, Wire
+
+
+@register
+@dataclass(frozen=True)
+class Http(NetworkTransport):
+    """HTTP with a pool of connections, ``http://host:port``; with ``pool=0`` each call makes its own."""
+
+    name = "http"
+    scheme = "http"
+    requires = ("aiohttp",)
+    pool: int = option(8, "connections for calls; 0: a new one for each", minimum=0, maximum=64)
+    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
+
+    def listen(self, address: str | None) -> Listener:
+        from minips.stages.transports.http.calls import HttpListener  # which imports asyncio
+
+        sock = self.bound(address)
+        return HttpListener(self.max_message_bytes, sock, self.address(*sock.getsockname()[:2]))
+
+    def dial(self, address: str, timeout: float) -> Wire:
+        from minips.stages.transports.http.calls import HttpWire
+
+        place = netloc(*self.host_and_port(address))
+        wire = HttpWire(f"http://{place}/", self.pool)
+        try:
+            wire.loop.do(wire.open(timeout), timeout + 1)
+            wire.begin()
+        except Exception as error:
+            wire.close()
+            raise ConnectionError(f"Nobody answers at {address}: {error or type(error).__name__}.") from None
+        return wire
