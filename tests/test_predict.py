@@ -42,6 +42,17 @@ def test_where_only_shapes_count_the_bytes_are_exact(codec, servers):
     assert (prediction.bytes_sent, prediction.bytes_received) == (run.bytes_sent, run.bytes_received)
 
 
+def test_the_bytes_are_the_same_where_the_simulation_is_not_installed(monkeypatch):
+    push = ps.Codec(ps.TopK(0.1), ps.ErrorFeedback(), compressor=ps.Zlib())
+    for changes in ({"servers": 2}, {"exchange": ps.RingAllReduce()}):
+        config = ps.Config(push=push, workers=3, steps=140, **changes)
+        simulated = cost.predict(PROBLEM, config, CALIBRATION)
+        with monkeypatch.context() as absent:
+            absent.setattr(ps.Simulated, "requires", ("no_such_module",))
+            threaded = cost.predict(PROBLEM, config, CALIBRATION)
+        assert (simulated.bytes_sent, simulated.bytes_received) == (threaded.bytes_sent, threaded.bytes_received)
+
+
 @pytest.mark.parametrize("exchange", [ps.RingAllReduce(), ps.TreeAllReduce(), ps.HalvingDoubling()], ids=repr)
 def test_the_bytes_of_an_all_reduce_are_exact_too(exchange):
     config = ps.Config(

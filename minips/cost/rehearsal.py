@@ -1,4 +1,4 @@
-"""How many bytes a run will send: its first two steps are made in earnest, in this process, with nothing computed.
+"""How many bytes a run will send: its first two steps are made, simulated in no time, with nothing computed.
 
 A step's bytes are those of the second rehearsal less those of the first, which has all that is said before and after.
 """
@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from minips.cost.simulate.engine import Simulated
 from minips.cost.walk import Leg, Load
 from minips.problems import Problem
 from minips.runtime.codec import envelope
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
-from minips.runtime.engines import Threads
+from minips.runtime.engines import Engine, Threads
 from minips.runtime.partition import cut, partition
 from minips.runtime.reduction import Reduction
 from minips.runtime.trace import Trace
 from minips.runtime.train import train
-from minips.stage import Tensors
+from minips.stage import Tensors, missing
 from minips.stages.consistency import BSP
 from minips.stages.serializers import Packet, Serializer
 from minips.stages.transports import InProc
@@ -39,7 +40,8 @@ def rehearse(config: Config, params: Tensors, gradients: Tensors, rows: int) -> 
     alike = BSP()  # the other ways to wait send the same messages, in another order
     quiet = replace(config, transport=InProc(), link=None, delays=None, overlap=False, accumulate=1, consistency=alike)
     problem = Canned(params, gradients, config.workers)
-    one, two = (train(problem, replace(quiet, steps=steps), engine=Threads()) for steps in (1, 2))
+    engine: Engine = Threads() if missing(Simulated) else Simulated()  # the same bytes; one needs threads, one SimPy
+    one, two = (train(problem, replace(quiet, steps=steps), engine=engine) for steps in (1, 2))
     step = (two.bytes_sent - one.bytes_sent, two.bytes_received - one.bytes_received)
     sent, received = (
         first + (config.steps - 1) * each + extra
