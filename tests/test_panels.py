@@ -123,6 +123,62 @@ def test_an_instant_panel_follows_its_controls_and_the_last_move_counts() -> Non
     assert panel.found == 7
 
 
+class TestWithoutThreads:
+    """As in a browser's Python."""
+
+    @pytest.fixture(autouse=True)
+    def started(self, monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+        started: list[threading.Thread] = []
+
+        def start(thread: threading.Thread) -> None:
+            started.append(thread)
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", start)
+        return started
+
+    def test_a_panel_can_be_made(self, started: list[threading.Thread]) -> None:
+        for make in PANELS:
+            assert make().controls
+        lab.Workbench()._repr_mimebundle_()
+        assert started == []
+
+    def test_work_is_done_before_run_returns(self, started: list[threading.Thread]) -> None:
+        panel = Slow(rows=4)
+        panel.go_on.set()
+        panel.run()
+        assert (panel.found, len(started), panel.job.busy) == (4, 1, False)
+        assert picture(panel).startswith(PNG)
+        assert (panel.job.run_button.disabled, panel.job.stop_button.disabled) == (False, True)
+        panel.controls["rows"].value = 0
+        panel.run()
+        assert "There is nothing to count." in panel.job.message.value
+        assert panel.wait(0)
+
+    def test_what_is_asked_for_meanwhile_follows(self) -> None:
+        panel = Quick(rows=4)
+        found = []
+
+        def find(asked: Wishes) -> int:
+            found.append(asked.rows)
+            panel.controls["rows"].value = 7
+            return asked.rows
+
+        panel.find = find  # type: ignore[method-assign]
+        panel.controls["rows"].value = 5
+        assert found == [5, 7]
+        assert panel.found == 7
+
+    def test_the_workbench_trains_what_is_simulated_and_says_what_else_lacks(self) -> None:
+        config, engine = ps.Config(workers=2, steps=3), ps.Simulated(compute_s=0.01)
+        bench = lab.Workbench(configs=config, engine=engine, predict=False)
+        bench.run()
+        assert [run.updates for run in bench.runs.values()] == [6, 6]
+        bench.engine = "threads"
+        bench.run("A")
+        assert "can&#x27;t start new thread" in bench.job.message.value
+
+
 def test_what_goes_wrong_at_the_first_sight_is_a_sentence_too() -> None:
     panel = Quick(rows=0)
     assert "application/vnd.jupyter.widget-view+json" in panel._repr_mimebundle_()

@@ -15,6 +15,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, Generic, TypeVar
 
 import ipywidgets
@@ -107,8 +108,9 @@ class Job:
             return self._thread is not None
 
     def start(self, work: Callable[[], None], *, queue: bool = False) -> bool:
-        """Call ``work`` in a thread; what it raises becomes a sentence. False where other work is under way: then it
-        comes to nothing or, with ``queue``, follows that.
+        """Call ``work`` in a thread or, where none can be started (in a browser's Python), here and now; what it raises
+        becomes a sentence. False where other work is under way: then it comes to nothing or, with ``queue``, follows
+        that.
         """
         with self.lock:
             if self._thread is not None:
@@ -117,8 +119,11 @@ class Job:
             self.stopping.clear()
             self.run_button.disabled, self.stop_button.disabled = True, False
             self._thread = threading.Thread(target=self._work, args=(work,), name="minips-lab", daemon=True)
-            self._thread.start()
-            return True
+            with suppress(RuntimeError):
+                self._thread.start()
+                return True
+        self._work(work)
+        return True
 
     def stop(self) -> None:
         """Ask the work that is under way to end; what it has so far is kept."""
