@@ -1,6 +1,7 @@
 """Every registered stage, some with other fields than the default ones, and a learner's own, meet their contracts."""
 
 import json
+import math
 from dataclasses import dataclass
 
 import msgpack
@@ -177,6 +178,26 @@ def test_a_quantizer_that_reads_its_own_fields_is_told_why(registry):
     check(Scaled())
     with pytest.raises(AssertionError, match=r"Scaled\(scale=4\.0\) with ordinary values.*error_bound"):
         check(Scaled(scale=4.0))
+
+
+def test_a_quantizer_that_believes_any_shape_is_told_why(registry):
+    @ps.register
+    @dataclass(frozen=True)
+    class Trusting(ps.Quantizer):
+        name = "trusting"
+
+        def encode(self, x, rng):
+            return {"values": x, "like": witness(x)}
+
+        def decode(self, parts):
+            values, like = part(parts, "values"), part(parts, "like")
+            if math.prod(like.shape[1:]) > 2**31:
+                raise MemoryError("as np.zeros would, where the machine promises no more than it has")
+            return values.reshape(like.shape[1:]).astype(like.dtype)
+
+    said = r"the part 'like' claiming the shape \(0, 1048576, 1048576\): expected ValueError, got MemoryError"
+    with pytest.raises(AssertionError, match=said):
+        check(Trusting())
 
 
 def test_an_unregistered_stage_is_told_why():
