@@ -9,8 +9,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from minips.bench.base import START_S, Company
-from minips.bench.trips import attend, frames_server
 from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS
 from minips.lab.source import code
@@ -90,6 +88,9 @@ class TransportLadder(Panel[Climb, Rungs]):
 @contextmanager
 def _answering(transport: Transport) -> Iterator[tuple[str, str]]:
     """Somebody who sends back what comes: the address and the token."""
+    from minips.bench.base import START_S, Company
+    from minips.bench.trips import attend, frames_server
+
     if transport.name == "inproc":
         with frames_server(transport=transport, values=0) as address:
             yield address
