@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from minips import seeds
+from minips.arithmetic import one_blas_thread
 from minips.stage import Array
 
 
@@ -44,6 +45,7 @@ def diabetes(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32
     return data._replace(y=(data.y - mean) / deviation, y_validation=(data.y_validation - mean) / deviation)
 
 
+@one_blas_thread
 def synthetic(
     rows: int = 1000,
     features: int = 20,
@@ -68,6 +70,7 @@ def synthetic(
 def fourier(X: Array, features: int, seed: int = 0, *, scale: float | None = None) -> Array: ...
 @overload
 def fourier(X: Dataset, features: int, seed: int = 0, *, scale: float | None = None) -> Dataset: ...
+@one_blas_thread
 def fourier(X: Array | Dataset, features: int, seed: int = 0, *, scale: float | None = None) -> Array | Dataset:
     """Random Fourier features: ``√(2/features) · cos(XΩ + φ)``, Ω normal, φ uniform; (n, d) becomes (n, features),
     dtype kept.

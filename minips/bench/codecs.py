@@ -13,6 +13,7 @@ import numpy as np
 from rich.table import Table
 
 from minips import datasets
+from minips.arithmetic import one_blas_thread
 from minips.bench import base
 from minips.bench.base import Chart, Spread, Watch
 from minips.cost.probe import rounds
@@ -92,6 +93,7 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+@one_blas_thread
 def steps_to_target(quantizer: Quantizer, memory: Memory) -> int | None:
     """Rounds of BSP until ``TARGET`` of the held-out digits are classified rightly; None where ``STEPS`` were not
     enough.

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from minips import seeds
+from minips.arithmetic import one_blas_thread
 from minips.cost import meters
 from minips.cost.calibration import Calibration
 from minips.cost.fit import Line
@@ -67,6 +68,7 @@ def alone(config: Config) -> Config:
     )
 
 
+@one_blas_thread
 def calibrate(
     config: Config,
     problem: Problem | None = None,

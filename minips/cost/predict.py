@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from minips import seeds
+from minips.arithmetic import one_blas_thread
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.calibration import Calibration
 from minips.cost.fit import Line
@@ -47,6 +48,7 @@ class Prediction:
         return self.seconds_per_step * self.config.steps
 
 
+@one_blas_thread
 def predict(problem: Problem, config: Config, calibration: Calibration | None = None) -> Prediction:
     """What a step of ``config`` on ``problem`` will cost. Without a ``calibration`` one is made, which takes a few
     seconds.

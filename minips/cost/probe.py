@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from minips import seeds
+from minips.arithmetic import one_blas_thread
 from minips.problems import Problem
 from minips.runtime.codec import Codec, Decoder, Encoder, unpack
 from minips.runtime.collectives import AllReduce
@@ -36,11 +37,12 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     params = problem.init(seeds.init(config.seed))
     with suppress(NonFiniteError):
         if isinstance(config.exchange, AllReduce):
-            yield from _together(parts, params, config, config.exchange)
+            yield from _limited(_together(parts, params, config, config.exchange))
         else:
-            yield from _served(parts, params, config)
+            yield from _limited(_served(parts, params, config))
 
 
+@one_blas_thread
 def steps_to(problem: Problem, config: Config, target_accuracy: float) -> int | None:
     """The first step, of every fifth, after which that share of the held-out rows is classified rightly; None where
     the config's steps are not enough.
@@ -56,6 +58,16 @@ def steps_to(problem: Problem, config: Config, target_accuracy: float) -> int | 
             if accuracy >= target_accuracy:
                 return step
     return None
+
+
+def _limited(each: Iterator[Tensors]) -> Iterator[Tensors]:
+    """The same, where what is computed between two of them is computed as in a run."""
+    while True:
+        with one_blas_thread:
+            params = next(each, None)
+        if params is None:
+            return
+        yield params
 
 
 def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[Tensors]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minips import seeds
+from minips.arithmetic import one_blas_thread
 from minips.problems import Problem
 from minips.runtime.collectives import PS
 from minips.runtime.config import Config
@@ -140,6 +141,7 @@ class Run:
         return f"<table>{cells}</table>"
 
 
+@one_blas_thread
 def train(
     problem: Problem,
     config: Config | None = None,
@@ -152,8 +154,8 @@ def train(
 
     ``progress`` shows a bar, or is called with a `Progress` a few times a second. Set the event ``stop``, or let the
     function ``stop`` return True, to end the run early with what it has. A run that diverges ends with the last finite
-    parameters, and `Run.diverged` says why. RuntimeError says which worker or server
-    failed, and why.
+    parameters, and `Run.diverged` says why. RuntimeError says which worker or server failed, and why. Until it
+    returns, BLAS has one thread in this process too, so that every engine gives the same bits.
     """
     config = config or Config()
     chosen: Engine = build("engine", engine) if engine else Processes()
