@@ -12,11 +12,15 @@ import numpy as np
 
 from minips.stage import Array, Tensors
 
+_NUMBERS = "biufO"
+"""Kinds of dtypes that hold real numbers, or objects that may be some."""
+
 
 class Problem(ABC):
     """Subclass this: say how parameters start, and what loss and gradient are. ``X`` and ``y`` hold the training rows.
 
-    ``validation`` is ``(X, y)`` of held-out rows, or None. All that depends on the rows must be an average over them,
+    ``validation`` is ``(X, y)`` of held-out rows, shaped like training rows, or None. ValueError where one of a pair is
+    missing, or they do not fit. All that depends on the rows must be an average over them,
     so that the average of equal shards' gradients is the gradient of the whole.
     """
 
@@ -24,7 +28,11 @@ class Problem(ABC):
         self, X: Array, y: Array, X_validation: Array | None = None, y_validation: Array | None = None
     ) -> None:
         self.X, self.y = _rows(X, y)
-        self.validation = None if X_validation is None or y_validation is None else _rows(X_validation, y_validation)
+        self.validation: tuple[Array, Array] | None = None
+        if X_validation is not None or y_validation is not None:
+            self.validation = _rows(X_validation, y_validation, "_validation")
+            _check_alike("X", self.validation[0], self.X)
+            _check_alike("y", self.validation[1], self.y)
 
     @property
     def rows(self) -> int:
@@ -80,17 +88,40 @@ class Problem(ABC):
         return (self.X, self.y) if rows is None else (self.X[rows], self.y[rows])
 
 
-def _rows(X: Any, y: Any) -> tuple[Array, Array]:
+def _rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
+    names = f"X{suffix}", f"y{suffix}"
+    if X is None or y is None:
+        given, missing = names if y is None else names[::-1]
+        raise ValueError(f"{given} was given without {missing}; a problem takes both.")
     X, y = np.asarray(X), np.asarray(y)
+    for name, array in zip(names, (X, y), strict=True):
+        if not array.ndim:
+            raise ValueError(f"{name} must be an array of rows; got {array!r}.")
     if len(X) != len(y) or not len(X):
-        raise ValueError(f"Expected as many rows of X as of y, and at least one; got {len(X)} and {len(y)}.")
+        raise ValueError(
+            f"Expected as many rows of {names[0]} as of {names[1]}, and at least one; got {len(X)} and {len(y)}."
+        )
     return X, y
+
+
+def _check_alike(name: str, held_out: Array, trained: Array) -> None:
+    if held_out.shape[1:] != trained.shape[1:]:
+        raise ValueError(
+            f"{name}_validation has the shape {held_out.shape}, {name} has {trained.shape}. Reshape one of them, so "
+            "that a held-out row has the shape of a training row."
+        )
+    if (held_out.dtype.kind in _NUMBERS) != (trained.dtype.kind in _NUMBERS):
+        raise ValueError(
+            f"{name}_validation holds {held_out.dtype}, {name} holds {trained.dtype}. Give both as numbers, or neither."
+        )
 
 
 def _table(X: Array, y: Array) -> tuple[Array, Array]:
     """Rows for a linear model: X (n, d) in floats, because the parameters take its dtype, and y (n,)."""
     if X.ndim != 2 or y.ndim != 1:
         raise ValueError(f"Expected X of shape (rows, features) and y of shape (rows,); got {X.shape} and {y.shape}.")
+    if {X.dtype.kind, y.dtype.kind} - set(_NUMBERS):
+        raise ValueError(f"A linear model takes numbers; got X of {X.dtype} and y of {y.dtype}. Convert them first.")
     return (X if X.dtype.kind == "f" else X.astype(float)), y
 
 
@@ -114,6 +145,9 @@ class LinearRegression(Problem):
         super().__init__(X, y, X_validation, y_validation)
         self.X, y = _table(self.X, self.y)
         self.y, self.l2 = y.astype(self.X.dtype), l2
+        if self.validation:
+            rows, targets = _table(*self.validation)
+            self.validation = rows, targets.astype(self.X.dtype)
 
     def init(self, rng: np.random.Generator) -> Tensors:
         return {"w": np.zeros(self.X.shape[1], self.X.dtype), "b": np.zeros((), self.X.dtype)}
@@ -154,6 +188,7 @@ class SoftmaxRegression(Problem):
     ) -> None:
         super().__init__(X, y, X_validation, y_validation)
         self.X, self.y = _table(self.X, self.y)
+        self.validation = self.validation and _table(*self.validation)
         classes_seen = 0
         for y in (self.y, self.validation[1]) if self.validation else (self.y,):
             if y.dtype.kind not in "iu" or y.min() < 0:

@@ -192,9 +192,72 @@ def test_rows_that_do_not_fit_are_refused(cls, rows, targets, words):
         cls(rows, targets)
 
 
-def test_held_out_rows_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="as many rows"):
-        ps.LinearRegression(X, TARGET, X, TARGET[:-1])
+class Own(ps.Problem):
+    """A learner's problem, of rows of any shape."""
+
+    def init(self, rng):
+        return {"w": np.zeros(1)}
+
+    def loss_and_gradient(self, params, rows=None):
+        return 0.0, {"w": np.zeros(1)}
+
+
+@pytest.mark.parametrize("cls", [ps.LinearRegression, ps.SoftmaxRegression, ps.MLP, Own])
+@pytest.mark.parametrize(
+    ("rows", "targets", "words"),
+    [
+        (X, CLASSES[:-1], "as many rows of X_validation as of y_validation"),
+        (X[:0], CLASSES[:0], "at least one"),
+        (X, CLASSES[:, None], r"y_validation has the shape \(60, 1\), y has \(60,\).*[Rr]eshape"),
+        (X[:, :3], CLASSES, r"X_validation has the shape \(60, 3\), X has \(60, 4\)"),
+        (X, CLASSES.astype(str), "y_validation holds <U21, y holds int64"),
+        (X.astype(str), CLASSES, "X_validation holds <U32, X holds float64"),
+        (X, None, "X_validation was given without y_validation"),
+        (None, CLASSES, "y_validation was given without X_validation"),
+        (X, 3, "y_validation must be an array of rows"),
+    ],
+    ids=["too few", "none", "a column", "narrower", "text", "text rows", "no y", "no X", "a number"],
+)
+def test_held_out_rows_that_do_not_fit_are_refused(cls, rows, targets, words):
+    with pytest.raises(ValueError, match=words):
+        cls(X, CLASSES, rows, targets)
+
+
+@pytest.mark.parametrize("cls", [ps.LinearRegression, ps.SoftmaxRegression, ps.MLP, Own])
+@pytest.mark.parametrize(
+    ("rows", "targets", "words"),
+    [
+        (X, None, "X was given without y"),
+        (None, CLASSES, "y was given without X"),
+        (1.0, CLASSES, "X must be an array"),
+    ],
+)
+def test_rows_without_targets_and_targets_without_rows_are_refused(cls, rows, targets, words):
+    with pytest.raises(ValueError, match=words):
+        cls(rows, targets)
+
+
+def test_rows_of_a_problem_of_ones_own_may_have_any_shape():
+    problem = Own(X.reshape(60, 2, 2), X, X.reshape(60, 2, 2)[:7], X[:7])
+    assert problem.held_out().y.shape == (7, 4)
+
+
+@pytest.mark.parametrize("cls", [ps.LinearRegression, ps.SoftmaxRegression])
+def test_rows_of_text_are_refused(cls):
+    with pytest.raises(ValueError, match="takes numbers"):
+        cls(X.astype(str), CLASSES)
+
+
+@pytest.mark.parametrize("y", [CLASSES.astype(float), CLASSES - 1], ids=["floats", "negative"])
+def test_softmax_takes_class_numbers_of_held_out_rows(y):
+    with pytest.raises(ValueError, match="class numbers"):
+        ps.SoftmaxRegression(X, CLASSES, X, y)
+
+
+def test_held_out_targets_have_the_dtype_of_the_rows():
+    problem = ps.LinearRegression(X.astype("f4"), TARGET, (9 * X).astype(int), CLASSES)
+    assert problem.y.dtype == problem.held_out().y.dtype == np.dtype("f4")
+    assert problem.held_out().X.dtype.kind == "f"
 
 
 @pytest.mark.parametrize("y", [CLASSES.astype(float), CLASSES - 1], ids=["floats", "negative"])
