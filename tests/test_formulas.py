@@ -1,5 +1,7 @@
 """Closed forms against arithmetic, against draws, and against what they say of each other."""
 
+import heapq
+import itertools
 import math
 from functools import partial
 
@@ -27,6 +29,7 @@ def test_latency_and_bandwidth_terms(workers):
 
 def test_servers_share_the_load_and_one_worker_needs_no_ring():
     assert cost.parameter_server_s(8, BYTES, BYTES, servers=4) == cost.parameter_server_s(8, BYTES, BYTES) / 4
+    assert cost.parameter_server_s(2, BYTES, BYTES, servers=4) == 2  # the workers' own links are the narrow ones
     assert cost.ring_allreduce_s(1, BYTES, BYTES, 1.0) == 0
     assert cost.parameter_server_step_s(1, BYTES, BYTES) == cost.parameter_server_s(1, BYTES, BYTES)
 
@@ -48,6 +51,88 @@ def test_a_step_is_what_first_come_first_served_links_make_of_it(pushed, pulled,
         into = into if full_duplex else out
     step = cost.parameter_server_step_s(workers, pushed, 1.0, latency, pulled_nbytes=pulled, full_duplex=full_duplex)
     assert (ends[-1] - ends[9]) / 40 == pytest.approx(step)
+
+
+def fifo_step_s(workers, servers, pushed, pulled, latency, full_duplex, sends, answers, steps=40):
+    """Seconds of a step where every node's link lets one message through after the other, and carries 1 byte a second.
+
+    ``sends`` gives the order in which a worker sends to the servers, ``answers`` that in which a server answers.
+    """
+    everybody = [(kind, i) for kind, count in (("worker", workers), ("server", servers)) for i in range(count)]
+    into = dict.fromkeys(everybody, 0.0)
+    out = dict(into) if full_duplex else into
+    here = {node: [] for node in everybody}
+    rounds = [[] for _ in range(servers)]
+    events, number = [], itertools.count()
+
+    def send(now, source, target, nbytes):
+        begins = max(out[source], now)
+        out[source] = begins + nbytes
+        heapq.heappush(events, (begins + latency, next(number), source, target, nbytes))
+
+    def push(now, worker):
+        for server in sends(worker, servers):
+            send(now, ("worker", worker), ("server", server), pushed / servers)
+
+    for worker in range(workers):
+        push(0.0, worker)
+    while min(map(len, rounds)) < steps:
+        now, _, source, target, nbytes = heapq.heappop(events)
+        if nbytes:  # its first byte is here
+            into[target] = max(into[target], now) + nbytes
+            heapq.heappush(events, (into[target], next(number), source, target, 0.0))
+            continue
+        here[target].append(source[1])
+        kind, index = target
+        if kind == "worker" and len(here[target]) == servers:
+            here[target] = []
+            push(now, index)
+        elif kind == "server" and len(here[target]) == workers:
+            came, here[target] = here[target], []
+            rounds[index].append(now)
+            for worker in answers(index, came):
+                send(now, target, ("worker", worker), pulled / servers)
+    ends = [max(ended) for ended in zip(*rounds, strict=False)]
+    return (ends[steps - 1] - ends[steps // 2 - 1]) / (steps - steps // 2)
+
+
+def rotated(by, those):
+    by %= len(those)
+    return [*those[by:], *those[:by]]
+
+
+SENDS = {
+    "all begin with the same one": lambda worker, servers: range(servers),
+    "each with the next": lambda worker, servers: rotated(worker, range(servers)),
+    "backwards": lambda worker, servers: range(servers)[::-1],
+}
+ANSWERS = {
+    "by rank": lambda server, came: sorted(came),
+    "as they came": lambda server, came: came,
+    "each from the next on": lambda server, came: rotated(server, sorted(came)),
+    "each from the next quarter on": lambda server, came: rotated(server * len(came) // 4, sorted(came)),
+}
+
+
+@pytest.mark.parametrize("full_duplex", [True, False], ids=["full duplex", "half duplex"])
+@pytest.mark.parametrize(("pushed", "pulled"), [(1.0, 1.0), (1.0, 0.25), (0.25, 1.0)])
+@pytest.mark.parametrize(
+    ("workers", "servers"), [(1, 1), (4, 1), (1, 2), (2, 2), (3, 2), (4, 2), (4, 4), (8, 4), (3, 5)]
+)
+def test_no_order_of_sending_and_answering_beats_the_step_and_one_reaches_it(
+    workers, servers, pushed, pulled, full_duplex
+):
+    for latency in (0.0, 0.4):
+        step = cost.parameter_server_step_s(
+            workers, pushed, 1.0, latency, servers, pulled_nbytes=pulled, full_duplex=full_duplex
+        )
+        took = {
+            (send, answer): fifo_step_s(
+                workers, servers, pushed, pulled, latency, full_duplex, SENDS[send], ANSWERS[answer]
+            )
+            for send, answer in itertools.product(SENDS, ANSWERS)
+        }
+        assert min(took.values()) == pytest.approx(step), min(took, key=took.__getitem__)
 
 
 def test_chunks_fill_the_pipe_and_too_many_cost_more_than_they_save():

@@ -129,7 +129,7 @@ def test_an_exchange_takes_what_its_closed_form_says(exchange, formula, workers)
     assert seconds == pytest.approx(formula(workers, 4 * values, BYTES_PER_S, LINK.latency_s), rel=0.01)
 
 
-@pytest.mark.parametrize(("workers", "servers"), [(2, 2), (4, 2), (8, 4), (16, 4), (64, 8)])
+@pytest.mark.parametrize(("workers", "servers"), [(1, 2), (2, 2), (2, 4), (4, 2), (8, 4), (16, 4), (64, 8)])
 def test_several_servers_share_what_one_would_carry(workers, servers):
     run = simulate(Still(servers * 20_000), workers=workers, servers=servers, steps=2, link=LINK)
     [seconds] = steps_s(run)

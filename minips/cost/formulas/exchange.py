@@ -71,13 +71,14 @@ def halving_doubling_s(workers: int, nbytes: float, bandwidth: float, latency: f
 
 
 def parameter_server_s(workers: int, nbytes: float, bandwidth: float, latency: float = 0.0, servers: int = 1) -> float:
-    """A push of every worker and then a pull of every worker, through the servers' links: ``2(α + nS/(sB))``.
+    """A push of every worker and then a pull of every worker: ``2(α + max(n/s, 1)·S/B)``.
 
-    All the workers share each server's link, so this is a star, and no all-reduce: its bandwidth term grows with n. It
-    assumes n ≥ s and that the workers begin with different servers, so that the servers' links are the narrow ones
-    (where all begin with the same one, the last hears later: ``2(α + (n+s−1)S/(sB))``), and phases: nobody pulls before
-    all have pushed, and nobody pushes before all have pulled. With phases it does not matter whether the links are full
-    duplex. A run has none: see `parameter_server_step_s`.
+    All the workers share each server's link, so this is a star, and no all-reduce: its bandwidth term grows with n.
+    With fewer workers than servers the workers' own links are the narrow ones. It assumes that the workers begin with
+    different servers (where all begin with the same one, the last hears later: ``2(α + (n+s−1)S/(sB))``), and phases:
+    no worker pulls before all have pushed, and none pushes before all have pulled. With phases it does not matter
+    whether the links are full duplex. Fair shares of the links make phases, as in `Simulated`; links that let messages
+    through one after the other do not: see `parameter_server_step_s`.
     Source: Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server", and arithmetic.
 
     >>> round(parameter_server_s(4, 80_000, 12.5e6, latency=1e-3), 4)
@@ -85,7 +86,7 @@ def parameter_server_s(workers: int, nbytes: float, bandwidth: float, latency: f
     """
     check(workers, nbytes, bandwidth, latency)
     _check_servers(servers)
-    return 2 * (latency + workers * nbytes / (servers * bandwidth))
+    return 2 * (latency + max(workers / servers, 1) * nbytes / bandwidth)
 
 
 def parameter_server_step_s(
@@ -98,12 +99,17 @@ def parameter_server_step_s(
     pulled_nbytes: float | None = None,
     full_duplex: bool = True,
 ) -> float:
-    """One of many BSP steps without any computing: S bytes pushed and P pulled (None: P = S) by each worker.
+    """The least time of one of many BSP steps without any computing: S bytes pushed and P pulled (None: P = S) by each
+    worker, over full-duplex links: ``2α + max(nS/s + P, S + nP/s) / B``.
 
-    A server answers the workers one after the other, and the first to be answered pushes again while the others still
-    pull. Over full-duplex links that hides all but the two ends: ``2α + ((n−1)max(S, P) + S + P) / (sB)``. Over
-    half-duplex ones the servers' links carry everything one after the other, and what is hidden is latency: the same,
-    but at least ``n(S+P)/(sB)``. It assumes what `parameter_server_s` does, phases apart. Source: arithmetic.
+    A server answers the workers one after the other, and the first to have all its answers pushes again while the
+    others still pull. No order can do better. From when the first server answers, no worker has all its answers, and
+    can push, before P/B; then that server takes in nS/s. From when the last worker has all its answers, its pushes take
+    S/B, and a server that waits for their end sends nP/s. Links that let messages through one after the other reach it:
+    with one server always, with several in one order of sending and answering or another (where S = P, when all workers
+    send to the servers in the same order, which `minips.connect` does). Over half-duplex links each node's link carries
+    both ways one after the other, and what is hidden is latency: the same, but at least ``max(n/s, 1)·(S+P)/B``.
+    Source: arithmetic, and a simulation of the orders in the tests.
 
     >>> [round(parameter_server_step_s(4, 80_000, 12.5e6, 1e-3, full_duplex=duplex), 4) for duplex in (True, False)]
     [0.034, 0.0512]
@@ -111,8 +117,9 @@ def parameter_server_step_s(
     pulled = nbytes if pulled_nbytes is None else pulled_nbytes
     check(workers, min(nbytes, pulled), bandwidth, latency)
     _check_servers(servers)
-    step = 2 * latency + ((workers - 1) * max(nbytes, pulled) + nbytes + pulled) / (servers * bandwidth)
-    return step if full_duplex else max(step, workers * (nbytes + pulled) / (servers * bandwidth))
+    share = workers / servers
+    step = 2 * latency + max(share * nbytes + pulled, nbytes + share * pulled) / bandwidth
+    return step if full_duplex else max(step, max(share, 1) * (nbytes + pulled) / bandwidth)
 
 
 def pipelined_s(stages: Sequence[float], chunks: int = 1, fixed: float = 0.0) -> float:
