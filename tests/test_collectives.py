@@ -3,17 +3,21 @@
 import dataclasses
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import misfits
 import multiprocess
 import numpy as np
 import pytest
+from tap import tapped
 
 import minips as ps
 from minips import cli
 from minips.runtime.peer import Peer
 from minips.runtime.reduction import Reduction
 from minips.stage import missing, stage_class
+from minips.stages.transports.wire import CALL
 
 RING, TREE, HALVING = ps.RingAllReduce(), ps.TreeAllReduce(), ps.HalvingDoubling()
 CASES = [(RING, n) for n in range(1, 10)] + [(TREE, n) for n in range(1, 10)] + [(HALVING, 2**k) for k in range(5)]
@@ -400,6 +404,21 @@ def test_a_peer_takes_calls_from_workers_only():
         assert channel.call([b"2"]).result(5) == []
         with pytest.raises(ValueError, match="starts with the time at which it was sent"):
             channel.call([b"now", b"and here"]).result(5)
+
+
+@pytest.mark.parametrize("exchange", [RING, TREE], ids=repr)
+def test_workers_count_the_frames_that_a_tap_sees(exchange):
+    like = PROBLEM.init(None)
+    with ExitStack() as stack:
+        peers = [stack.enter_context(Peer(exchange, TCP, rank, like, "token")) for rank in range(3)]
+        taps = stack.enter_context(tapped(*(peer.address for peer in peers)))
+        for peer in peers:
+            peer.meet([tap.address for tap in taps])
+        pool = stack.enter_context(ThreadPoolExecutor(3))
+        list(pool.map(lambda peer: peer.mean(0, like), peers))
+        came = [sum(sum(sizes) for tag, sizes in tap.messages() if tag == CALL) for tap in taps]
+        assert [peer.bytes_received for peer in peers] == came
+        assert sum(peer.bytes_sent for peer in peers) == sum(came)
 
 
 def test_the_command_line_knows_the_exchange(capsys):

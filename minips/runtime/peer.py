@@ -25,6 +25,11 @@ from minips.stages.transports.wire import Closable
 _SENT = struct.Struct("<d")
 
 
+def greeting_of(rank: int) -> Frames:
+    """The first call of a connection: it says who calls."""
+    return [str(rank).encode()]
+
+
 class LostError(ConnectionError):
     """Another worker is gone, so the sum cannot be completed. Whoever it is will have the reason."""
 
@@ -52,10 +57,12 @@ class Peer(Closable):
 
     def meet(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
         """Connect to those that this rank sends to; ``addresses`` are those of all, by rank."""
-        for rank in sorted({hop.to for hop in self._reduction.hops if hop.to is not None}):
+        greeting = greeting_of(self.rank)
+        for rank in self._reduction.targets:
             try:
                 self._channels[rank] = self._node.connect(addresses[rank], self._token, timeout)
-                self._channels[rank].call([str(self.rank).encode()]).result(timeout)
+                self.bytes_sent += sum(map(len, greeting))
+                self._channels[rank].call(greeting).result(timeout)
             except ConnectionError as error:
                 raise LostError(f"Worker {rank} cannot be reached: {error}") from error
 
@@ -111,7 +118,7 @@ class Peer(Closable):
             if not self._boxes[source]:
                 raise LostError(f"Worker {source} is gone: {self._gone[source]}")
             frames = self._boxes[source].popleft()
-        self.bytes_received += sum(map(len, frames))
+            self.bytes_received += sum(map(len, frames))
         here = time.monotonic()
         sent = min(max(_SENT.unpack(frames[0])[0], began), here)
         self.trace.add("wait", began, sent - began)
@@ -124,6 +131,7 @@ class Peer(Closable):
             caller = self._callers.get(threading.get_ident())
             if caller is None:
                 self._callers[threading.get_ident()] = self._rank(frames)
+                self.bytes_received += sum(map(len, frames))
             elif not frames or len(frames[0]) != _SENT.size:
                 raise ValueError("A message between workers starts with the time at which it was sent.")
             else:

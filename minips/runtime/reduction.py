@@ -47,6 +47,8 @@ class Reduction:
         trace: Trace,
     ) -> None:
         self.hops = exchange.schedule(rank, workers)
+        self.targets = sorted({hop.to for hop in self.hops if hop.to is not None})
+        """The ranks that this one sends to."""
         self.step = 0
         self.ending = False
         """True once any rank has begun this step with ``ending``; after the last hop, the same at every rank."""

@@ -21,6 +21,7 @@ from minips.runtime.collectives import AllReduce
 from minips.runtime.engines import Outcome
 from minips.runtime.message import DivergedError
 from minips.runtime.partition import partition
+from minips.runtime.peer import greeting_of
 from minips.runtime.reduction import Reduction
 from minips.runtime.replica import Replica, check_same, requantization_error
 from minips.runtime.trace import DECODE, ENCODE, UPDATE
@@ -35,6 +36,8 @@ _SENT_AT = bytes(8)
 def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> Outcome:
     """Train by all-reduce."""
     team = Team(cluster, problem, params, exchange)
+    for member in team.members:
+        member.greet()
     cluster.run([member.start() for member in team.members])
     reports = [member.replica.report() for member in team.members]
     digests = [report["digest"] for report in reports]
@@ -92,6 +95,13 @@ class Member(Trainer):
         ]
         self._boxes: dict[int, simpy.Store] = defaultdict(partial(simpy.Store, self.env))
         self.replica = Replica(params, config, rank, UNTIMED)
+
+    def greet(self) -> None:
+        """Say to those that this member sends to who it is, which takes no time: the clock has not started."""
+        nbytes = size(greeting_of(self.rank))
+        for rank in self._reduction.targets:
+            self.bytes_sent += nbytes
+            self._team.members[rank].bytes_received += nbytes
 
     def train(self) -> Way:
         shard, travelling = self.replica.shard, None

@@ -108,6 +108,16 @@ def starts(sizes: Sequence[int]) -> tuple[list[int], int]:
     return begins, total
 
 
+def stream_nbytes(sizes: Sequence[int]) -> int:
+    """The bytes of a body whose frames have these sizes, with its head and all the zeros.
+
+    >>> stream_nbytes([100, 1])
+    256
+    """
+    _, total = starts([HEAD.size + 8 * len(sizes), *sizes])
+    return total
+
+
 def size(body: Iterable[Buffer]) -> int:
     """Bytes in all these buffers."""
     return sum(map(len, body))
@@ -145,11 +155,10 @@ def split(body: memoryview) -> tuple[int, Frames]:
         sizes = struct.unpack_from(f"<{count}Q", body, HEAD.size)
     except struct.error:
         raise ValueError("the head of a message is malformed") from None
-    begins, total = starts(sizes)
-    _, head = starts([HEAD.size + 8 * count])
-    if head + total != len(body):
-        raise ValueError(f"a message of {len(body)} bytes should have {head + total}, says its head")
-    return tag, cut(body[head:], begins, sizes)
+    (_, *begins), total = starts([HEAD.size + 8 * count, *sizes])
+    if total != len(body):
+        raise ValueError(f"a message of {len(body)} bytes should have {total}, says its head")
+    return tag, cut(body, begins, sizes)
 
 
 def cut(block: memoryview, begins: Sequence[int], sizes: Sequence[int]) -> Frames:
