@@ -287,6 +287,12 @@ class TestCodecExplorer:
         assert found.error == pytest.approx(lost, rel=1e-5)
         assert found.summed == found.error
         assert f"8192 bytes become {found.nbytes}, 0.49 bits a value" in panel.words(found)
+        assert found.streamed % 64 == 0
+        assert (
+            found.nbytes + 64
+            < found.streamed
+            <= ps.cost.message_nbytes(ps.Codec(ps.TopK(0.01)), {"U": found.meant.reshape(64, 32)}, stream=True)
+        )
 
     def test_what_is_exact_loses_nothing(self) -> None:
         found = lab.CodecExplorer().find(dataclasses.replace(lab.CodecExplorer.asks(), quantizer="exact"))

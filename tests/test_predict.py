@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tap import tapped
 
 import minips as ps
 from minips import cost
 from minips.cost.calibration import Calibration
 from minips.cost.fit import Line
+from minips.runtime.codec import Encoder
+from minips.runtime.message import Message
 from minips.runtime.trace import SPANS
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, features=200, classes=3))
@@ -128,3 +131,32 @@ def test_a_message_has_the_bytes_that_its_codec_makes_of_it():
     assert sizes[0] > 40_000
     assert 10_000 < sizes[1] < 10_500
     assert 1250 < sizes[2] < 1400
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [
+        ps.Codec(),
+        ps.Codec(ps.Uniform(4), ps.ErrorFeedback()),
+        ps.Codec(ps.Sign(), serializer=ps.Npy()),
+        ps.Codec(ps.TopK(0.004), serializer=ps.Pickle()),
+        ps.Codec(ps.TopK(0.004), compressor=ps.Zlib()),
+    ],
+    ids=repr,
+)
+def test_a_message_takes_the_bytes_of_a_stream_that_a_tap_counts(codec):
+    tensors = {
+        name: np.random.default_rng(0).normal(size=size).astype("f4") for name, size in (("W", 10_000), ("b", 10))
+    }
+    frames = Encoder(codec, np.random.default_rng(0), ps.Trace()).encode(Message({"kind": "push"}, tensors))
+    with (
+        ps.Tcp().serve(lambda frames: []) as endpoint,
+        tapped(endpoint.address) as [tap],
+        ps.Tcp().connect(tap.address) as channel,
+    ):
+        channel.call([b"warm"]).result(5)
+        before = sum(map(len, tap.asked))
+        channel.call(frames).result(5)
+        took = sum(map(len, tap.asked)) - before
+    assert cost.message_nbytes(codec, tensors, stream=True) == took
+    assert cost.message_nbytes(codec, tensors) == sum(map(len, frames)) < took

@@ -31,7 +31,9 @@ TARGET, STEPS = 0.9, 300
 
 @dataclass(frozen=True)
 class Row:
-    """One quantizer: its size, its times over one memcpy of the same array, and how fast digits train with it."""
+    """One quantizer: the size of its parts, without headers and padding; its times over one memcpy of the same array;
+    and how fast digits train with it.
+    """
 
     quantizer: str
     bits_per_value: float | None = None
@@ -111,7 +113,7 @@ def steps_to_target(quantizer: Quantizer, memory: Memory) -> int | None:
 def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal."""
     title = f"times over one memcpy, medians [quartiles]; steps until {TARGET:.0%} of the held-out digits"
-    headings = ["", "bits per\nvalue", "encode", "decode", "steps", "steps with\nerrorfeedback"]
+    headings = ["", "bits per value,\nparts alone", "encode", "decode", "steps", "steps with\nerrorfeedback"]
     shown = base.blank_table(title, headings, rows)
     for row in rows:
         bits = "skipped" if row.bits_per_value is None else f"{row.bits_per_value:.2f}"

@@ -25,11 +25,12 @@ from minips.runtime.trace import SPANS, Trace
 from minips.runtime.train import Run
 from minips.runtime.worker import compute
 from minips.stage import Tensors
+from minips.stages.transports.network import stream_nbytes
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds per step by span name, as one worker spends them on average, and the bytes of all the workers."""
+    """Seconds per step by span name, as one worker spends them on average, and the bytes of all the workers' frames."""
 
     config: Config
     spans: dict[str, float]
@@ -101,16 +102,23 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     return Comparison([*rows, ("total", prediction.seconds_per_step, run.seconds_per_step)])
 
 
-def message_nbytes(codec: Codec, tensors: Tensors) -> int:
+def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> int:
     """The bytes of one message of these tensors: really encoded, scales, indices, headers and all.
+
+    These are the frames, which `Run.bytes_sent` counts. With ``stream``, the bytes that they take in a TCP stream: a
+    head, and zeros after it and after each frame, up to a multiple of 64 bytes. (A pool announces messages of 8 MiB and
+    more, which takes a little besides.)
 
     >>> x = {"w": np.zeros(1000, np.float32)}
     >>> import minips as ps
     >>> [message_nbytes(ps.Codec(quantizer), x) for quantizer in (ps.Exact(), ps.Uniform(bits=8))]
     [4076, 1155]
+    >>> [message_nbytes(ps.Codec(quantizer), x, stream=True) for quantizer in (ps.Exact(), ps.Uniform(bits=8))]
+    [4224, 1472]
     """
     message = Message({"kind": "push"}, tensors)
-    return sum(map(len, Encoder(codec, np.random.default_rng(0), Trace()).encode(message)))
+    sizes = [len(frame) for frame in Encoder(codec, np.random.default_rng(0), Trace()).encode(message)]
+    return stream_nbytes(sizes) if stream else sum(sizes)
 
 
 def first_gradient(problem: Problem, config: Config, params: Tensors) -> Tensors:

@@ -40,7 +40,9 @@ class Run:
     accuracy: float | None
     """On held-out rows; None where nothing is classified."""
     bytes_sent: int
-    """By all the workers, in frames."""
+    """By all the workers, in frames, each message once. Left out is what transports add: the heads and the padding of a
+    stream, which `minips.cost.message_nbytes` counts, handshakes, a link's time stamps, and what is sent again.
+    """
     bytes_received: int
     staleness: Counter[int]
     """How many gradients were computed from parameters so many versions old."""

@@ -12,9 +12,13 @@ from minips import datasets
 from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS
 from minips.problems import MLP
+from minips.runtime.codec import Codec, pack
+from minips.runtime.trace import Trace
 from minips.stage import Array, Tensors, Value, option
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Quantizer, Uniform, contractive
+from minips.stages.serializers import Packet
+from minips.stages.transports.network import stream_nbytes
 
 STEPS, BINS = 100, 41
 
@@ -38,6 +42,8 @@ class Arrived(NamedTuple):
     """What the receiver has of it, flat."""
     nbytes: int
     """Of the last step's parts."""
+    streamed: int
+    """Of a message with these parts alone in a TCP stream."""
     error: float
     """``|arrived − meant|₂ / |meant|₂`` of the last step."""
     summed: float
@@ -69,10 +75,12 @@ class CodecExplorer(Panel[Sent, Arrived]):
             memory.update(p, sent, ours)
             arrived = memory.restore(sent, theirs)
             total += arrived
+        frames = pack(Packet({}, {asked.tensor: (quantizer.name, parts)}), Codec(quantizer), Trace())
         return Arrived(
             g.reshape(-1),
             arrived.reshape(-1),
             sum(part.nbytes for part in parts.values()),
+            stream_nbytes([len(frame) for frame in frames]),
             relative(arrived, g),
             relative(total, np.sum(gradients, axis=0)),
             asked,
@@ -102,7 +110,8 @@ class CodecExplorer(Panel[Sent, Arrived]):
         steps = f"{asked.steps} steps" if asked.steps > 1 else "1 step"
         return (
             f"{asked.quantizer!r} with {asked.memory!r} on {asked.tensor}: {found.meant.nbytes} bytes become "
-            f"{found.nbytes}, {8 * found.nbytes / size:.2f} bits a value. "
+            f"{found.nbytes}, {8 * found.nbytes / size:.2f} bits a value; over TCP a message of them takes "
+            f"{found.streamed} bytes, {8 * found.streamed / size:.2f} bits a value. "
             f"The last step arrives with a relative error of {found.error:.2f}, "
             f"the sum of {steps} with {found.summed:.2f}."
         )
