@@ -5,7 +5,8 @@ imported when first used.
 """
 
 from importlib import import_module
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from minips import datasets
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
@@ -152,7 +153,6 @@ __all__ = [
     "train",
 ]
 
-_LATER = ("bench", "cost", "lab", "testing")
 for _kind, _name, _where in (
     ("engine", "simulated", "simulate.engine:Simulated"),
     ("topology", "star", "topology:Star"),
@@ -164,11 +164,23 @@ for _kind, _name, _where in (
     announce(_kind, _name, f"minips.cost.{_where}")
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return import_module(f"minips.{name}")
-    if name == "Simulated":
-        return stage_class("engine", "simulated")
-    if name == "__version__":  # asking the installed metadata takes longer than importing all of the above
-        return import_module("importlib.metadata").version("minips")
-    raise AttributeError(f"minips has no {name!r}")
+if TYPE_CHECKING:
+    from minips import bench, cost, lab, testing  # noqa: F401
+    from minips.cost.simulate.engine import Simulated
+
+    __version__: str
+else:  # where a checker saw this, a name that does not exist would be of any type
+
+    def __getattr__(name):
+        if name in ("bench", "cost", "lab", "testing"):
+            return import_module(f"minips.{name}")
+        if name == "Simulated":
+            return stage_class("engine", "simulated")
+        if name == "__version__":  # asking the installed metadata takes longer than importing all of the above
+            return import_module("importlib.metadata").version("minips")
+        raise AttributeError(f"minips has no {name!r}")
+
+    def __dir__():
+        lab = ["lab"] if find_spec("ipywidgets") and find_spec("matplotlib") else []  # help() gets all that is listed
+        dunders = {name for name in globals() if name.startswith("__")} | {"__version__"}
+        return sorted([*__all__, "cost", *lab, "testing", *dunders])

@@ -12,16 +12,58 @@ do: their contracts stand in ``minips.stages``.
 import dataclasses
 import difflib
 import importlib.util
+import inspect
 import math
+import re
+import textwrap
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, ClassVar, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    NewType,
+    Self,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    Array = NDArray[Any]
+
+    class StageField(Generic[T]):
+        """The type of a field that is read as a T, and may be given as a stage's name or as a dict of it."""
+
+        def __get__(self, instance: object, owner: type | None = None) -> T: ...
+        def __set__(self, instance: object, value: T | str | Mapping[str, Any]) -> None: ...
+
+    class ValueField(Generic[T]):
+        """The type of a field that is read as a T, and may be given as a dict of its fields."""
+
+        def __get__(self, instance: object, owner: type | None = None) -> T: ...
+        def __set__(self, instance: object, value: T | Mapping[str, Any]) -> None: ...
+else:
+    Array = NewType("Array", np.ndarray)  # by this name in help(), where NDArray[Any] is a line of brackets
+
+    class StageField:
+        """A mark for type checkers: ``StageField[T]`` is T."""
+
+        def __class_getitem__(cls, of):
+            return of
+
+    ValueField = StageField
+
 Tensors = dict[str, Array]
 """Named arrays: parameters or gradients."""
 Buffer = bytes | bytearray | memoryview
@@ -64,8 +106,38 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"Known: {', '.join(known)}." + (f" Did you mean {close[0]}?" if close else "")
 
 
+class _Doc:
+    """A docstring that ends with a line for each field. It is written when it is read: the fields are known by then."""
+
+    def __init__(self, words: str) -> None:
+        self.words = words
+
+    def __get__(self, instance: object, owner: Any) -> str:
+        if "__dataclass_fields__" not in vars(owner) or not dataclasses.fields(owner):
+            return self.words
+        try:
+            hints = get_type_hints(owner)
+        except NameError:  # while the class is being made, and may name itself
+            hints = {}
+        lines = (_field_line(field, hints.get(field.name, field.type)) for field in dataclasses.fields(owner))
+        return "\n".join([inspect.cleandoc(self.words), "", "Fields:", *lines])
+
+
 class Value:
     """A frozen dataclass that checks its fields and goes to JSON and back."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if isinstance(words := vars(cls).get("__doc__"), str):
+            cls.__doc__ = cast(Any, _Doc(words))
+
+    if not TYPE_CHECKING:  # checkers know the fields
+
+        def __new__(cls, *values, **fields):
+            for name in fields:
+                if name not in getattr(cls, "__dataclass_fields__", fields):
+                    raise TypeError(_no_field(cls, name))
+            return super().__new__(cls)
 
     def __post_init__(self) -> None:
         """Check each field against its type and its limits.
@@ -78,19 +150,23 @@ class Value:
             object.__setattr__(self, field.name, value)
             _check_limits(f"{type(self).__name__}.{field.name}", value, field.metadata)
 
+    def __repr__(self) -> str:
+        """The code that makes it."""
+        # the fields that differ from their defaults: `dataclass` writes one of all the fields, unless repr=False
+        differing = (f"{name}={value!r}" for name, value in _differing(self))
+        return f"{type(self).__qualname__}({', '.join(differing)})"
+
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values that JSON can carry."""
         return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(cast(Any, self))}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The value that ``to_dict`` described. Unknown keys raise ValueError and name the nearest."""
-        known = [field.name for field in dataclasses.fields(cast(Any, cls))]
+        """The value that ``to_dict`` described. Unknown keys raise ValueError, as they raise TypeError in a call."""
+        known = {field.name for field in dataclasses.fields(cast(Any, cls))}
         for key in fields:
             if key not in known:
-                raise ValueError(
-                    f"{cls.__name__} has no field {key!r}. {nearest(str(key), known) if known else ''}".strip()
-                )
+                raise ValueError(_no_field(cls, key))
         return cls(**fields)
 
 
@@ -163,6 +239,12 @@ def stage_class(kind: str, name: str) -> type[Stage]:
     """The class behind a name. ValueError lists the known names and the nearest."""
     classes = _classes(kind)
     if name not in classes:
+        head, colon, fields = name.partition(":")
+        if colon and head in classes:
+            raise ValueError(
+                f"{name!r} is how the command line names {_article(kind)}. In Python, give "
+                f"{_public(stage_class(kind, head))}({fields}), or a dict of 'name' and the fields."
+            )
         raise ValueError(f"There is no {kind} named {name!r}. {nearest(name, classes)}")
     cls = classes[name]
     if isinstance(cls, str):
@@ -219,6 +301,72 @@ def _classes(kind: str) -> dict[str, type[Stage] | str]:
     return _KINDS[kind]
 
 
+def _differing(value: Value) -> Iterator[tuple[str, Any]]:
+    """The names and values of the fields that are not at their defaults."""
+    for field in dataclasses.fields(cast(Any, value)):
+        if (got := getattr(value, field.name)) != default_of(field):
+            yield field.name, got
+
+
+def default_of(field: Any) -> Any:
+    """What a dataclass field is where it is not given; ``dataclasses.MISSING`` where it must be."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _field_line(field: Any, hint: Any) -> str:
+    """``name: type (unit) = default, limits: help``, as the docstring of a value has it for each field."""
+    of_type = re.sub(r"\b[a-z_]\w*\.", "", inspect.formatannotation(hint))  # a class without its module
+    default = default_of(field)
+    if isinstance(default, Value):
+        default = Value.__repr__(default)
+    elif default is not dataclasses.MISSING:
+        default = repr(default)
+    unit = f" ({field.metadata['unit']})" if field.metadata.get("unit") else ""
+    words = f"{field.name}: {of_type}{unit}" + ("" if default is dataclasses.MISSING else f" = {default}")
+    words += "".join(f", {limit}" for limit in _limits(field.metadata))
+    if said := field.metadata.get("help"):
+        words += f": {said}"
+    return textwrap.fill(words, 110, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
+
+
+def _no_field(cls: type[Value], name: str) -> str:
+    """The sentence about a field that ``cls`` lacks: where there is one of that name, or which fields there are."""
+    owner, code = _owner(cls, name)
+    if owner:
+        kind = getattr(owner, "kind", owner.__name__.lower())
+        return f"{cls.__name__} has no field {name!r}; it is a field of the {kind}: {code}."
+    known = [field.name for field in dataclasses.fields(cast(Any, cls))]
+    return f"{cls.__name__} has no field {name!r}. {nearest(str(name), known) if known else ''}".strip()
+
+
+def _owner(cls: Any, name: str) -> tuple[Any, str]:
+    """The nearest class within the fields of ``cls`` that has a field ``name``, and the code that gives it; or None."""
+    near: list[tuple[Any, str]] = [(cls, "{}")]
+    for outer, code in near:  # which grows meanwhile: breadth first
+        hints = get_type_hints(outer)
+        for field in dataclasses.fields(outer):
+            for inner in _classes_within(hints[field.name]):
+                around = code.format(f"{field.name}={_public(inner)}({{}})")
+                if name in (one.name for one in dataclasses.fields(inner)):
+                    return inner, around.format(f"{name}=…")
+                near.append((inner, around))
+    return None, ""
+
+
+def _classes_within(hint: Any) -> Iterator[Any]:
+    """The values that a field of this type may hold: of a kind of stage, each registered class."""
+    for arm in get_args(hint) if get_origin(hint) in (types.UnionType, Union) else [hint]:
+        if isinstance(arm, type) and issubclass(arm, Stage):
+            yield from (cls for cls in _KINDS.get(arm.kind, {}).values() if isinstance(cls, type))
+        elif isinstance(arm, type) and issubclass(arm, Value):
+            yield arm
+
+
+def _public(cls: type) -> str:
+    """How a user calls a class."""
+    return f"ps.{cls.__name__}" if cls.__module__.startswith(("minips.runtime.", "minips.stages.")) else cls.__name__
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Value):
         return value.to_dict()
@@ -241,6 +389,8 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
         return {_coerce(of_key, key, where): _coerce(of_value, item, where) for key, item in value.items()}
     if get_origin(hint) is tuple and isinstance(value, list | tuple):
         return tuple(_coerce(get_args(hint)[0], item, where) for item in value)
+    if get_origin(hint) in (dict, tuple):
+        raise ValueError(f"{where} takes a {get_origin(hint).__name__}, got {value!r}.")
     if isinstance(hint, type):
         if issubclass(hint, Stage) and not isinstance(value, hint):
             return build(hint.kind, value)
@@ -266,18 +416,23 @@ def _article(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"
 
 
-def _check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
+def _limits(metadata: Mapping[str, Any]) -> list[str]:
+    """The limits of a field in words."""
     choices = metadata.get("choices")
+    bounds = {"at least": "minimum", "above": "above", "at most": "maximum"}
+    return [
+        *([] if choices is None else [f"one of {', '.join(map(repr, choices))}"]),
+        *(f"{words} {metadata[key]:g}" for words, key in bounds.items() if metadata.get(key) is not None),
+    ]
+
+
+def _check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    choices, wanted = metadata.get("choices"), _limits(metadata)
     if choices is not None and value not in choices:
-        raise ValueError(f"{where} takes one of {', '.join(map(repr, choices))}; got {value!r}.")
+        raise ValueError(f"{where} takes {wanted[0]}; got {value!r}.")
     if not isinstance(value, int | float):
         return
     minimum, maximum, above = metadata.get("minimum"), metadata.get("maximum"), metadata.get("above")
-    wanted = [
-        *([f"at least {minimum:g}"] if minimum is not None else []),
-        *([f"above {above:g}"] if above is not None else []),
-        *([f"at most {maximum:g}"] if maximum is not None else []),
-    ]
     inside = (
         (minimum is None or value >= minimum)
         and (maximum is None or value <= maximum)

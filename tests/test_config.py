@@ -34,6 +34,19 @@ def test_a_repr_is_the_code_that_makes_it(config):
     assert eval(repr(config), vars(ps)) == config
 
 
+@pytest.mark.parametrize(
+    ("config", "code"),
+    [
+        (ps.Config(), "Config()"),
+        (ps.Config(workers=2, seed=0), "Config(workers=2)"),
+        (ps.Config(push=ps.Codec("topk")), "Config(push=Codec(quantizer=TopK(fraction=0.01)))"),
+        (ps.Config(consistency="asp", link=ps.Link(latency_s=0.5)), None),
+    ],
+)
+def test_a_repr_has_only_what_differs_from_the_defaults(config, code):
+    assert repr(config) == (code or f"Config(consistency=ASP(), link={config.link!r})")
+
+
 @pytest.mark.parametrize("change", [{"steps": 201}, {"seed": 1}, {"consistency": ps.ASP()}, {"link": ps.Link()}])
 def test_configs_differ_where_a_field_does(change):
     assert dataclasses.replace(ps.Config(), **change) != ps.Config()

@@ -35,6 +35,28 @@ def test_repr_is_the_code():
     assert eval(repr(full), names_known) == full
 
 
+@dataclass(frozen=True, repr=False)
+class Brief(Value):
+    count: int = option(3, "a count")
+    maybe: float | None = option(None, "a number or nothing")
+    table: dict[int, float] = option(dict, "numbers by number")
+    quantizer: ps.Quantizer = option(ps.Exact(), "a stage")
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (Brief(), "Brief()"),
+        (Brief(count=3, table={}), "Brief()"),
+        (Brief(count=4, table={1: 2.0}), "Brief(count=4, table={1: 2.0})"),
+        (Brief(quantizer="topk", maybe=0), "Brief(maybe=0.0, quantizer=TopK(fraction=0.01))"),
+    ],
+)
+def test_a_brief_repr_has_what_differs_and_is_still_the_code(value, code):
+    assert repr(value) == code
+    assert eval(code, {"Brief": Brief, "TopK": ps.TopK}) == value
+
+
 def test_json_brings_back_numbers_as_keys_and_stages_and_values():
     full = Everything(table={1: 2.5, 7: 0.25}, quantizer=ps.Uniform(bits=3), link=ps.Link(bandwidth_bps=1e6))
     plain = json.loads(json.dumps(full.to_dict()))
@@ -59,12 +81,52 @@ def test_json_brings_back_numbers_as_keys_and_stages_and_values():
         ({"maybe": -1.0}, r"must be at least 0; got -1\.0"),
         ({"quantizer": "topkk"}, r"no quantizer named 'topkk'.*Did you mean topk\?"),
         ({"quantizer": ps.Zlib()}, r"Expected a quantizer, got the compressor Zlib\(level=1\)"),
+        ({"table": "many"}, r"Everything\.table takes a dict, got 'many'\."),
         ({"link": {"latency": 1}}, r"Link has no field 'latency'\. .*Did you mean latency_s\?"),
     ],
 )
 def test_wrong_fields_are_sentences(fields, said):
     with pytest.raises(ValueError, match=said):
         Everything.from_dict(fields)
+
+
+@pytest.mark.parametrize(
+    ("cls", "field", "said"),
+    [
+        (Everything, "counts", r"^Everything has no field 'counts'\. Known: count, .*\. Did you mean count\?$"),
+        (Everything, "fraction", r"'fraction'; it is a field of the quantizer: quantizer=ps\.TopK\(fraction=…\)\.$"),
+        (Everything, "latency_s", r"'latency_s'; it is a field of the link: link=ps\.Link\(latency_s=…\)\.$"),
+        (ps.Config, "lr", r"^Config has no field 'lr'; it is a field of the optimizer: optimizer=ps\.SGD\(lr=…\)\.$"),
+        (ps.Config, "quantizer", r"it is a field of the codec: push=ps\.Codec\(quantizer=…\)\.$"),
+        (ps.Config, "bits", r"of the quantizer: push=ps\.Codec\(quantizer=ps\.Uniform\(bits=…\)\)\.$"),
+        (ps.Config, "staleness", r"of the consistency: consistency=ps\.SSP\(staleness=…\)\.$"),
+        (ps.Codec, "level", r"of the compressor: compressor=ps\.Zlib\(level=…\)\.$"),
+        (ps.Simulated, "uplink_bps", r"of the topology: topology=TwoRacks\(uplink_bps=…\)\.$"),
+        (ps.SGD, "quantizer", r"^SGD has no field 'quantizer'\. Known: lr, momentum, nesterov, weight_decay\.$"),
+        (ps.Sign, "bits", r"^Sign has no field 'bits'\.$"),
+    ],
+)
+def test_an_unknown_field_is_refused_with_the_place_where_it_lives(cls, field, said):
+    ps.cost.TwoRacks()
+    with pytest.raises(TypeError, match=said):  # as any call with an unknown keyword
+        cls(**{field: 1})
+    with pytest.raises(ValueError, match=said):
+        cls.from_dict({field: 1})
+
+
+def test_replace_refuses_an_unknown_field_too():
+    with pytest.raises(TypeError, match=r"Did you mean workers\?"):
+        dataclasses.replace(ps.Config(), worker=2)
+
+
+def test_a_field_may_be_of_the_class_that_it_is_in():
+    @dataclass(frozen=True)
+    class Chain(Value):
+        """A link."""
+
+        next: "Chain | None" = option(None, "the rest")
+
+    assert Chain.__doc__.splitlines()[-1].endswith("None: the rest")
 
 
 @pytest.mark.parametrize(
@@ -107,6 +169,11 @@ def test_build_takes_a_name_a_dict_or_a_stage():
         ("quantizer", {"fraction": 0.5}, r"Expected a quantizer, its name, or a dict with its name under 'name'"),
         ("quantizer", {"name": "topk", "fractions": 0.5}, r"TopK has no field 'fractions'\. .*Did you mean fraction\?"),
         ("quantizer", {"name": "sign", "bits": 1}, r"Sign has no field 'bits'\.$"),
+        (
+            "optimizer",
+            "sgd:lr=0.5",
+            r"'sgd:lr=0\.5' is how the command line .* an optimizer.* give ps\.SGD\(lr=0\.5\), or a",
+        ),
         ("quantizer", None, r"Expected a quantizer, its name, or a dict"),
         ("memory", ps.TopK(), r"Expected a memory, got the quantizer TopK\(fraction=0\.01\)"),
     ],

@@ -20,7 +20,7 @@ import numpy as np
 
 from minips.runtime.message import PROTOCOL_VERSION, Header, Message
 from minips.runtime.trace import Trace
-from minips.stage import Array, Buffer, Frames, Tensors, Value, option, stage_class
+from minips.stage import Array, Buffer, Frames, StageField, Tensors, Value, option, stage_class
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
@@ -30,7 +30,7 @@ MAX_BYTES = 2**31
 """The most that the frames of one message may decompress to."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Codec(Value):
     """The four stages between arrays and frames: quantizer, memory, serializer, compressor.
 
@@ -41,10 +41,10 @@ class Codec(Value):
     whole.
     """
 
-    quantizer: Quantizer | dict[str, Quantizer] = option(Exact(), "fewer bits for each value")
-    memory: Memory = option(NoMemory(), "what is remembered of a tensor from step to step")
-    serializer: Serializer = option(MsgPack(), "how arrays become frames")
-    compressor: Compressor = option(NoCompression(), "fewer bytes for each frame")
+    quantizer: StageField[Quantizer | dict[str, Quantizer]] = option(Exact(), "fewer bits for each value")
+    memory: StageField[Memory] = option(NoMemory(), "what is remembered of a tensor from step to step")
+    serializer: StageField[Serializer] = option(MsgPack(), "how arrays become frames")
+    compressor: StageField[Compressor] = option(NoCompression(), "fewer bytes for each frame")
 
     def __post_init__(self) -> None:
         super().__post_init__()

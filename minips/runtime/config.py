@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from minips import seeds
 from minips.runtime.codec import Codec
 from minips.runtime.collectives import PS, AllReduce, Exchange
-from minips.stage import Value, option
+from minips.stage import StageField, Value, ValueField, option
 from minips.stages.aggregators import Aggregator, Mean
 from minips.stages.consistency import BSP, Consistency
 from minips.stages.memories import MomentumCorrection
@@ -42,22 +42,24 @@ class Delays(Value):
         return float(seconds)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Config(Value):
     """One experiment. A stage may be given by its name, or as a dict of its name and fields.
 
+    >>> Config(workers=2)
+    Config(workers=2)
     >>> Config(consistency="asp", workers=2).consistency
     ASP()
     >>> Config.from_dict(Config().to_dict()) == Config()
     True
     """
 
-    push: Codec = option(Codec(), "from worker to server, or to the next worker")
-    pull: Codec = option(Codec(), "from server to worker")
-    transport: Transport = option(Tcp(), "how frames move")
-    aggregator: Aggregator = option(Mean(), "one gradient from many")
-    consistency: Consistency = option(BSP(), "who waits for whom")
-    optimizer: Optimizer = option(SGD(), "what the server does with a gradient")
+    push: ValueField[Codec] = option(Codec(), "from worker to server, or to the next worker")
+    pull: ValueField[Codec] = option(Codec(), "from server to worker")
+    transport: StageField[Transport] = option(Tcp(), "how frames move")
+    aggregator: StageField[Aggregator] = option(Mean(), "one gradient from many")
+    consistency: StageField[Consistency] = option(BSP(), "who waits for whom")
+    optimizer: StageField[Optimizer] = option(SGD(), "what the server does with a gradient")
     workers: int = option(4, "processes that compute gradients", minimum=1, step=1)
     servers: int = option(1, "processes that hold the parameters", minimum=1, step=1)
     steps: int = option(200, "clocks of all the workers: the run applies workers × steps pushes", minimum=1, step=1)
@@ -66,9 +68,9 @@ class Config(Value):
     )
     accumulate: int = option(1, "batches that are averaged before a push", minimum=1, step=1)
     overlap: bool = option(False, "compute the next gradient while the last one travels")
-    link: Link | None = option(None, "a slow network around the transport; None: the bare transport")
-    delays: Delays | None = option(None, "slower workers; None: no delay")
-    exchange: Exchange = option(PS(), "how gradients meet: at servers, or by an all-reduce")
+    link: ValueField[Link | None] = option(None, "a slow network around the transport; None: the bare transport")
+    delays: ValueField[Delays | None] = option(None, "slower workers; None: no delay")
+    exchange: StageField[Exchange] = option(PS(), "how gradients meet: at servers, or by an all-reduce")
     seed: int = option(0, "of batches, delays and random quantizers", minimum=0, step=1)
     timeout_s: float = option(60.0, "the longest that one message waits for the others", above=0, unit="s")
 

@@ -17,7 +17,7 @@ from minips.problems import Problem
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
 from minips.runtime.engines import Engine, Outcome, Progress
-from minips.stage import Tensors, option, register
+from minips.stage import StageField, Tensors, ValueField, option, register
 
 
 @register
@@ -49,12 +49,12 @@ class Simulated(Engine):
     name = "simulated"
     requires: ClassVar[tuple[str, ...]] = ("simpy", "networkx")
     extra = "simulate"
-    topology: Topology | None = option(None, "the network; None: a star of the config's links")
+    topology: StageField[Topology | None] = option(None, "the network; None: a star of the config's links")
     compute_s: float | None = option(
         None, "seconds that a batch takes; None: what the calibration says, or none", minimum=0, unit="s"
     )
     exponential: bool = option(False, "draw each batch's time from an exponential distribution")
-    calibration: Calibration | None = option(None, "what stages and transport take; None: nothing")
+    calibration: ValueField[Calibration | None] = option(None, "what stages and transport take; None: nothing")
     delay_versions: int = option(0, "how old the parameters are that a pull brings", minimum=0, step=1)
     abandon: bool = option(True, "stragglers give up a gradient whose round is over")
     traffic: tuple[Traffic, ...] = option((), "what else travels on the network")

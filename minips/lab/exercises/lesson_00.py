@@ -79,7 +79,7 @@ def bytes_per_push(function: Any) -> str:
     rng = np.random.default_rng()
     problem = SoftmaxRegression(*datasets.synthetic(rows=200, features=int(rng.integers(5, 40)), classes=3))
     for early in (False, True):
-        config = Config(workers=int(rng.choice([2, 4])), steps=int(rng.integers(3, 9)), transport="inproc")  # type: ignore[arg-type]
+        config = Config(workers=int(rng.choice([2, 4])), steps=int(rng.integers(3, 9)), transport="inproc")
         run = train(problem, config, engine=Threads())
         if early:
             run = dataclasses.replace(run, updates=run.updates // 3, stopped=True)  # and no whole step of them all
