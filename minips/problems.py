@@ -39,6 +39,13 @@ class Problem(ABC):
         """How many training rows there are."""
         return len(self.X)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(self._sizes())}>" if hasattr(self, "X") else super().__repr__()
+
+    def _sizes(self) -> list[str]:
+        """How large the problem is, for its repr."""
+        return [f"{self.rows} rows", *([f"{self.X.shape[1]} features"] if np.ndim(self.X) == 2 else [])]
+
     @abstractmethod
     def init(self, rng: np.random.Generator) -> Tensors:
         """The parameters before the first step."""
@@ -221,6 +228,9 @@ class SoftmaxRegression(Problem):
         """A number for each row and class, shape (n, classes); the largest of a row is the prediction."""
         return np.asarray(self.X @ params["W"] + params["b"])
 
+    def _sizes(self) -> list[str]:
+        return [*super()._sizes(), f"{self.classes} classes"]
+
 
 class MLP(SoftmaxRegression):
     """Softmax regression on a hidden layer of ``hidden`` rectified units: scores ``max(XU + a, 0)W + b``.
@@ -261,6 +271,9 @@ class MLP(SoftmaxRegression):
     def scores(self, params: Tensors) -> Array:
         active = np.maximum(self.X @ params["U"] + params["a"], 0)
         return np.asarray(active @ params["W"] + params["b"])
+
+    def _sizes(self) -> list[str]:
+        return [*super()._sizes(), f"{self.hidden} hidden units"]
 
 
 def cross_entropy(scores: Array, y: Array) -> tuple[float, Array]:

@@ -280,3 +280,27 @@ def test_an_mlp_learns_what_no_linear_model_can():
     layered = ps.train(ps.MLP(*rows, hidden=16), config, engine="threads")
     assert linear.accuracy < 0.7
     assert layered.accuracy > 0.9
+
+
+def test_a_problem_says_what_it_is():
+    rows = np.zeros((6, 4), "f4"), np.arange(6) % 3
+    assert repr(ps.LinearRegression(*rows)) == "<LinearRegression of 6 rows, 4 features>"
+    assert repr(ps.SoftmaxRegression(*rows)) == "<SoftmaxRegression of 6 rows, 4 features, 3 classes>"
+    assert repr(ps.MLP(*rows, hidden=5)) == "<MLP of 6 rows, 4 features, 3 classes, 5 hidden units>"
+    assert repr(ps.SoftmaxRegression(*rows).shard(0, 3)) == "<SoftmaxRegression of 2 rows, 4 features, 3 classes>"
+
+
+def test_a_problem_with_rows_of_its_own_kind_or_none_has_a_repr():
+    class Images(ps.Problem):
+        def init(self, rng):
+            return {}
+
+        def loss_and_gradient(self, params, rows=None):
+            return 0.0, {}
+
+    class NoRows(Images):
+        def __init__(self):
+            pass
+
+    assert repr(Images(np.zeros((5, 2, 2)), np.zeros(5))) == "<Images of 5 rows>"
+    assert "NoRows object" in repr(NoRows())

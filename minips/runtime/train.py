@@ -25,6 +25,7 @@ class Run:
     """What came of one training run. Times are in seconds from the start of the step loop."""
 
     config: Config
+    """What was run."""
     params: Tensors
     """The final parameters."""
     losses: list[tuple[float, int, float]]
@@ -36,7 +37,7 @@ class Run:
     late: int
     """Pushes that came after their round and were dropped (backup workers)."""
     validation_loss: float | None
-    """On held-out rows; None where the problem holds none."""
+    """On held-out rows, the problem's penalty (``l2``) included; None where the problem holds none."""
     accuracy: float | None
     """On held-out rows; None where nothing is classified."""
     bytes_sent: int
@@ -44,12 +45,15 @@ class Run:
     stream, which `minips.cost.message_nbytes` counts, handshakes, a link's time stamps, and what is sent again.
     """
     bytes_received: int
+    """By all the workers, in frames."""
     staleness: Counter[int]
     """How many gradients were computed from parameters so many versions old."""
     grants: list[Grant]
     """Each pull that was answered: worker, its clock, the slowest clock."""
     trace: Trace
+    """The spans of all the workers and servers."""
     events: list[tuple[float, str]]
+    """Rows of (seconds, what happened), such as a worker that was lost."""
     stopped: bool
     """By ``stop``, before all updates were applied."""
     diverged: str | None = None
