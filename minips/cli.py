@@ -15,7 +15,8 @@ import re
 import signal
 import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from minips import __version__
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.runtime.codec import Codec
 from minips.runtime.config import Config
-from minips.stage import Stage, Value, kinds, missing, names, stage_class
+from minips.stage import Stage, Value, default_of, kinds, missing, names, stage_class
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 _CODEC = ("quantizer", "memory", "serializer", "compressor")
@@ -71,7 +72,9 @@ def train(options: argparse.Namespace) -> None:
 
     config = _config(options)
     problem = _problem(options)
-    run = run_it(problem, config, engine=parse_stage("engine", options.engine), progress=sys.stderr.isatty())
+    with _named("engine"):
+        engine = parse_stage("engine", options.engine)
+    run = run_it(problem, config, engine=engine, progress=sys.stderr.isatty())
     print(run.summary())
     if options.json:
         Path(options.json).write_text(json.dumps(run.to_dict(), indent=1))
@@ -90,7 +93,7 @@ def stages(options: argparse.Namespace) -> None:
             listing.add_column(heading, overflow="fold")
         for name in names(kind):
             cls: Any = stage_class(kind, name)
-            fields = ", ".join(f"{field.name}={_default(field)!r}" for field in dataclasses.fields(cls))
+            fields = ", ".join(f"{field.name}={default_of(field)!r}" for field in dataclasses.fields(cls))
             absent = f' [needs: pip install "minips\\[{cls.extra}]"]' if missing(cls) else ""
             listing.add_row(name, cls.__name__, fields, (cls.__doc__ or "").strip().split("\n")[0] + absent)
         console.print(listing, "")
@@ -237,9 +240,21 @@ def _fields(text: str) -> dict[str, Any]:
         call: Any = ast.parse(f"dict({text})", mode="eval").body
         if call.args:
             raise ValueError
-        return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        given = {str(keyword.arg): keyword.value for keyword in call.keywords}
+        return {  # a bare word is a text, which the field takes or refuses
+            name: value.id if isinstance(value, ast.Name) else ast.literal_eval(value) for name, value in given.items()
+        }
     except (SyntaxError, ValueError):
         raise ValueError(f"Expected field=value, field=value, …; got {text!r}.") from None
+
+
+@contextmanager
+def _named(option: str) -> Iterator[None]:
+    """Put the option's name before the sentence that says what is wrong with its value."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"--{option.replace('_', '-')}: {error}") from None
 
 
 def _config(options: argparse.Namespace) -> Config:
@@ -248,16 +263,18 @@ def _config(options: argparse.Namespace) -> Config:
     hints = typing.get_type_hints(Config)
     changes: dict[str, Any] = {}
     for side, prefix in (("push", ""), ("pull", "pull_")):
-        given = {
-            kind: getattr(options, prefix + kind) for kind in _CODEC if getattr(options, prefix + kind) is not None
-        }
-        if given:
-            built = {kind: parse_stage(kind, text) for kind, text in given.items()}
+        built = {}
+        for kind in _CODEC:
+            if (text := getattr(options, prefix + kind)) is not None:
+                with _named(prefix + kind):
+                    built[kind] = parse_stage(kind, text)
+        if built:
             changes[side] = dataclasses.replace(getattr(start, side), **built)
     for field in dataclasses.fields(Config):
         text = None if field.name in ("push", "pull") else getattr(options, field.name)
         if text is not None:
-            changes[field.name] = _value(hints[field.name], text)
+            with _named(field.name):
+                changes[field.name] = _value(hints[field.name], text)
     return dataclasses.replace(start, **changes)
 
 
@@ -290,10 +307,6 @@ def _problem(options: argparse.Namespace) -> Problem:
     if options.features:
         data = datasets.fourier(data, options.features)
     return LinearRegression(*data) if data.y.dtype.kind == "f" else SoftmaxRegression(*data)
-
-
-def _default(field: Any) -> Any:
-    return field.default_factory() if field.default is dataclasses.MISSING else field.default
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -413,7 +426,7 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
         if field.name not in ("push", "pull"):
             known = f": {', '.join(names(field.name))}" if field.name in kinds() else ""
             unit = f", in {field.metadata['unit']}" if field.metadata["unit"] else ""
-            text = f"{field.metadata['help']}{unit}{known} (default {_default(field)!r})"
+            text = f"{field.metadata['help']}{unit}{known} (default {default_of(field)!r})"
             group.add_argument(
                 "--" + field.name.replace("_", "-"), dest=field.name, metavar="VALUE", help=text.replace("%", "%%")
             )
