@@ -1,0 +1,123 @@
+"""What tools see of minips: type checkers, ``dir``, ``help``; and what the README promises."""
+
+import ast
+import dataclasses
+import inspect
+import os
+import pydoc
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import minips as ps
+from minips.stage import stage_class
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+VALUES = [
+    ps.Config,
+    ps.Codec,
+    ps.Delays,
+    ps.Link,
+    *(stage_class(kind, name) for kind in ps.kinds() for name in ps.names(kind)),
+]
+OTHER_IDIOMS = """
+config = ps.Config(transport="inproc", push={"quantizer": "sign"}, link={"latency_s": 0.01}, exchange={"name": "ring"})
+config = dataclasses.replace(config, consistency="ssp", delays=ps.Delays(slow={1: 5.0}), pull=ps.Codec())
+codec = ps.Codec("topk", "errorfeedback")
+codec = dataclasses.replace(codec, quantizer={"b": "exact", "*": {"name": "uniform", "bits": 4}})
+codec = ps.Codec(quantizer={"b": ps.Exact(), "*": ps.Uniform(bits=4)})
+rule: ps.Consistency = config.consistency
+memory: ps.Memory = codec.memory
+link: ps.Link | None = config.link
+again: ps.Config = ps.Config.from_dict(config.to_dict())
+run = ps.train(problem, config, engine="threads", stop=lambda: False)
+run = ps.train(problem, config, engine=ps.Simulated(topology="ring"))
+accuracy: float | None = run.accuracy
+version: str = ps.__version__
+"""
+MISTAKES = """import minips as ps
+ps.Roundd()
+ps.cost.predikt
+ps.lab.plotts
+ps.testing.chek
+ps.datasets.digitz
+ps.Simulated(computes=3.0)
+ps.Config(consistancy="asp")
+ps.Config(consistency=3)
+ps.Config(push="topk")
+ps.Codec(quantizer=ps.Zlib())
+ps.Config().consistency.stalenes
+ps.Config().workers = 3
+"""
+
+
+def test_mypy_takes_every_idiom_of_the_readme_and_refuses_every_mistake(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(blocks) >= 5
+    (tmp_path / "idioms.py").write_text("\n".join(blocks) + OTHER_IDIOMS)
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    command = [sys.executable, "-m", "mypy", "--strict", "-m", "idioms", "-m", "mistakes"]
+    environment = {**os.environ, "MYPYPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
+    errors = re.findall(r"(\w+)\.py:(\d+): error: ", done.stdout)
+    assert errors == [("mistakes", str(line)) for line in range(2, MISTAKES.count("\n") + 1)], done.stdout + done.stderr
+
+
+def test_dir_lists_the_public_names_and_nothing_else():
+    listed = dir(ps)
+    assert listed == sorted(set(listed))
+    assert {name for name in listed if not name.startswith("__")} == {*ps.__all__, "cost", "lab", "testing"}
+    assert [name for name in listed if not hasattr(ps, name)] == []
+
+
+def test_dir_leaves_out_the_lab_where_it_cannot_be_imported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    assert "lab" not in dir(ps)
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="minips has no 'Roundd'"):
+        ps.Roundd  # noqa: B018
+
+
+@pytest.mark.parametrize("cls", VALUES, ids=lambda cls: cls.__name__)
+def test_help_explains_every_field_and_calls_an_array_an_array(cls):
+    said = " ".join(pydoc.render_doc(cls, renderer=pydoc.plaintext).replace(" |  ", " ").split())
+    for field in dataclasses.fields(cls):
+        assert f"{field.name}: " in said
+        assert " ".join(field.metadata["help"].split()) in said
+    assert "numpy.ndarray[" not in said
+
+
+def test_help_has_type_unit_default_and_limits_of_a_field_in_one_line():
+    lines = inspect.getdoc(ps.Config).splitlines()
+    assert "  workers: int = 4, at least 1: processes that compute gradients" in lines
+    assert "  timeout_s: float (s) = 60.0, above 0: the longest that one message waits for the others" in lines
+    assert "  transport: Transport = Tcp(): how frames move" in lines
+    assert len(lines) < 40
+
+
+def test_the_readme_counts_the_core_rightly():
+    (section,) = re.findall(r"^## Read it\n(.*?)^## ", README, flags=re.DOTALL | re.MULTILINE)
+    files = [ROOT / path for path in re.findall(r"^\| \[`.+`\]\((minips/.+)\) \|", section, flags=re.MULTILINE)]
+    number, lines, words = re.search(r"these (\w+) files: ([\d,]+) lines, ([\d,]+) words", section).groups()
+    text = "".join(path.read_text() for path in files)
+    assert (number, len(files)) == ("eleven", 11)
+    assert text.count("\n") == pytest.approx(int(lines.replace(",", "")), rel=0.1)
+    assert len(text.split()) == pytest.approx(int(words.replace(",", "")), rel=0.1)
+
+
+def test_every_field_of_a_run_has_its_line():
+    (run,) = ast.parse(inspect.getsource(ps.Run)).body
+    told = {
+        field.target.id: ast.literal_eval(line.value)
+        for field, line in pairwise(run.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(line, ast.Expr)
+    }
+    assert list(told) == [field.name for field in dataclasses.fields(ps.Run)]
+    assert all(told.values())
