@@ -117,7 +117,7 @@ class _Doc:
             return self.words
         try:
             hints = get_type_hints(owner)
-        except NameError:  # while the class is being made, and may name itself
+        except Exception:  # such as a class that names itself, while it is being made
             hints = {}
         lines = (_field_line(field, hints.get(field.name, field.type)) for field in dataclasses.fields(owner))
         return "\n".join([inspect.cleandoc(self.words), "", "Fields:", *lines])
