@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import json
+import marshal
 import os
 import signal
 import socket
@@ -9,9 +11,11 @@ import struct
 import subprocess
 import sys
 import threading
+import zlib
 from contextlib import contextmanager
 from multiprocessing import connection
 
+import msgpack
 import numpy as np
 import pytest
 
@@ -153,6 +157,15 @@ channel = ps.build("transport", sys.argv[1]).connect(sys.argv[3], sys.argv[2])
 channel.call([b"hello"]).result(20)
 print("connected", flush=True)
 time.sleep(60)
+"""
+DIALLER = """
+import sys, minips as ps
+print("here", flush=True)
+try:
+    ps.build("transport", sys.argv[1]).connect(sys.argv[3], sys.argv[2])
+except ConnectionError:
+    sys.exit(0)
+sys.exit(1)
 """
 
 
@@ -388,6 +401,16 @@ def hears_the_end(stranger):
     pytest.fail(f"The other side was still there after {WAIT_S:g} seconds.")
 
 
+def heard_until_the_end(stranger):
+    """All that the other side says until it hangs up, as it must."""
+    stranger.settimeout(WAIT_S)
+    heard = b""
+    with contextlib.suppress(ConnectionError):
+        while some := stranger.recv(4096):
+            heard += some
+    return heard
+
+
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE.keys())
 def test_tcp_hangs_up_on_nonsense_and_serves_the_others(nonsense):
     with talking(ps.Tcp()) as (endpoint, channel):
@@ -395,12 +418,7 @@ def test_tcp_hangs_up_on_nonsense_and_serves_the_others(nonsense):
             with contextlib.suppress(OSError):  # it may have hung up before all is said
                 stranger.sendall(nonsense)
                 stranger.shutdown(socket.SHUT_WR)
-            stranger.settimeout(WAIT_S)
-            try:
-                while stranger.recv(4096):
-                    pass
-            except ConnectionError:
-                pass
+            heard_until_the_end(stranger)
         assert ask(channel, b"a") == [b"a"]
 
 
@@ -642,3 +660,52 @@ def test_http_tells_strangers_what_they_lack():
             answer.close()
             line.close()
     assert reached == []
+
+
+UNMARSHALLED = b"\xa8\x01\x00\x00\x00>\x01\x00\x00\x00r\x00\x00\x00\x00"
+"""A tuple that holds a set that holds the tuple: marshal hashes it before it is whole, and the interpreter crashes."""
+
+
+def pyro_message(kind, serializer, data, flags, blob=b""):
+    annotations = b"BLBI" + struct.pack("!I", len(blob)) + blob if blob else b""
+    head = (b"PYRO", 502, kind, serializer, flags, 0, len(data), len(annotations), bytes(16), 0, 0x4DC5)
+    return struct.pack("!4sHBBHHII16sHH", *head) + annotations + data
+
+
+PING = ("Pyro.Daemon", "ping", [], {})
+"""A call that Pyro answers to anybody."""
+HOSTILE = {
+    "marshal": (2, UNMARSHALLED, 0),
+    "marshal that is well": (2, marshal.dumps(PING), 0),
+    "serpent": (1, repr(PING).encode(), 0),
+    "json": (3, json.dumps(dict(zip(("object", "method", "params", "kwargs"), PING, strict=True))).encode(), 0),
+    "zlib": (4, zlib.compress(msgpack.packb(PING)), 2),
+    "a thread for the call": (4, msgpack.packb(PING), 4),
+    "marshal beside msgpack": (4, msgpack.packb(PING), 32, UNMARSHALLED),
+}
+
+
+@optional(ps.Pyro)
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+def test_pyro_takes_nothing_but_plain_messages_in_msgpack(hostile):
+    with another_process(SERVER, "pyro", TOKEN) as (process, address):
+        with socket.create_connection(ps.Pyro().host_and_port(address), WAIT_S) as stranger:
+            stranger.sendall(pyro_message(4, *hostile))
+            assert heard_until_the_end(stranger) == b""
+        with ps.Pyro().connect(address, TOKEN) as channel:
+            assert ask(channel, b"a") == [b"a"]
+        assert process.poll() is None
+
+
+@optional(ps.Pyro)
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+def test_pyros_client_asks_and_takes_answers_in_msgpack_alone(hostile):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"pyro://127.0.0.1:{other.getsockname()[1]}"
+        with another_process(DIALLER, "pyro", TOKEN, address) as (process, _):
+            peer, _ = other.accept()
+            with peer:
+                peer.settimeout(WAIT_S)
+                assert peer.recv(40)[7] == 4
+                peer.sendall(pyro_message(5, *hostile))
+                assert process.wait(WAIT_S) == 0

@@ -8,11 +8,14 @@ bytes stay bytes.
 
 On the wire: Pyro's head, then the object, the method and the body (see `network`) in msgpack. A message is joined (a
 copy), packed into msgpack and joined with the head; unpacked, and copied into memory that can be written to.
-One call at a time is on the wire; see `blocking`. A stranger may send one small message in any of Pyro's serializers
-before it has to show that it knows the token: serve other hosts than this one only in a network that you trust.
+One call at a time is on the wire; see `blocking`. Left to itself Pyro reads a message with the serializer that its
+sender names, and one of those is marshal, which crashes the interpreter on 15 hostile bytes. So the head of each
+message is looked at, on both sides, before the rest of it is read: what is not a plain call, or the answer to one, in
+msgpack ends the connection.
 """
 
 import socket
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -50,6 +53,48 @@ class Pyro(BlockingTransport):
 
 
 @cache
+def _msgpack_only() -> Any:
+    """The class of a connection that takes nothing but plain messages in msgpack."""
+    from Pyro5 import errors, protocol, serializers, socketutil
+
+    msgpack = serializers.serializers["msgpack"].serializer_id
+    plain = protocol.FLAGS_EXCEPTION | protocol.FLAGS_CORR_ID  # no zlib, marshal, batches, streams or threads
+    nbytes = struct.calcsize(protocol._header_format)
+
+    class MsgpackOnly(socketutil.SocketConnection):  # type: ignore[misc, unused-ignore]
+        _head = b""
+
+        def recv(self, size: int) -> bytes:
+            """Pyro asks for the head in two parts, and for the rest in one."""
+            data: bytes = super().recv(size)
+            if len(self._head) == nbytes:
+                self._head = b""
+                return data
+            self._head += data
+            if len(self._head) == nbytes:
+                head = protocol.ReceivingMessage(self._head)
+                if head.serializer_id != msgpack or head.flags & ~plain:
+                    raise errors.SecurityError("the peer sends something else than plain messages in msgpack")
+            return data
+
+    return MsgpackOnly
+
+
+@cache
+def _proxy() -> Any:
+    """The class of a proxy that speaks msgpack, and takes nothing else, from its first message on."""
+    from Pyro5.api import Proxy
+
+    class MsgpackProxy(Proxy):  # type: ignore[misc, unused-ignore]
+        def _pyroGetMetadata(self, *told: Any, **known: Any) -> None:  # noqa: N802
+            self._pyroSerializer = "msgpack"
+            self._pyroConnection = _msgpack_only()(self._pyroConnection.sock, _OBJECT, keep_open=True)
+            super()._pyroGetMetadata(*told, **known)
+
+    return MsgpackProxy
+
+
+@cache
 def _remote() -> Any:
     """The class of the object that is served."""
     from Pyro5.api import expose
@@ -67,11 +112,8 @@ def _remote() -> Any:
 
 class _PyroWire(BlockingWire):
     def __init__(self, sock: socket.socket) -> None:
-        from Pyro5.api import Proxy
-
         super().__init__(sock)
-        self._proxy = Proxy(_OBJECT, connected_socket=sock)
-        self._proxy._pyroSerializer = "msgpack"
+        self._proxy = _proxy()(_OBJECT, connected_socket=sock)
 
     def exchange(self, body: bytes) -> bytes:
         self._proxy._pyroClaimOwnership()
@@ -84,6 +126,8 @@ class _PyroListener(BlockingListener):
         from Pyro5.api import Daemon
 
         with Daemon(connected_socket=peer) as daemon:
+            daemon.transportServer.conn.keep_open = True  # or it would close the socket when it is replaced
+            daemon.transportServer.conn = _msgpack_only()(peer, keep_open=True)
             daemon.register(_remote()(answer), _OBJECT)
             while daemon.transportServer.handleRequest():
                 pass
