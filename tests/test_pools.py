@@ -18,7 +18,7 @@ from minips.stages.transports import pools
 from minips.stages.transports.network import padded, size
 from minips.stages.transports.pools import SHARED_BYTES, PooledWire, Pools, between
 from minips.stages.transports.tcp import _TcpWire
-from minips.stages.transports.wire import CALL, POOL
+from minips.stages.transports.wire import CALL, MOST_FRAMES, POOL
 
 WAIT_S, TOKEN = 20.0, "token"
 LARGE = np.random.default_rng(0).bytes(SHARED_BYTES + 12_345)
@@ -220,3 +220,10 @@ def test_shares_are_the_whole(buffers, cuts):
     edges = sorted([0, *cuts, max([len(whole), *cuts])])
     shares = [between(buffers, slice(a, b)) for a, b in itertools.pairwise(edges)]
     assert b"".join(b"".join(share) for share in shares) == whole
+
+
+def test_a_large_message_of_too_many_frames_is_not_begun(ends):
+    one, other = ends
+    one._first.send(POOL, [bytes([CALL]), bytes(8 * (MOST_FRAMES + 1))])
+    with pytest.raises(ValueError, match="65537 frames"):
+        other.receive(WAIT_S)

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import marshal
 import os
+import re
 import signal
 import socket
 import struct
@@ -14,6 +15,7 @@ import threading
 import zlib
 from contextlib import contextmanager
 from multiprocessing import connection
+from pathlib import Path
 
 import msgpack
 import numpy as np
@@ -24,9 +26,10 @@ from minips import stage
 from minips.stage import missing
 from minips.stages.transports.auth import PROTOCOL, answer_challenge, challenge
 from minips.stages.transports.base import remote_error
-from minips.stages.transports.wire import AUTH, CALL, ERROR
+from minips.stages.transports.wire import AUTH, CALL, ERROR, MOST_FRAMES
 
 WAIT_S = 20.0
+HEAD = struct.Struct("<BxxxI")
 TOKEN = "the right token"
 OPTIONAL = [cls() for cls in (ps.Zmq, ps.Http, ps.Grpc, ps.Thrift, ps.Pyro) if not missing(cls)]
 WIRES = [ps.InProc(), ps.Pipe(), ps.Tcp(), *OPTIONAL]
@@ -264,6 +267,45 @@ def test_a_message_above_the_limit_ends_its_connection_and_no_other(transport):
         assert ask(channel, b"still here") == [b"still here"]
 
 
+@every_wire
+def test_a_message_of_too_many_frames_is_refused_either_way_and_the_connection_goes_on(transport):
+    def handler(frames):
+        return [b""] * (MOST_FRAMES + 1) if bytes(frames[0]) == b"many" else frames
+
+    with talking(transport, handler) as (_, channel):
+        for call in (lambda: channel.call([b""] * (MOST_FRAMES + 1)), lambda: ask(channel, b"many")):
+            with pytest.raises(ValueError, match="65537 frames has more than the 65536 that are allowed"):
+                call()
+        assert ask(channel, b"a") == [b"a"]
+
+
+def peak_bytes(pid):
+    """The most memory that a process has had, as Linux says."""
+    return int(re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
+
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the most memory that a process has had")
+
+
+@on_linux
+@pytest.mark.parametrize("transport", [ps.Tcp(), ps.SharedMemory()], ids=lambda t: t.name)
+def test_frames_that_are_only_announced_take_no_memory(transport):
+    announced = {"tcp": HEAD.pack(CALL, 2**27), "shm": struct.pack("<BBxxIII", CALL, 0, 2**27, 0, 0)}
+    with (
+        another_process(SERVER, transport.name, TOKEN) as (process, address),
+        transport.connect(address, TOKEN) as channel,
+        transport.dial(address, WAIT_S) as wire,
+    ):
+        answer_challenge(wire, TOKEN, address, WAIT_S)
+        assert ask(channel, b"a") == [b"a"]
+        before = peak_bytes(process.pid)
+        wire.write([announced[transport.name].ljust(64, b"\0")])
+        with pytest.raises((EOFError, ConnectionError)):
+            wire.receive(WAIT_S)
+        assert peak_bytes(process.pid) - before < 20e6
+        assert ask(channel, b"a") == [b"a"]
+
+
 # The token
 
 
@@ -378,7 +420,6 @@ def test_a_client_that_proves_nothing_is_refused(said):
 
 # Garbage on the wire
 
-HEAD = struct.Struct("<BxxxI")
 NONSENSE = {
     "a browser": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "zeros": bytes(100),

@@ -17,7 +17,7 @@ from typing import ClassVar
 from minips.stage import Frames, Stage
 from minips.stages.transports.auth import answer_challenge, challenge
 from minips.stages.transports.futures import Driven
-from minips.stages.transports.wire import CALL, ERROR, POOL, Closable, Listener, Wire
+from minips.stages.transports.wire import CALL, ERROR, POOL, Closable, Listener, Wire, check_count
 
 Handler = Callable[[Frames], Frames]
 """What a server does with a call: frames in, frames out. What it raises reaches the caller's future."""
@@ -45,7 +45,8 @@ class Channel(Closable):
     def call(self, frames: Frames) -> "Future[Frames]":
         """Send the frames and return at once; the future holds the answer's frames, or the handler's error.
 
-        ConnectionError where the peer is gone. The frames must not change before the answer has come.
+        ConnectionError where the peer is gone, ValueError for more than 65,536 frames. The frames must not change
+        before the answer has come.
         """
 
 
@@ -190,7 +191,9 @@ class WireEndpoint(Endpoint):
     def _answer(self, frames: Frames) -> tuple[int, Frames]:
         """Tag and frames of what the handler says to a call."""
         try:
-            return CALL, self._handler(frames)
+            answer = self._handler(frames)
+            check_count(len(answer))
+            return CALL, answer
         except Exception as error:
             kind = next((one for one in COMMON if isinstance(error, one)), type(error))
             return ERROR, [kind.__name__.encode(), str(error).encode()]
@@ -214,6 +217,7 @@ class WireChannel(Channel):
         self._background.start()
 
     def call(self, frames: Frames) -> "Future[Frames]":
+        check_count(len(frames))
         answer = _Answer(self)
         with self._sending:
             if self._gone:

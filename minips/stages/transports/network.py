@@ -23,6 +23,7 @@ import numpy as np
 from minips.stage import Buffer, Frames
 from minips.stages.transports.auth import LIMIT_BYTES
 from minips.stages.transports.base import WireTransport
+from minips.stages.transports.wire import check_count
 
 HEAD = struct.Struct("<BxxxI")
 ALIGNMENT, LARGE_BYTES = 64, 2**20
@@ -152,6 +153,7 @@ def split(body: memoryview) -> tuple[int, Frames]:
     """Tag and frames, as views of the body. ValueError where it is no body."""
     try:
         tag, count = HEAD.unpack_from(body)
+        check_count(count)
         sizes = struct.unpack_from(f"<{count}Q", body, HEAD.size)
     except struct.error:
         raise ValueError("the head of a message is malformed") from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from minips.stage import Frames, option, register
 from minips.stages.transports.base import WireTransport, fresh_name
-from minips.stages.transports.wire import Listener, Wire
+from minips.stages.transports.wire import MOST_FRAMES, Listener, Wire
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -72,7 +72,7 @@ class _PipeWire(Wire):
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
         if timeout is not None and not self._pipe.poll(timeout):
             raise TimeoutError("no message came in time")
-        head = self._pipe.recv_bytes(limit)
+        head = self._pipe.recv_bytes(min(limit or self._max, _HEAD.size + 8 * MOST_FRAMES))
         try:
             tag, count = _HEAD.unpack_from(head)
             sizes = struct.unpack_from(f"<{count}Q", head, _HEAD.size)

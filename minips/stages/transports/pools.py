@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from minips.stage import Buffer, Frames
 from minips.stages.transports.network import ALIGNMENT, cut, lengths_of, padded, size, starts
 from minips.stages.transports.sockets import Blocks, SocketWire, lengths
-from minips.stages.transports.wire import POOL, Wire
+from minips.stages.transports.wire import POOL, Wire, check_count
 
 KEY_BYTES, MOST = 16, 16
 """The most connections of one pool."""
@@ -89,6 +89,7 @@ class PooledWire(Wire):
     def _begin(self, told: Frames) -> "_Coming":
         """Have the other wires take their shares of a message that has been announced."""
         (tag,), sizes_told = told
+        check_count(len(sizes_told) // 8)
         sizes = lengths(memoryview(sizes_told), 0, len(sizes_told) // 8, self._first.max_message_bytes)
         begins, total = starts(sizes)
         block = self._blocks.take(total)

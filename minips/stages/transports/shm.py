@@ -30,7 +30,7 @@ from minips.stage import Frames, option, register
 from minips.stages.transports.base import WireTransport, fresh_name
 from minips.stages.transports.network import ALIGNMENT, cut, lengths_of, padded, starts
 from minips.stages.transports.sockets import SocketListener, SocketWire, Steps, lengths
-from minips.stages.transports.wire import Listener, Wire
+from minips.stages.transports.wire import Listener, Wire, check_count
 
 _HEAD = struct.Struct("<BBxxIII")
 _SOCKET, _SEGMENT, _NEW_SEGMENT = range(3)
@@ -120,6 +120,7 @@ class _ShmWire(SocketWire):
     def _message(self, limit: int) -> Steps[tuple[int, Frames]]:
         head = yield from self._bytes(ALIGNMENT)
         tag, place, count, done, segment = _HEAD.unpack_from(head)
+        check_count(count)
         if place != _SOCKET and limit < self.max_message_bytes:
             raise ValueError("a peer that has not proved itself offers shared memory")
         if place == _NEW_SEGMENT:

@@ -14,7 +14,7 @@ from minips.stages.transports.base import HANDSHAKE_S, Channel, WireChannel
 from minips.stages.transports.network import ALIGNMENT, HEAD, NetworkTransport, pieces
 from minips.stages.transports.pools import MOST, Pools, pooled
 from minips.stages.transports.sockets import SocketListener, SocketWire, Steps, lengths
-from minips.stages.transports.wire import Listener, Wire
+from minips.stages.transports.wire import Listener, Wire, check_count
 
 
 @register
@@ -100,6 +100,7 @@ class _TcpWire(SocketWire):
     def _message(self, limit: int) -> Steps[tuple[int, Frames]]:
         head = yield from self._bytes(ALIGNMENT)
         tag, count = HEAD.unpack_from(head)
+        check_count(count)
         head = yield from self._longer(head, HEAD.size + 8 * count, limit)
         return tag, (yield from self._frames(lengths(head, HEAD.size, count, limit)))
 

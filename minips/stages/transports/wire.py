@@ -8,6 +8,17 @@ from minips.stage import Frames
 
 CALL, ERROR, AUTH, POOL = range(4)
 """Tags of messages: a call or its answer, a handler's error as text, a step of the authentication, a word of a pool."""
+MOST_FRAMES = 2**16
+"""The most frames of one message. Their lengths take half a megabyte, however many are announced."""
+
+
+def check_count(frames: int) -> None:
+    """ValueError where a message has more frames than are allowed; before memory is taken for their lengths."""
+    if frames > MOST_FRAMES:
+        raise ValueError(
+            f"A message of {frames} frames has more than the {MOST_FRAMES} that are allowed. Each part of a tensor is "
+            "a frame: join small tensors into larger ones, or use more servers."
+        )
 
 
 class Closable(ABC):
