@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 import json
 import marshal
 import os
@@ -173,9 +174,9 @@ sys.exit(1)
 
 
 @contextmanager
-def another_process(code, *arguments):
+def another_process(code, *arguments, **options):
     command = [sys.executable, "-c", code, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options) as process:
         try:
             yield process, process.stdout.readline().strip()
         finally:
@@ -750,3 +751,41 @@ def test_pyros_client_asks_and_takes_answers_in_msgpack_alone(hostile):
                 assert peer.recv(40)[7] == 4
                 peer.sendall(pyro_message(5, *hostile))
                 assert process.wait(WAIT_S) == 0
+
+
+@optional(ps.Http)
+def test_http_keeps_nothing_of_a_channel_that_is_closed():
+    import aiohttp
+
+    def talk():
+        with talking(ps.Http()) as (_, channel):
+            ask(channel, b"a")
+
+    for _ in range(3):
+        talk()
+    gc.collect()
+    assert [one for one in gc.get_objects() if isinstance(one, aiohttp.ClientSession)] == []
+
+
+STRANGE = (
+    b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n\0\0\0\3\r\n\r\n",
+    b"GET /\0 HTTP/9.9\r\n\r\n",
+    b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n",
+    b"\x16\x03\x01" + bytes(100),
+    b"\xff" * 3000,
+    b"PYRO\x01\xf6" + bytes(200),
+)
+
+
+@over_a_library
+def test_a_server_prints_nothing_of_what_strangers_say(transport):
+    with another_process(SERVER, transport.name, TOKEN, stderr=subprocess.PIPE) as (process, address):
+        for nonsense in STRANGE:
+            with socket.create_connection(transport.host_and_port(address), WAIT_S) as stranger:
+                stranger.sendall(nonsense)
+                stranger.shutdown(socket.SHUT_WR)
+                heard_until_the_end(stranger)
+        with transport.connect(address, TOKEN) as channel:
+            assert ask(channel, b"a") == [b"a"]
+        process.kill()
+        assert process.stderr.read() == ""

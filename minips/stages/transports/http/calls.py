@@ -16,6 +16,7 @@ will live: one copy on that way, those of the kernel and the event loop apart.
 """
 
 import asyncio
+import logging
 import socket
 import threading
 import weakref
@@ -29,6 +30,8 @@ from minips.stages.transports.network import memory, size
 from minips.stages.transports.sessions import Asking, Body, Session, Sessions
 
 T = TypeVar("T")
+_logger = logging.getLogger(__name__)
+_logger.addHandler(logging.NullHandler())  # what strangers say is for whoever asks to see it, not for stderr
 _SESSION, _CALL = "Minips-Session", "Minips-Call"
 _AT_ONCE = 8
 _ALIVE_S, _SILENCE_S, _IDLE_S = 5.0, 60.0, 60.0
@@ -109,10 +112,12 @@ class HttpWire(Asking):
 
     async def _watch(self) -> None:
         """Read the line until it ends, and then hang up; a call whose answer is on the way still gets it."""
-        with suppress(Exception):
+        try:
             while await asyncio.wait_for(self._line.content.readany(), _SILENCE_S):
                 pass
             await asyncio.sleep(1.0)
+        except Exception as error:
+            error.__traceback__ = None  # aiohttp raises one and the same error again and again, which keeps all frames
         Asking.hang_up(self)
 
     def ask(self, number: int, body: Body) -> "Future[memoryview]":
@@ -173,6 +178,7 @@ class HttpListener(Sessions):
             self._respond,
             handler_cancellation=True,
             access_log=None,
+            logger=_logger,
             lingering_time=1.0,
             read_bufsize=_BUFFER_BYTES,
         )
