@@ -103,6 +103,22 @@ def test_a_report_holds_what_a_run_keeps():
     assert {"aggregate", "apply", "deserialize"} <= set(report["trace"].seconds())
 
 
+@pytest.mark.parametrize("updates", [None, 100])
+def test_a_server_without_an_end_keeps_the_last_rows_and_a_run_keeps_all(monkeypatch, updates):
+    monkeypatch.setattr(ps.runtime.server, "KEPT_ROWS", 10)
+    with serve(dataclasses.replace(LOCAL, workers=1), updates=updates) as server, Raw(server) as raw:
+        for clock in range(100):
+            raw.push(clock=clock, loss=float(clock))
+            raw.say("pull")
+        for _ in range(0 if updates else 100):
+            raw.say("pull")
+    report = server.report()
+    assert report["losses"][-1][1:] == (100, 99.0)
+    assert len(report["losses"]) == 100 if updates else 10 <= len(report["losses"]) < 20
+    assert len(report["grants"]) == 99 if updates else 10 <= len(report["grants"]) < 20  # not that of the end
+    assert (report["applied"], server.shard.losses) == (100, [])
+
+
 # Refusals: an error to the caller, nothing changed, and the server goes on
 
 

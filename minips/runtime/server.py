@@ -26,14 +26,17 @@ from minips.stages.transports.wire import Closable
 
 GRACE_S = 0.25
 """How long a worker whose connection broke may take to come back before it no longer counts."""
+KEPT_ROWS = 10_000
+"""How many losses, grants and events, the last ones, a server without an end keeps at least; it keeps twice as many at
+most."""
 
 
 class Server(Closable):
     """Holds parameters, applies what workers push, answers their pulls.
 
     ``params`` are all the parameters; of several servers (``config.servers``) this one is number ``index`` and keeps
-    its part. ``updates`` is how many applied pushes end the run, None for as long as it is served. A worker that says
-    nothing for ``silence_s`` seconds no longer counts.
+    its part. ``updates`` is how many applied pushes end the run, None for as long as it is served; of what is recorded
+    then, the last rows alone are kept. A worker that says nothing for ``silence_s`` seconds no longer counts.
 
     >>> import minips as ps
     >>> config = ps.Config(transport="inproc", consistency="asp", workers=1, optimizer=ps.SGD(lr=0.5))
@@ -167,6 +170,7 @@ class Server(Closable):
             if kind in ("pull", "push_pull"):
                 self._wait(lambda: self.shard.may_pull(worker), worker, clock)
                 params = self._chosen(packet.header, self.shard.pull(worker))
+                self._forget()
             header = {"kind": "reply", "version": self.shard.version, **extra}
             stamp = {"clock": self.shard.clocks[worker], "done": self.shard.done, "outcome": outcome}
         return Message(header, params), stamp
@@ -256,9 +260,18 @@ class Server(Closable):
     def _note(self) -> None:
         """Stamp what the shard has just recorded with the time, which it does not know."""
         now = time.monotonic()
-        self.losses += [(now, step, loss) for step, loss in self.shard.losses[len(self.losses) :]]
+        rows, self.shard.losses = self.shard.losses, []
+        self.losses += [(now, step, loss) for step, loss in rows]
+        self._forget()
         if self.shard.version > self._version:
             self._version, self.changed_at = self.shard.version, now
+
+    def _forget(self) -> None:
+        """Let go of the oldest rows, where no end of the run bounds them."""
+        recorded: tuple[list[Any], ...] = (self.losses, self.shard.grants, self.events)
+        for rows in recorded if self.shard.updates is None else ():
+            if len(rows) >= 2 * KEPT_ROWS:
+                del rows[:-KEPT_ROWS]
 
     def _connection_closed(self) -> None:
         for worker, link in enumerate(self._links):
