@@ -28,7 +28,7 @@ from minips import __version__
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.runtime.codec import Codec
 from minips.runtime.config import Config
-from minips.stage import Stage, Value, default_of, kinds, missing, names, stage_class
+from minips.stage import Stage, Value, default_of, kinds, missing, names, reason, stage_class
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 _CODEC = ("quantizer", "memory", "serializer", "compressor")
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("Stopped by Ctrl-C; everything that was started has ended.", file=sys.stderr)
         return 130
     except (ValueError, OSError, ModuleNotFoundError, RuntimeError, TypeError) as error:
-        print(f"minips: {error}", file=sys.stderr)
+        print(f"minips: {reason(error)}", file=sys.stderr)
         return 1
 
 
@@ -152,7 +152,7 @@ def doctor(options: argparse.Namespace) -> int:
         print(f"processes and ports: work; a small push and pull over TCP travels for {fixed_s * 1e6:.0f} µs")
     except (RuntimeError, OSError) as error:
         healthy = False
-        print(f"processes and ports: do not work: {error}")
+        print(f"processes and ports: do not work: {reason(error)}")
     for extra, packages in _packages().items():
         absent = [package for package in packages if not _installed(package)]
         what = f"extra {extra}" if extra else "core"

@@ -14,6 +14,8 @@ from minips.stage import Array, Tensors
 
 _NUMBERS = "biufO"
 """Kinds of dtypes that hold real numbers, or objects that may be some."""
+PLAUSIBLE_CLASSES = 1_000
+"""More classes than this are believed only where there are as many rows, or where the number is given."""
 
 
 class Problem(ABC):
@@ -203,6 +205,11 @@ class SoftmaxRegression(Problem):
                     f"SoftmaxRegression takes class numbers 0, 1, 2, … as whole numbers; got {y.dtype}, from {y.min()}."
                 )
             classes_seen = max(classes_seen, int(y.max()) + 1)
+        if classes is None and classes_seen > max(len(self.y), PLAUSIBLE_CLASSES):
+            raise ValueError(
+                f"y holds the class {classes_seen - 1} in {len(self.y)} rows. Classes are numbered 0, 1, 2, …: number "
+                "them with np.unique(y, return_inverse=True)[1], or say how many there are with classes=."
+            )
         self.classes, self.l2 = classes or classes_seen, l2
         if self.classes < classes_seen:
             raise ValueError(

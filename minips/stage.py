@@ -102,7 +102,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     'Known: exact, topk. Did you mean topk?'
     """
     known = list(known)
-    close = difflib.get_close_matches(word, known, n=1)
+    close = difflib.get_close_matches(str(word), known, n=1)
     return f"Known: {', '.join(known)}." + (f" Did you mean {close[0]}?" if close else "")
 
 
@@ -121,6 +121,15 @@ class _Doc:
             hints = {}
         lines = (_field_line(field, hints.get(field.name, field.type)) for field in dataclasses.fields(owner))
         return "\n".join([inspect.cleandoc(self.words), "", "Fields:", *lines])
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, for the end of a sentence; there are libraries whose errors say nothing.
+
+    >>> reason(ValueError("too large")), reason(TimeoutError())
+    ('too large', 'a TimeoutError without a text')
+    """
+    return str(error) or f"{_article(type(error).__name__)} without a text"
 
 
 class Value:
@@ -162,7 +171,13 @@ class Value:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The value that ``to_dict`` described. Unknown keys raise ValueError, as they raise TypeError in a call."""
+        """The value that ``to_dict`` described. Unknown keys raise ValueError (in a call: TypeError), what is no mapping
+        TypeError.
+        """
+        if not isinstance(fields, Mapping):
+            raise TypeError(
+                f"{cls.__name__}.from_dict takes a mapping of fields to values, as to_dict gives it; got {fields!r}."
+            )
         known = {field.name for field in dataclasses.fields(cast(Any, cls))}
         for key in fields:
             if key not in known:
@@ -238,8 +253,8 @@ def names(kind: str) -> list[str]:
 def stage_class(kind: str, name: str) -> type[Stage]:
     """The class behind a name. ValueError lists the known names and the nearest."""
     classes = _classes(kind)
-    if name not in classes:
-        head, colon, fields = name.partition(":")
+    if not isinstance(name, str) or name not in classes:
+        head, colon, fields = str(name).partition(":")
         if colon and head in classes:
             raise ValueError(
                 f"{name!r} is how the command line names {_article(kind)}. In Python, give "
@@ -296,7 +311,7 @@ def _where(cls: type[Stage] | str) -> str:
 
 
 def _classes(kind: str) -> dict[str, type[Stage] | str]:
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"There is no kind of stage named {kind!r}. {nearest(kind, _KINDS)}")
     return _KINDS[kind]
 

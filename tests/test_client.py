@@ -250,12 +250,12 @@ def test_gradients_in_the_other_byte_order_arrive_as_they_are(byteorder):
 def test_nobody_at_an_address():
     for transport, address in (("tcp", "tcp://127.0.0.1:9"), ("pipe", "pipe://nobody"), ("inproc", "inproc://nobody")):
         with pytest.raises(ConnectionError, match="Nobody"):
-            ps.connect(address, dataclasses.replace(ONE, transport=transport))
+            ps.connect(address, dataclasses.replace(ONE, transport=transport), token="t")
 
 
 def test_an_address_of_another_transport_is_refused():
     with pytest.raises(ValueError, match="starts with inproc://"):
-        ps.connect("tcp://127.0.0.1:9", ONE)
+        ps.connect("tcp://127.0.0.1:9", ONE, token="t")
 
 
 @pytest.mark.parametrize("order", [[0], [1, 0], [0, 0], [0, 1, 1], []], ids=repr)
@@ -319,3 +319,52 @@ def test_a_server_that_is_over_before_another_takes_pushes_on():
         client.push(ONES).result(WAIT_S)
         assert client.done
         assert [server.shard.applied for server in servers] == [2, 4]
+
+
+UNFIT = [
+    (None, {}, TypeError, "takes the server's address.*got None"),
+    (5, {}, TypeError, "takes the server's address.*got 5"),
+    (b"tcp://127.0.0.1:9", {}, TypeError, "takes the server's address.*got b'tcp"),
+    ([None], {}, TypeError, r"takes the server's address.*got \[None\]"),
+    ("tcp://127.0.0.1:9", {"token": None}, TypeError, "a text that is not empty.*got NoneType.*server.token"),
+    ("tcp://127.0.0.1:9", {"token": b"x"}, TypeError, "a text that is not empty.*got bytes.*server.token"),
+    ("tcp://127.0.0.1:9", {"token": ""}, ValueError, "a text that is not empty.*got an empty one.*server.token"),
+    ("tcp://127.0.0.1:9", {"worker": "first"}, TypeError, "worker's number, from 0 on; got 'first'"),
+    ("tcp://127.0.0.1:9", {"config": 5}, TypeError, "takes the Config.*got 5"),
+    ("tcp://127.0.0.1:9", {"timeout": float("inf")}, ValueError, "timeout takes seconds.*got inf"),
+]
+
+
+@pytest.mark.parametrize(("address", "options", "kind", "words"), UNFIT, ids=range(len(UNFIT)))
+def test_what_nobody_can_connect_with_is_refused_in_a_sentence(address, options, kind, words):
+    with pytest.raises(kind, match=words):
+        ps.connect(address, **{"token": "t", **options})
+
+
+MISUSED = [
+    (lambda client: client.push(None), TypeError, "mapping of names to gradients, here of W, b; got None"),
+    (lambda client: client.push([]), TypeError, r"mapping of names to gradients, here of W, b; got \[\]"),
+    (lambda client: client.push_pull(5), TypeError, "mapping of names to gradients, here of W, b; got 5"),
+    (lambda client: client.push(ONES, versions=5), ValueError, "each of the 1 servers.*got 5"),
+    (lambda client: client.push(ONES, versions=(0, 0)), ValueError, r"each of the 1 servers.*got \(0, 0\)"),
+    (lambda client: client.pull(5), TypeError, r"list of names, such as \['w'\].*got 5"),
+    (lambda client: client.pull("W"), TypeError, r"list of names, such as \['w'\].*got 'W'"),
+    (lambda client: client.pull(rows=5), TypeError, r"rows as a mapping.*got 5"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "words"), MISUSED, ids=range(len(MISUSED)))
+def test_a_call_that_makes_no_sense_is_refused_in_a_sentence_and_the_next_one_is_served(call, kind, words):
+    with cluster() as (_, connect):
+        client = connect()
+        with pytest.raises(kind, match=words):
+            call(client)
+        assert client.push(ONES).result(WAIT_S) == "applied"
+
+
+def test_an_answer_that_does_not_come_is_a_time_out_in_words():
+    with cluster(dataclasses.replace(TWO, consistency=ps.SSP(0))) as (_, connect):
+        ahead, _behind = connect(0), connect(1)
+        ahead.push(ONES).result(WAIT_S)
+        with pytest.raises(TimeoutError, match=r"No answer came within 0\.2 seconds"):
+            ahead.pull().result(0.2)

@@ -130,6 +130,18 @@ def test_what_is_out_of_its_limits_is_refused(fields):
         ps.Config(**fields)
 
 
+@pytest.mark.parametrize("seconds", [float("inf"), 1e20, float("nan"), 0.0])
+def test_a_time_out_that_nobody_can_wait_for_is_refused(seconds):
+    with pytest.raises(ValueError, match=r"timeout_s must be above 0 and at most 1e\+06; got"):
+        ps.Config(timeout_s=seconds)
+
+
+@pytest.mark.parametrize("fields", [[], None, 5, "asp"])
+def test_a_config_is_made_of_a_mapping(fields):
+    with pytest.raises(TypeError, match=r"Config\.from_dict takes a mapping of fields to values.*got"):
+        ps.Config.from_dict(fields)
+
+
 def test_delays_of_a_worker_that_there_is_not_are_refused():
     with pytest.raises(ValueError, match=r"worker 4, but there are workers 0 to 3 only"):
         ps.Config(delays=ps.Delays(slow={4: 2.0}))

@@ -101,8 +101,8 @@ def test_pushes_count_once_through_cuts(codec):
     results = []
     for one, cuts in ((reference, ()), (config, (2, 5, 6))):
         with (
-            ps.Server(START, one).serve(token="") as server,
-            ps.connect(server.address, one, pauses_s=SOON) as client,
+            ps.Server(START, one).serve(token="t") as server,
+            ps.connect(server.address, one, token="t", pauses_s=SOON) as client,
         ):
             for step in range(10):
                 if step in cuts:
@@ -118,7 +118,10 @@ def test_pushes_count_once_through_cuts(codec):
 def test_an_acknowledgement_that_was_lost_is_given_again(monkeypatch):
     """The server has applied the push, and the connection breaks before it can say so."""
     applied, lost = threading.Event(), []
-    with ps.Server(START, CONFIG).serve(token="") as server, ps.connect(server.address, CONFIG) as client:
+    with (
+        ps.Server(START, CONFIG).serve(token="t") as server,
+        ps.connect(server.address, CONFIG, token="t") as client,
+    ):
         push = server.shard.push
 
         def push_and_cut(*args, **options):

@@ -304,3 +304,12 @@ def test_a_problem_with_rows_of_its_own_kind_or_none_has_a_repr():
 
     assert repr(Images(np.zeros((5, 2, 2)), np.zeros(5))) == "<Images of 5 rows>"
     assert "NoRows object" in repr(NoRows())
+
+
+@pytest.mark.parametrize("problem", [ps.SoftmaxRegression, ps.MLP])
+def test_class_numbers_that_are_none_are_refused_and_many_classes_are_not(problem):
+    with pytest.raises(ValueError, match=r"y holds the class 1000000000 in 2 rows.*np\.unique.*classes="):
+        problem(np.eye(2), np.array([0, 10**9]))
+    assert problem(np.eye(2), np.array([0, 999])).classes == 1000
+    assert problem(np.eye(2), np.array([0, 5000]), classes=5001).classes == 5001
+    assert problem(np.zeros((5001, 2)), np.arange(5001)).classes == 5001

@@ -119,6 +119,40 @@ def test_a_server_without_an_end_keeps_the_last_rows_and_a_run_keeps_all(monkeyp
     assert (report["applied"], server.shard.losses) == (100, [])
 
 
+# What could not work is refused before anything is served
+
+INTEGERS = np.arange(3)
+UNFIT = [
+    (lambda: ps.Server([1.0], LOCAL), TypeError, r"mapping of names to arrays.*got \[1\.0\]"),
+    (lambda: ps.Server(None, LOCAL), TypeError, "mapping of names to arrays.*got None"),
+    (lambda: ps.Server({5: np.zeros(3)}, LOCAL), TypeError, "mapping of names to arrays"),
+    (lambda: ps.Server({"w": np.array([None])}, LOCAL), ValueError, "'w' must hold floating-point.*got object"),
+    (lambda: ps.Server({"w": INTEGERS}, LOCAL), ValueError, r"'w' must hold floating-point.*got int64.*astype"),
+    (lambda: ps.Server({"w": INTEGERS > 0}, LOCAL), ValueError, "'w' must hold floating-point.*got bool"),
+    (lambda: ps.Server(START, "asp"), TypeError, "takes the Config.*got 'asp'"),
+    (lambda: ps.Server(START, LOCAL, index=7), ValueError, "index is 0 to 0; got 7"),
+    (lambda: ps.Server(START, LOCAL, index=-1), ValueError, "index is 0 to 0; got -1"),
+    (lambda: ps.Server(START, LOCAL, index="0"), ValueError, "index is 0 to 0; got '0'"),
+    (lambda: ps.Server(START, LOCAL, updates=-1), ValueError, "at least 1, or None.*got -1"),
+    (lambda: ps.Server(START, LOCAL, updates=1.5), ValueError, r"at least 1, or None.*got 1\.5"),
+    (lambda: ps.Server(START, LOCAL, silence_s=0), ValueError, "silence_s takes seconds above 0.*got 0"),
+    (lambda: ps.Server(START, LOCAL, silence_s=-1.0), ValueError, r"silence_s takes seconds above 0.*got -1\.0"),
+    (lambda: ps.Server(START, LOCAL, silence_s=np.inf), ValueError, r"at most 1e\+06; got inf"),
+    (lambda: ps.Server(START, LOCAL, silence_s=np.nan), ValueError, r"seconds above 0.*got nan"),
+    (lambda: ps.Server(START, LOCAL).serve(5), TypeError, "serve takes an address.*got 5"),
+    (lambda: ps.Server(START, LOCAL).serve(token=""), ValueError, "a text that is not empty.*got an empty one"),
+    (lambda: ps.Server(START, LOCAL).serve(token=b"secret"), TypeError, "a text that is not empty.*got bytes"),
+    (lambda: ps.Server(START, LOCAL).serve(token=7), TypeError, "a text that is not empty.*got int"),
+]
+
+
+@pytest.mark.parametrize(("make", "kind", "words"), UNFIT, ids=range(len(UNFIT)))
+def test_what_could_not_work_is_refused_in_a_sentence(make, kind, words):
+    with pytest.raises(kind, match=words) as refused:
+        make()
+    assert "secret" not in str(refused.value)
+
+
 # Refusals: an error to the caller, nothing changed, and the server goes on
 
 
@@ -222,7 +256,7 @@ def test_a_server_makes_a_token_of_its_own():
     with serve() as one, serve() as other:
         assert one.token != other.token
         with pytest.raises(PermissionError, match="token"):
-            ps.connect(one.address, LOCAL)
+            ps.connect(one.address, LOCAL, token=other.token)
 
 
 @transports
@@ -476,7 +510,7 @@ def test_a_server_keeps_a_gradient_of_each_worker_and_four_copies_more():
     gradient = {"w": np.ones(values, "f4")}
 
     def work(address, worker):
-        with ps.connect(address, config, worker=worker) as client:
+        with ps.connect(address, config, worker=worker, token="t") as client:
             for _ in range(6):
                 client.push_pull(gradient).result(WAIT_S)
 
@@ -484,7 +518,7 @@ def test_a_server_keeps_a_gradient_of_each_worker_and_four_copies_more():
         server = company.start("the server")
         (process,) = (child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline()))
         params = {"w": np.zeros(values, "f4")}
-        server.brief(roles.serve, {"config": config, "params": params, "index": 0, "token": ""})
+        server.brief(roles.serve, {"config": config, "params": params, "index": 0, "token": "t"})
         address = company.hear(server, "ready", WAIT_S)
         before = process.memory_info().rss - 2 * gradient["w"].nbytes  # the parameters, and as they were shipped
         threads = [threading.Thread(target=work, args=(address, worker)) for worker in range(workers)]

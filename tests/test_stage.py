@@ -247,6 +247,12 @@ def test_nearest_without_a_near_one():
     assert nearest("zzz", ["exact", "topk"]) == "Known: exact, topk."
 
 
+@pytest.mark.parametrize(("kind", "name"), [(5, 5), ("quantizer", 5), ([], "topk"), ("quantizer", None)], ids=repr)
+def test_what_is_no_name_of_a_stage_is_refused_in_a_sentence(kind, name):
+    with pytest.raises(ValueError, match=r"There is no (kind of stage|quantizer) named .*Known: "):
+        stage_class(kind, name)
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_is_finite_sees_through_a_sum_that_overflows(dtype):
     largest = np.finfo(dtype).max

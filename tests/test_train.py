@@ -430,6 +430,21 @@ def test_processes_cannot_meet_in_process():
     assert_nothing_is_left()
 
 
+@pytest.mark.parametrize(
+    "problem", [None, 42, ROWS, list(ROWS), ROWS[0], ps.LinearRegression], ids=lambda p: type(p).__name__
+)
+def test_what_is_no_problem_is_refused_in_a_sentence(problem):
+    with pytest.raises(TypeError, match=r"train takes a problem.*ps\.SoftmaxRegression\(X, y\).*Got") as refused:
+        ps.train(problem)
+    assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize("stop", [5, "now"])
+def test_what_cannot_stop_a_run_is_refused_in_a_sentence(stop):
+    with pytest.raises(TypeError, match=r"stop takes a threading\.Event, or a function.*got"):
+        ps.train(SINGLE, BASE, engine=THREADS, stop=stop)
+
+
 def test_more_workers_than_rows_are_refused_before_anything_starts():
     with pytest.raises(ValueError, match="use fewer workers"):
         ps.train(DOUBLE, dataclasses.replace(BASE, workers=49), engine=PROCESSES)

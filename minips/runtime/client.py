@@ -4,9 +4,10 @@ Every call returns a future at once. A tensor that is split over several servers
 whole.
 """
 
+import reprlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ import numpy as np
 
 from minips import seeds
 from minips.runtime.codec import Decoder, Encoder, unpack
-from minips.runtime.config import Config
+from minips.runtime.config import Config, check_seconds
 from minips.runtime.lasting import PAUSES_S, LastingChannel
 from minips.runtime.message import Header, Message, check_finite
 from minips.runtime.partition import Layout, cut, join, native
 from minips.runtime.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Channel
+from minips.stages.transports.auth import check_token
 from minips.stages.transports.futures import Driven, Joined
 from minips.stages.transports.wire import Closable
 
@@ -46,10 +48,28 @@ def connect(
     acknowledgement was lost or not.
 
     ConnectionError where nobody answers, PermissionError for a wrong token, ValueError where the addresses are not
-    those of all the servers of one run.
+    those of all the servers of one run; ValueError or TypeError for what is no address, token, worker or time.
     """
-    addresses = [address] if isinstance(address, str) else list(address)
-    return Client(addresses, config or Config(), worker, token, timeout, trace, pauses_s)
+    check_token(token)
+    check_seconds("timeout", timeout)
+    if not isinstance(config, Config | None):
+        raise TypeError(f"connect takes the Config that the server has; got {config!r}.")
+    if not isinstance(worker, int | np.integer):
+        raise TypeError(f"worker is a worker's number, from 0 on; got {worker!r}.")
+    return Client(_addresses(address), config or Config(), worker, token, timeout, trace, pauses_s)
+
+
+def _addresses(address: Any) -> list[str]:
+    try:
+        listed = [address] if isinstance(address, str) else [*address]
+    except TypeError:
+        listed = [address]
+    if not all(isinstance(one, str) for one in listed):
+        raise TypeError(
+            "connect takes the server's address, server.address, or a list of all the servers' addresses; "
+            f"got {address!r}."
+        )
+    return listed
 
 
 @dataclass(frozen=True)
@@ -140,6 +160,11 @@ class Client(Closable):
         ``rows`` gives, by name, the rows of a tensor that are wanted, in that order: those alone travel. ValueError for
         names and rows that there are not.
         """
+        if isinstance(names, str) or not isinstance(names, Iterable | None):
+            raise TypeError(f"pull takes a list of names, such as ['w'], or None for all of them; got {names!r}.")
+        if not isinstance(rows, Mapping | None):
+            raise TypeError(f"pull takes rows as a mapping, such as {{'w': [0, 2]}}; got {rows!r}.")
+        names = None if names is None else list(names)
         chosen = {name: [int(row) for row in some] for name, some in (rows or {}).items()}
         for name in (*(names or ()), *chosen):
             if name not in self._refs:
@@ -207,6 +232,11 @@ class Client(Closable):
         finish: Callable[[list[Message]], Any],
     ) -> "Future[Any]":
         whole = self._check(gradients)
+        if versions is not None and not (isinstance(versions, Sequence) and len(versions) == len(self._servers)):
+            raise ValueError(
+                f"versions holds one whole number for each of the {len(self._servers)} servers, as client.versions "
+                f"does, or is None; got {versions!r}."
+            )
         header = {"kind": kind, "worker": self.worker, "loss": None if loss is None else float(loss)}
         clocks = [server.clock for server in self._servers]
         messages = [
@@ -228,6 +258,11 @@ class Client(Closable):
 
     def _check(self, gradients: Mapping[str, Array]) -> Tensors:
         refs = self._refs
+        if not isinstance(gradients, Mapping):
+            raise TypeError(
+                f"A push takes a mapping of names to gradients, here of {', '.join(refs)}; "
+                f"got {reprlib.repr(gradients)}."
+            )
         if gradients.keys() != refs.keys():
             raise ValueError(f"Expected gradients of {', '.join(refs)}; got {', '.join(gradients) or 'none'}.")
         whole = {name: native(gradients[name]) for name in refs}

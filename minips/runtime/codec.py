@@ -20,7 +20,7 @@ import numpy as np
 
 from minips.runtime.message import PROTOCOL_VERSION, Header, Message
 from minips.runtime.trace import Trace
-from minips.stage import Array, Buffer, Frames, StageField, Tensors, Value, option, stage_class
+from minips.stage import Array, Buffer, Frames, StageField, Tensors, Value, option, reason, stage_class
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
@@ -127,7 +127,7 @@ def _encode(quantizer: Quantizer, name: str, x: Array, rng: np.random.Generator)
         if not isinstance(parts, dict) or not all(map(_is_array, parts.values())):
             raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
     except Exception as error:
-        words = f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {error}"
+        words = f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {reason(error)}"
         raise ValueError(words) from error
     return parts
 
@@ -139,7 +139,7 @@ def _decode(quantizer: str, name: str, parts: Parts) -> Array:
         if not _is_array(x):
             raise TypeError(f"decode gave {type(x).__name__}, expected an array.")
     except Exception as error:
-        raise ValueError(f"The tensor {name!r} does not decode with {quantizer}: {error}") from error
+        raise ValueError(f"The tensor {name!r} does not decode with {quantizer}: {reason(error)}") from error
     return x  # type: ignore[no-any-return]
 
 
@@ -202,7 +202,7 @@ def _envelope(frames: Frames) -> Header:
         told = msgpack.unpackb(frames[0])
         version, _, _ = told["v"], told["s"] + "", told["c"] + ""
     except Exception as error:
-        raise ValueError(f"The first frame is not a minips envelope: {error}.") from error
+        raise ValueError(f"The first frame is not a minips envelope: {reason(error)}.") from error
     if version != PROTOCOL_VERSION:
         raise ValueError(f"The peer speaks version {version!r} of the protocol, this is version {PROTOCOL_VERSION}.")
     return dict(told)

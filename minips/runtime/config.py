@@ -13,6 +13,15 @@ from minips.stages.memories import MomentumCorrection
 from minips.stages.optimizers import SGD, Optimizer
 from minips.stages.transports import Link, Tcp, Transport
 
+MOST_S = 1e6
+"""The longest time-out, eleven days. Not every system can wait for longer, and none for ever."""
+
+
+def check_seconds(what: str, seconds: object) -> None:
+    """ValueError where ``seconds`` is no time-out."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MOST_S:
+        raise ValueError(f"{what} takes seconds above 0 and at most {MOST_S:g}; got {seconds!r}.")
+
 
 @dataclass(frozen=True)
 class Delays(Value):
@@ -72,7 +81,9 @@ class Config(Value):
     delays: ValueField[Delays | None] = option(None, "slower workers; None: no delay")
     exchange: StageField[Exchange] = option(PS(), "how gradients meet: at servers, or by an all-reduce")
     seed: int = option(0, "of batches, delays and random quantizers", minimum=0, step=1)
-    timeout_s: float = option(60.0, "the longest that one message waits for the others", above=0, unit="s")
+    timeout_s: float = option(
+        60.0, "the longest that one message waits for the others", above=0, maximum=MOST_S, unit="s"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

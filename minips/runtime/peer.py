@@ -17,7 +17,7 @@ from minips.runtime.config import Config
 from minips.runtime.message import DivergedError
 from minips.runtime.reduction import Reduction
 from minips.runtime.trace import Trace
-from minips.stage import Frames, Tensors
+from minips.stage import Frames, Tensors, reason
 from minips.stages.transports import Channel
 from minips.stages.transports.futures import then
 from minips.stages.transports.wire import Closable
@@ -64,7 +64,7 @@ class Peer(Closable):
                 self.bytes_sent += sum(map(len, greeting))
                 self._channels[rank].call(greeting).result(timeout)
             except ConnectionError as error:
-                raise LostError(f"Worker {rank} cannot be reached: {error}") from error
+                raise LostError(f"Worker {rank} cannot be reached: {reason(error)}") from error
 
     def mean(self, step: int, gradients: Tensors, ending: bool = False, diverged: str = "") -> tuple[Tensors, bool]:
         """The mean of all the workers' gradients of this step, the same bits for all of them; and whether any of them
@@ -93,7 +93,7 @@ class Peer(Closable):
     def _send(self, to: int, frames: Frames) -> None:
         def answered(call: "Future[Frames]") -> None:
             if error := call.exception():
-                self._lose(to, str(error))
+                self._lose(to, reason(error))
 
         with self.trace.span("transfer"):
             frames = [_SENT.pack(time.monotonic()), *frames]
@@ -101,7 +101,7 @@ class Peer(Closable):
             try:
                 call = self._channels[to].call(frames)
             except ConnectionError as error:
-                raise LostError(f"Worker {to} is gone: {error}") from error
+                raise LostError(f"Worker {to} is gone: {reason(error)}") from error
         then(call, answered)
 
     def _receive(self, source: int, number: int, step: int) -> Frames:

@@ -4,6 +4,7 @@ Each connection has a thread. It decodes what came in, takes the one lock to ask
 waits on the one condition while the shard says not yet, and encodes the answer after it has let the lock go.
 """
 
+import reprlib
 import secrets
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any, Self
 
 from minips import seeds
 from minips.runtime.codec import Decoder, Encoder, envelope, unpack
-from minips.runtime.config import Config
+from minips.runtime.config import Config, check_seconds
 from minips.runtime.message import Header, Message
 from minips.runtime.partition import cut, native, partition
 from minips.runtime.shard import Shard
@@ -22,6 +23,7 @@ from minips.stage import Array, Frames, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.serializers import Packet
 from minips.stages.transports import Endpoint
+from minips.stages.transports.auth import check_token
 from minips.stages.transports.wire import Closable
 
 GRACE_S = 0.25
@@ -34,9 +36,12 @@ most."""
 class Server(Closable):
     """Holds parameters, applies what workers push, answers their pulls.
 
-    ``params`` are all the parameters; of several servers (``config.servers``) this one is number ``index`` and keeps
-    its part. ``updates`` is how many applied pushes end the run, None for as long as it is served; of what is recorded
-    then, the last rows alone are kept. A worker that says nothing for ``silence_s`` seconds no longer counts.
+    ``params`` are all the parameters, arrays of floating-point numbers by name; of several servers (``config.servers``)
+    this one is number ``index`` and keeps its part. ``updates`` is how many applied pushes end the run, None for as
+    long as it is served: of what is recorded then, the last rows alone are kept. A worker that says nothing for
+    ``silence_s`` seconds no longer counts.
+
+    TypeError or ValueError for any of them that could not work.
 
     >>> import minips as ps
     >>> config = ps.Config(transport="inproc", consistency="asp", workers=1, optimizer=ps.SGD(lr=0.5))
@@ -55,7 +60,19 @@ class Server(Closable):
         updates: int | None = None,
         silence_s: float = 30.0,
     ) -> None:
-        whole = {name: native(x) for name, x in params.items()}
+        if not isinstance(config, Config):
+            raise TypeError(f"Server takes the Config that its clients have; got {config!r}.")
+        if not isinstance(index, int) or not 0 <= index < config.servers:
+            raise ValueError(
+                f"Config.servers is {config.servers}, so index is 0 to {config.servers - 1}; got {index!r}."
+            )
+        if updates is not None and not (isinstance(updates, int) and updates > 0):
+            raise ValueError(
+                f"updates is how many pushes end the run, at least 1, or None for as long as the server is open; "
+                f"got {updates!r}."
+            )
+        check_seconds("silence_s", silence_s)
+        whole = _parameters(params)
         self.config, self.index, self.silence_s = config, index, silence_s
         self.layout = partition(whole, config.servers)[index]
         self.trace = Trace(f"server {index}")
@@ -86,7 +103,15 @@ class Server(Closable):
     def serve(self, address: str | None = None, token: str | None = None) -> Self:
         """Start answering at ``address`` (None: a fresh local one). A ``token`` is made where none is given. Use with
         ``with``.
+
+        OSError where the address cannot be had; ValueError or TypeError for what is no address, or no token.
         """
+        if not isinstance(address, str | None):
+            raise TypeError(
+                f"serve takes an address, such as tcp://127.0.0.1:0, or None for a fresh local one; got {address!r}."
+            )
+        if token is not None:
+            check_token(token)
         self.token = secrets.token_hex(16) if token is None else token
         self._endpoint = self.config.node().serve(self._handle, address, self.token, self._connection_closed)
         self.address = self._endpoint.address
@@ -296,6 +321,23 @@ class Server(Closable):
                 silent = time.monotonic() - link.heard
                 if link.connections and not link.busy and silent > self.silence_s and worker in self.shard.live:
                     self._leave(worker, f"worker {worker} has been silent for {silent:.1f} s: it no longer counts")
+
+
+def _parameters(params: object) -> Tensors:
+    """Named arrays that a gradient can move. TypeError or ValueError where they are none."""
+    if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
+        raise TypeError(
+            'Server takes its parameters as a mapping of names to arrays, such as {"w": np.zeros(3)}; '
+            f"got {reprlib.repr(params)}."
+        )
+    whole = {name: native(x) for name, x in params.items()}
+    for name, x in whole.items():
+        if x.dtype.kind != "f":
+            raise ValueError(
+                f"The parameter {name!r} must hold floating-point numbers; got {x.dtype}. "
+                "Convert it, for example with .astype(np.float32)."
+            )
+    return whole
 
 
 class _WorkerLink:

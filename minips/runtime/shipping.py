@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from minips.stage import Stage, Value, register
+from minips.stage import Stage, Value, reason, register
 
 LARGE_BYTES = 1_000_000
 
@@ -127,6 +127,6 @@ def _captured(thing: Any) -> Iterator[tuple[str, str, Any]]:
 
 def _words(where: str, value: Any, error: Exception) -> str:
     return (
-        f"{where} a {type(value).__name__}, which cannot travel to another process ({error}). "
+        f"{where} a {type(value).__name__}, which cannot travel to another process ({reason(error)}). "
         "Make it inside the method that needs it, or run with engine=Threads()."
     )

@@ -1,6 +1,7 @@
 """Train a problem as a config says, and look at what came of it."""
 
 import html
+import reprlib
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -163,6 +164,9 @@ def train(
     parameters, and `Run.diverged` says why. RuntimeError says which worker or server failed, and why. Until it
     returns, BLAS has one thread in this process too, so that every engine gives the same bits.
     """
+    _check_problem(problem)
+    if not (stop is None or isinstance(stop, threading.Event) or callable(stop)):
+        raise TypeError(f"stop takes a threading.Event, or a function that returns True to end the run; got {stop!r}.")
     config = config or Config()
     chosen: Engine = build("engine", engine) if engine else Processes()
     params = problem.init(seeds.init(config.seed))
@@ -199,6 +203,16 @@ def train(
         requantization_error=outcome.requantization_error,
         replicas=outcome.replicas,
     )
+
+
+def _check_problem(problem: object) -> None:
+    """TypeError where it is no problem."""
+    if not isinstance(problem, Problem):
+        raise TypeError(
+            "train takes a problem, which knows a loss and its gradient. Wrap the rows in one: "
+            "ps.SoftmaxRegression(X, y) where y holds class numbers, ps.LinearRegression(X, y) where it holds values, "
+            f"or a subclass of ps.Problem. Got {reprlib.repr(problem)}."
+        )
 
 
 class _Watcher:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minips.stage import Buffer, Stage, option, register
+from minips.stage import Buffer, Stage, option, reason, register
 
 _GZIP = zlib.MAX_WBITS | 16
 """What zlib calls a gzip envelope."""
@@ -103,7 +103,7 @@ class Lz4(Compressor):
         try:
             return bytes(lz4.block.decompress(buffer))
         except (lz4.block.LZ4BlockError, ValueError) as error:
-            raise ValueError(f"The frame is not an LZ4 block: {error}.") from None
+            raise ValueError(f"The frame is not an LZ4 block: {reason(error)}.") from None
 
 
 @register
@@ -158,7 +158,7 @@ class Blosc(Compressor):
         try:
             return bytes(blosc2.decompress2(buffer, nthreads=1))
         except (ValueError, RuntimeError, TypeError) as error:
-            raise ValueError(f"The frame is not a Blosc2 chunk: {error}.") from None
+            raise ValueError(f"The frame is not a Blosc2 chunk: {reason(error)}.") from None
 
 
 def itemsize(buffer: Buffer, otherwise: int) -> int:
@@ -174,7 +174,7 @@ def inflate(stream: Any, buffer: Buffer, limit: int, what: str) -> Buffer:
     try:
         data = stream.decompress(buffer, limit + 1)
     except Exception as error:  # each library has its own
-        raise ValueError(f"The frame is not {what}: {error}.") from None
+        raise ValueError(f"The frame is not {what}: {reason(error)}.") from None
     if len(data) > limit:
         raise ValueError(_too_large(limit))
     if not stream.eof or stream.unused_data:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 import msgpack
 import numpy as np
 
-from minips.stage import Array, Buffer, Frames, Stage, register
+from minips.stage import Array, Buffer, Frames, Stage, reason, register
 from minips.stages.quantizers import Parts
 
 
@@ -297,7 +297,7 @@ class _Malformed:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):
-            raise ValueError(f"The frames are not a packet in {self.what}: {error}.") from error
+            raise ValueError(f"The frames are not a packet in {self.what}: {reason(error)}.") from error
 
 
 @cache

@@ -21,7 +21,7 @@ from minips.runtime.engines import Progress
 from minips.runtime.message import DivergedError
 from minips.runtime.trace import Span, Trace
 from minips.runtime.worker import compute
-from minips.stage import Frames, Tensors
+from minips.stage import Frames, Tensors, reason
 
 if TYPE_CHECKING:
     from minips.cost.simulate.engine import Simulated
@@ -63,7 +63,7 @@ class Cluster:
     def fail(self, who: str, error: Exception) -> None:
         """Somebody cannot go on, so nobody does."""
         if not self._failed.triggered:
-            failure = RuntimeError(f"{who} failed: {type(error).__name__}: {error}")
+            failure = RuntimeError(f"{who} failed: {type(error).__name__}: {reason(error)}")
             failure.__cause__ = error
             self._failed.succeed(failure)
 

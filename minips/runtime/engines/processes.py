@@ -18,7 +18,7 @@ from typing import Any
 from minips.runtime.engines.crew import LocalEngine, Member, multiprocess
 from minips.runtime.engines.roles import Line, play
 from minips.runtime.shipping import ship, unship
-from minips.stage import register
+from minips.stage import reason, register
 from minips.stages.transports.network import memory
 
 _starting = threading.Lock()
@@ -121,8 +121,8 @@ def _child(pipe: Any) -> None:
         parts = unship(briefing, apart)
         role = parts.pop("role")
     except Exception as error:
-        text = f"{type(error).__name__}: {error}. The problem or a stage could not be rebuilt in the new process"
-        line.say("failed", (text, ""))
+        text = f"{type(error).__name__}: {reason(error)}."
+        line.say("failed", (f"{text} The problem or a stage could not be rebuilt in the new process", ""))
         return
     play(role, line, parts)
 

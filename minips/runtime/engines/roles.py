@@ -25,7 +25,7 @@ from minips.runtime.server import Server
 from minips.runtime.shipping import enroll
 from minips.runtime.trace import Trace
 from minips.runtime.worker import at_step, work, work_together
-from minips.stage import Tensors
+from minips.stage import Tensors, reason
 
 TICK_S = 0.01
 NEWS_TICKS = 10
@@ -67,7 +67,7 @@ def play(role: Callable[..., Any], line: Line, parts: dict[str, Any]) -> None:
         print(end="", flush=True)  # a last line without an end, from user code
         line.say("result", report)
     except Exception as error:
-        line.say("failed", (f"{type(error).__name__}: {error}", traceback.format_exc()))
+        line.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
 
 
 def serve(line: Line, *, config: Config, params: Tensors, index: int, token: str) -> dict[str, Any]:

@@ -18,6 +18,17 @@ PROTOCOL = b"minips/1"
 NONCE_BYTES, LIMIT_BYTES = 32, 1024
 
 
+def check_token(token: object) -> None:
+    """TypeError for a token that is no text, ValueError for an empty one, which would let everybody in."""
+    error = None if isinstance(token, str) else TypeError
+    if error or not token:
+        got = type(token).__name__ if error else "an empty one"  # not its value: it may be a secret all the same
+        raise (error or ValueError)(
+            f"A token is a text that is not empty, the same for a server and its clients; got {got}. A server that is "
+            "served without a token makes one: pass its server.token to connect."
+        )
+
+
 def challenge(wire: Wire, token: str, timeout: float) -> None:
     """The server's side. PermissionError, for both, where the client does not know the token."""
     nonce = secrets.token_bytes(NONCE_BYTES)

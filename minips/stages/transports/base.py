@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import ClassVar
 
-from minips.stage import Frames, Stage
+from minips.stage import Frames, Stage, reason
 from minips.stages.transports.auth import answer_challenge, challenge
 from minips.stages.transports.futures import Driven
 from minips.stages.transports.wire import CALL, ERROR, POOL, Closable, Listener, Wire, check_count
@@ -196,7 +196,7 @@ class WireEndpoint(Endpoint):
             return CALL, answer
         except Exception as error:
             kind = next((one for one in COMMON if isinstance(error, one)), type(error))
-            return ERROR, [kind.__name__.encode(), str(error).encode()]
+            return ERROR, [kind.__name__.encode(), reason(error).encode()]
 
 
 class WireChannel(Channel):
@@ -233,7 +233,7 @@ class WireChannel(Channel):
                 self._wire.hang_up()  # a message sent in part cannot be taken back: all that wait will fail
                 self.attend()
                 if isinstance(error, OSError):
-                    raise ConnectionError(f"The call to {self._address} could not be sent: {error}.") from error
+                    raise ConnectionError(f"The call to {self._address} could not be sent: {reason(error)}.") from error
                 raise
         return answer
 

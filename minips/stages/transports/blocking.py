@@ -17,7 +17,7 @@ from itertools import count
 from queue import SimpleQueue
 from typing import ClassVar
 
-from minips.stage import Buffer
+from minips.stage import Buffer, reason
 from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.network import NetworkTransport, writable
 from minips.stages.transports.sessions import Asking, Body, Session, Sessions
@@ -84,7 +84,7 @@ class BlockingWire(Asking):
                     raise gone
                 future.set_result(writable(self.exchange(b"".join(body))))
             except Exception as error:  # each library has its own
-                gone = ConnectionError(str(error))
+                gone = ConnectionError(reason(error))
                 future.set_exception(gone)
 
     def hang_up(self) -> None:

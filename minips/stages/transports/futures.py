@@ -29,7 +29,14 @@ class Driven(Future[T]):
         return False
 
     def result(self, timeout: float | None = None) -> T:
-        return super().result(timeout if self.done() else self._driven(timeout))
+        try:
+            return super().result(timeout if self.done() else self._driven(timeout))
+        except TimeoutError:
+            if self.done() or timeout is None:  # then it is what the call was answered with
+                raise
+            raise TimeoutError(
+                f"No answer came within {timeout:g} seconds. Is the other side running, and what it waits for itself?"
+            ) from None
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         return super().exception(timeout if self.done() else self._driven(timeout))

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from minips.stage import Buffer, Frames
+from minips.stage import Buffer, Frames, reason
 from minips.stages.transports.network import ALIGNMENT, cut, lengths_of, padded, size, starts
 from minips.stages.transports.sockets import Blocks, SocketWire, lengths
 from minips.stages.transports.wire import POOL, Wire, check_count
@@ -79,7 +79,7 @@ class PooledWire(Wire):
         except BaseException as error:
             self.hang_up()
             if isinstance(error, TimeoutError):  # the system's word for a peer that is gone
-                raise ConnectionError(str(error)) from None
+                raise ConnectionError(reason(error)) from None
             raise
         if late:
             raise TimeoutError("no message came in time")

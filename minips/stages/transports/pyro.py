@@ -88,7 +88,7 @@ def _proxy() -> Any:
     class MsgpackProxy(Proxy):  # type: ignore[misc, unused-ignore]
         def _pyroGetMetadata(self, *told: Any, **known: Any) -> None:  # noqa: N802
             self._pyroSerializer = "msgpack"
-            self._pyroConnection = _msgpack_only()(self._pyroConnection.sock, _OBJECT, keep_open=True)
+            self._pyroConnection: Any = _msgpack_only()(self._pyroConnection.sock, _OBJECT, keep_open=True)
             super()._pyroGetMetadata(*told, **known)
 
     return MsgpackProxy

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from minips.stage import option, register
+from minips.stage import option, reason, register
 from minips.stages.transports.network import NetworkTransport, netloc
 from minips.stages.transports.wire import Listener, Wire
 
@@ -34,5 +34,5 @@ class Http(NetworkTransport):
             wire.begin()
         except Exception as error:
             wire.close()
-            raise ConnectionError(f"Nobody answers at {address}: {error or type(error).__name__}.") from None
+            raise ConnectionError(f"Nobody answers at {address}: {reason(error)}.") from None
         return wire

@@ -25,6 +25,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from minips.stage import reason
 from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.network import memory, size
 from minips.stages.transports.sessions import Asking, Body, Session, Sessions
@@ -136,10 +137,10 @@ class HttpWire(Asking):
                         return await _read(response.content, response.content_length)
                 except aiohttp.ClientConnectorError as error:
                     if pause is None or self._line.content.at_eof():
-                        raise ConnectionError(str(error)) from None
+                        raise ConnectionError(reason(error)) from None
                     await asyncio.sleep(pause)
                 except aiohttp.ClientError as error:
-                    raise ConnectionError(str(error)) from None
+                    raise ConnectionError(reason(error)) from None
         raise AssertionError
 
     def hang_up(self) -> None:
