@@ -171,8 +171,8 @@ class Value:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The value that ``to_dict`` described. Unknown keys raise ValueError (in a call: TypeError), what is no mapping
-        TypeError.
+        """The value that ``to_dict`` described. Unknown keys are a ValueError (in a call, a TypeError); what is no mapping,
+        a TypeError.
         """
         if not isinstance(fields, Mapping):
             raise TypeError(

@@ -136,3 +136,22 @@ def test_bsp_is_the_same_to_the_bit_as_over_tcp(servers):
     runs.append(ps.train(problem, ps.Config.from_dict({**config.to_dict(), "transport": "shm"}), engine="processes"))
     for name, p in runs[0].params.items():
         np.testing.assert_array_equal(p, runs[1].params[name])
+
+
+def test_memory_that_cannot_be_had_is_a_sentence_on_either_side():
+    code = """
+        import resource, numpy as np, minips as ps
+        with ps.SharedMemory().serve(lambda frames: [bytes(10**6)] if frames else [], token="t") as endpoint:
+            with ps.SharedMemory().connect(endpoint.address, "t") as channel:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+                for say in (lambda: channel.call([b"a"]).result(20), lambda: channel.call([bytes(10**6)])):
+                    try:
+                        say()
+                    except RuntimeError as error:
+                        print(error)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    words = "There is no shared memory of 1048576 bytes for a message: File too large. Raise the limit"
+    assert [line.startswith(words) for line in done.stdout.splitlines()] == [True, True]
+    assert done.stderr == ""

@@ -142,6 +142,17 @@ def test_any_frames_are_an_error(frames, kind, text):
     assert str(error) == text
 
 
+@every_wire
+@pytest.mark.parametrize("error", [TimeoutError(), MemoryError(), ValueError("")], ids=repr)
+def test_an_error_without_a_text_arrives_with_words(transport, error):
+    def handler(frames):
+        raise error
+
+    with talking(transport, handler) as (_, channel):
+        with pytest.raises((TimeoutError, RuntimeError, ValueError), match=f"a {type(error).__name__} without a text"):
+            ask(channel, b"a")
+
+
 # Peers that vanish
 
 SERVER = """

@@ -177,7 +177,10 @@ class WireEndpoint(Endpoint):
             return self._replace(wire.join(frames))
         answer = self._answer(frames)
         del frames  # before the answer leaves, so that their memory is free by the time of the next call
-        wire.send(*answer)
+        try:
+            wire.send(*answer)
+        except RuntimeError as error:  # this side could not even begin to send it
+            wire.send(*_refusal(error))
         return wire
 
     def _replace(self, wire: Wire | None) -> Wire | None:
@@ -195,8 +198,13 @@ class WireEndpoint(Endpoint):
             check_count(len(answer))
             return CALL, answer
         except Exception as error:
-            kind = next((one for one in COMMON if isinstance(error, one)), type(error))
-            return ERROR, [kind.__name__.encode(), reason(error).encode()]
+            return _refusal(error)
+
+
+def _refusal(error: Exception) -> tuple[int, Frames]:
+    """Tag and frames that tell the caller of an error."""
+    kind = next((one for one in COMMON if isinstance(error, one)), type(error))
+    return ERROR, [kind.__name__.encode(), reason(error).encode()]
 
 
 class WireChannel(Channel):

@@ -110,11 +110,19 @@ class _ShmWire(SocketWire):
             self._free.discard(number)
             return _SEGMENT, number, -1
         size = max(_LEAST_BYTES, 1 << (nbytes - 1).bit_length())
-        descriptor = os.memfd_create("minips", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(descriptor, size)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-        number = len(self._mine)
-        self._mine[number] = mmap.mmap(descriptor, size)
+        descriptor, number = -1, len(self._mine)
+        try:
+            descriptor = os.memfd_create("minips", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(descriptor, size)
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+            self._mine[number] = mmap.mmap(descriptor, size)
+        except OSError as error:
+            if descriptor >= 0:
+                os.close(descriptor)
+            raise RuntimeError(
+                f"There is no shared memory of {size} bytes for a message: {error.strerror}. Raise the limit on the "
+                "size of files or on memory (ulimit -f, ulimit -v), or use another transport, such as tcp."
+            ) from None
         return _NEW_SEGMENT, number, descriptor
 
     def _message(self, limit: int) -> Steps[tuple[int, Frames]]:
