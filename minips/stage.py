@@ -399,10 +399,14 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
             return None
         arms = [arm for arm in get_args(hint) if arm is not type(None)]
         hint = next((arm for arm in arms if _fits(arm, value)), arms[0])
-    if get_origin(hint) is dict and isinstance(value, Mapping):
+    if get_origin(hint) in (dict, tuple) and not isinstance(
+        value, Mapping if get_origin(hint) is dict else list | tuple
+    ):
+        raise ValueError(f"{where} takes a {get_origin(hint).__name__}, got {value!r}.")
+    if get_origin(hint) is dict:
         of_key, of_value = get_args(hint)
         return {_coerce(of_key, key, where): _coerce(of_value, item, where) for key, item in value.items()}
-    if get_origin(hint) is tuple and isinstance(value, list | tuple):
+    if get_origin(hint) is tuple:
         return tuple(_coerce(get_args(hint)[0], item, where) for item in value)
     if get_origin(hint) in (dict, tuple):
         raise ValueError(f"{where} takes a {get_origin(hint).__name__}, got {value!r}.")

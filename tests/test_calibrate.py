@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from minips.cost.calibration import Calibration
 from minips.cost.fit import Line
 from minips.cost.walk import Load, walk
 
+calibrate = import_module("minips.cost.calibrate")  # minips.cost gives the function of that name
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, classes=3))
 
 
@@ -121,3 +124,46 @@ def test_what_a_process_could_not_do_is_said():
     problem = Broken(*ps.datasets.synthetic(rows=50, classes=2))
     with pytest.raises(RuntimeError, match=r"asks failed: ArithmeticError: out of numbers"):
         cost.calibrate(ps.Config(transport=ps.InProc(), workers=2), problem)
+
+
+SPOILT = {
+    "empty": b"",
+    "no JSON": b"xx",
+    "a list": b"[]",
+    "null": b"null",
+    "cut short": json.dumps(Calibration().to_dict()).encode()[:100],
+    "no text": np.random.default_rng(0).bytes(1000),
+    "other fields": b'{"worker": 5}',
+    "something else": b'{"steps": 5}',
+    "very deep": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("spoilt", SPOILT.values(), ids=SPOILT)
+def test_a_cache_that_cannot_be_read_is_measured_anew_and_a_file_that_was_named_is_a_sentence(
+    spoilt, tmp_path, monkeypatch
+):
+    path = tmp_path / "here.json"
+    path.write_bytes(spoilt)
+    with pytest.raises(ValueError, match=r"here\.json holds no calibration that can be read.*measure again with"):
+        Calibration.load(path)
+    measured = Calibration(late_s=1.0, cores=calibrate._cores(ps.Config()))
+    monkeypatch.setattr(calibrate, "_measure", lambda *_: measured)
+    assert cost.calibrate(ps.Config(), cache=path).late_s == 1.0
+    assert Calibration.load(path).late_s == 1.0
+    monkeypatch.setattr(calibrate, "_measure", None)
+    assert cost.calibrate(ps.Config(), cache=path).late_s == 1.0
+
+
+def test_a_calibration_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
+    with pytest.raises(OSError, match=r"cannot be written to .*: Is a directory\. Choose another file"):
+        Calibration().save(tmp_path)
+    monkeypatch.setattr(calibrate, "_measure", None)
+    with pytest.raises(OSError, match=r"no folder .*nowhere for the cache .*Make it, or choose another"):
+        cost.calibrate(ps.Config(), cache=tmp_path / "nowhere" / "here.json")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_is_a_sentence():
+    with pytest.raises(OSError, match=r"cannot be written to /dev/full: No space left on device"):
+        Calibration().save("/dev/full")

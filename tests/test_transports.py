@@ -148,9 +148,9 @@ def test_an_error_without_a_text_arrives_with_words(transport, error):
     def handler(frames):
         raise error
 
-    with talking(transport, handler) as (_, channel):
-        with pytest.raises((TimeoutError, RuntimeError, ValueError), match=f"a {type(error).__name__} without a text"):
-            ask(channel, b"a")
+    words = f"a {type(error).__name__} without a text"
+    with talking(transport, handler) as (_, channel), pytest.raises(Exception, match=words):
+        ask(channel, b"a")
 
 
 # Peers that vanish

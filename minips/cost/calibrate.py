@@ -13,7 +13,7 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,14 +82,18 @@ def calibrate(
     With a ``problem`` the stages work on its gradients, of several servers' shares, and the gradient is timed too;
     without one, on normal float32 values. ``progress`` shows a bar, or is called with the share that is done.
     ``cache`` is a JSON file: what it holds is taken if it was measured for the same stages, transport and problem with
-    as many cores, and it is written otherwise. RuntimeError where ``stop()`` ends it before, or a stage fails.
+    as many cores; otherwise, and where it cannot be read, it is written anew. RuntimeError where ``stop()`` ends it
+    before, or a stage fails; OSError where the cache cannot be written.
     """
     subject = json.dumps(alone(config).to_dict(), sort_keys=True)
     described = problem_words(problem) if problem else ""
     if cache and Path(cache).exists():
-        known = Calibration.load(cache)
-        if (known.subject, known.problem, known.cores) == (subject, described, _cores(config)):
-            return known
+        with suppress(ValueError):  # a cache that was cut short, or is something else
+            known = Calibration.load(cache)
+            if (known.subject, known.problem, known.cores) == (subject, described, _cores(config)):
+                return known
+    if cache and not Path(cache).absolute().parent.is_dir():  # known before it is measured, not after
+        raise OSError(f"There is no folder {Path(cache).parent} for the cache {cache}. Make it, or choose another.")
     with _showing(progress) as show:
         measured = _measure(config, problem, show, stop)
     calibration = replace(measured, subject=subject, problem=described)

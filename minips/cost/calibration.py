@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from minips.cost.fit import Bound, Line
-from minips.stage import Value, option
+from minips.stage import Value, option, reason
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,24 @@ class Calibration(Value):
         )
 
     def save(self, path: str | Path) -> None:
-        """Write it as JSON."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=1))
+        """Write it as JSON. OSError, which says where, where that is not possible."""
+        try:
+            Path(path).write_text(json.dumps(self.to_dict(), indent=1))
+        except OSError as error:
+            raise OSError(
+                f"The calibration cannot be written to {path}: {error.strerror}. Choose another file, or make room."
+            ) from error
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """What `save` wrote. ValueError where the file holds something else."""
-        return cls.from_dict(json.loads(Path(path).read_text()))
+        try:
+            return cls.from_dict(json.loads(Path(path).read_text()))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ValueError(
+                f"{path} holds no calibration that can be read ({reason(error).rstrip('.')}). Give a file that "
+                "Calibration.save wrote, or measure again with calibrate(config, cache=…)."
+            ) from error
 
     def __str__(self) -> str:
         """A text table: α and β, then each stage: what it takes for a message, for a float32, and its ratio."""
