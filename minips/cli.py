@@ -1,19 +1,21 @@
 """The command line: ``minips demo | train | stages | bench | doctor | lab | check``.
 
 Results go to standard output, progress and errors to standard error. Ctrl-C ends any of them cleanly, with exit code
-130.
+130, and SIGTERM with 143.
 """
 
 import argparse
 import ast
 import dataclasses
 import importlib.util
+import io
 import json
 import os
 import platform
 import re
 import signal
 import sys
+import threading
 import typing
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,13 +38,20 @@ _CODEC = ("quantizer", "memory", "serializer", "compressor")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows ASCII alone shows a ? for an α
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
     options.rest = rest
     if rest and options.command is not lab:
         parser.error(f"unknown: {' '.join(rest)}")
     try:
-        return int(options.command(options) or 0)
+        with _sigterm_raised():
+            return int(options.command(options) or 0)
+    except Terminated:
+        print("Stopped by SIGTERM; everything that was started has ended.", file=sys.stderr)
+        return 143
     except KeyboardInterrupt:
         print("Stopped by Ctrl-C; everything that was started has ended.", file=sys.stderr)
         return 130
@@ -51,10 +60,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
+class Terminated(KeyboardInterrupt):
+    """The process was told to end (SIGTERM): all that a Ctrl-C ends has to end."""
+
+
+@contextmanager
+def _sigterm_raised() -> Iterator[None]:
+    """Raise `Terminated` in the main thread where a SIGTERM comes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(number: int, frame: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _check_folders(*files: str | None) -> None:
+    """OSError where a file that is to be written has no folder; asked before the work that it takes, not after."""
+    for file in filter(None, files):
+        if not os.path.isdir(os.path.dirname(file) or "."):
+            raise OSError(f"There is no folder {os.path.dirname(file)} for {file}. Make it, or choose another.")
+
+
 def demo(options: argparse.Namespace) -> None:
     """Seven short runs and the table that they make."""
     from minips import demo as runs
 
+    _check_folders(options.json)
     rows: list[runs.Row] = []
     try:
         runs.demo(Console(stderr=True), rows.append)
@@ -70,11 +108,12 @@ def train(options: argparse.Namespace) -> None:
     """Train once, as the options say."""
     from minips.runtime.train import train as run_it
 
+    _check_folders(options.json, options.trace)
     config = _config(options)
     problem = _problem(options)
     with _named("engine"):
         engine = parse_stage("engine", options.engine)
-    run = run_it(problem, config, engine=engine, progress=sys.stderr.isatty())
+    run = run_it(problem, config, engine=engine, progress=bool(sys.stderr and sys.stderr.isatty()))
     print(run.summary())
     if options.json:
         Path(options.json).write_text(json.dumps(run.to_dict(), indent=1))
@@ -105,9 +144,7 @@ def bench(options: argparse.Namespace) -> None:
 
     from minips.bench import base
 
-    for file in (options.json, options.plot):
-        if file and not Path(file).absolute().parent.is_dir():
-            raise ValueError(f"There is no folder {Path(file).parent} for {file}.")
+    _check_folders(options.json, options.plot)
     if options.plot:
         from minips.lab import plots  # now, since to measure takes its time
     if warning := base.busy():

@@ -171,8 +171,8 @@ class Value:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The value that ``to_dict`` described. Unknown keys are a ValueError (in a call, a TypeError); what is no mapping,
-        a TypeError.
+        """The value that ``to_dict`` described. ValueError for unknown keys, as TypeError in a call; TypeError for what
+        is no mapping.
         """
         if not isinstance(fields, Mapping):
             raise TypeError(

@@ -56,6 +56,44 @@ def test_ctrl_c_ends_the_demo_with_one_sentence_and_no_process_left():
     assert not alive
 
 
+def test_sigterm_ends_a_run_with_one_sentence_and_no_process_left():
+    command = [*MINIPS, "train", "--data", "synthetic", "--steps", "1000000", "--workers", "2"]
+    train = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        children = wait_for_children(train.pid, 3)
+        train.terminate()
+        out, error = train.communicate(timeout=30)
+    finally:
+        train.kill()
+    assert (train.returncode, out) == (143, "")
+    assert error == "Stopped by SIGTERM; everything that was started has ended.\n"
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+
+
+@pytest.mark.parametrize("option", ["--json", "--trace"])
+def test_a_file_without_a_folder_is_refused_before_the_training(option, capsys):
+    assert cli.main(["train", "--data", "synthetic", "--steps", "1000000", option, "/nonexistent/x"]) == 1
+    assert capsys.readouterr().err == (
+        "minips: There is no folder /nonexistent for /nonexistent/x. Make it, or choose another.\n"
+    )
+
+
+@pytest.mark.parametrize("command", [["stages"], ["train", "--help"], ["train", "--engine", "θ"]], ids=" ".join)
+def test_a_terminal_that_knows_ascii_alone_is_written_to(command):
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*MINIPS, *command], capture_output=True, env=ascii_only, timeout=60)
+    assert b"codec can't encode" not in done.stdout + done.stderr
+    assert done.returncode == (1 if "θ" in command else 0)
+    assert (done.stdout + done.stderr).decode("ascii")
+
+
+def test_a_closed_stderr_is_no_reason_to_fail():
+    line = f"{' '.join(MINIPS)} train --data synthetic --engine threads --transport inproc --steps 3 2>&-"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "updates" in done.stdout) == (0, True)
+
+
 def wait_for_children(pid: int, count: int) -> list[psutil.Process]:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:

@@ -450,6 +450,42 @@ def test_more_workers_than_rows_are_refused_before_anything_starts():
         ps.train(DOUBLE, dataclasses.replace(BASE, workers=49), engine=PROCESSES)
 
 
+class Nested(ps.LinearRegression):
+    """A problem that trains another one in other processes."""
+
+    def loss_and_gradient(self, params, rows=None):
+        ps.train(ps.LinearRegression(self.X, self.y), ps.Config(workers=1, steps=1))
+        return super().loss_and_gradient(params, rows)
+
+
+def test_processes_within_a_worker_process_are_refused_in_a_sentence():
+    with pytest.raises(RuntimeError, match=r"worker \d failed: RuntimeError: Processes cannot run within a daemonic"):
+        ps.train(Nested(*ROWS), dataclasses.replace(TCP, steps=2), engine=PROCESSES)
+    assert_nothing_is_left()
+
+
+def test_a_working_directory_that_is_gone_is_a_sentence(tmp_path):
+    code = """
+        import os, sys, minips as ps
+        os.rmdir(os.getcwd())
+        problem, config = ps.SoftmaxRegression(*ps.datasets.synthetic(classes=3)), ps.Config(workers=2, steps=2)
+        print(ps.train(problem, config, engine="threads").updates)
+        try:
+            ps.train(problem, config)
+        except OSError as error:
+            print(error)
+    """
+    gone, here = tmp_path / "gone", os.path.dirname(os.path.dirname(ps.__file__))
+    gone.mkdir()
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(
+        command, cwd=gone, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": here}
+    )
+    updates, said = done.stdout.splitlines()
+    assert updates == "4"
+    assert said.startswith("The working directory has been deleted, and new processes start in it.")
+
+
 def test_what_user_code_prints_goes_to_the_events(capfd):
     run = ps.train(misfits.Prints(), TCP, engine=PROCESSES)
     assert [text for _, text in run.events] == ["worker 1: one whole line", "worker 1: and a last one without an end"]

@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import textwrap
 import threading
 import zlib
 from contextlib import contextmanager
@@ -151,6 +152,24 @@ def test_an_error_without_a_text_arrives_with_words(transport, error):
     words = f"a {type(error).__name__} without a text"
     with talking(transport, handler) as (_, channel), pytest.raises(Exception, match=words):
         ask(channel, b"a")
+
+
+def test_a_server_that_can_start_no_thread_says_so_and_serves_the_next(monkeypatch):
+    start = threading.Thread.start
+
+    def start_none(thread):
+        if thread.name.startswith("minips-serve"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with talking(ps.Tcp()) as (endpoint, channel):
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start_none)
+            with pytest.raises(ConnectionError, match=r"cannot serve one more connection: can't start new thread\. Is"):
+                ps.Tcp().connect(endpoint.address, TOKEN)
+        with ps.Tcp().connect(endpoint.address, TOKEN) as other:
+            assert ask(other, b"other") == [b"other"]
+        assert ask(channel, b"a") == [b"a"]
 
 
 # Peers that vanish
@@ -619,6 +638,37 @@ def test_zmq_ignores_messages_of_strangers():
         for message in ([b""], [b"\x00", b"call"], [b"\xfd"], [b"\xfd", b"x"], [b"nonsense"] * 3, [b"\xfe"], [b"\xff"]):
             stranger.send_multipart(message)
             assert ask(channel, b"a") == [b"a"]
+
+
+@optional(ps.Zmq)
+def test_zmq_refuses_in_a_sentence_before_the_descriptors_are_gone():
+    code = """
+        import resource, threading, time, minips as ps
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        over, said = threading.Event(), []
+        def talk(address):
+            try:
+                with ps.Zmq().connect(address, "t") as channel:
+                    said.append(bytes(channel.call([b"answered"]).result(20)[0]).decode())
+                    over.wait(20)
+            except OSError as error:
+                said.append(str(error))
+        with ps.Zmq().serve(lambda frames: frames, token="t") as endpoint:
+            threads = [threading.Thread(target=talk, args=(endpoint.address,)) for _ in range(10)]
+            for thread in threads:
+                thread.start()
+            while len(said) < 10:
+                time.sleep(0.01)
+            over.set()
+            for thread in threads:
+                thread.join()
+        print(*said, sep="\\n")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stdout.splitlines()
+    assert {line[:24] for line in said} == {"answered", "zmq needs 32 descriptors"}
+    assert len(said) == 10
 
 
 @optional(ps.Grpc)

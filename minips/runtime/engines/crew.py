@@ -112,19 +112,24 @@ def multiprocess() -> Any:
 
 @contextmanager
 def ctrl_c_later() -> Iterator[None]:
-    """Hold a Ctrl-C back until the block has ended, so that nobody is left half started and nobody is forgotten."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is None:
+    """Hold a Ctrl-C, and a SIGTERM, back until the block has ended, so that no member of the crew is left half started
+    and none is forgotten.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not None}
+    if threading.current_thread() is not threading.main_thread():
         yield  # Python interrupts the main thread alone
         return
-    pressed: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    came: list[int] = []
+    for number in before:
+        signal.signal(number, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        if pressed:
-            signal.raise_signal(signal.SIGINT)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for held in came:
+            signal.raise_signal(held)
 
 
 class _Crew:

@@ -40,6 +40,11 @@ class Processes(LocalEngine):
 
 class _Process(Member):
     def __init__(self, who: str) -> None:
+        if multiprocess().current_process().daemon:
+            raise RuntimeError(
+                "Processes cannot run within a daemonic process, such as a worker of a Pool or of another run: it may "
+                "start none. Use engine=Threads() there."
+            )
         context = multiprocess().get_context("spawn")
         here, there = context.Pipe()
         super().__init__(who, here)
@@ -88,7 +93,14 @@ def _fresh_start() -> Iterator[None]:
         def prepare_without_main(name: str) -> dict[str, Any]:
             # A child that imports the main module would run a script without a __main__ guard again, and takes longer
             # to start.
-            return {key: value for key, value in prepare(name).items() if not key.startswith("init_main")}
+            try:
+                told = prepare(name)
+            except FileNotFoundError:
+                raise OSError(
+                    "The working directory has been deleted, and new processes start in it. Go to another one with "
+                    "os.chdir, or use engine=Threads()."
+                ) from None
+            return {key: value for key, value in told.items() if not key.startswith("init_main")}
 
         os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
         spawn.get_preparation_data = prepare_without_main

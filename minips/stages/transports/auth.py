@@ -51,6 +51,8 @@ def answer_challenge(wire: Wire, token: str, address: str, timeout: float) -> No
     """
     try:
         tag, frames = wire.receive(timeout, LIMIT_BYTES)
+        if tag == ERROR and frames:
+            raise ValueError(bytes(frames[-1]).decode(errors="replace"))
         if tag != AUTH or len(frames) != 2 or frames[0] != PROTOCOL:
             raise ValueError(f"It does not speak {PROTOCOL.decode()}.")
         theirs, ours = bytes(frames[1]), secrets.token_bytes(NONCE_BYTES)
@@ -60,7 +62,7 @@ def answer_challenge(wire: Wire, token: str, address: str, timeout: float) -> No
         raise ConnectionError(f"The peer at {address} did not answer within {timeout:g} seconds.") from None
     except (EOFError, OSError, ValueError) as error:
         raise ConnectionError(
-            f"The peer at {address} is not a minips server, or it is closing. {error}".strip()
+            f"The peer at {address} is not a minips server, is closing, or can do no more. {error}".strip()
         ) from None
     if tag != AUTH or len(frames) != 1 or not hmac.compare_digest(frames[0], _proof(token, b"server", ours, theirs)):
         raise PermissionError(_words(tag, frames, address))

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import ClassVar
 
 from minips.stage import Frames, Stage, reason
@@ -149,8 +150,14 @@ class WireEndpoint(Endpoint):
         with self._lock:
             if not self._closing:
                 self._wires[thread] = wire
-                thread.start()
-                return
+                try:
+                    thread.start()
+                    return
+                except RuntimeError as error:
+                    del self._wires[thread]
+                    words = f"{error}. Is there a limit on threads or on memory (ulimit -u, ulimit -v)?"
+                    with suppress(OSError):
+                        wire.send(*_refusal(RuntimeError(f"The server cannot serve one more connection: {words}")))
         wire.close()
 
     def _talk(self, first: Wire) -> None:

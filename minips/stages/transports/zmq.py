@@ -12,6 +12,7 @@ A ZeroMQ socket belongs to one thread. The loop here owns it, and the others han
 The limit on a message holds for each frame while it is read and for their sum after that, from strangers too.
 """
 
+import os
 import queue
 import socket
 import threading
@@ -29,6 +30,9 @@ _HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"
 _PROBE_S = 0.5
 _HEARTBEAT_MS, _SILENCE_MS, _FAREWELL_MS = 5_000, 30_000, 1_000
 _SMALL_BYTES = 4_096
+_ROOM = 32
+"""Descriptors that must be left before a socket is made, which takes a dozen."""
+_making = threading.Lock()
 
 
 @register
@@ -78,12 +82,14 @@ class _Loop(threading.Thread):
         self.wires: dict[bytes | None, _ZmqWire] = {}
         self.incoming: queue.SimpleQueue[_ZmqWire | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[tuple[_ZmqWire, list[Buffer]] | None] = queue.SimpleQueue()
-        self._bell, self._ear = socket.socketpair()
+        self._is_server = kind == "ROUTER"
+        with _making:
+            _check_room()
+            self._bell, self._ear = socket.socketpair()
+            self._context = zmq.Context()
+            self.socket: Any = self._context.socket(getattr(zmq, kind))
         self._ear.setblocking(False)
         self._bell.setblocking(False)
-        self._context = zmq.Context()
-        self._is_server = kind == "ROUTER"
-        self.socket: Any = self._context.socket(getattr(zmq, kind))
         for option_, value in {
             "LINGER": _FAREWELL_MS,
             "SNDHWM": 0,
@@ -183,6 +189,22 @@ class _Loop(threading.Thread):
         self._context.term()
         self._bell.close()
         self._ear.close()
+
+
+def _check_room() -> None:
+    """OSError where few descriptors are left: libzmq ends the whole process where it gets none."""
+    try:
+        import resource
+
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        left = most - len(os.listdir("/dev/fd"))
+    except (ImportError, OSError):  # a system that does not tell
+        return
+    if most != resource.RLIM_INFINITY and left < _ROOM:
+        raise OSError(
+            f"zmq needs {_ROOM} descriptors for a new connection, and {left} are left of the {most} that a process may "
+            "have. Raise the limit (ulimit -n), close some connections, or use another transport, such as tcp."
+        )
 
 
 class _ZmqWire(Wire):
