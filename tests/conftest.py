@@ -20,6 +20,8 @@ from minips import stage
 GRACE_S = 2.0
 SHM = Path("/dev/shm")
 FD = Path("/proc/self/fd")
+TRACKERS = (multiprocessing.resource_tracker, multiprocess.resource_tracker)
+"""Each has one process for the whole test run, on purpose."""
 
 
 @pytest.fixture(autouse=True)
@@ -55,11 +57,24 @@ def held() -> set[str]:
 def processes() -> Iterator[str]:
     multiprocessing.active_children()  # reaps those that have ended
     multiprocess.active_children()
-    for child in psutil.Process().children(recursive=True):
+    for child in psutil.Process().children(recursive=True) if has_children() else []:
         with contextlib.suppress(psutil.NoSuchProcess):
             command = " ".join(child.cmdline()) or child.name()
             if "resource_tracker" not in command:  # one for the whole test run, on purpose
                 yield f"process {child.pid} ({command[:100]})"
+
+
+def has_children() -> bool:
+    """Whether the kernel lists children of this process, trackers apart; true where it has no such list.
+
+    This costs microseconds, and a look at all the machine's processes milliseconds, twice for each test.
+    """
+    lists = [*Path("/proc/self/task").glob("*/children")]
+    try:
+        children = {pid for one in lists for pid in one.read_text().split()}
+    except OSError:  # a thread that has just ended
+        return True
+    return not lists or bool(children - {str(tracker._resource_tracker._pid) for tracker in TRACKERS})
 
 
 def threads() -> Iterator[str]:
@@ -73,8 +88,7 @@ def descriptors() -> Iterator[str]:
 
     A library's event counters (anon_inode) are its own affair, and so are the fonts that matplotlib keeps open.
     """
-    trackers = [multiprocessing.resource_tracker, multiprocess.resource_tracker]
-    of_trackers = {str(tracker._resource_tracker._fd) for tracker in trackers}
+    of_trackers = {str(tracker._resource_tracker._fd) for tracker in TRACKERS}
     for number in os.listdir(FD) if FD.exists() else []:
         with contextlib.suppress(OSError):
             target = os.readlink(FD / number)

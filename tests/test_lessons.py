@@ -1,18 +1,21 @@
-"""The lessons as they are saved, and run from the first cell to the last in a fresh kernel.
-
-That their outputs are still the saved ones is nbval's part of the test run.
-"""
+"""The lessons as they are saved, and run from the first cell to the last in a fresh kernel."""
 
 import json
 import re
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
+from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 
 LESSONS = sorted((Path(__file__).parents[1] / "lessons").glob("[0-9]*.ipynb"))
 MACHINE = re.compile(r"/(home|root|tmp|work|Users|private|usr|opt)/\w|[A-Z]:\\\\|127\.0\.0\.1:\d")
@@ -46,7 +49,9 @@ for _panel in [one for one in gc.get_objects() if isinstance(one, lab.Panel | la
 """A cell that moves each control of each panel there and back, then runs and stops it."""
 
 
+@cache
 def lesson(path: Path) -> Any:
+    """The notebook, read once, for nothing changes it."""
     return nbformat.read(path, as_version=4)
 
 
@@ -120,15 +125,45 @@ def test_every_result_comes_after_its_prediction(path: Path) -> None:
 
 @each_lesson
 @pytest.mark.outside
-def test_runs_in_a_fresh_kernel_and_its_solutions_pass(path: Path, tmp_path: Path) -> None:
-    book = lesson(path)
-    for check, solution in exercises(book):
-        book.cells.append(new_code_cell(f"{solution}\nverdict = {check}\nassert verdict, verdict"))
-    book.cells += [new_code_cell(DRIVE), new_code_cell(CHILDREN)]
-    NotebookClient(book, timeout=120, store_widget_state=False, resources={"metadata": {"path": tmp_path}}).execute()
-    left = json.loads(book.cells[-1].outputs[0].text)
+def test_its_outputs_are_the_saved_ones_and_its_solutions_pass(
+    path: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nbval runs the cells and compares, in a folder in which nothing else may be found afterwards."""
+    copy = Path(shutil.copy(path, tmp_path))
+    run = IPyNbFile.from_parent(request.session, path=copy)
+    cells = [*run.collect()]
+    assert len(cells) == len(code_cells(lesson(path)))
+    more = [f"{solution}\nverdict = {check}\nassert verdict, verdict" for check, solution in exercises(lesson(path))]
+    for number, source in enumerate([*more, DRIVE, CHILDREN], start=len(cells)):
+        unchecked = {"cell_num": number, "cell": new_code_cell(source), "options": defaultdict(bool)}
+        cells.append(IPyNbCell.from_parent(run, name=f"Cell {number}", **unchecked))
+    with ExitStack() as stack:
+        monkeypatch.setattr("nbval.kernel.open", lambda *what: stack.enter_context(open(*what)), raising=False)
+        run.setup()
+        stack.callback(run.teardown)
+        failed = [words for cell in cells if (words := failure(cell))]
+    assert not failed, "\n\n".join(failed)
+    left = json.loads(cells[-1].test_outputs[0].text)
     assert not [command for command in left if "resource_tracker" not in command]
-    assert not list(tmp_path.iterdir())
+    assert [*tmp_path.iterdir()] == [copy]
+
+
+def failure(cell: IPyNbCell) -> str | None:
+    """Run a cell and compare its outputs; what is wrong, if anything is."""
+    try:
+        cell.runtest()
+    except NbCellError as error:
+        return f"Cell {error.cell_num}: {error}\n{error.source}\n{error.inner_traceback}"
+    return None
+
+
+@pytest.mark.soak
+def test_readers_may_run_them_with_nbval() -> None:
+    command = [sys.executable, "-m", "pytest", "--nbval", "lessons", "-p", "no:cacheprovider", "--color=no"]
+    done = subprocess.run(command, cwd=LESSONS[0].parents[1], capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cells = sum(len(code_cells(lesson(path))) for path in LESSONS)
+    assert re.search(rf"^=+ {cells} passed in", done.stdout, re.MULTILINE)
 
 
 def exercises(book: Any) -> list[tuple[str, str]]:
