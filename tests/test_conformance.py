@@ -13,6 +13,7 @@ from minips.stage import build, kinds, missing, names, stage_class
 from minips.stages.quantizers.base import blank, part, witness
 from minips.stages.serializers import outline, restore
 from minips.testing import check, check_quantizer, check_serializer, check_transport
+from minips.testing.transports import leaves_nothing_behind
 
 VARIANTS = [
     *(ps.Uniform(bits=bits) for bits in range(1, 8)),
@@ -58,7 +59,13 @@ def test_stage_meets_its_contract(stage):
 
 @pytest.mark.parametrize("transport", [*transports()], ids=repr)
 def test_transport_meets_its_contract(transport):
-    check_transport(transport, cycles=50 if transport.name in ("http", "pyro") else 1000)
+    check_transport(transport, cycles=50)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("transport", [*transports()], ids=repr)
+def test_a_thousand_connections_leave_nothing_behind(transport):
+    leaves_nothing_behind(transport, cycles=200 if transport.name == "pyro" else 1000)
 
 
 def test_all_kinds_are_there():

@@ -58,6 +58,7 @@ def ask(channel, *frames):
 # Calls
 
 
+@pytest.mark.soak
 @between_processes
 def test_a_large_message_arrives_whole(transport):
     block = np.random.default_rng(0).bytes(2**26)
