@@ -2,7 +2,6 @@
 
 import os
 import signal
-
 from typing import Any
 
 import pytest

@@ -145,7 +145,7 @@ def test_a_single_worker_takes_what_was_measured_of_one_and_a_round_aggregates_o
         (ps.TreeAllReduce(), cost.tree_allreduce_s),
         (ps.HalvingDoubling(), cost.halving_doubling_s),
     ],
-    ids=repr,
+    ids=lambda one: getattr(one, "__name__", repr(one)),
 )
 @pytest.mark.parametrize("workers", [1, 2, 4, 16])
 def test_an_all_reduce_takes_what_its_formula_says(exchange, formula, workers):
