@@ -1,4 +1,4 @@
-"""What every test must leave behind: nothing. And a registry to experiment with."""
+"""What every test must leave behind: nothing. Who runs alone. And a registry to experiment with."""
 
 import contextlib
 import gc
@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import multiprocess
 import multiprocess.resource_tracker
@@ -16,6 +17,11 @@ import psutil
 import pytest
 
 from minips import stage
+
+try:
+    import fcntl
+except ImportError:  # Windows, where two such tests may disturb each other
+    fcntl = None
 
 GRACE_S = 2.0
 SHM = Path("/dev/shm")
@@ -38,6 +44,24 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
         time.sleep(0.02)
     left = {one for one in left if not one.startswith(str(SHM)) or not in_use_elsewhere(one)}
     assert not left, f"This test left behind: {', '.join(sorted(left))}."
+
+
+@pytest.fixture(scope="session")
+def turns() -> Iterator[TextIO]:
+    """A file that all processes of a test run lock."""
+    with Path(__file__).open() as file:
+        yield file
+
+
+@pytest.fixture(autouse=True)
+def alone_or_beside(request: pytest.FixtureRequest, turns: TextIO) -> Iterator[None]:
+    """While an ``alone`` test runs, the other processes of the test run wait before their next test."""
+    if fcntl is None:
+        yield
+        return
+    fcntl.flock(turns, fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH)
+    yield
+    fcntl.flock(turns, fcntl.LOCK_UN)
 
 
 @pytest.fixture
