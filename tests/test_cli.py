@@ -17,6 +17,7 @@ from minips.lab import state
 MINIPS = [sys.executable, "-m", "minips"]
 
 
+@pytest.mark.soak
 def test_demo_ends_with_its_table_and_its_sentence(tmp_path):
     rows = tmp_path / "rows.json"
     done = subprocess.run([*MINIPS, "demo", "--json", str(rows)], capture_output=True, text=True, timeout=240)

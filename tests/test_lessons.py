@@ -125,6 +125,7 @@ def test_every_result_comes_after_its_prediction(path: Path) -> None:
 
 @each_lesson
 @pytest.mark.outside
+@pytest.mark.timeout(900)  # each cell has the 120 seconds of --nbval-cell-timeout
 def test_its_outputs_are_the_saved_ones_and_its_solutions_pass(
     path: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,9 +159,10 @@ def failure(cell: IPyNbCell) -> str | None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1200)
 def test_readers_may_run_them_with_nbval() -> None:
     command = [sys.executable, "-m", "pytest", "--nbval", "lessons", "-p", "no:cacheprovider", "--color=no"]
-    done = subprocess.run(command, cwd=LESSONS[0].parents[1], capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, cwd=LESSONS[0].parents[1], capture_output=True, text=True, timeout=1140)
     assert done.returncode == 0, done.stdout + done.stderr
     cells = sum(len(code_cells(lesson(path))) for path in LESSONS)
     assert re.search(rf"^=+ {cells} passed in", done.stdout, re.MULTILINE)

@@ -132,7 +132,7 @@ def test_nothing_is_left_of_a_process_that_is_killed(tmp_path):
 def test_bsp_is_the_same_to_the_bit_as_over_tcp(servers):
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, features=3000, classes=4))
     config = ps.Config(workers=2, servers=servers, steps=5, seed=3)
-    runs = [ps.train(problem, config, engine="processes")]
+    runs = [ps.train(problem, config, engine="threads")]
     runs.append(ps.train(problem, ps.Config.from_dict({**config.to_dict(), "transport": "shm"}), engine="processes"))
     for name, p in runs[0].params.items():
         np.testing.assert_array_equal(p, runs[1].params[name])

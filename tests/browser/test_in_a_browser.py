@@ -123,6 +123,7 @@ def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_
     expect(outputs.get_by_role("alert").first).to_contain_text("needs more than 9 workers")
 
 
+@pytest.mark.soak
 def test_every_option_of_every_dropdown_runs(jupyter: Lab) -> None:
     bench = 'lab.Workbench(problem, ps.Config(workers=8, steps=2), engine="threads", predict=False)'
     jupyter.write(BENCH + bench)
