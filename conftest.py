@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-ONE_BY_ONE = ("tests/browser/", "tests/test_shm.py", "tests/test_kernel.py")
-"""Tests that watch what a browser, too, has in /dev/shm, or that press a button while something else runs."""
-
 # A shell that starts the tests in the background ignores Ctrl-C, and so would all the programs that they interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["MINIPS_AUTOPLAY"] = "1"  # the lessons' predictions answer themselves
@@ -18,14 +15,12 @@ os.environ.pop("MPLBACKEND", None)  # a kernel draws into the notebook
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests go to whichever process is free, but for those that must not run at the same time, or share a kernel."""
+    """Each test goes to the process that is free; the browser's share a JupyterLab, and a notebook's cells a kernel."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            if path.startswith(ONE_BY_ONE):
-                return "one by one"
-            return path if path.endswith(".ipynb") else nodeid
+            return path if path.startswith("tests/browser/") or path.endswith(".ipynb") else nodeid
 
     return Scheduling(config, log)

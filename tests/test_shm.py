@@ -108,6 +108,7 @@ def test_a_stranger_cannot_offer_memory(ends):
         other.receive(1, limit=1024)
 
 
+@pytest.mark.alone
 def test_nothing_is_left_of_a_process_that_is_killed(tmp_path):
     before = set(os.listdir("/dev/shm"))
     script = tmp_path / "dies.py"
