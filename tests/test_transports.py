@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 
 import minips as ps
+import minips.stages.transports.zmq
 from minips import stage
 from minips.stage import missing
 from minips.stages.transports.auth import PROTOCOL, answer_challenge, challenge
@@ -641,6 +642,54 @@ def test_zmq_ignores_messages_of_strangers():
             assert ask(channel, b"a") == [b"a"]
 
 
+@contextmanager
+def zmq_stranger(address):
+    """A connection that has exchanged ZeroMQ's greetings and nothing else."""
+    with socket.create_connection(ps.Zmq().host_and_port(address), WAIT_S) as stranger:
+        stranger.settimeout(WAIT_S)
+        stranger.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(52, b"\0"))
+        greeting = b""
+        while len(greeting) < 64:
+            greeting += stranger.recv(64)
+        ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+        stranger.sendall(b"\x04" + bytes([len(ready)]) + ready)
+        yield stranger
+
+
+MEGABYTE = 2**20
+LONG, LONG_AND_MORE = 2, 3
+"""Flags of ZeroMQ's frames."""
+
+
+@on_linux
+@optional(ps.Zmq)
+@pytest.mark.parametrize("endless", ["one frame", "frames of one message", "small messages"])
+def test_zmq_takes_no_more_than_a_handshake_from_strangers(endless):
+    first, block = {
+        "one frame": (struct.pack(">BQ", LONG, 2**30), bytes(MEGABYTE)),
+        "frames of one message": (b"", struct.pack(">BQ", LONG_AND_MORE, MEGABYTE) + bytes(MEGABYTE)),
+        "small messages": (b"", b"\0\x0a0123456789" * (MEGABYTE // 12)),
+    }[endless]
+    with (
+        another_process(SERVER, "zmq", TOKEN) as (process, address),
+        ps.Zmq().connect(address, TOKEN) as channel,
+    ):
+        assert ask(channel, bytes(2 * MEGABYTE)) == [bytes(2 * MEGABYTE)]
+        before = peak_bytes(process.pid)
+        with zmq_stranger(address) as stranger, pytest.raises(OSError, match=r"[Rr]eset|[Bb]roken"):
+            stranger.sendall(first + 300 * block)
+        assert peak_bytes(process.pid) - before < 60 * MEGABYTE
+        assert ask(channel, b"a") == [b"a"]
+
+
+@optional(ps.Zmq)
+def test_zmq_hangs_up_on_silent_strangers_and_on_nobody_else(monkeypatch):
+    monkeypatch.setattr(minips.stages.transports.zmq, "HANDSHAKE_S", 0.5)
+    with talking(ps.Zmq()) as (endpoint, channel), zmq_stranger(endpoint.address) as stranger:
+        heard_until_the_end(stranger)
+        assert ask(channel, b"a") == [b"a"]
+
+
 @optional(ps.Zmq)
 def test_zmq_refuses_in_a_sentence_before_the_descriptors_are_gone():
     code = """
@@ -842,10 +891,13 @@ STRANGE = (
 @over_a_library
 def test_a_server_prints_nothing_of_what_strangers_say(transport):
     with another_process(SERVER, transport.name, TOKEN, stderr=subprocess.PIPE) as (process, address):
-        for nonsense in STRANGE:
-            with socket.create_connection(transport.host_and_port(address), WAIT_S) as stranger:
-                stranger.sendall(nonsense)
-                stranger.shutdown(socket.SHUT_WR)
+        with contextlib.ExitStack() as stack:
+            place, strangers = transport.host_and_port(address), []
+            for nonsense in STRANGE:
+                strangers.append(stack.enter_context(socket.create_connection(place, WAIT_S)))
+                strangers[-1].sendall(nonsense)
+                strangers[-1].shutdown(socket.SHUT_WR)
+            for stranger in strangers:
                 heard_until_the_end(stranger)
         with transport.connect(address, TOKEN) as channel:
             assert ask(channel, b"a") == [b"a"]

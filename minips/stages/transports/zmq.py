@@ -9,12 +9,15 @@ On the wire: the tag in a frame of one byte, then the frames as they are (ZMTP 3
 sends out of the caller's memory, and the receiver's arrays live in libzmq's. Small ones are: that is faster.
 
 A ZeroMQ socket belongs to one thread. The loop here owns it, and the others hand it their messages through a queue.
-The limit on a message holds for each frame while it is read and for their sum after that, from strangers too.
+The limit on a message holds for each frame while it is read and for their sum after that. libzmq knows no smaller one
+for strangers. So the server has it report each connection that it takes, looks every few milliseconds at how much has
+come over those that have not proved themselves, and cuts one that has sent more than a handshake, or taken too long.
 """
 
 import os
 import queue
 import socket
+import struct
 import threading
 import time
 from contextlib import suppress
@@ -24,12 +27,17 @@ from typing import Any
 from minips.stage import Buffer, Frames, option, register
 from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.network import NetworkTransport, netloc, size
-from minips.stages.transports.wire import Listener, Wire
+from minips.stages.transports.wire import AUTH, Listener, Wire
 
 _HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"
 _PROBE_S = 0.5
 _HEARTBEAT_MS, _SILENCE_MS, _FAREWELL_MS = 5_000, 30_000, 1_000
 _SMALL_BYTES = 4_096
+_LOOK_S, _STRANGER_BYTES = 0.005, 4_096
+"""How often the server looks at strangers, and what a handshake may take: both greetings and one message."""
+_AT_ONCE = 256
+"""Messages that are taken before the loop looks at anything else, so that no flood keeps it from that."""
+_TCP_INFO_BYTES, _RECEIVED_AT = 136, 128
 _ROOM = 32
 """Descriptors that must be left before a socket is made, which takes a dozen."""
 _making = threading.Lock()
@@ -101,11 +109,11 @@ class _Loop(threading.Thread):
             "IPV6": 1,
         }.items():
             self.socket.setsockopt(getattr(zmq, option_), value)
-        self._ends: Any = None
+        self._strangers: dict[int | None, tuple[socket.socket, float]] = {}
         if self._is_server:
             self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a send to one who has gone is an error
-        else:
-            self._ends = self.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED)
+        watched = zmq.EVENT_ACCEPTED if self._is_server else zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
+        self._events: Any = self.socket.get_monitor_socket(watched)
 
     def post(self, wire: "_ZmqWire | None", message: list[Buffer]) -> None:
         """Have a message sent. From any thread; an empty one and no wire end the loop."""
@@ -117,17 +125,19 @@ class _Loop(threading.Thread):
         import zmq
 
         poller, probed = zmq.Poller(), time.monotonic()
-        for one in filter(None, (self.socket, self._ear, self._ends)):
+        for one in (self.socket, self._ear, self._events):
             poller.register(one, zmq.POLLIN)
         try:
             while True:
-                ready = dict(poller.poll(int(_PROBE_S * 1000)))
+                ready = dict(poller.poll(int((_LOOK_S if self._strangers else _PROBE_S) * 1000)))
                 if self._ear.fileno() in ready:
                     self._ear.recv(4096)
                 if not self._send_all():
                     return
+                if self._is_server:  # before the first message of a connection that has just been taken
+                    self._meet_strangers()
                 self._receive_all()
-                if self._ends in ready:  # the server is gone
+                if self._events in ready and not self._is_server:  # the server is gone
                     return
                 if self._is_server and time.monotonic() - probed > _PROBE_S:
                     probed = time.monotonic()
@@ -138,6 +148,30 @@ class _Loop(threading.Thread):
                 wire.end()
             self.incoming.put(None)
             self.let_go()
+
+    def _meet_strangers(self) -> None:
+        import zmq
+        from zmq.utils.monitor import recv_monitor_message
+
+        with suppress(zmq.ZMQError):
+            while True:
+                number = recv_monitor_message(self._events, zmq.NOBLOCK)["value"]
+                self.trust(number)  # which was another one's, who has gone
+                with suppress(OSError):  # gone already
+                    twin = socket.socket(fileno=os.dup(number))  # ours, whatever becomes of the number
+                    self._strangers[number] = twin, time.monotonic() + HANDSHAKE_S
+        for number, (twin, until) in list(self._strangers.items()):
+            if time.monotonic() > until or _received(twin) > _STRANGER_BYTES:
+                with suppress(OSError):  # at once: a stranger who goes on sending is to hear a reset
+                    twin.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    twin.shutdown(socket.SHUT_RDWR)
+                self.trust(number)
+
+    def trust(self, number: int | None) -> None:
+        """Look no more at the connection with this descriptor. From any thread."""
+        twin, _ = self._strangers.pop(number, (None, 0.0))
+        if twin:
+            twin.close()
 
     def _send_all(self) -> bool:
         while True:
@@ -163,16 +197,17 @@ class _Loop(threading.Thread):
     def _receive_all(self) -> None:
         import zmq
 
-        while True:
+        for _ in range(_AT_ONCE):
             try:
                 parts = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.ZMQError:
                 return
+            number = parts[0].get(zmq.SRCFD) if self._is_server and self._strangers else None
             peer = parts.pop(0).bytes if self._is_server else None
             tag = parts.pop(0).bytes if parts else b""
             wire = self.wires.get(peer)
             if tag == _HELLO and self._is_server and not wire:
-                self.wires[peer] = wire = _ZmqWire(self, peer)
+                self.wires[peer] = wire = _ZmqWire(self, peer, number)
                 self.incoming.put(wire)
             elif tag == _BYE and wire:
                 self.wires.pop(peer)
@@ -182,13 +217,22 @@ class _Loop(threading.Thread):
 
     def let_go(self) -> None:
         """Close the socket once its last words are out, or a second later."""
-        if self._ends:
-            self.socket.disable_monitor()
-            self._ends.close(0)
+        self.socket.disable_monitor()
+        self._events.close(0)
+        for number in list(self._strangers):
+            self.trust(number)
         self.socket.close()
         self._context.term()
         self._bell.close()
         self._ear.close()
+
+
+def _received(sock: socket.socket) -> int:
+    """The bytes that have come over a connection so far; 0 where the system does not tell."""
+    with suppress(AttributeError, OSError, struct.error):
+        told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        return int(struct.unpack_from("Q", told, _RECEIVED_AT)[0])
+    return 0
 
 
 def _check_room() -> None:
@@ -210,8 +254,8 @@ def _check_room() -> None:
 class _ZmqWire(Wire):
     resumes = True
 
-    def __init__(self, loop: _Loop, peer: bytes | None) -> None:
-        self.peer = peer
+    def __init__(self, loop: _Loop, peer: bytes | None, number: int | None = None) -> None:
+        self.peer, self._number, self._said = peer, number, 0
         self.inbox: queue.SimpleQueue[tuple[bytes, Frames] | None] = queue.SimpleQueue()
         self._loop, self._ended = loop, False
 
@@ -221,6 +265,10 @@ class _ZmqWire(Wire):
     def send(self, tag: int, frames: Frames) -> None:
         if self._ended:
             raise ConnectionError("the connection is closed")
+        self._said += tag == AUTH
+        if self._said == 2:  # the server's own proof, which it gives to one who has proved himself
+            self._said += 1
+            self._loop.trust(self._number)
         self.post(bytes([tag]), *(memoryview(frame) for frame in frames))
 
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
