@@ -157,8 +157,7 @@ class _Loop(threading.Thread):
             while True:
                 number = recv_monitor_message(self._events, zmq.NOBLOCK)["value"]
                 self.trust(number)  # which was another one's, who has gone
-                with suppress(OSError):  # gone already
-                    twin = socket.socket(fileno=os.dup(number))  # ours, whatever becomes of the number
+                if twin := _twin(number, int(self.socket.last_endpoint.rpartition(b":")[2])):
                     self._strangers[number] = twin, time.monotonic() + HANDSHAKE_S
         for number, (twin, until) in list(self._strangers.items()):
             if time.monotonic() > until or _received(twin) > _STRANGER_BYTES:
@@ -225,6 +224,19 @@ class _Loop(threading.Thread):
         self._context.term()
         self._bell.close()
         self._ear.close()
+
+
+def _twin(number: int, port: int) -> socket.socket | None:
+    """A descriptor of our own for a connection that libzmq took at this port, which nothing else can become; None where
+    it has gone, and its number may be another's.
+    """
+    with suppress(OSError):
+        twin = socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM)
+        with suppress(OSError):
+            if twin.getsockname()[1] == port:
+                return twin
+        twin.close()
+    return None
 
 
 def _received(sock: socket.socket) -> int:
