@@ -123,7 +123,13 @@ def accuracy(quantizer, memory):
 
 
 @pytest.mark.parametrize("memory", [ps.ErrorFeedback(), ps.Delta()], ids=repr)
-@pytest.mark.parametrize("name", ps.names("quantizer"))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("qsgd", "randomk") else pytest.param(name, marks=pytest.mark.soak)
+        for name in ps.names("quantizer")
+    ],
+)
 def test_a_memory_costs_no_quantizer_its_accuracy_or_is_refused(name, memory, registry):
     quantizer = ps.build("quantizer", name)
     if name == "randomk":
