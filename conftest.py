@@ -1,7 +1,9 @@
 """The surroundings of every test and of every notebook kernel that the test run starts."""
 
+import compileall
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["MINIPS_AUTOPLAY"] = "1"  # the lessons' predictions answer themselves
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # a kernel under a debugger's eye would print a warning
 os.environ.pop("MPLBACKEND", None)  # a kernel draws into the notebook
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile minips once: hundreds of processes import it, and each would, where PYTHONDONTWRITEBYTECODE is set."""
+    if not hasattr(config, "workerinput"):  # the first process of the test run
+        compileall.compile_dir(Path(__file__).parent / "minips", quiet=1)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -113,11 +113,11 @@ class _Doc:
         self.words = words
 
     def __get__(self, instance: object, owner: Any) -> str:
-        if "__dataclass_fields__" not in vars(owner) or not dataclasses.fields(owner):
+        if "__match_args__" not in vars(owner) or not dataclasses.fields(owner):  # which @dataclass sets at its end
             return self.words
         try:
             hints = get_type_hints(owner)
-        except Exception:  # such as a class that names itself, while it is being made
+        except Exception:  # such as a class whose field names a class of its own function
             hints = {}
         lines = (_field_line(field, hints.get(field.name, field.type)) for field in dataclasses.fields(owner))
         return "\n".join([inspect.cleandoc(self.words), "", "Fields:", *lines])
@@ -331,7 +331,10 @@ def default_of(field: Any) -> Any:
 def _field_line(field: Any, hint: Any) -> str:
     """``name: type (unit) = default, limits: help``, as the docstring of a value has it for each field."""
     of_type = re.sub(r"\b[a-z_]\w*\.", "", inspect.formatannotation(hint))  # a class without its module
-    default = default_of(field)
+    try:
+        default = default_of(field)
+    except ModuleNotFoundError:  # a stage whose library is not installed
+        default = dataclasses.MISSING
     if isinstance(default, Value):
         default = Value.__repr__(default)
     elif default is not dataclasses.MISSING:

@@ -97,7 +97,10 @@ def test_help_explains_every_field_and_calls_an_array_an_array(cls):
 def test_help_has_type_unit_default_and_limits_of_a_field_in_one_line():
     lines = inspect.getdoc(ps.Config).splitlines()
     assert "  workers: int = 4, at least 1: processes that compute gradients" in lines
-    assert "  timeout_s: float (s) = 60.0, above 0: the longest that one message waits for the others" in lines
+    assert (
+        "  timeout_s: float (s) = 60.0, above 0, at most 1e+06: the longest that one message waits for the others"
+        in lines
+    )
     assert "  transport: Transport = Tcp(): how frames move" in lines
     assert len(lines) < 40
 
