@@ -109,3 +109,14 @@ def test_float32_stays_float32_throughout(optimizer):
     optimizer.step(params, {"w": np.ones(3, "f4")}, state)
     kept = [x for value in state.values() if isinstance(value, dict) for x in value.values()]
     assert all(x.dtype == np.float32 for x in [params["w"], *kept])
+
+
+def test_a_subclass_that_steps_otherwise_does_so_everywhere():
+    class Halves(ps.SGD):
+        def step(self, params, grads, state):
+            for p in params.values():
+                p *= 0.5
+
+    new, old = {"w": np.zeros(2)}, {"w": np.ones(2)}
+    Halves().step_into(new, old, {"w": np.ones(2)}, {})
+    assert (new["w"].tolist(), old["w"].tolist()) == ([0.5, 0.5], [1, 1])

@@ -62,7 +62,7 @@ class SGD(Optimizer):
             p -= self.lr * g
 
     def step_into(self, new: Tensors, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
-        if self.momentum or self.weight_decay:
+        if self.momentum or self.weight_decay or type(self).step is not SGD.step:  # a subclass may step otherwise
             return super().step_into(new, params, grads, state)
         for name, p in params.items():
             np.subtract(p, np.multiply(grads[name], self.lr, out=new[name]), out=new[name])
