@@ -13,7 +13,6 @@ from minips.stage import build, kinds, missing, names, stage_class
 from minips.stages.quantizers.base import blank, part, witness
 from minips.stages.serializers import outline, restore
 from minips.testing import check, check_quantizer, check_serializer, check_transport
-from minips.testing.transports import leaves_nothing_behind
 
 VARIANTS = [
     *(ps.Uniform(bits=bits) for bits in range(1, 8)),
@@ -65,7 +64,7 @@ def test_transport_meets_its_contract(transport):
 @pytest.mark.soak
 @pytest.mark.parametrize("transport", [*transports()], ids=repr)
 def test_a_thousand_connections_leave_nothing_behind(transport):
-    leaves_nothing_behind(transport, cycles=200 if transport.name == "pyro" else 1000)
+    check_transport(transport, cycles=200 if transport.name == "pyro" else 1000)
 
 
 def test_all_kinds_are_there():
