@@ -73,6 +73,9 @@ class _Shaped(Transport):
         self._out = _Direction(link.bandwidth_bps / 8)
         self._in = _Direction(link.bandwidth_bps / 8)
 
+    def __repr__(self) -> str:
+        return f"{self.link!r}.around({self.transport!r})"
+
     def depart(self, frames: Frames) -> Frames:
         """The frames, behind one that says when their first byte leaves."""
         start, _ = self._out.take(time.monotonic(), _size(frames))
