@@ -43,6 +43,7 @@ class Server(Closable):
 
     TypeError or ValueError for any of them that could not work.
 
+    >>> import numpy as np
     >>> import minips as ps
     >>> config = ps.Config(transport="inproc", consistency="asp", workers=1, optimizer=ps.SGD(lr=0.5))
     >>> with Server({"w": np.zeros(2)}, config).serve() as server:
