@@ -129,6 +129,7 @@ def test_a_run_that_fails_is_skipped_and_says_why(monkeypatch):
 # pushpull
 
 
+@pytest.mark.soak
 def test_a_push_and_pull_over_every_transport_beside_what_needs_no_extra():
     rows = list(pushpull.measure([100], references=EVERYWHERE, rounds=ROUNDS))
     between_processes = [name for name in ps.names("transport") if name != "inproc"]
@@ -240,6 +241,7 @@ def test_runs_that_end_elsewhere_are_not_compared():
             train.check({"minips": at(10.0), "pickle": at(off)})
 
 
+@pytest.mark.soak
 def test_the_table_of_training_runs():
     rows = list(train.measure([10], "pipe", ["floor", "minips"], steps=2, rounds=ROUNDS))
     floor, minips = rows
@@ -276,6 +278,7 @@ def test_a_busy_machine_is_named_before_it_is_measured(monkeypatch, load, words)
 # transports
 
 
+@pytest.mark.soak
 def test_a_frame_over_transports_alone():
     rows = list(transports.measure(["pipe", "tcp"], ["echo"], small=40, large=400, rounds=3))
     assert [row.contender for row in rows] == ["echo", "pipe", "tcp"]
@@ -341,7 +344,13 @@ def test_a_picture_without_a_folder_is_one_sentence(capsys, tmp_path):
     assert "There is no folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("table", ["pushpull --transports tcp pipe --references pickle", "train --contenders pickle"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        "pushpull --transports tcp pipe --references pickle",
+        pytest.param("train --contenders pickle", marks=pytest.mark.soak),
+    ],
+)
 def test_ctrl_c_ends_a_bench_and_everything_that_it_started(table):
     command = [*MINIPS, "bench", *table.split(), "--rounds", "100000"]
     bench = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)

@@ -30,6 +30,7 @@ def test_twelve_configs_behind_links_meet_all_that_is_promised_and_twelve_are_ba
     }
 
 
+@pytest.mark.soak
 def test_a_config_is_predicted_and_then_run(monkeypatch):
     plan = list(cost.configs())
     few = [(name, replace(config, workers=2, steps=3)) for name, config in (plan[0], plan[14])]

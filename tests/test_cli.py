@@ -184,6 +184,7 @@ def test_doctor_finds_this_machine_ready(capsys):
     assert "extra lab" in said
 
 
+@pytest.mark.soak
 def test_lab_copies_the_lessons_and_opens_the_first(tmp_path):
     environment = {**os.environ, "HOME": str(tmp_path), "JUPYTER_NO_CONFIG": "1"}
     command = [*MINIPS, "lab", "mine", "--no-browser", "--ServerApp.port=0", "--allow-root"]

@@ -59,6 +59,8 @@ def code_cells(book: Any) -> list[Any]:
     return [cell for cell in book.cells if cell.cell_type == "code"]
 
 
+LONG = ("05", "06", "07", "10")
+"""Lessons that take close to a minute each: they run as soak tests."""
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
@@ -123,7 +125,11 @@ def test_every_result_comes_after_its_prediction(path: Path) -> None:
         assert 0 <= asked < locked < shown
 
 
-@each_lesson
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.soak] if path.stem[:2] in LONG else []) for path in LESSONS],
+    ids=lambda path: path.stem,
+)
 @pytest.mark.outside
 @pytest.mark.timeout(900)  # each cell has the 120 seconds of --nbval-cell-timeout
 def test_its_outputs_are_the_saved_ones_and_its_solutions_pass(

@@ -84,6 +84,7 @@ def jupyter(chromium: Browser, server: tuple[str, Path, int]) -> Iterator[Lab]:
         ask(f"{server[0]}/api/sessions/{session['id']}", "DELETE")
 
 
+@pytest.mark.soak
 def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_path: Path) -> None:
     jupyter.open("00_train_in_a_minute.ipynb")
     page, outputs = jupyter.page, jupyter.page.locator(".jp-OutputArea")
@@ -187,6 +188,7 @@ def test_run_stop_and_run_again(jupyter: Lab) -> None:
     assert lines[0].startswith("number,column,training_loss,seconds")
 
 
+@pytest.mark.soak
 def test_a_quantizer_of_ones_own_is_chosen_and_run(jupyter: Lab) -> None:
     jupyter.write(f"{BENCH}lab.Workbench(problem, ps.Config(workers=2, steps=5))", QUANTIZER)
     jupyter.run_cell(0)
@@ -222,6 +224,7 @@ def test_an_exercise_is_failed_and_then_solved(jupyter: Lab) -> None:
     expect(jupyter.output(3)).to_contain_text("1 of 3 (00.3)")
 
 
+@pytest.mark.soak
 def test_the_stop_button_of_the_notebook(jupyter: Lab) -> None:
     config = "ps.Config(workers=2, steps=100_000, delays=ps.Delays(seconds=0.01))"
     jupyter.write(
