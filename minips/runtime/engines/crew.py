@@ -102,6 +102,7 @@ def multiprocess() -> Any:
     """The library of that name. RuntimeError where it does not work, as in a browser's Python."""
     try:
         import multiprocess.connection
+        import multiprocess.resource_tracker  # from Python 3.13 on the part above works without what this one needs
     except ImportError as error:
         raise RuntimeError(
             f"Servers and workers need the library multiprocess, and here it does not work: {error}. "

@@ -67,7 +67,11 @@ def play(role: Callable[..., Any], line: Line, parts: dict[str, Any]) -> None:
         print(end="", flush=True)  # a last line without an end, from user code
         line.say("result", report)
     except Exception as error:
-        line.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
+        _say_failed(line, error)
+
+
+def _say_failed(line: Line, error: Exception) -> None:
+    line.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
 
 
 def serve(line: Line, *, config: Config, params: Tensors, index: int, token: str) -> dict[str, Any]:
@@ -103,11 +107,14 @@ def labour(line: Line, *, config: Config, problem: Problem, worker: int, token: 
             with _Listening(line, worker) as heard:
                 try:
                     work(problem, config, client, heard.halt)
-                except NonFiniteError as error:
-                    if client.clock == 0:  # nothing has moved yet: the data, or the problem, are at fault
-                        raise
-                    line.say("diverged", at_step(client.clock, worker, error))
-                    heard.halt.wait(config.timeout_s)  # a goodbye would complete the round without this worker
+                except Exception as error:
+                    # Told before the goodbye, which completes the round without this worker: the others could end the
+                    # run before anybody hears why.
+                    if isinstance(error, NonFiniteError) and client.clock:
+                        line.say("diverged", at_step(client.clock, worker, error))
+                    else:  # also in the first step: nothing has moved yet, so the data, or the problem, are at fault
+                        _say_failed(line, error)
+                    heard.halt.wait(config.timeout_s)
     return client.report()
 
 
