@@ -63,7 +63,7 @@ class Company:
     def start(self, who: str) -> Member:
         """A process that waits for its briefing."""
         with ctrl_c_later():
-            member = Processes().start(who)
+            (member,) = Processes().start(who)
             self._said[member] = deque()
         return member
 

@@ -120,10 +120,8 @@ def _measure(
     members: list[Member] = []
     try:
         with ctrl_c_later():
-            for who in ("a process that answers", "a process that asks"):
-                members.append(engine.start(who))
-            for worker in range(1, meters.CROWD):
-                members.append(engine.start(f"process {worker} that pushes along"))
+            crowd_names = [f"process {worker} that pushes along" for worker in range(1, meters.CROWD)]
+            members = engine.start("a process that answers", "a process that asks", *crowd_names)
         answers, asks, *others = members
         answers.brief(meters.answer, {"plan": plan})
         addresses = _hear(answers, "ready", stop)

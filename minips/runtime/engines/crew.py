@@ -62,8 +62,8 @@ class LocalEngine(Engine):
     """An engine whose crew lives on this machine."""
 
     @abstractmethod
-    def start(self, who: str) -> Member:
-        """Start one member, which waits for its briefing."""
+    def start(self, *names: str) -> list[Member]:
+        """Start members, which wait for their briefings."""
 
     def run(
         self,
@@ -77,13 +77,10 @@ class LocalEngine(Engine):
         shards = [problem.shard(worker, config.workers) for worker in range(config.workers)]
         crew = _Crew(config, watch, stop)
         try:
-            # All are started before any is briefed: a process takes a while to be there, and they can take it side by
-            # side.
+            servers = [f"server {index}" for index in range(0 if exchange else config.servers)]
             with ctrl_c_later():
-                for index in range(0 if exchange else config.servers):
-                    crew.servers.append(self.start(f"server {index}"))
-                for worker in range(config.workers):
-                    crew.workers.append(self.start(f"worker {worker}"))
+                members = self.start(*servers, *(f"worker {worker}" for worker in range(config.workers)))
+                crew.servers, crew.workers = members[: len(servers)], members[len(servers) :]
             common = {"config": config, "token": secrets.token_hex(16)}
             for index, member in enumerate(crew.servers):
                 member.brief(roles.serve, {**common, "params": params, "index": index})

@@ -1,4 +1,8 @@
-"""Servers and workers as processes of this machine, started afresh (spawn) and briefed over a pipe.
+"""Servers and workers as processes of this machine, briefed over a pipe.
+
+A child is started afresh (spawn) and never forked from the user's process, whose threads and locks it would inherit in
+the middle of their work. On Linux a crew starts one process, which imports minips once and, while it has no thread,
+forks into all its members: an import takes a third of a second of a core, a fork a hundredth.
 
 A child imports this package and nothing of the user's: not the main module, which might train again, nor anything that
 draws or shows. What it needs comes by value (`minips.runtime.shipping`). It ignores Ctrl-C, which is the parent's to
@@ -10,17 +14,22 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from minips.runtime.engines.crew import LocalEngine, Member, multiprocess
+import numpy as np
+
+from minips.runtime.engines.crew import FAREWELL_S, LocalEngine, Member, multiprocess
 from minips.runtime.engines.roles import Line, play
 from minips.runtime.shipping import ship, unship
 from minips.stage import reason, register
 from minips.stages.transports.network import memory
 
+FORKS = hasattr(os, "fork") and sys.platform != "darwin"
+"""Whether a process that has imported NumPy may fork; macOS's own libraries do not survive it."""
 _starting = threading.Lock()
 _ONE_THREAD = tuple(f"{name}_THREADS" for name in ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM"))
 
@@ -34,26 +43,33 @@ class Processes(LocalEngine):
 
     name = "processes"
 
-    def start(self, who: str) -> Member:
-        return _Process(who)
-
-
-class _Process(Member):
-    def __init__(self, who: str) -> None:
+    def start(self, *names: str) -> list[Member]:
         if multiprocess().current_process().daemon:
             raise RuntimeError(
                 "Processes cannot run within a daemonic process, such as a worker of a Pool or of another run: it may "
                 "start none. Use engine=Threads() there."
             )
-        context = multiprocess().get_context("spawn")
-        here, there = context.Pipe()
-        super().__init__(who, here)
-        self._process = context.Process(target=_child, args=(there,), name=f"minips-{who}", daemon=True)
+        pipes = [multiprocess().Pipe() for _ in names]
+        members: list[Member] = []
         try:
-            with _fresh_start():
-                self._process.start()
+            nursery = _Nursery(names, [there for _, there in pipes]) if FORKS and len(names) > 1 else None
+            for i, (who, (here, there)) in enumerate(zip(names, pipes, strict=True)):
+                process = nursery.forks[i] if nursery else _spawn(_child, who, there)
+                members.append(_Process(who, here, process))
+        except BaseException:
+            for member in members:
+                member.end(FAREWELL_S)
+            raise
         finally:
-            there.close()
+            for _, there in pipes:
+                there.close()
+        return members
+
+
+class _Process(Member):
+    def __init__(self, who: str, pipe: Any, process: Any) -> None:
+        super().__init__(who, pipe)
+        self._process = process
 
     def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         apart: list[memoryview] = []
@@ -79,6 +95,111 @@ class _Process(Member):
             if code and code < 0
             else f"its exit code was {code}"
         )
+
+
+def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
+    """A process that has been started."""
+    context = multiprocess().get_context("spawn")
+    process = context.Process(target=target, args=arguments, name=f"minips-{name}", daemon=True)
+    with _fresh_start():
+        process.start()
+    return process
+
+
+class _Nursery:
+    """A process that forks into a member for each pipe, and stays to tell how they end."""
+
+    def __init__(self, names: Sequence[str], pipes: list[Any]) -> None:
+        self._report, there = multiprocess().Pipe(duplex=False)
+        try:
+            self._process = _spawn(_fork, "nursery", there, names, pipes)
+        finally:
+            there.close()
+        self.forks = [_Fork(self) for _ in names]
+
+    def hear(self, timeout: float) -> None:
+        """Learn the number of a member's process, or how it ended, within ``timeout`` seconds."""
+        try:
+            if self._report.poll(timeout):
+                index, word, value = self._report.recv()
+                setattr(self.forks[index], word, value)
+        except (EOFError, OSError):  # it could not fork, or was killed: there is nobody else who would tell
+            self.close()
+
+    def close(self) -> None:
+        """See the nursery off, and whoever it leaves behind."""
+        if self._report.closed:
+            return
+        self._report.close()
+        self._process.join(FAREWELL_S)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(FAREWELL_S)
+        for fork in self.forks:
+            if fork.exitcode is None:
+                fork.kill()
+                fork.exitcode = self._process.exitcode
+        with suppress(ValueError):  # where not even that ended it
+            self._process.close()
+
+
+class _Fork:
+    """A process that the nursery forked, with the face of multiprocess's own."""
+
+    def __init__(self, nursery: _Nursery) -> None:
+        self._nursery = nursery
+        self.pid: int | None = None
+        self.exitcode: int | None = None
+
+    def join(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while self.exitcode is None and (left := deadline - time.monotonic()) > 0:
+            self._nursery.hear(left)
+        if all(fork.exitcode is not None for fork in self._nursery.forks):
+            self._nursery.close()
+
+    def is_alive(self) -> bool:
+        return self.exitcode is None
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        if self.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def _fork(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
+    """What the nursery runs, and every member after its fork."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    indices: dict[int, int] = {}
+    for index, (name, pipe) in enumerate(zip(names, pipes, strict=True)):
+        try:
+            pid = os.fork()
+        except OSError as error:
+            Line(pipe).say("failed", (f"{type(error).__name__}: {reason(error)}", ""))
+            continue
+        if pid == 0:
+            for other in (report, *pipes):
+                if other is not pipe:
+                    other.close()
+            multiprocess().current_process().name = f"minips-{name}"
+            np.random.seed()  # where user code draws from this generator, no two members draw the same
+            _child(pipe)
+            return
+        indices[pid] = index
+    for pipe in pipes:
+        pipe.close()
+    with suppress(OSError):  # nobody listens any more, and the members leave by themselves
+        for pid, index in indices.items():
+            report.send((index, "pid", pid))
+        for _ in indices:
+            pid, status = os.wait()
+            report.send((indices[pid], "exitcode", os.waitstatus_to_exitcode(status)))
 
 
 @contextmanager

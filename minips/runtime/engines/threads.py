@@ -19,8 +19,8 @@ class Threads(LocalEngine):
 
     name = "threads"
 
-    def start(self, who: str) -> Member:
-        return _Thread(who)
+    def start(self, *names: str) -> list[Member]:
+        return [_Thread(who) for who in names]
 
 
 class _Thread(Member):

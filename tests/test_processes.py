@@ -1,0 +1,83 @@
+"""How processes of a run are started: one that forks into all, or each by itself; what is told where that fails."""
+
+import errno
+import os
+import signal
+
+import multiprocess
+import numpy as np
+import psutil
+import pytest
+
+import minips as ps
+from minips.runtime.engines import processes
+from tests import misfits
+
+CONFIG = ps.Config(workers=3, servers=2, steps=5, batch_size=8)
+PROBLEM = ps.LinearRegression(*misfits.rows())
+forks = pytest.mark.skipif(not processes.FORKS, reason="processes that have imported NumPy do not fork here")
+
+
+@forks
+def test_forked_or_started_each_by_itself_a_run_is_the_same_to_the_bit(monkeypatch):
+    forked = ps.train(PROBLEM, CONFIG)
+    monkeypatch.setattr(processes, "FORKS", False)
+    started = ps.train(PROBLEM, CONFIG)
+    assert [loss for _, _, loss in started.losses] == [loss for _, _, loss in forked.losses]
+    for name, p in forked.params.items():
+        assert p.tobytes() == started.params[name].tobytes()
+
+
+class Introduces(ps.LinearRegression):
+    """Each worker says its process's name and draws a number without a generator of its own."""
+
+    def loss_and_gradient(self, params, rows=None):
+        print(multiprocess.current_process().name, np.random.random())
+        return super().loss_and_gradient(params, rows)
+
+
+def test_each_process_has_its_name_and_its_own_draws():
+    run = ps.train(Introduces(*misfits.rows()), ps.Config(workers=3, steps=1))
+    said = sorted(text.split() for _, text in run.events)
+    assert [words[:4] for words in said] == [["worker", f"{i}:", "minips-worker", f"{i}"] for i in range(3)]
+    assert len({words[4] for words in said}) == 3
+
+
+@forks
+def test_a_run_goes_on_without_the_process_that_its_members_were_forked_from():
+    killed = []
+
+    def kill(progress):
+        if progress.applied and not killed:
+            (nursery,) = (c for c in psutil.Process().children() if "spawn_main" in " ".join(c.cmdline()))
+            nursery.kill()
+            killed.append(nursery)
+
+    config = ps.Config(workers=2, steps=30, delays=ps.Delays(0.02))
+    run = ps.train(PROBLEM, config, progress=kill)
+    assert killed
+    assert run.updates == 60
+
+
+@forks
+def test_a_fork_that_fails_is_told(monkeypatch):
+    def refuse():
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    here, there = multiprocess.Pipe()
+    report, told = multiprocess.Pipe(duplex=False)
+    with here, report:
+        with told:
+            processes._fork(told, ["worker 0"], [there])
+        word, (text, _) = here.recv()
+        assert (word, text) == ("failed", "BlockingIOError: [Errno 11] Resource temporarily unavailable")
+        with pytest.raises(EOFError):
+            report.recv()
+
+
+def test_where_nothing_can_be_started_nothing_is_left(monkeypatch):
+    monkeypatch.setattr(multiprocess.spawn, "_python_exe", b"/no/such/python")
+    with pytest.raises(RuntimeError, match="before its work was done"):
+        ps.train(PROBLEM, CONFIG)
