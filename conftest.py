@@ -21,6 +21,11 @@ def pytest_configure(config: pytest.Config) -> None:
         compileall.compile_dir(Path(__file__).parent / "minips", quiet=1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that run alone come first: later, each would wait for the end of a long one beside it."""
+    items.sort(key=lambda item: item.get_closest_marker("alone") is None)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Each test goes to the process that is free; the browser's share a JupyterLab, and a notebook's cells a kernel."""
@@ -30,5 +35,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
             return path if path.startswith("tests/browser/") or path.endswith(".ipynb") else nodeid
+
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            work = self.assigned_work[node]  # looked through after each test, so what is done is taken out
+            scope = self._split_scope(self.registered_collections[node][item_index])
+            if all(work[scope].values()):
+                del work[scope]
 
     return Scheduling(config, log)

@@ -81,6 +81,15 @@ def test_without_pauses_nothing_is_tried_again():
     channel.close()
 
 
+def test_the_last_call_is_no_reason_to_connect_again():
+    channel, log = scripted(2, pauses_s=(WAIT_S,))
+    ask(channel, [b"a"]).result(WAIT_S)
+    with pytest.raises(ConnectionError, match="The wire broke"):
+        channel.call([b"bye"], lambda answer: answer.result(), last=True).result(0.0)
+    assert log == [b"a"]
+    channel.close()
+
+
 def test_a_channel_that_is_closed_tries_no_more():
     channel, _ = scripted(1, *[None] * 3, pauses_s=(WAIT_S, WAIT_S, WAIT_S))
     answer = ask(channel, [b"a"])

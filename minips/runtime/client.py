@@ -200,9 +200,7 @@ class Client(Closable):
         if not self._closing.is_set():
             self._closing.set()
             with suppress(Exception):
-                for farewell in [
-                    server.call(Message({"kind": "bye", "worker": self.worker})) for server in self._servers
-                ]:
+                for farewell in [server.goodbye() for server in self._servers]:
                     farewell.result(1.0)
         self._hang_up()
         self._heart.join()
@@ -316,7 +314,12 @@ class _Connection:
     def call(self, message: Message) -> Driven[Message]:
         return self.send(self.encoder.encode(message), message, _same)
 
-    def send(self, frames: Frames, message: Message, finish: Callable[[Message], T]) -> Driven[T]:
+    def goodbye(self) -> Driven[Message]:
+        """The last call; a server that is gone does not miss it."""
+        bye = Message({"kind": "bye", "worker": self.client.worker})
+        return self.send(self.encoder.encode(bye), bye, _same, last=True)
+
+    def send(self, frames: Frames, message: Message, finish: Callable[[Message], T], last: bool = False) -> Driven[T]:
         """Send a message that has been encoded; the future of ``finish`` of the decoded answer."""
         began = time.monotonic()
         self.client.bytes_sent += sum(map(len, frames))
@@ -332,7 +335,7 @@ class _Connection:
             return finish(decoded)
 
         try:
-            return self.channel.call(frames, arrived)
+            return self.channel.call(frames, arrived, last)
         except BaseException:
             self.outstanding -= 1
             raise

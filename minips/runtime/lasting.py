@@ -42,9 +42,12 @@ class LastingChannel(Closable):
         self._torn = False
         self._mending: threading.Thread | None = None
 
-    def call(self, frames: Frames, finish: Finish[T]) -> Driven[T]:
-        """Send the frames, as a channel does; the future holds what ``finish`` makes of the answer, called once."""
-        answer = _Answer(self, frames, finish)
+    def call(self, frames: Frames, finish: Finish[T], last: bool = False) -> Driven[T]:
+        """Send the frames, as a channel does; the future holds what ``finish`` makes of the answer, called once.
+
+        The ``last`` call is no reason to connect again.
+        """
+        answer = _Answer(self, frames, finish, last)
         with self._sending:
             with self._lock:
                 if self._broken and not self._mending:
@@ -69,7 +72,7 @@ class LastingChannel(Closable):
         with self._lock:
             if inner is not answer.inner:  # it has been sent again since
                 return
-            if isinstance(error, ConnectionError) and self._mend(error):
+            if isinstance(error, ConnectionError) and not answer.last and self._mend(error):
                 return
             self._open.remove(answer)
             answer.inner = _NOBODY  # the two know each other: a circle would keep what has arrived
@@ -147,9 +150,9 @@ def _failed(error: BaseException | None) -> "Future[Frames]":
 class _Answer(Driven[T]):
     """What a call will be answered with, over whichever connection; ``inner`` is that over the last one."""
 
-    def __init__(self, channel: LastingChannel, frames: Frames, finish: Finish[T]) -> None:
+    def __init__(self, channel: LastingChannel, frames: Frames, finish: Finish[T], last: bool) -> None:
         super().__init__()
-        self.channel, self.frames, self.finish = channel, frames, finish
+        self.channel, self.frames, self.finish, self.last = channel, frames, finish, last
         self.inner = _NOBODY
 
     def arrived(self, inner: "Future[Frames]") -> None:
