@@ -43,6 +43,14 @@ class Diverges(Misfit):
         return 0.0, {"w": np.full(4, np.nan), "b": np.zeros(())}
 
 
+class DivergesOnceMoved(Misfit):
+    def misbehave(self, params):
+        return np.nan if params["w"].any() else 0.0, {"w": np.zeros(4), "b": np.zeros(())}
+
+    def __init__(self):
+        super().__init__(at=1)
+
+
 class WrongShape(Misfit):
     def misbehave(self, params):
         return 0.0, {"w": np.zeros(5), "b": np.zeros(())}

@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 
+import misfits
 import multiprocess
 import numpy as np
 import psutil
@@ -11,7 +12,6 @@ import pytest
 
 import minips as ps
 from minips.runtime.engines import processes
-from tests import misfits
 
 CONFIG = ps.Config(workers=3, servers=2, steps=5, batch_size=8)
 PROBLEM = ps.LinearRegression(*misfits.rows())

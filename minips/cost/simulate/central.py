@@ -215,7 +215,7 @@ class Pusher(Trainer):
         try:
             yield from self._train()
         except NonFiniteError as error:
-            if max(self._clocks) == 0:
+            if not any(self._versions):
                 raise
             self._servers[0].diverge(at_step(max(self._clocks), self.rank, error))
 

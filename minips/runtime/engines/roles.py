@@ -110,9 +110,9 @@ def labour(line: Line, *, config: Config, problem: Problem, worker: int, token: 
                 except Exception as error:
                     # Told before the goodbye, which completes the round without this worker: the others could end the
                     # run before anybody hears why.
-                    if isinstance(error, NonFiniteError) and client.clock:
+                    if isinstance(error, NonFiniteError) and any(client.versions):
                         line.say("diverged", at_step(client.clock, worker, error))
-                    else:  # also in the first step: nothing has moved yet, so the data, or the problem, are at fault
+                    else:  # where nothing has moved yet, the data, or the problem, are at fault
                         _say_failed(line, error)
                     heard.halt.wait(config.timeout_s)
     return client.report()
