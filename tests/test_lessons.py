@@ -59,8 +59,8 @@ def code_cells(book: Any) -> list[Any]:
     return [cell for cell in book.cells if cell.cell_type == "code"]
 
 
-SHORT = ("01", "02", "03")
-"""Lessons that run in a quarter of a minute; the others run as soak tests."""
+SHORT = ("03",)
+"""The lesson that runs in ten seconds; the others run as soak tests."""
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 import minips as ps
 from minips.lab.columns import STAGES
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.soak]
 
 BENCH = """from dataclasses import dataclass
 import numpy as np
@@ -84,7 +84,6 @@ def jupyter(chromium: Browser, server: tuple[str, Path, int]) -> Iterator[Lab]:
         ask(f"{server[0]}/api/sessions/{session['id']}", "DELETE")
 
 
-@pytest.mark.soak
 def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_path: Path) -> None:
     jupyter.open("00_train_in_a_minute.ipynb")
     page, outputs = jupyter.page, jupyter.page.locator(".jp-OutputArea")
@@ -124,7 +123,6 @@ def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_
     expect(outputs.get_by_role("alert").first).to_contain_text("needs more than 9 workers")
 
 
-@pytest.mark.soak
 def test_every_option_of_every_dropdown_runs(jupyter: Lab) -> None:
     bench = 'lab.Workbench(problem, ps.Config(workers=8, steps=2), engine="threads", predict=False)'
     jupyter.write(BENCH + bench)
@@ -192,7 +190,6 @@ def test_run_stop_and_run_again(jupyter: Lab) -> None:
     assert lines[0].startswith("number,column,training_loss,seconds")
 
 
-@pytest.mark.soak
 def test_a_quantizer_of_ones_own_is_chosen_and_run(jupyter: Lab) -> None:
     jupyter.write(f"{BENCH}lab.Workbench(problem, ps.Config(workers=2, steps=5))", QUANTIZER)
     jupyter.run_cell(0)
@@ -228,7 +225,6 @@ def test_an_exercise_is_failed_and_then_solved(jupyter: Lab) -> None:
     expect(jupyter.output(3)).to_contain_text("1 of 3 (00.3)")
 
 
-@pytest.mark.soak
 def test_the_stop_button_of_the_notebook(jupyter: Lab) -> None:
     config = "ps.Config(workers=2, steps=100_000, delays=ps.Delays(seconds=0.01))"
     jupyter.write(

@@ -32,8 +32,10 @@ class PowerSGD(Quantizer):
         scale = np.abs(M).max() or one
         M = M / scale  # so that no product leaves the range of the dtype
         Q = (rng or np.random.default_rng(0)).normal(size=(M.shape[1], self.rank)).astype(M.dtype)
-        P = np.linalg.qr(M @ Q)[0]
-        return {"P": P * max(scale, one), "R": M.T @ P * min(scale, one), "like": witness(x)}
+        with np.errstate(invalid="ignore"):  # OpenBLAS may raise the flag where all is finite: numpy issue 24067
+            P = np.linalg.qr(M @ Q)[0]
+            R = M.T @ P
+        return {"P": P * max(scale, one), "R": R * min(scale, one), "like": witness(x)}
 
     def decode(self, parts: Parts) -> Array:
         if "values" in parts:
@@ -43,7 +45,8 @@ class PowerSGD(Quantizer):
             raise ValueError(f"Factors of the shapes {P.shape} and {R.shape} do not make a tensor of {x.shape}.")
         if R.shape[0] * x.shape[0] != x.size or {P.dtype.kind, R.dtype.kind} != {"f"}:
             raise ValueError(f"Factors of {P.dtype}{P.shape} and {R.dtype}{R.shape} do not make a tensor of {x.shape}.")
-        x.reshape(x.shape[0], -1)[...] = P @ R.T
+        with np.errstate(invalid="ignore"):
+            x.reshape(x.shape[0], -1)[...] = P @ R.T
         return x
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
