@@ -218,7 +218,7 @@ def _installed(package: str) -> str | None:
 
 def lab(options: argparse.Namespace) -> None:
     """Copy the lessons to a folder of yours and open them in JupyterLab. What you have changed there is kept."""
-    from minips.lab import lessons, state
+    from minips.lab import jupyter, lessons, state
 
     if options.reset:
         state.reset()
@@ -226,8 +226,15 @@ def lab(options: argparse.Namespace) -> None:
         return
     if importlib.util.find_spec("jupyterlab") is None:
         raise ModuleNotFoundError('JupyterLab is not installed. Install it with: pip install "minips[lab]"')
+    rest = jupyter.checked(options.rest)
     folder = Path(options.folder)
-    copied = lessons.copy_to(folder, blank=options.blank)
+    if folder.exists() and not folder.is_dir():
+        raise OSError(f"{folder} is a file. Name a folder for your copies of the lessons.")
+    try:
+        copied = lessons.copy_to(folder, outputs=options.outputs)
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        raise OSError(f"Copies in the folder {folder} cannot be made: {words}. Name another folder.") from None
     print(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
     for what, names_of_files in (
         ("New", copied.new),
@@ -236,18 +243,7 @@ def lab(options: argparse.Namespace) -> None:
     ):
         if names_of_files:
             print(f"{what}: {', '.join(names_of_files)}", file=sys.stderr)
-    first = lessons.lessons()[0].path.name
-    command = [
-        sys.executable,
-        "-m",
-        "jupyterlab",
-        "--notebook-dir",
-        str(folder),
-        f"--LabApp.default_url=/lab/tree/{first}",
-    ]
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.stderr.flush()
-    os.execv(sys.executable, [*command, *options.rest])
+    jupyter.start(folder, lessons.lessons()[0].path.name, options.port, rest)
 
 
 def check(options: argparse.Namespace) -> int:
@@ -386,7 +382,8 @@ def _parser() -> argparse.ArgumentParser:
         description=f"{lab.__doc__} Other options are JupyterLab's, as --option=value.",
     )
     one.add_argument("folder", nargs="?", default="minips-lessons", help="where your copies are (default %(default)s)")
-    one.add_argument("--blank", action="store_true", help="copies without outputs")
+    one.add_argument("--port", type=int, help="JupyterLab's (default: the first free one from 8888 on)")
+    one.add_argument("--outputs", action="store_true", help="copies with all outputs, which tell the answers")
     one.add_argument("--reset", action="store_true", help="forget which exercises and predictions are done, and stop")
     one.set_defaults(command=lab)
 

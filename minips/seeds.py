@@ -5,9 +5,12 @@ first, second, use, …): the fourth names the use and is given out here alone. 
 in at least one word, which NumPy's ``SeedSequence`` turns into independent states.
 """
 
+import zlib
+
 import numpy as np
 
 _BATCH, _DELAY, _PUSH, _PULL, _ALL_REDUCE, _SHARED_PULL, _LOSS, _COMPUTE, _INIT, _SYNTHETIC, _FOURIER = range(11)
+_OPTIONS = 11
 
 
 def batch(seed: int, worker: int, clock: int, turn: int) -> np.random.Generator:
@@ -70,6 +73,11 @@ def synthetic(seed: int) -> np.random.Generator:
 def fourier(seed: int) -> np.random.Generator:
     """The directions and phases of `datasets.fourier`."""
     return _stream(_FOURIER, seed)
+
+
+def options(question: str) -> np.random.Generator:
+    """The order in which a lesson's question shows its options."""
+    return _stream(_OPTIONS, zlib.crc32(question.encode()))
 
 
 def _stream(use: int, seed: int, first: int = 0, second: int = 0, *more: int) -> np.random.Generator:

@@ -83,12 +83,14 @@ def option(
     step: float | None = None,
     choices: Iterable[Any] | None = None,
     unit: str | None = None,
+    operator: bool = False,
 ) -> Any:
     """A dataclass field that knows what it accepts: what a check, a widget and a help page need.
 
     ``minimum`` and ``maximum`` are inclusive, ``above`` is exclusive. A ``default`` that is callable makes the default.
+    What only an ``operator`` of servers needs is no control in the lab.
     """
-    limits = {"minimum": minimum, "maximum": maximum, "above": above, "step": step, "unit": unit}
+    limits = {"minimum": minimum, "maximum": maximum, "above": above, "step": step, "unit": unit, "operator": operator}
     metadata = {"help": help, "choices": None if choices is None else tuple(choices), **limits}
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata)

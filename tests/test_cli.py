@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -185,24 +187,57 @@ def test_doctor_finds_this_machine_ready(capsys):
 
 
 @pytest.mark.soak
-def test_lab_copies_the_lessons_and_opens_the_first(tmp_path):
+def test_lab_copies_the_lessons_and_opens_the_first_one_server_for_a_folder(tmp_path):
     environment = {**os.environ, "HOME": str(tmp_path), "JUPYTER_NO_CONFIG": "1"}
-    command = [*MINIPS, "lab", "mine", "--no-browser", "--ServerApp.port=0", "--allow-root"]
-    server = subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    try:
-        assert server.stderr is not None
-        said = ""
-        for line in server.stderr:
-            said += line
-            if "?token=" in line:
-                break
-        assert "/lab/tree/00_train_in_a_minute.ipynb?token=" in said
-        assert f"The lessons are in {tmp_path / 'mine'}." in said
-        assert f"Serving notebooks from local directory: {tmp_path / 'mine'}" in said
-        assert (tmp_path / "mine" / "00_train_in_a_minute.ipynb").exists()
-    finally:
-        server.terminate()
-        server.communicate(timeout=30)
+    command = [*MINIPS, "lab", "mine", "--no-browser", "--allow-root"]
+    options = {"env": environment, "cwd": tmp_path, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **options, stdin=subprocess.DEVNULL) as server:
+        try:
+            said = until(server, "?token=")
+            assert re.search(
+                r"The first lesson: http://localhost:\d+/lab/tree/00_train_in_a_minute.ipynb\?token=\w+", said
+            )
+            assert f"The lessons are in {tmp_path / 'mine'}." in said
+            assert (tmp_path / "mine" / "00_train_in_a_minute.ipynb").exists()
+            until(server, "is running at")
+            again = subprocess.run(command, **options, timeout=60)
+            assert again.returncode == 0
+            assert "JupyterLab runs on this folder already: http://localhost:" in again.stderr
+            server.send_signal(signal.SIGINT)  # once
+            server.communicate(timeout=30)
+        finally:
+            server.kill()
+
+
+def until(server, words):
+    said = ""
+    for line in server.stderr:
+        said += line
+        if words in line:
+            return said
+    raise AssertionError(said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--config", "x.py"], "--option=value or one of --no-browser, --allow-root, --debug; got '--config'"),
+        (["file"], "file is a file. Name a folder"),
+        (["file/below"], "Copies in the folder file/below cannot be made: not a directory."),
+        (["new", "--port", "TAKEN"], "is taken. Choose another one"),
+        (["new", "--port", "70000"], "Expected a port from 0 to 65535; got 70000"),
+    ],
+)
+def test_lab_says_in_a_sentence_what_is_wrong(arguments, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("JupyterLab was started"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert cli.main(["lab", *(port if word == "TAKEN" else word for word in arguments)]) == 1
+    said = capsys.readouterr().err.strip()
+    assert words in said.splitlines()[-1]
+    assert "Errno" not in said
 
 
 def test_lab_forgets_progress_when_told_to(tmp_path, monkeypatch, capsys):

@@ -3,17 +3,20 @@
 They are in the folder ``broken``, a file for each lesson. That the solutions themselves pass is test_lessons' part.
 """
 
+import linecache
 import re
 import runpy
+import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from test_lessons import LESSONS, exercises, lesson
 
 import minips as ps
 from minips import lab
-from minips.lab.exercises import EXERCISES
+from minips.lab.exercises import EXERCISES, base
 
 BROKEN: dict[str, dict[str, tuple[str, str]]] = {}
 for path in sorted((Path(__file__).parent / "broken").glob("lesson_*.py")):
@@ -53,7 +56,7 @@ def answer(key: str, old: str, new: str) -> Any:
 def test_a_broken_answer_is_refused(key: str, old: str, new: str) -> None:
     verdict = lab.check(key, answer(key, old, new))
     assert not verdict
-    assert len(verdict.words.partition("\nHint: ")[0]) > 20
+    assert len(verdict.words.partition("\nA hint: ")[0]) > 20
 
 
 @pytest.mark.parametrize("key", EXERCISES)
@@ -80,13 +83,65 @@ def test_minips_own_optimizers_are_no_answer(thing: ps.Optimizer) -> None:
 def test_a_refusal_says_what_failed_and_hints(config: Any, words: str) -> None:
     verdict = repr(lab.check("00.1", config))
     assert words in verdict
-    assert "Hint: " in verdict
+    assert verdict.endswith('A hint: lab.hint("00.1")')
 
 
 @pytest.mark.alone
 def test_another_way_past_the_straggler() -> None:
     verdict = lab.check("00.2", ps.Config(steps=30, consistency=ps.BSP(backup=1)))
     assert verdict, verdict
+
+
+def from_a_cell(source: str, name: str = "cell") -> Any:
+    """What a notebook's cell defines: its lines are known to ``linecache``, as a kernel's are."""
+    file = "/tmp/ipykernel_1/2.py"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"ps": ps, "np": np}
+    exec(compile(source, file, "exec"), namespace)
+    return namespace[name]
+
+
+def test_an_error_shows_the_line_of_the_learners_cell() -> None:
+    answer = from_a_cell(
+        "def cell(run):\n    updates = run.updates\n    return helper(updates)\n\ndef helper(n):\n    return 1 / 0\n"
+    )
+    verdict = repr(lab.check("00.3", answer))
+    assert "It stopped with ZeroDivisionError: division by zero" in verdict
+    assert "In helper, line 6 of your cell: return 1 / 0" in verdict
+
+
+@pytest.mark.parametrize(
+    "loop", ["while True: pass", "time.sleep(100)", "while True:\n  try: 1 / 0\n  except Exception: pass"]
+)
+def test_what_never_ends_is_stopped_in_a_sentence(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "LIMIT_S", 0.5)
+    answer = from_a_cell(f"import time\ndef cell(run):\n {loop.replace(chr(10), chr(10) + ' ')}\n")
+    before = signal.getsignal(signal.SIGALRM)
+    left, _ = signal.getitimer(signal.ITIMER_REAL)  # the test run's own
+    verdict = lab.check("00.3", answer)
+    assert not verdict
+    assert "It was stopped after 0.5 seconds. Does a loop never end?\nIn cell, line " in verdict.words
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert left - 100 < signal.getitimer(signal.ITIMER_REAL)[0] <= left
+
+
+def test_the_stop_button_leaves_one_line() -> None:
+    answer = from_a_cell("def cell(run):\n    raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt, match=r"00\.3: the check was interrupted\.") as caught:
+        lab.check("00.3", answer)
+    assert vars(caught.value)["_render_traceback_"]() == ["00.3: the check was interrupted."]
+
+
+@pytest.mark.parametrize("key", EXERCISES)
+def test_three_hints_differ_from_each_other_and_none_is_the_solution(key: str) -> None:
+    hints = EXERCISES[key].hints
+    assert len({*hints}) == len(hints) >= 3
+    (path,) = (path for path in LESSONS if path.name.startswith(key[:2]))
+    (solution,) = (solution for asked, solution in exercises(lesson(path)) if f'"{key}"' in asked)
+    for line in solution.splitlines():
+        words = line.strip().removeprefix("return ").rstrip(":")
+        if len(words) > 30:
+            assert not any(words in hint for hint in hints), words
 
 
 def test_hints_come_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:

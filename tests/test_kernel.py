@@ -39,6 +39,43 @@ def test_the_stop_button_during_a_run():
         manager.cleanup_resources()
 
 
+PANEL_RUN = """
+import minips as ps
+from minips import lab
+problem = ps.SoftmaxRegression(*ps.datasets.synthetic(classes=3))
+config = ps.Config(workers=2, steps=100_000, delays=ps.Delays(seconds=0.01))
+bench = lab.Workbench(problem, config, predict=False)
+bench.run("A")
+"""
+
+
+@pytest.mark.outside
+def test_the_stop_button_ends_the_run_of_a_panel():
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        client.execute_interactive(PANEL_RUN, timeout=60)
+        kernel = psutil.Process(manager.provisioner.process.pid)
+        deadline = time.monotonic() + 30
+        while len(workers := kernel.children(recursive=True)) < 4 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        manager.interrupt_kernel()
+        client.execute("print(bench.wait(30), bench.runs['A'].stopped, bench.job.run_button.disabled)")
+        messages_until(client, lambda message: message["content"].get("text", "").strip() == "True True False")
+        _, alive = psutil.wait_procs([one for one in workers if "spawn_main" in cmdline(one)], timeout=10)
+        assert not alive
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
+
+
+def cmdline(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
 def messages_until(client, last):
     """All that the kernel says, to the first message for which ``last`` holds."""
     heard = []

@@ -1,8 +1,11 @@
 """The lab, driven by traits: the workbench, predictions, exercises, pictures, sources."""
 
+import ast
 import base64
+import contextlib
 import csv
 import dataclasses
+import io
 import json
 import linecache
 import re
@@ -324,6 +327,50 @@ class TestWorkbench:
         assert column.config() == config
         assert "ps.TopK(fraction=0.05)" in column.code.value
 
+    def test_a_new_workbench_stops_the_run_of_the_one_whose_place_it_takes(self, problem: ps.SoftmaxRegression) -> None:
+        long = ps.Config(steps=100_000, workers=2, delays=ps.Delays(0.01))
+        old = lab.Workbench(problem, long, engine="threads", predict=False)
+        old.run("A")
+        new = lab.Workbench(problem, ps.Config(steps=5, workers=2), engine="threads", predict=False)
+        assert old.wait(30)
+        assert old.runs["A"].stopped
+        new.run("A")
+        assert new.wait(30)
+        assert not new.runs["A"].stopped
+
+    def test_stop_is_said_at_once(self, bench: lab.Workbench) -> None:
+        bench.columns["A"].controls["steps"].value = 100_000
+        bench.columns["A"].controls["compute"].value = 10.0
+        bench.run("A")
+        bench.stop()
+        assert bench.job.message.value in ("Stopping …", "Column A is training …")
+        assert bench.wait(30)
+
+    def test_a_straggler_taken_back_leaves_nothing_behind(self, bench: lab.Workbench) -> None:
+        column = bench.columns["A"]
+        before = column.config()
+        column.controls["straggler"].value = 4.0
+        assert column.config().delays == ps.Delays(seconds=0.01, slow={1: 4.0})
+        column.controls["straggler"].value = 1.0
+        assert column.config() == before
+        column.controls["straggler"].value = 4.0
+        column.controls["compute"].value = 30.0
+        column.controls["straggler"].value = 1.0
+        assert column.config().delays == ps.Delays(seconds=0.03)
+        column.controls["straggler"].value = 0.0
+        assert column.controls["straggler"].value > 0
+
+    def test_a_sentence_goes_once_what_it_is_about_has_changed(self, bench: lab.Workbench) -> None:
+        column = bench.columns["A"]
+        column.controls["workers"].value = 0
+        assert "That does not work" in column.error.value
+        assert column.code.value == ""
+        bench.run("A")
+        assert "That does not work" in bench.job.message.value
+        column.controls["workers"].value = 2
+        assert (bench.job.message.value, column.error.value) == ("", "")
+        assert "workers=2" in column.code.value
+
     def test_network_and_straggler(self, bench: lab.Workbench) -> None:
         controls = bench.columns["A"].controls
         assert controls["bandwidth"].label == "no limit"
@@ -351,41 +398,158 @@ class TestPrediction:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
         monkeypatch.setattr(predictions, "_kept", {})
 
+    def predicted(self, question: str, choice: str) -> lab.predictions.Prediction:
+        guess = lab.predict(question, ["this", "that"])
+        guess.choice.value = choice
+        guess.button.click()
+        return guess
+
     def test_locks_until_it_is_made(self) -> None:
         guess = lab.predict("Which is faster?", ["this", "that"])
-        with pytest.raises(predictions.PredictFirstError, match=r"Make your prediction first.*Which is faster\?"):
-            guess.require()
+        for result in (guess.require, lambda: guess.compare("this")):
+            with pytest.raises(predictions.PredictFirstError, match=r"waits for your prediction: Which is faster\?"):
+                result()
+        with pytest.raises(ValueError, match="Choose one"):
+            guess.commit()
         guess.choice.value = "that"
+        with pytest.raises(predictions.PredictFirstError):
+            guess.require()  # chosen, and not yet said
+        guess.button.click()
         guess.require()
-        comparison = guess.compare("this")
+        comparison = guess.compare("this", "It has less to do.")
         assert not comparison.right
-        assert "You predicted: that" in repr(comparison)
-        assert "Measured: this" in repr(comparison)
-        assert guess.choice.disabled
+        words = [
+            "Question: Which is faster?",
+            "You predicted: that",
+            "Measured: this",
+            "They differ.",
+            "Because: It has",
+        ]
+        assert all(word in repr(comparison) for word in words)
 
-    def test_a_cell_that_is_run_again_does_not_forget(self) -> None:
-        lab.predict("Which is larger?", ["this", "that"]).choice.value = "that"
+    def test_is_final_in_every_way_that_a_page_offers(self) -> None:
+        guess = self.predicted("Which is heavier?", "this")
+        again = lab.predict("Which is heavier?", ["this", "that"])
+        fresh = lab.predict("Which is heavier?", ["that", "this"])
+        for one in (guess, again, fresh):
+            assert one.choice.disabled
+            assert one.button.disabled
+            one.choice.value = "that"  # as a page might that has missed something
+            one.button.click()
+            assert one.value == "this"
+            assert "You predicted: this" in repr(one.compare("that"))
+        assert lab.predict("Which is heavier?", ["this", "that"]).choice.value == "this"
+
+    def test_a_new_kernel_does_not_forget(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.predicted("Which is larger?", "that")
+        monkeypatch.setattr(predictions, "_kept", {})
         again = lab.predict("Which is larger?", ["this", "that"])
         again.require()
         assert again.value == again.choice.value == "that"
+        assert again.choice.disabled
 
     def test_a_notebook_shows_one_sentence(self) -> None:
         error = predictions.PredictFirstError("Make your prediction first.")
         assert error._render_traceback_() == ["Make your prediction first."]
 
-    def test_answers_itself_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nothing_is_said_to_be_predicted_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
         guess = lab.predict("Which is smaller?", ["this", "that"])
         guess.require()
-        assert "nobody was asked" in repr(guess.compare("that"))
+        assert guess.value is None
+        assert repr(guess.compare("that")) == "Question: Which is smaller?\nMeasured: that"
 
     def test_what_was_measured_must_be_an_option(self) -> None:
-        guess = lab.predict("Which?", ["this", "that"])
-        guess.choice.value = "this"
         with pytest.raises(ValueError, match="got 'neither'"):
-            guess.compare("neither")
+            self.predicted("Which?", "this").compare("neither")
         with pytest.raises(ValueError, match="two different options"):
             lab.predict("Which?", ["this", "this"])
+
+    def test_the_places_of_the_options_follow_from_the_question_and_say_nothing(self) -> None:
+        options = ["a", "b", "c"]
+        places = [lab.predict(f"Question {i}?", options).options.index("c") for i in range(60)]
+        assert {*places} == {0, 1, 2}
+        again = [lab.predict(f"Question {i}?", options).options.index("c") for i in range(60)]
+        assert places == again
+
+
+class TestSay:
+    def test_a_sentence_has_its_numbers_from_the_run(self, capsys: pytest.CaptureFixture[str]) -> None:
+        lab.say("B sent {share:.0%} of A's bytes.", share=0.152, expect="share < 0.2")
+        assert capsys.readouterr().out == "B sent 15% of A's bytes.\n"
+
+    def test_what_does_not_depend_on_time_is_strict_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
+        with pytest.raises(AssertionError, match=r"Expected share < 0\.1; got share = 0\.152\."):
+            lab.say("B sent {share:.0%}.", share=0.152, expect="share < 0.1")
+
+    @pytest.mark.parametrize(("autoplay", "timed"), [("1", True), ("0", True), ("0", False)])
+    def test_where_it_comes_out_otherwise_both_figures_are_shown_and_the_lesson_goes_on(
+        self, autoplay: str, timed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("MINIPS_AUTOPLAY", autoplay)
+        lab.say("It took {ratio:.1f} times as long.", ratio=1.52, expect="ratio > 2", timed=timed)
+        said = capsys.readouterr().out
+        assert said == "It took 1.5 times as long. Expected was ratio > 2: here it came out otherwise.\n"
+
+
+class TestLockedCells:
+    """What the lock makes of cells, without a notebook around them."""
+
+    @pytest.fixture(autouse=True)
+    def somebody_is_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("MINIPS_AUTOPLAY")
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+        monkeypatch.setattr(predictions, "_kept", {})
+
+    def run(self, names: dict[str, Any], *cells: str) -> list[bool]:
+        """Whether each cell ran."""
+        lock = names.setdefault("__lock__", predictions._Lock(names))
+        ran = []
+        for cell in cells:
+            tree = lock.visit(ast.parse(cell))
+            asks = "waits for your prediction: Which?" in ast.unparse(tree)
+            ran.append(not asks)
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                exec(compile(ast.fix_missing_locations(tree), "cell", "exec"), names)
+            assert said.getvalue().count("Which?") == asks
+        return ran
+
+    CELLS = (
+        "guess.require()\nrun = 3\nfor value in range(3): pass",
+        "total = run + 1",
+        "def double():\n    return 2 * total",
+        "double()",
+        "shown = [run for run in range(3)]",
+        "run = 5\nprint(run)",
+        "other = run",
+        "for value in (1, 2): print(value)",
+        "run += value",
+        "guess.compare('this')",
+        "free = 1",
+    )
+
+    def test_a_cell_waits_that_requires_or_uses_what_such_a_cell_defines(self) -> None:
+        names: dict[str, Any] = {"guess": lab.predict("Which?", ["this", "that"])}
+        assert self.run(names, *self.CELLS) == [
+            False, False, False, False, True, True, True, True, True, False, True,
+        ]  # fmt: skip
+        assert names["other"] == names["run"] - 2 == 5
+
+    def test_all_run_once_it_is_predicted(self) -> None:
+        guess = lab.predict("Which?", ["this", "that"])
+        names: dict[str, Any] = {"guess": guess}
+        self.run(names, *self.CELLS)
+        guess.choice.value = "this"
+        guess.commit()
+        assert all(self.run(names, *self.CELLS))
+
+    @pytest.mark.parametrize("cell", ["await something()", "import os.path as place", "lambda run: run", "x: int = 1"])
+    def test_other_cells_are_left_alone(self, cell: str) -> None:
+        lock = predictions._Lock({"guess": lab.predict("Which?", ["this", "that"])})
+        lock.visit(ast.parse("guess.require()\nrun = 1"))
+        tree = ast.parse(cell)
+        assert lock.visit(tree) is tree
 
 
 @pytest.fixture(scope="module")

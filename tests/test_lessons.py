@@ -14,8 +14,11 @@ from urllib.parse import unquote
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
+
+from minips.lab.lessons import MEASURED, arguments, blanked
 
 LESSONS = sorted((Path(__file__).parents[1] / "lessons").glob("[0-9]*.ipynb"))
 MACHINE = re.compile(r"/(home|root|tmp|work|Users|private|usr|opt)/\w|[A-Z]:\\\\|127\.0\.0\.1:\d")
@@ -77,6 +80,9 @@ def test_is_saved_as_it_ran(path: Path) -> None:
     assert first.source.startswith("# ")
     assert book.metadata.kernelspec.name == "python3"
     assert "widgets" not in book.metadata
+    assert book.metadata.minips.measured == MEASURED, (
+        f"execute it again: python tests/execute_lessons.py {path.name[:2]}"
+    )
     assert [cell.execution_count for cell in code_cells(book)] == list(range(1, len(code_cells(book)) + 1))
     for cell in code_cells(book):
         errors = [output.evalue for output in cell.outputs if output.output_type == "error"]
@@ -162,6 +168,29 @@ def failure(cell: IPyNbCell) -> str | None:
     except NbCellError as error:
         return f"Cell {error.cell_num}: {error}\n{error.source}\n{error.inner_traceback}"
     return None
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+@pytest.mark.timeout(900)
+@each_lesson
+def test_a_learner_who_predicts_nothing_gets_through(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All cells run or say in one line what they wait for, and none shows a result that was asked for."""
+    monkeypatch.delenv("MINIPS_AUTOPLAY")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    book = nbformat.reads(blanked(path).decode(), as_version=4)
+    NotebookClient(book, timeout=120, resources={"metadata": {"path": tmp_path}}).execute()
+    waiting = []
+    for cell in code_cells(book):
+        shown = "".join(output.get("text", "") for output in cell.outputs)
+        if "waits for your prediction" in shown:
+            assert re.fullmatch(r"This cell waits for your prediction: .*\n", shown)
+            waiting.append(shown)
+        assert ".compare(" not in cell.source or waiting[-1:] == [shown], cell.source
+    questions = [question for cell in code_cells(book) for question in arguments(cell, "predict")]
+    assert {line.partition(": ")[2].strip() for line in waiting} == {*questions}
 
 
 @pytest.mark.soak

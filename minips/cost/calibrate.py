@@ -44,6 +44,8 @@ SIZES = (1_000, 10_000, 100_000)
 """Values in the models, where no problem is given."""
 SHARES = (8, 3, 1)
 """Where one is: a server's share when there are so many."""
+STOPPED_S = 0.1
+"""How long each process has to leave by itself where the calibration was stopped."""
 MOST_CROWDED = 8.0
 """A crowd that seems to take more than so many times as much was disturbed."""
 
@@ -144,8 +146,8 @@ def _measure(
     finally:
         for member in members:
             member.say("stop")
-        for member in members:
-            member.end(FAREWELL_S)
+        for member in members:  # what is being measured hears nothing; a process can be ended all the same
+            member.end(STOPPED_S if stop() and isinstance(engine, Processes) else FAREWELL_S)
     one_process = isinstance(engine, Threads)
     found = replace(
         _fit(asked, answered, one_process),

@@ -24,6 +24,7 @@ from minips.lab.panels import (
 )
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
+from minips.lab.sentences import say
 from minips.lab.source import show
 from minips.lab.transcript import progress
 from minips.lab.workbench import Workbench
@@ -45,6 +46,7 @@ __all__ = [
     "plots",
     "predict",
     "progress",
+    "say",
     "show",
     "timeline",
 ]

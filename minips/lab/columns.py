@@ -2,11 +2,12 @@
 
 import dataclasses
 import html
+from collections.abc import Callable
 from typing import Any, get_type_hints
 
 import ipywidgets
 
-from minips.lab.controls import LAYOUT, STYLE, StagePicker, control, heading, read, sentence, widgets_of
+from minips.lab.controls import LAYOUT, STYLE, StagePicker, bare, control, read, sentence, widgets_of
 from minips.lab.source import code
 from minips.runtime.config import Config, Delays
 from minips.stage import Stage
@@ -28,14 +29,38 @@ SIZES = ("workers", "servers", "steps", "batch size", "accumulate", "overlap", "
 BANDWIDTHS = {"no limit": 0.0, "1 Gbit/s": 1e9, "100 Mbit/s": 100e6, "10 Mbit/s": 10e6, "1 Mbit/s": 1e6}
 
 
+FIRST = (
+    *("quantizer", "memory", "serializer", "compressor", "transport", "aggregator", "consistency", "optimizer"),
+    *("workers", "steps", "bandwidth", "straggler"),
+)
+"""The rows that a first run needs; all others are folded under More."""
+SHOWN = {
+    "consistency": "waiting rule",
+    "bandwidth": "network",
+    "latency": "latency, ms",
+    "compute": "least compute, ms",
+    "straggler": "straggler, × slower",
+}
+"""Rows whose name on the page is another one."""
+
+REST = ", more"
+"""What ends the name of the row with a stage's other fields."""
+NARROW = {"memory": 0, "transport": 0}
+"""How many fields of a chosen stage stand under it, if not one; the others are under More."""
+
+STRAGGLER_MS = 10.0
+"""The least compute time that comes with a straggler."""
+
+
 class Column:
     """The controls of one config, and the code that makes it."""
 
     def __init__(self, side: str, config: Config) -> None:
         self.side, self._base = side, config
+        self.on_change: Callable[[], None] = lambda: None
+        """Called where a control has moved."""
         self.pickers: dict[str, StagePicker] = {}
-        groups = []
-        for title, pickers in STAGES.items():
+        for pickers in STAGES.values():
             for label, path in pickers.items():
                 stage: Any = config
                 for attribute in path:
@@ -43,30 +68,62 @@ class Column:
                 if not isinstance(stage, Stage):
                     words = f"got one for each of {', '.join(stage)}"
                     raise ValueError(f"The workbench has one {path[-1]} for all tensors; {words}.")
-                self.pickers[label] = StagePicker(f"{side} {label}", path[-1], stage, self.changed)
-            groups.append((title, [self.pickers[label].panel for label in pickers]))
+                self.pickers[label] = StagePicker(
+                    f"{side} {label}", path[-1], stage, self.changed, narrow=NARROW.get(label, 1)
+                )
         slow = config.delays.slow if config.delays else {}
         self._slow = {worker: factor for worker, factor in slow.items() if worker != config.workers - 1}
         """Of the workers other than the last, which have no control."""
+        self._lent = False
+        """Whether the compute time is there for the straggler's sake."""
         self._own = self._own_controls(config)
         for widget in self._own.values():
             widget.observe(lambda change: self.changed(), "value")
         self._own["straggler"].observe(self._straggle, "value")
-        groups.append(("How much", [self._own[name] for name in SIZES]))
-        groups.append(("The network and the machines", [w for name, w in self._own.items() if name not in SIZES]))
         self.error: Any = ipywidgets.HTML()
+        """What is wrong with what the controls say, if anything is."""
         self.code: Any = ipywidgets.HTML()
-        parts = [part for words, members in groups for part in (heading(words), *members)]
-        title = ipywidgets.HTML(f"<h3 style='margin:0'>{side}</h3>")
-        tail = [self.error, heading("As code"), self.code]
-        layout = {"border": "1px solid #bbb", "padding": "6px", "min_width": "0"}
-        self.panel: Any = ipywidgets.VBox([title, *parts, *tail], layout=layout)
         self.changed()
 
     @property
     def controls(self) -> dict[str, Any]:
         """The widgets by label; a field of the chosen stage as ``"quantizer.fraction"``."""
         return widgets_of(self.pickers) | self._own
+
+    def row(self, label: str) -> Any:
+        """What this column shows beside a name: a dropdown with its fields, or one control."""
+        if label.endswith(REST):
+            return self.pickers[label.removesuffix(REST)].rest
+        return self.pickers[label].panel if label in self.pickers else self._own[label]
+
+    def names(self) -> list[str]:
+        """The names of the rows, in their order."""
+        return [*(name for label in self.pickers for name in (label, label + REST)), *self._own]
+
+    def says(self, label: str) -> Any:
+        """What the controls beside a name say, to tell whether it differs from the other column."""
+        if label.endswith(REST):
+            return {name: widget.value for name, widget in self._rest(label.removesuffix(REST))}
+        if label not in self.pickers:
+            return self._own[label].value
+        picker, rest = self.pickers[label], {name for name, _ in self._rest(label)}
+        return picker.dropdown.value, {name: widget.value for name, widget in picker.fields.items() if name not in rest}
+
+    def _rest(self, label: str) -> list[tuple[str, Any]]:
+        return list(self.pickers[label].fields.items())[NARROW.get(label, 1) :]
+
+    def load(self, config: Config) -> None:
+        """Show another config. ValueError where it has a stage for each tensor, for which there is no control."""
+        fresh = Column(self.side, config)
+        self._base, self._slow, self._lent = config, fresh._slow, False
+        for label, picker in fresh.pickers.items():
+            self.pickers[label].load(picker.stage())
+        for name, widget in fresh._own.items():
+            if name == "bandwidth":
+                self._own[name].options = widget.options
+            self._own[name].value = widget.value
+        self._own["compute"].value, self._lent = fresh._own["compute"].value, False
+        self.changed()
 
     def config(self) -> Config:
         """The config that the controls describe. ValueError in a sentence where there can be no such config."""
@@ -99,13 +156,14 @@ class Column:
         """A control has moved: show the new code, or the sentence that says why there is none."""
         if not hasattr(self, "code"):
             return
+        self.on_change()
         try:
             text = code(self.config())
         except Exception as error:
-            self.error.value = sentence(str(error))
+            self.error.value, self.code.value = sentence(str(error)), ""
             return
         self.error.value = ""
-        style = "margin:0;white-space:pre-wrap;line-height:1.35;font-size:12px;overflow-wrap:anywhere"
+        style = "margin:0 0 8px;white-space:pre-wrap;line-height:1.35;font-size:12px;overflow-wrap:anywhere"
         self.code.value = f"<pre style='{style}'>{html.escape(text)}</pre>"
 
     def _own_controls(self, config: Config) -> dict[str, Any]:
@@ -119,7 +177,7 @@ class Column:
         for label in SIZES:
             field = fields[label.replace(" ", "_")]
             hint = get_type_hints(Config)[field.name]
-            own[label] = control(hint, field.metadata, getattr(config, field.name), f"{self.side} {label}")
+            own[label] = bare(control(hint, field.metadata, getattr(config, field.name), f"{self.side} {label}"))
         own["bandwidth"] = ipywidgets.Dropdown(
             options=list(bandwidths.items()),
             value=link.bandwidth_bps if link else 0.0,
@@ -127,7 +185,7 @@ class Column:
         )
         own["latency"] = _number(1e3 * (link.latency_s if link else 1e-3), "ms that a message travels, with a limit", 1)
         own["compute"] = _number(1e3 * (delays.seconds if delays else 0.0), "least ms that a step computes", 1)
-        own["straggler"] = _number(straggler, "the last worker computes so many times slower", 0.5)
+        own["straggler"] = _number(straggler, "the last worker computes so many times slower", 0.5, 0.1)
         own["random compute"] = ipywidgets.Checkbox(
             value=delays.exponential if delays else False, tooltip="draw each step's compute time anew, with that mean"
         )
@@ -135,13 +193,22 @@ class Column:
         for name in (name for name in own if name not in SIZES):
             own[name].description = f"{self.side} {labels.get(name, name)}"
             own[name].style, own[name].layout = STYLE, LAYOUT
+            bare(own[name])
+        for widget in own.values():
+            if isinstance(widget, ipywidgets.Checkbox):
+                widget.indent = False
         return own
 
     def _straggle(self, change: Any) -> None:
-        """A straggler of no compute time would not be slow: give it some to multiply."""
-        if change["new"] != 1 and not self._own["compute"].value:
-            self._own["compute"].value = 10.0
+        """A straggler of no compute time would not be slow: give it some to multiply, and take it away with it."""
+        compute = self._own["compute"]
+        if change["new"] != 1 and not compute.value:
+            compute.value, self._lent = STRAGGLER_MS, True
+        elif change["new"] == 1 and self._lent:
+            compute.value, self._lent = (0.0 if compute.value == STRAGGLER_MS else compute.value), False
 
 
-def _number(value: float, tooltip: str, step: float) -> Any:
-    return ipywidgets.BoundedFloatText(value=value, min=0, max=1e6, step=step, tooltip=tooltip, continuous_update=False)
+def _number(value: float, tooltip: str, step: float, least: float = 0.0) -> Any:
+    return ipywidgets.BoundedFloatText(
+        value=value, min=least, max=1e6, step=step, tooltip=tooltip, continuous_update=False
+    )

@@ -17,23 +17,50 @@ from traitlets import TraitError
 from minips.lab.source import default
 from minips.stage import Stage, Value, names, stage_class
 
+HELP = {
+    "quantizer": "which values are sent, and in how many bits",
+    "memory": "what a sender remembers of what it left out",
+    "serializer": "how arrays become frames of bytes",
+    "compressor": "how frames become smaller, without loss",
+    "transport": "what carries the frames between processes",
+    "aggregator": "how the gradients of a round become one",
+    "consistency": "when a worker has to wait for the others",
+    "exchange": "over servers, or among the workers alone",
+    "optimizer": "how a gradient changes the parameters",
+}
+"""What each kind of stage decides, in a few words."""
+
 STYLE = {"description_width": "196px"}
 LAYOUT = {"width": "auto", "margin": "1px 4px"}
 
 
 class StagePicker:
-    """A dropdown of one kind's registered stages, and under it a control for each field of the chosen one."""
+    """A dropdown of one kind's registered stages, and under it a control for each field of the chosen one.
 
-    def __init__(self, label: str, kind: str, stage: Stage, changed: Callable[[], None]) -> None:
-        self.label, self.kind, self._changed = label, kind, changed
+    In a ``narrow`` one the dropdown's name is not shown, for it stands elsewhere, a field shows its own name alone, and
+    all but the first ``narrow`` fields are in the panel ``rest``.
+    """
+
+    def __init__(
+        self, label: str, kind: str, stage: Stage, changed: Callable[[], None], *, narrow: int | None = None
+    ) -> None:
+        self.label, self.kind, self._changed, self._narrow = label, kind, changed, narrow
         self._setting = False
         self._cls: type[Stage] = type(stage)
         self._base: Stage | None = stage
         self.dropdown: Any = ipywidgets.Dropdown(
-            options=names(kind), value=stage.name, description=label, style=STYLE, layout=LAYOUT
+            options=names(kind),
+            value=stage.name,
+            description=label,
+            style=STYLE,
+            layout=LAYOUT,
+            tooltip=HELP.get(kind, kind),
         )
+        if narrow is not None:
+            bare(self.dropdown)
         self.fields: dict[str, Any] = {}
         self.panel: Any = ipywidgets.VBox()
+        self.rest: Any = ipywidgets.VBox()
         self._show_fields(stage)
         self.dropdown.observe(self._chosen, "value")
 
@@ -43,6 +70,14 @@ class StagePicker:
         if self._base is not None and type(self._base) is self._cls:
             return dataclasses.replace(self._base, **values)  # type: ignore[type-var]
         return self._cls(**values)
+
+    def load(self, stage: Stage) -> None:
+        """Show another stage."""
+        self._setting = True
+        self.dropdown.value = stage.name
+        self._setting = False
+        self._cls, self._base = type(stage), stage
+        self._show_fields(stage)
 
     def refresh(self) -> None:
         """Take in what has been registered since, a class that was defined anew included."""
@@ -70,7 +105,25 @@ class StagePicker:
 
     def _show_fields(self, stage: Stage | type[Stage]) -> None:
         self.fields = fields_of(stage, self.label, self._changed)
-        self.panel.children = [self.dropdown, *self.fields.values()]
+        if self._narrow is None:
+            self.panel.children = [self.dropdown, *self.fields.values()]
+            return
+        shown = [named(name, widget) for name, widget in self.fields.items()]
+        self.panel.children = [self.dropdown, *shown[: self._narrow]]
+        self.rest.children = shown[self._narrow :]
+
+
+def bare(widget: Any) -> Any:
+    """The control without its name, which only a screen reader tells; the page shows it elsewhere."""
+    widget.add_class("minips-bare")
+    return widget
+
+
+def named(name: str, widget: Any) -> Any:
+    """A control whose shown name is shorter than the one that a screen reader tells."""
+    words = f"<span aria-hidden='true' class='minips-name'>{html.escape(name.replace('_', ' '))}</span>"
+    bare(widget).layout = {"flex": "1 1 60px", "width": "auto", "min_width": "0", "margin": "1px 4px"}
+    return ipywidgets.HBox([ipywidgets.HTML(words), widget], layout={"align_items": "center"})
 
 
 class Form:
@@ -127,6 +180,8 @@ def fields_of(value: Value | type[Value], label: str, changed: Callable[[], None
     except Exception:  # an annotation may be any expression
         return fields
     for field in dataclasses.fields(value):  # type: ignore[arg-type]
+        if field.metadata.get("operator"):
+            continue
         start = default(field) if isinstance(value, type) else getattr(value, field.name)
         try:
             widget = control(hints[field.name], field.metadata, start, _words(label, field.name))

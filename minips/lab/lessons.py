@@ -3,6 +3,8 @@
 import ast
 import hashlib
 import json
+import platform
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +12,20 @@ from minips.lab.exercises import EXERCISES
 
 LEDGER = ".minips-lessons.json"
 """In a learner's folder: a hash of each copy as it was made, so that a copy that was changed can be told."""
+MEASURED = 1
+"""The version of all that lessons measure: bytes, draws, losses, the ways of frames. A change of one of these raises
+it, and the lessons are executed again: `tests/execute_lessons.py` writes it into their metadata.
+"""
+LANGUAGE = {
+    "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
+    "file_extension": ".py",
+    "mimetype": "text/x-python",
+    "name": "python",
+    "nbconvert_exporter": "python",
+    "pygments_lexer": f"ipython{sys.version_info.major}",
+    "version": platform.python_version(),
+}
+"""What a kernel says of itself, as notebooks keep it."""
 
 
 class Lesson(NamedTuple):
@@ -58,8 +74,8 @@ class Copied(NamedTuple):
     kept: list[str]
 
 
-def copy_to(folder: Path, *, blank: bool = False) -> Copied:
-    """Copies of the lessons for a learner; ``blank`` ones have no outputs.
+def copy_to(folder: Path, *, outputs: bool = False) -> Copied:
+    """Copies of the lessons for a learner, without the ``outputs``, which would tell the answers.
 
     What the learner has changed stays as it is; a copy that is as it was made may be renewed. OSError where the folder
     cannot be written.
@@ -77,7 +93,7 @@ def copy_to(folder: Path, *, blank: bool = False) -> Copied:
             made = {}  # then nothing is known of the copies, and all of them stay
     for lesson in lessons():
         path, name = folder / lesson.path.name, lesson.path.name
-        fresh = blanked(lesson.path) if blank else lesson.path.read_bytes()
+        fresh = lesson.path.read_bytes() if outputs else blanked(lesson.path)
         there = _hash(path.read_bytes()) if path.exists() else None
         if there == _hash(fresh):
             made[name] = there
@@ -92,8 +108,11 @@ def copy_to(folder: Path, *, blank: bool = False) -> Copied:
 
 
 def blanked(path: Path) -> bytes:
-    """A notebook without outputs."""
+    """A notebook without outputs, and with all that JupyterLab would write into it at its first autosave: a copy that
+    nobody has changed stays as it was made.
+    """
     book = read(path)
+    book["metadata"]["language_info"] = LANGUAGE
     for cell in book["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None

@@ -1,21 +1,30 @@
-"""Predict before you see: the cells that show a result ask first whether a prediction is in.
+"""Predict before you see: the cells that show a result wait for a prediction.
 
     guess = lab.predict("Which is faster on a 100 Mbit/s link?", ["exact", "one bit per value"])
 
-    guess.require()             # the next cell: stops here, with one sentence, until something is chosen above
+    guess.require()             # the next cell: skipped, with one line, until a prediction is in
     ...                         # measure
     guess.compare("exact")      # shows what was predicted beside what was measured
 
-With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs) a prediction answers itself.
+A prediction is final once it is made: in this kernel, in the next one, and where the cell is run again. In a notebook
+a cell that waits is no error, so that "Run all" goes on: the cell prints its question, and so does every later cell
+that uses what the skipped cell would have defined.
+
+With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs) nothing waits, and nothing is said to be predicted.
 """
 
+import ast
 import html
-from collections.abc import Sequence
+import symtable
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import ipywidgets
+from IPython import get_ipython
 from IPython.display import display
 
+from minips import seeds
 from minips.lab import state
 
 _kept: dict[str, str] = {}
@@ -23,76 +32,102 @@ _kept: dict[str, str] = {}
 
 
 class PredictFirstError(Exception):
-    """Raised by `Prediction.require`; a notebook shows its sentence without a traceback."""
+    """Raised by `Prediction.require` outside notebooks; IPython shows its sentence without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
 class Prediction:
-    """One question and, once it is given, the answer of whoever reads."""
+    """One question and, once it is given, the answer of whoever reads. The options stand in an order that follows from
+    the question alone, so that their places say nothing.
+    """
 
     def __init__(self, question: str, options: Sequence[str]) -> None:
         if len(options) < 2 or len(set(options)) < len(options):
             raise ValueError(f"A prediction needs two different options or more; got {list(options)!r}.")
-        self.question, self.options = question, tuple(options)
-        self.by_itself = False
-        if state.autoplay():
-            self.by_itself = True
-            _kept[question] = self.options[0]
-        elif question not in _kept and (before := state.predicted().get(question)) in self.options:
+        self.question = question
+        self.options: tuple[str, ...] = tuple(seeds.options(question).permutation(list(options)).tolist())
+        self.unattended = state.autoplay()
+        if question not in _kept and (before := state.predicted().get(question)) in self.options:
             _kept[question] = before
         self.choice: Any = ipywidgets.RadioButtons(
             options=self.options,
-            value=_kept.get(question) if _kept.get(question) in self.options else None,
+            value=self.value,
             description="Your prediction",
             layout={"width": "auto"},
             style={"description_width": "initial"},
         )
-        self.note: Any = ipywidgets.HTML(self._note())
+        self.button: Any = ipywidgets.Button(
+            description="This is my prediction", disabled=True, layout={"width": "auto"}, tooltip="It is final then."
+        )
+        self.note: Any = ipywidgets.HTML()
         self.choice.observe(self._chosen, "value")
+        self.button.on_click(lambda _: self.commit())
         title = ipywidgets.HTML(f"<b>Predict first.</b> {html.escape(question)}")
-        self.panel: Any = ipywidgets.VBox([title, self.choice, self.note])
+        self.panel: Any = ipywidgets.VBox([title, self.choice, self.button, self.note])
+        self._show()
 
     @property
     def value(self) -> str | None:
         """What was predicted; None so far."""
-        return _kept.get(self.question)
+        kept = _kept.get(self.question)
+        return kept if kept in self.options else None
+
+    @property
+    def open(self) -> bool:
+        """True while a prediction is asked for and none is in."""
+        return not self.unattended and self.value is None
+
+    @property
+    def asks(self) -> str:
+        """The line of a cell that waits."""
+        return f"This cell waits for your prediction: {self.question}"
+
+    def commit(self) -> None:
+        """What is chosen becomes the prediction, for good. ValueError where nothing is."""
+        if self.value is None:
+            if self.choice.value is None:
+                raise ValueError("Choose one of the options first.")
+            _kept[self.question] = self.choice.value
+            self._show(state.note(question=self.question, predicted=self.choice.value))
 
     def require(self) -> None:
-        """PredictFirstError, a sentence without a traceback, while no prediction is in."""
-        if self.value is None:
-            raise PredictFirstError(
-                f"Make your prediction first: choose an answer under “{self.question}” above, then run this cell again."
-            )
+        """PredictFirstError, a sentence without a traceback, while no prediction is in. A notebook skips the whole
+        cell, without an error.
+        """
+        if self.open:
+            raise PredictFirstError(f"{self.asks} Choose an answer above, then run this cell again.")
 
-    def compare(self, measured: str) -> "Comparison":
-        """The prediction beside what was ``measured``, one of the options. From now on the prediction stands."""
+    def compare(self, measured: str, because: str = "") -> "Comparison":
+        """The prediction beside what was ``measured``, one of the options, and why it came out so."""
         self.require()
         if measured not in self.options:
             raise ValueError(f"Expected one of the options, {', '.join(map(repr, self.options))}; got {measured!r}.")
-        self.choice.disabled = True
-        state.note(question=self.question, predicted=str(self.value), measured=measured)
-        return Comparison(self.question, str(self.value), measured, self.by_itself)
+        if self.value is not None:
+            state.note(question=self.question, predicted=self.value, measured=measured)
+        return Comparison(self.question, None if self.unattended else self.value, measured, because)
 
     def _chosen(self, change: Any) -> None:
-        if change["new"] is not None:
-            _kept[self.question] = change["new"]
-            unkept = state.note(question=self.question, predicted=change["new"])
-            self.note.value = f"{self._note()} {html.escape(unkept)}".strip()
+        self.button.disabled = self.value is not None or change["new"] is None
 
-    def _note(self) -> str:
-        return "Noted. Run the next cell." if self.value else "The next result stays locked until you choose."
+    def _show(self, unkept: str = "") -> None:
+        done = self.value is not None
+        self.choice.value = self.value
+        self.choice.disabled = done
+        self.button.disabled = True
+        words = "It is noted. Run the next cell." if done else "The cells that show the result wait for it."
+        self.note.value = html.escape(f"{words} {unkept}".strip())
 
     def __repr__(self) -> str:
         return f"<Prediction: {self.value or 'none yet'}>"
 
 
 class Comparison:
-    """What was predicted beside what was measured."""
+    """What was predicted, where somebody was asked, beside what was measured."""
 
-    def __init__(self, question: str, predicted: str, measured: str, by_itself: bool) -> None:
-        self.question, self.predicted, self.measured, self.by_itself = question, predicted, measured, by_itself
+    def __init__(self, question: str, predicted: str | None, measured: str, because: str = "") -> None:
+        self.question, self.predicted, self.measured, self.because = question, predicted, measured, because
 
     @property
     def right(self) -> bool:
@@ -101,9 +136,13 @@ class Comparison:
 
     def rows(self) -> list[tuple[str, str]]:
         """Question, prediction, measurement and what to make of them."""
-        who = "Predicted (nobody was asked)" if self.by_itself else "You predicted"
-        verdict = "They agree." if self.right else "They differ: what did the prediction overlook?"
-        return [("Question", self.question), (who, self.predicted), ("Measured", self.measured), ("", verdict)]
+        rows = [("Question", self.question)]
+        if self.predicted is not None:
+            rows.append(("You predicted", self.predicted))
+        rows.append(("Measured", self.measured))
+        if self.predicted is not None:
+            rows.append(("", "They agree." if self.right else "They differ."))
+        return [*rows, ("Because", self.because)] if self.because else rows
 
     def __repr__(self) -> str:
         return "\n".join(f"{name}: {value}" if name else value for name, value in self.rows())
@@ -117,11 +156,75 @@ class Comparison:
         return f"<table>{cells}</table>"
 
 
+class _Lock(ast.NodeTransformer):
+    """Part of IPython's way from a cell's text to its code: a cell that has to wait becomes one that prints why.
+
+    It waits where it calls ``require`` of a prediction that is not in, or uses a name that such a cell would have
+    defined.
+    """
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self._names = names
+        self._waiting: dict[str, Prediction] = {}
+
+    def visit_Module(self, cell: ast.Module) -> ast.Module:
+        used, defined = _names_of(cell)
+        wanted = [*_required(cell, self._names), *(self._waiting[name] for name in sorted(used & {*self._waiting}))]
+        missing = next((prediction for prediction in wanted if prediction.open), None)
+        if missing is None:
+            for name in defined:
+                self._waiting.pop(name, None)
+            return cell
+        self._waiting |= dict.fromkeys(defined, missing)
+        return ast.parse(f"print({missing.asks!r})")
+
+
+def _required(cell: ast.Module, names: dict[str, Any]) -> Iterator[Prediction]:
+    for node in cell.body:
+        match node:
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "require" | "compare"))):
+                if isinstance(prediction := names.get(name), Prediction):
+                    yield prediction
+
+
+def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
+    """The cell's global names: those that it reads before it binds them, and those that it binds."""
+    used: set[str] = set()
+    defined: set[str] = set()
+    for statement in cell.body:
+        reads, binds = _names_in(statement)
+        if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            reads -= binds  # a loop's variable, say
+        used |= reads - defined
+        defined |= binds
+    return used, defined
+
+
+def _names_in(statement: ast.stmt) -> tuple[set[str], set[str]]:
+    reads: set[str] = set()
+    binds: set[str] = set()
+    with suppress(SyntaxError):  # such as a top-level await, which only IPython knows how to run
+        tables = [symtable.symtable(ast.unparse(statement), "a cell", "exec")]
+        while tables:
+            table = tables.pop()
+            tables += table.get_children()
+            for symbol in table.get_symbols():
+                if table.get_type() == "module" or symbol.is_global():
+                    if symbol.is_referenced():
+                        reads.add(symbol.get_name())
+                    if symbol.is_assigned() or symbol.is_imported():
+                        binds.add(symbol.get_name())
+    return reads, binds
+
+
 def predict(question: str, options: Sequence[str]) -> Prediction:
     """Ask, and show the options to choose from. See the module's words on `Prediction.require` and
     `Prediction.compare`.
     """
     prediction = Prediction(question, options)
+    shell: Any = get_ipython()
+    if shell and not any(isinstance(one, _Lock) for one in shell.ast_transformers):
+        shell.ast_transformers.append(_Lock(shell.user_ns))
     text = "\n".join([f"Predict first. {question}", *(f"  ( ) {option}" for option in prediction.options)])
     display({**prediction.panel._repr_mimebundle_(), "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
     return prediction

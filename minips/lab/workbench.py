@@ -1,6 +1,8 @@
 """The workbench: two configs side by side, predicted, trained for real, compared in pictures, tables and a sentence."""
 
 import base64
+import dataclasses
+import html
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,17 +13,30 @@ from matplotlib.figure import Figure
 
 from minips import cost, datasets
 from minips.lab import plots, results
-from minips.lab.columns import Column
-from minips.lab.controls import heading
+from minips.lab.columns import FIRST, REST, SHOWN, Column
 from minips.lab.panels.base import STYLE, Job, Picture, refresh_after_cells
 from minips.problems import Problem, SoftmaxRegression
-from minips.runtime.config import Config
+from minips.runtime.codec import Codec
+from minips.runtime.collectives import RingAllReduce
+from minips.runtime.config import Config, Delays
 from minips.runtime.engines import Engine, Progress
 from minips.runtime.train import Run, train
+from minips.stages.consistency import ASP
+from minips.stages.memories import ErrorFeedback
+from minips.stages.quantizers import Sign, TopK, Uniform
+from minips.stages.transports import Link
 
 REDRAW_S = 0.5
 """The shortest time between two pictures of a run that is under way."""
 SIDES = ("A", "B")
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "fewer bits": {"B": {"push": Codec(Sign(), ErrorFeedback())}},
+    "fewer values": {"B": {"push": Codec(TopK(0.05), ErrorFeedback())}},
+    "a slow network": {"AB": {"link": Link(10e6, 1e-3)}, "B": {"push": Codec(Uniform(bits=8))}},
+    "a straggler": {"AB": {"workers": 4, "delays": Delays(0.01, slow={3: 4.0})}, "B": {"consistency": ASP()}},
+    "no server": {"B": {"exchange": RingAllReduce()}},
+}
+"""What each changes of the configs that the workbench was opened with: of both, and of B alone."""
 
 
 class Workbench:
@@ -51,7 +66,8 @@ class Workbench:
             raise ValueError(f"The workbench takes one config, or one for A and one for B; got {len(starts)}.")
         self.problem = problem or SoftmaxRegression(*datasets.digits())
         self.engine = engine
-        self.columns = {side: Column(side, config) for side, config in zip(SIDES, [*starts, *starts], strict=False)}
+        self._starts = [starts[0], starts[-1]]
+        self.columns = {side: Column(side, config) for side, config in zip(SIDES, self._starts, strict=True)}
         self.history: list[results.Record] = []
         """Every run so far."""
         self.job = Job()
@@ -111,11 +127,12 @@ class Workbench:
             Path(path).write_text(results.to_csv(self.history), encoding="utf-8")
 
     def _build(self, predict: bool) -> None:
+        wide = {"style": {"description_width": "initial"}, "layout": {"width": "auto"}}
         self.which: Any = ipywidgets.Dropdown(
-            options=[("A and B", "AB"), ("A only", "A"), ("B only", "B")],
-            description="Columns to run",
-            style={"description_width": "initial"},
-            layout={"width": "auto"},
+            options=[("A and B", "AB"), ("A only", "A"), ("B only", "B")], description="Columns to run", **wide
+        )
+        self.preset: Any = ipywidgets.Dropdown(
+            options=["as it was opened", *PRESETS], description="Preset", tooltip="sets both columns", **wide
         )
         self.predict: Any = ipywidgets.Checkbox(
             value=predict, description="Predict before running", indent=False, layout={"width": "auto"}
@@ -126,25 +143,79 @@ class Workbench:
         self.log: Any = ipywidgets.HTML()
         self.download: Any = ipywidgets.HTML()
         self.job.run_button.on_click(lambda button: self.run())
-        columns = ipywidgets.GridBox(
-            [column.panel for column in self.columns.values()],
-            layout={"grid_template_columns": "repeat(auto-fit, minmax(310px, 1fr))", "grid_gap": "8px"},
-        )
-        row = {"flex_flow": "row wrap", "align_items": "center"}
-        buttons = [self.which, self.predict, self.job.run_button, self.job.stop_button, self.job.bar]
-        self._sections = {
+        self.preset.observe(self._set, "value")
+        self.job.bar.description, self.job.bar.layout.width = "", "140px"
+        for button in (self.job.run_button, self.job.stop_button):
+            button.layout.width = "84px"
+        bar = [self.job.run_button, self.job.stop_button, self.job.bar, self.which, self.preset]
+        self._names: dict[str, Any] = {}
+        first = self._grid(FIRST)
+        more = self._grid([name for name in self.columns["A"].names() if name not in FIRST])
+        errors = [column.error for column in self.columns.values()]
+        self._more: Any = ipywidgets.Accordion([ipywidgets.VBox([self.predict, more])], titles=("More",))
+        code = ipywidgets.HBox([column.code for column in self.columns.values()], layout={"flex_flow": "row wrap"})
+        sections = {
+            "Results": self.table,
             "Where the time goes": self.spans.panel,
-            "Who did what when": self.timeline.panel,
-            "How old the parameters were": self.staleness.panel,
-            "All runs so far": ipywidgets.VBox([self.log, self.download]),
+            "Timeline": self.timeline.panel,
+            "Staleness": self.staleness.panel,
+            "All runs": ipywidgets.VBox([self.log, self.download]),
         }
-        sections = [ipywidgets.VBox([heading(words), panel]) for words, panel in self._sections.items()]
-        self._later: Any = ipywidgets.VBox(sections, layout={"display": "none"})
-        results = [self.job.message, self.loss.panel, self.table, self._later]
+        self._later: Any = ipywidgets.Tab([*sections.values()], titles=(*sections,), layout={"display": "none"})
+        self._code: Any = ipywidgets.Accordion([code], titles=("The configs as code",))
+        halves = {"grid_template_columns": "repeat(auto-fit, minmax(min(100%, 340px), 1fr))", "grid_gap": "0 12px"}
+        main = ipywidgets.GridBox([ipywidgets.VBox([first, *errors]), self.loss.panel], layout=halves)
+        row = {"flex_flow": "row wrap", "align_items": "center"}
         self.panel: Any = ipywidgets.VBox(
-            [ipywidgets.HTML(STYLE), columns, ipywidgets.HBox(buttons, layout=row), *results]
+            [
+                ipywidgets.HTML(STYLE),
+                ipywidgets.HBox(bar, layout=row),
+                self.job.message,
+                main,
+                self._more,
+                self._later,
+                self._code,
+            ]
         )
         self.panel.add_class("minips-panel")
+        for column in self.columns.values():
+            column.on_change = self._changed
+        self._changed()
+
+    def _grid(self, names: Sequence[str]) -> Any:
+        """Rows of a name and what the two columns say of it."""
+        cells: list[Any] = []
+        if tuple(names) == FIRST:
+            cells = [
+                ipywidgets.HTML(f"<b style='color:{look.colour}'>{words}</b>")
+                for words, look in zip(("", "━● A", "╌■ B"), (plots.LOOKS[0], *plots.LOOKS), strict=False)
+            ]
+        for name in names:
+            self._names[name] = ipywidgets.HTML()
+            self._names[name].add_class("minips-row")
+            cells += [self._names[name], *(column.row(name) for column in self.columns.values())]
+        columns = {"grid_template_columns": "minmax(84px, max-content) minmax(0, 1fr) minmax(0, 1fr)"}
+        return ipywidgets.GridBox(cells, layout={**columns, "grid_gap": "0 4px", "align_items": "flex-start"})
+
+    def _changed(self) -> None:
+        """A control of a column has moved: mark what differs between the two."""
+        self.job.forget_failure()
+        a, b = (self.columns[side] for side in SIDES)
+        for name, cell in self._names.items():
+            differs = a.says(name) != b.says(name)
+            words = html.escape(SHOWN.get(name, name))
+            cell.value = f"<b title='A and B differ'>≠ {words}</b>" if differs else words
+            empty = name.endswith(REST) and not (a.says(name) or b.says(name))
+            for one in (cell, a.row(name), b.row(name)):
+                (one.add_class if differs else one.remove_class)("minips-differs")
+                one.layout.display = "none" if empty else None
+
+    def _set(self, change: Any) -> None:
+        """A preset was chosen: both columns as the workbench was opened, with what the preset changes."""
+        changes = PRESETS.get(change["new"], {})
+        for side, start in zip(SIDES, self._starts, strict=True):
+            both = {**changes.get("AB", {}), **changes.get(side, {})}
+            self.columns[side].load(dataclasses.replace(start, **both))
 
     def _work(self, configs: dict[str, Config]) -> None:
         try:
@@ -202,14 +273,14 @@ class Workbench:
             sent = {side: self._step_bytes(side) for side in rows}
         if not rows:
             return
-        figure = Figure(figsize=(7.6, 3.2), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        plots.loss(rows, ax=left)
         known = {side: each for side, each in sent.items() if each is not None}
-        plots.loss({side: rows[side] for side in known}, against="bytes", step_bytes=known, ax=right)
-        last = (f"{side} is at {rows[side][-1][2]:.3f} after {rows[side][-1][0]:.2f} s" for side in rows)
-        words = f"Training loss: {', '.join(last)}. Left: against seconds. Right: against megabytes sent"
-        self.loss.show(figure, f"{words}{'' if known.keys() == rows.keys() else ', known at the end of a run'}.")
+        figure = Figure(figsize=(4.8, 4.4 if known else 2.2), layout="constrained")
+        above, *below = figure.subplots(2 if known else 1, 1, squeeze=False)[:, 0]
+        plots.loss(rows, ax=above)
+        for ax in below:
+            plots.loss({side: rows[side] for side in known}, against="bytes", step_bytes=known, ax=ax)
+        last = ", ".join(f"{side} is at {rows[side][-1][2]:.3f} after {rows[side][-1][0]:.2f} s" for side in rows)
+        self.loss.show(figure, f"Training loss against seconds{' and megabytes sent' if known else ''}: {last}.")
 
     def _step_bytes(self, side: str) -> float | None:
         """Bytes that the workers send in a step: measured where the run is over, else as predicted."""
@@ -282,6 +353,9 @@ class Workbench:
         self.timeline.show(figure, "Eight steps from the middle of each run: a row for each worker and each server.")
 
     def _show_staleness(self, runs: Mapping[str, Run]) -> None:
+        if not any(version for run in runs.values() for version in run.staleness):
+            self.staleness.say("Every gradient came from the newest parameters.")
+            return
         figure = Figure(figsize=(7.6, 2.6), layout="constrained")
         plots.staleness(runs, ax=figure.add_subplot())
         oldest = ", ".join(f"{max(run.staleness, default=0)} in {side}" for side, run in runs.items())

@@ -10,7 +10,7 @@ from jupyter_page import ARGUMENTS, CHROMIUM, PATIENCE_MS, Lab, ask, jupyterlab
 from playwright.sync_api import Browser, expect, sync_playwright
 
 import minips as ps
-from minips.lab.columns import STAGES
+from minips.lab.columns import FIRST, STAGES
 
 pytestmark = [pytest.mark.outside, pytest.mark.soak]
 
@@ -37,6 +37,7 @@ CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel
     const label = '.widget-label, .widget-label-basic'
     const seen = [...panel.querySelectorAll(label + ', select, button, input, img, pre, td, p, h3')]
         .filter(one => one.offsetParent !== null && one.getClientRects().length)
+        .filter(one => !(one.matches('.widget-label') && one.closest('.minips-bare')))  // for screen readers alone
     const cut = seen.filter(one => {
         const box = one.getBoundingClientRect()
         const table = one.closest('.minips-table')
@@ -88,16 +89,17 @@ def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_
     jupyter.open("00_train_in_a_minute.ipynb")
     page, outputs = jupyter.page, jupyter.page.locator(".jp-OutputArea")
 
-    jupyter.run_all()
-    expect(outputs.get_by_text("Make your prediction first").first).to_be_visible()
+    jupyter.run_all()  # to the last cell: those that wait for a prediction say so and are skipped
+    expect(outputs.get_by_text("This cell waits for your prediction").first).to_be_visible()
     expect(outputs.get_by_text("You predicted")).to_have_count(0)
-    page.get_by_label("more than nine in ten").check()
-
-    jupyter.run_all()  # up to the second question
-    expect(outputs.get_by_text("You predicted").first).to_be_visible()
-    page.get_by_label("it stays within 3 percentage points").check()
+    for option in ("more than nine in ten", "it stays within 3 percentage points"):
+        page.get_by_label(option).check()
+        jupyter.button("This is my prediction").locator("visible=true").and_(page.locator(":enabled")).first.click()
+        expect(page.get_by_label(option)).to_be_disabled()  # it is final
 
     jupyter.run_all()
+    expect(outputs.get_by_text("You predicted").nth(1)).to_be_visible()
+    expect(outputs.get_by_text("This cell waits for your prediction")).to_have_count(0)
     quantizer = jupyter.control("B quantizer")
     quantizer.scroll_into_view_if_needed()
     quantizer.select_option("sign")
@@ -106,21 +108,41 @@ def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_
     results = outputs.locator("table", has_text="Results")
     expect(results).to_contain_text("Sign()")
     expect(results).to_contain_text("accuracy")
-    expect(outputs.get_by_text("× A's bytes")).to_be_visible()
+    expect(outputs.get_by_text("× A's bytes").first).to_be_visible()
     expect(jupyter.button("Run")).to_be_enabled()
-    expect(outputs.get_by_text("All runs so far")).to_be_visible()
     for width in (1280, 768):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(500)
-        sections = ("Where the time goes", "Who did what when", "All runs so far")
-        for what in (quantizer, results, *map(outputs.get_by_text, sections)):
-            what.scroll_into_view_if_needed()
+        for tab in ("Results", "Where the time goes", "Timeline", "Staleness", "All runs"):
+            page.get_by_role("tab", name=tab).click()
             page.screenshot(path=tmp_path / f"{width}-{len(list(tmp_path.iterdir()))}.png")
-        assert page.evaluate(CLIPPED) == []
+            assert page.evaluate(CLIPPED) == []
 
     jupyter.control("B consistency backup").fill("9")
     jupyter.control("B consistency backup").press("Enter")
     expect(outputs.get_by_role("alert").first).to_contain_text("needs more than 9 workers")
+
+
+def test_the_first_screen_of_the_workbench_holds_all_that_a_first_run_needs(jupyter: Lab) -> None:
+    page = jupyter.page
+    page.set_viewport_size({"width": 1280, "height": 800})
+    jupyter.write(f'{BENCH}lab.Workbench(problem, [ps.Config(), ps.Config(push=ps.Codec("topk"))], predict=False)')
+    jupyter.run_all()
+    jupyter.button("Run").click()
+    curves = page.locator(".minips-panel img:visible").first
+    expect(curves).to_be_visible()
+    expect(jupyter.button("Run")).to_be_enabled()
+    page.evaluate("document.querySelector('.minips-panel').scrollIntoView()")
+    page.wait_for_timeout(500)
+    notebook = page.locator(".jp-WindowedPanel-outer").first.bounding_box()
+    names = [f"{side} {name}" for side in "AB" for name in FIRST if name not in ("straggler", "latency")]
+    straggler = [f"{side} straggler (× slower)" for side in "AB"]
+    wanted = [jupyter.button("Run"), jupyter.button("Stop"), curves, *map(jupyter.control, [*names, *straggler])]
+    for one in wanted:
+        box = one.bounding_box()
+        assert notebook["y"] <= box["y"], one
+        assert box["y"] + box["height"] <= notebook["y"] + notebook["height"], one
+    assert page.locator(".minips-differs:visible").count() == 3  # the name, and what A and B say
 
 
 def test_every_option_of_every_dropdown_runs(jupyter: Lab) -> None:
@@ -128,6 +150,7 @@ def test_every_option_of_every_dropdown_runs(jupyter: Lab) -> None:
     jupyter.write(BENCH + bench)
     jupyter.run_all()
     jupyter.control("Columns to run").select_option("A only")
+    jupyter.page.get_by_text("More", exact=True).click()
     log = jupyter.output(0).locator("table", has_text="Outcome")
     runs = 0
 
@@ -179,7 +202,10 @@ def test_run_stop_and_run_again(jupyter: Lab) -> None:
         assert jupyter.spawned() == []
         before = words.inner_text()
         expect(output.locator("table", has_text="Outcome").locator("tr")).to_have_count(1 + turn)
+        jupyter.page.get_by_role("tab", name="All runs").click()
         expect(output.locator("a", has_text="CSV")).to_be_visible()
+        if turn == 1:
+            jupyter.page.get_by_text("More", exact=True).click()
         jupyter.control("A seed").fill(str(turn))
         jupyter.control("A seed").press("Enter")
         expect(output.locator("pre").first).to_contain_text(f"seed={turn}")
@@ -216,7 +242,7 @@ def test_an_exercise_is_failed_and_then_solved(jupyter: Lab) -> None:
     jupyter.write("from minips import lab", wrong, 'lab.check("00.3", bytes_per_push)', "lab.progress()")
     jupyter.run_all()
     expect(jupyter.output(2)).to_contain_text("✗ 00.3: not yet.")
-    expect(jupyter.output(2)).to_contain_text("Hint: ")
+    expect(jupyter.output(2)).to_contain_text("A hint: lab.hint(")
     expect(jupyter.output(3)).to_contain_text("0 of 3")
     jupyter.run_cell(1, "bytes_per_push = lambda run: run.bytes_sent / run.updates")
     jupyter.run_cell(2)
@@ -234,7 +260,7 @@ def test_the_stop_button_of_the_notebook(jupyter: Lab) -> None:
     jupyter.run_cell(0)
     expect(jupyter.output(0).get_by_text("under way").first).to_be_visible()
     started = jupyter.spawned()
-    assert len(started) == 3
+    assert len(started) == 4  # a server, two workers, and the process that they are forked from
     stop = jupyter.page.get_by_role("button", name="Interrupt the kernel")
     stop.click()
     expect(jupyter.output(0)).to_contain_text("The run was interrupted; all that it started has ended.")

@@ -1,11 +1,21 @@
 """The exercises of the lessons: what each one asks, how an answer is checked, and hints in steps.
 
 A check tries an answer on inputs that are drawn anew each time, so that nothing passes by accident. It raises `Refused`
-with what failed and on which input; `check` makes a `Verdict` of that, and never stops a notebook.
+with what failed and on which input; `check` makes a `Verdict` of that, and never stops a notebook. An answer that does
+not come to its end is stopped after `LIMIT_S`.
 """
 
 import html
-from collections.abc import Callable
+import linecache
+import signal
+import sysconfig
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +23,11 @@ import numpy as np
 from minips.lab import state
 from minips.stage import Stage, nearest
 from minips.testing import check as check_contract
+
+LIMIT_S = 60.0
+"""How long a check may take. Those of the lessons take a few seconds."""
+OURS = (str(Path(__file__).parents[2]), *sysconfig.get_paths().values())
+"""Where code lies that no learner wrote."""
 
 
 class Refused(Exception):  # noqa: N818, it is the outcome of a check and not an error
@@ -63,13 +78,53 @@ def check(key: str, thing: Any) -> Verdict:
 
 def _verdict(asked: Exercise, thing: Any) -> Verdict:
     try:
-        words = asked.test(thing)
+        with _limited():
+            words = asked.test(thing)
         return Verdict(asked.key, True, "\n".join(filter(None, [words, state.note(exercise=asked.key)])))
     except Refused as refusal:
         words = str(refusal)
+    except _TooLong as error:
+        words = f"It was stopped after {LIMIT_S:g} seconds. Does a loop never end?{_place(error.__traceback__)}"
+    except KeyboardInterrupt as interrupt:
+        said = f"{asked.key}: the check was interrupted."
+        interrupt.args = (said,)
+        vars(interrupt)["_render_traceback_"] = lambda: [said]  # what a notebook shows instead of a traceback
+        raise
     except Exception as error:
-        words = f"It stopped with {type(error).__name__}: {error}"
-    return Verdict(asked.key, False, f'{words}\nHint: {asked.hints[0]} More: lab.hint("{asked.key}")')
+        words = f"It stopped with {type(error).__name__}: {error}{_place(error.__traceback__)}"
+    return Verdict(asked.key, False, f'{words}\nA hint: lab.hint("{asked.key}")')
+
+
+class _TooLong(BaseException):
+    """Past an answer's own ``except Exception``."""
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Raise `_TooLong` in the main thread after `LIMIT_S`, where the system has such an alarm."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise _TooLong
+
+    before, began = signal.signal(signal.SIGALRM, ring), time.monotonic()
+    left, interval = signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, max(left - time.monotonic() + began, 0.001) if left else 0.0, interval)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _place(trace: TracebackType | None) -> str:
+    """The last line of the learner's own code on the way to an error, in words."""
+    for frame in reversed(traceback.extract_tb(trace)):
+        if not (frame.filename.startswith(OURS) or frame.filename.startswith("<frozen")):
+            line = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
+            return f"\nIn {frame.name}, line {frame.lineno} of your cell: {line}" if line else ""
+    return ""
 
 
 def hint(key: str) -> None:

@@ -18,7 +18,8 @@ from minips.runtime.train import train
     "Change the push codec so that the workers send at most a quarter of the bytes, at nearly the same accuracy.",
     "Which stage decides how many bits a value takes? Look for it in the picture of the data's way.",
     "ps.names('quantizer') lists the candidates. Sign() sends one bit for each value, TopK(0.05) one value in twenty.",
-    "ps.Config(steps=100, push=ps.Codec(quantizer=ps.Sign())), and then look at what memory=ps.ErrorFeedback() adds.",
+    "Give Config a push codec with one of them as its quantizer. Is the accuracy too low? Which stage remembers "
+    "what was left out?",
 )
 def fewer_bytes(config: Any) -> str:
     """A config of 100 steps that differs in ``push`` alone, at most 1/4 of the bytes, accuracy within 0.03."""
@@ -72,6 +73,7 @@ def past_the_straggler(config: Any) -> str:
     "Write bytes_per_push(run): the mean number of bytes that a worker sends for one push.",
     "run.bytes_sent is what all the workers sent in the whole run. How many pushes was that?",
     "run.updates counts the pushes that were applied. A run may have been stopped early: steps × workers will not do.",
+    "One division of two things that the run knows. Half a byte is possible: do not round.",
 )
 def bytes_per_push(function: Any) -> str:
     """A function of a run, tried on a short run of random size and on one that was stopped early."""

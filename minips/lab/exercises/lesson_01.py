@@ -19,7 +19,7 @@ from minips.stages.optimizers import SGD
     "Combine the gradients of unequal shards, so that each row counts once.",
     "A worker's gradient is the mean over its rows. What is it times the number of its rows?",
     "Add n·g over the workers, and divide by the number of all the rows.",
-    "sum(n * g[name] for n, g in zip(rows, gradients)) / sum(rows), for each name",
+    "A dictionary with one weighted mean for each name: the weights are the numbers of rows, and they add up to 1.",
 )
 def combine(function: Any) -> str:
     """Against the gradient of all the rows: random problems, two to five workers, equal and unequal shares."""
@@ -48,7 +48,7 @@ def combine(function: Any) -> str:
     "Make the least squares problem a Huber loss, so that rows that are far off do not shout.",
     "Two things change: the loss of a row, and its slope. X and y, the means and the shapes stay as they are.",
     "np.where(far, a, b) takes a where far is true. The slope is r near zero, and +δ or −δ beyond.",
-    "losses = np.where(np.abs(r) > δ, δ * (np.abs(r) - δ / 2), r**2 / 2) and slopes = np.clip(r, -δ, δ)",
+    "Two arrays of the shape of r: the losses by np.where on |r| > δ, and the slopes, which are r cut off at −δ and δ.",
 )
 def robust(cls: Any) -> str:
     """Loss against the formula, gradient against the slope of that loss, shards, dtype; then in spawned workers."""
@@ -153,9 +153,9 @@ class _Counted(SoftmaxRegression):
 @asks(
     "01.3",
     "Compute the gradient of the chosen rows in pieces of at most `most` rows.",
-    "for start in range(0, len(rows), most): rows[start : start + most] is a piece. Pieces may be unequal.",
+    "range takes a step: it gives the starts of pieces of `most` rows. The last piece may be shorter.",
     "Each piece's gradient is a mean over its rows. How did exercise 01.1 add means?",
-    "Add len(piece) * g for each piece, and divide by len(rows) at the end.",
+    "One loop, one running sum for each name, weighted by the piece's length, and one division after the loop.",
 )
 def in_pieces(function: Any) -> str:
     """On a problem that counts: random rows, random piece sizes, each row once, the gradient that all would give."""

@@ -21,7 +21,8 @@ from minips.stages.optimizers import SGD, Optimizer
     "Give the optimizer momentum: v ← momentum·v + g, then p ← p − lr·v.",
     "The velocity v has to survive until the next step, and each tensor has its own: state is yours to keep it in.",
     "v = state.get(name), and zeros like p the first time: np.zeros_like(p).",
-    "v = self.momentum * state.get(name, np.zeros_like(p)) + grads[name]; state[name] = v; p -= self.lr * v",
+    "Three lines for each name: the new v from the old one and the gradient, v into state, and the step into p "
+    "in place.",
 )
 def momentum(optimizer: Any) -> str:
     """Against the formula on random tensors, rates and steps; then in spawned workers."""

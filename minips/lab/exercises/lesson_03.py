@@ -84,7 +84,7 @@ def _there_and_back(pack: Any, unpack: Any, array: Array) -> None:
     "Read one message from a stream, in whatever pieces it arrives.",
     "recv(n) returns between 1 and n bytes, or b'' at the end of the stream. Ask again for what is still lacking.",
     "Write a helper read(connection, count) that loops until it has count bytes. Use it twice.",
-    "piece = connection.recv(count - len(data)); if it is empty, raise ConnectionError; else data += piece.",
+    "Each turn of the loop asks for what is lacking, raises ConnectionError where nothing came, and appends.",
 )
 def receive(function: Any) -> str:
     """Messages of random length in random pieces, one behind the other; then a stream that ends too early."""

@@ -23,7 +23,8 @@ from minips.testing.base import same_bits
     "Write down two times until everything has arrived: sent as it is, and compressed. At the break-even they are "
     "equal. What is the bandwidth then?",
     "As it is: 8 · before / bandwidth. Compressed: seconds + 8 · after / bandwidth. before and after are bytes.",
-    "8 * (before - after) / seconds; and 0 where after is not smaller than before. Mind seconds = 0.",
+    "Solve for the bandwidth: saved bits over spent seconds. Two cases need care: nothing is saved, and no time "
+    "is spent.",
 )
 def break_even(function: Any) -> str:
     """Just below the answer compressing must be faster, just above it slower: random sizes and times, and edges."""
@@ -66,7 +67,8 @@ def _number(answer: Any, what: str) -> float:
     "Write a compressor that puts first all the first bytes of the 4-byte values, then all the second ones, and so on.",
     "np.frombuffer(buffer, np.uint8).reshape(-1, 4).T.tobytes() is the shuffle. How do you turn that back?",
     "A frame need not be a multiple of 4 bytes long. Shuffle the whole values, and hang the last 1 to 3 bytes on.",
-    "Back: len(data) // 4 * 4 bytes are planes.reshape(4, -1).T.tobytes(); the rest follows as it is.",
+    "Turning back is the same with the other shape: four rows become four columns. How many bytes belong to "
+    "whole values?",
 )
 def shuffled(mine: Any) -> str:
     """The contract; fresh float32 values must become smaller than by zlib alone; then spawned workers, to the bit."""
@@ -99,7 +101,7 @@ def shuffled(mine: Any) -> str:
     "Squeeze the sorted positions of the largest values: at most 0.9 of what zlib makes of them.",
     "zlib does not know that the positions are sorted. You do. What is small about sorted numbers?",
     "np.diff(positions) are the gaps: small numbers, with many zero bytes. What else does the receiver need?",
-    "np.diff(positions, prepend=np.uint32(0)) keeps the first one. Back: np.cumsum(gaps, dtype=np.uint32).",
+    "The first position is a gap too, from 0. The inverse of differences is a running sum; mind its dtype.",
 )
 def positions(pair: Any) -> str:
     """Random sorted positions there and back, and smaller; none, one, neighbours and the largest that there is."""

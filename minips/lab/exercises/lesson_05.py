@@ -18,7 +18,7 @@ ALLOWED = 0.16
     "Write topk_bytes(size, k): the bytes of k float32 values out of size, with their places.",
     "How large can a place be? A place among 256 values fits into one byte, 0 to 255. And among 257?",
     "A value takes 4 bytes. Its place takes 1 byte where size is at most 256, 2 bytes up to 65 536, and 4 beyond.",
-    "place = 1 if size <= 256 else 2 if size <= 65536 else 4; return k * (4 + place)",
+    "Three cases for the bytes of a place, by size; then k times the bytes of one value with its place.",
 )
 def topk_bytes(function: Any) -> str:
     """A function of size and k, against what `TopK` makes of random sizes and of those where an index grows."""
@@ -46,7 +46,7 @@ def topk_bytes(function: Any) -> str:
     "Add a number between 0 and 1 to each value, drawn from rng, and round down: "
     "np.floor(x / step + rng.random(x.shape)).",
     "Mind the values below zero: astype(np.int8) cuts −2.3 to −2, while np.floor goes down to −3. "
-    "codes = np.asarray(np.floor(x / step + rng.random(x.shape)), np.int8)",
+    "So which of the two comes first?",
 )
 def dither(quantizer: Any) -> str:
     """Unbiased on fresh gradients of unequal values, by no more than a step off, in a byte a value."""
@@ -89,7 +89,7 @@ def dither(quantizer: Any) -> str:
     "It is right for small tensors. Try wrong() with more and more values.",
     "Where do the values of a tensor of 70 000 arrive? Compare the places that were meant with those in the parts.",
     "A place travels as a uint16: it counts to 65 535 and then starts again from 0. What could count further?",
-    "indices.astype(np.uint32), or no more bytes than it takes: indices.astype(np.min_scalar_type(x.size))",
+    "The dtype may follow from the tensor's size: np.min_scalar_type tells the smallest one that holds a number.",
 )
 def largest(quantizer: Any) -> str:
     """The largest of a hundred at their places, for sizes on both sides of where 16 bits end, in any shape."""

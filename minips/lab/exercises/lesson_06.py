@@ -22,8 +22,8 @@ PATIENCE_S, WAIT_S = 3.0, 10.0
     "Mend QueueWire: frames travel as copies that may be written to, and receive gives up after its timeout.",
     "What does send put into the queue: bytes, or a reference to the sender's list of buffers?",
     "bytearray(frame) is a copy that may be written to. And queue.get takes a timeout; look at what it raises then.",
-    "send: put((tag, [memoryview(bytearray(frame)) for frame in frames])). "
-    "receive: message = self.inbox.get(timeout=timeout), and for queue.Empty raise TimeoutError.",
+    "send puts the tag and a list of copies. receive gets them within the time-out, and turns the queue's own error "
+    "into a TimeoutError.",
 )
 def queues(transport: Any) -> str:
     """A transport between threads: are random frames copies, does a wire give up in time, and all that any must do."""
@@ -108,7 +108,7 @@ def _gives_up(transport: WireTransport, timeout: float) -> None:
     "Make ask_all use one connection, with all questions under way at once, and answers in order.",
     "Open the channel once, before the loop.",
     "Collect the futures in a list first; ask for their results when all questions have been sent.",
-    "futures = [channel.call(frames) for frames in questions], and then [future.result(10) for future in futures]",
+    "Two list comprehensions within one with: the first one calls, the second one waits.",
 )
 def ask_all(function: Any) -> str:
     """A function that asks many questions, watched: connections, calls under way, order, what it leaves open."""
@@ -180,8 +180,8 @@ class _WatchedChannel(Channel):
     "Make call_again try again after a ConnectionError, with a fresh channel, at most `attempts` times in all.",
     "A loop over range(attempts), with try and except ConnectionError in it, and return where it works.",
     "On the last attempt let the error through: a bare raise within except does that.",
-    "for attempt in range(attempts): try: with connect() as channel: return channel.call(frames).result(timeout=10); "
-    "except ConnectionError: if attempt == attempts - 1: raise",
+    "A for with a try in it: the try holds the with and a return, the except decides whether this was the last "
+    "attempt.",
 )
 def call_again(function: Any) -> str:
     """A function that calls over channels that break at random moments: how often, what comes out, what stays open."""

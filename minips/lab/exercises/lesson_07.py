@@ -21,7 +21,7 @@ from minips.testing import check_consistency
     "Relax may_pull: the workers run free, and meet at every multiple of `every`.",
     "Which meeting has a worker at this clock come to last? With every = 4 it is 8 for the clocks 8, 9, 10 and 11.",
     "clock // self.every * self.every is the last meeting at or before clock. Who must have come to it?",
-    "return slowest >= clock // self.every * self.every",
+    "One comparison: the slowest clock against the last meeting.",
 )
 def meet(rule: Any) -> str:
     """A consistency model: asked about random clocks, then every grant of a run behind a random straggler."""
@@ -64,7 +64,8 @@ def meet(rule: Any) -> str:
     "Make finish_time(times, staleness) answer for SSP.",
     "Keep a table of when each worker has completed each clock, and fill it clock by clock.",
     "A worker starts clock c when it has done its own clock c − 1 and everybody has completed c − staleness clocks.",
-    "start = np.maximum(done[c], done[c - staleness].max()) where c > staleness; done[c + 1] = start + times[c]",
+    "For each c, one maximum of two things, the second only from c = staleness + 1 on; then add the times of "
+    "this clock.",
 )
 def finish_time(function: Any) -> str:
     """A function of compute times (clocks, workers) and the staleness, against the recurrence on random times."""
@@ -101,7 +102,8 @@ def _ssp_seconds(times: Array, staleness: int) -> float:
     "Make safe_lr(curvature, workers, overlap) stable for old gradients, and not timid.",
     "How old is a gradient among n equally fast workers: without overlap, and with it? The text above says so.",
     "The theory bounds lr/workers × curvature, for a push moves the parameters by lr/workers.",
-    "age = 2 * workers - 1 if overlap else workers - 1; ps.cost.asynchronous_lr_limit(age, curvature) bounds one push.",
+    "Two cases for the age; then ps.cost.asynchronous_lr_limit(age, curvature), which bounds what one push may "
+    "move. How much of lr is that?",
 )
 def safe_lr(function: Any) -> str:
     """A function of the curvature, the workers and overlap: stable as it is, unstable at 1.25 times as much."""

@@ -102,7 +102,7 @@ def garbage(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
     "if it is far enough.",
     "Your traitors must agree on the side. Their batches of 8 rows are noisy; part.truth(params), over all the rows of "
     "a traitor, is less so. np.sign gives the side.",
-    "return {name: -1000 * np.sign(g) for name, g in part.truth(params).items()}",
+    "A dictionary like the gradients: for each name a large number times the negative sign of the true gradient.",
 )
 def break_the_median(lie: Any) -> str:
     """A lie in a real run of small batches, with two traitors and a seed that are drawn anew."""

@@ -17,7 +17,7 @@ from minips.stages.quantizers import Exact, Parts
     "Mend the lecture's function: SI units, bytes, and every latency.",
     "How many bytes has a megabyte, how many bits a byte, how many bits a gigabit? No power of two is in it.",
     "A ring of n sends 2(n − 1) messages, one after the other. Each travels latency_s.",
-    "nbytes = megabytes * 1e6 * bits / 32; bandwidth = gigabits * 1e9 / 8, in bytes per second.",
+    "Two lines turn the arguments into bytes and bytes per second; the ring's formula is the third.",
 )
 def ring_seconds(function: Any) -> str:
     """Against the closed form, on random rings."""

@@ -22,7 +22,8 @@ from minips.testing import check_stage
     "Derive crossover(workers, bandwidth, latency): the bytes at which ring and tree cost the same.",
     "Write both formulas with a for the messages and b for the copies: a·α + b·S/B. Set them equal.",
     "S = αB (a₁ − a₂) / (b₂ − b₁). The tree has a₂ = b₂ = 2⌈log₂n⌉.",
-    "⌈log₂n⌉ is (workers - 1).bit_length(); the ring has a₁ = 2(n − 1) and b₁ = 2(n − 1)/n.",
+    "⌈log₂n⌉ is (workers - 1).bit_length(). The ring's messages and copies stand in the table above; put all "
+    "four into S.",
 )
 def crossover(function: Any) -> str:
     """Against both formulas, at random bandwidths and latencies, for 2 to 300 workers."""
@@ -132,7 +133,7 @@ def _turn(values: Array, hops: "tuple[Hop, ...]", what: str) -> Array:
     "Order the ring so that it crosses between the racks as seldom as can be.",
     "Workers of one rack should stand next to each other in the ring.",
     "sorted takes a key: the rack of a worker.",
-    "return sorted(range(len(racks)), key=lambda worker: racks[worker])",
+    "One sorted over the numbers of the workers, by a key that looks up the rack.",
 )
 def ring_order(function: Any) -> str:
     """Crossings, for random racks of random sizes."""

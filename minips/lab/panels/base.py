@@ -9,8 +9,10 @@ Work runs beside the notebook's own thread, so it changes nothing but traits, an
 never with pyplot. What goes wrong is a sentence in the panel, which stays usable.
 """
 
+import asyncio
 import html
 import io
+import signal
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -31,6 +33,11 @@ STYLE = """<style>
 .minips-panel .widget-label, .minips-panel .widget-label-basic {
     white-space: normal; line-height: 1.05; align-content: center}
 .minips-panel .widget-html-content {line-height: 1.4}
+.minips-panel .minips-bare > .widget-label, .minips-panel .minips-bare .widget-label-basic > span {
+    position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}
+.minips-panel .minips-row {padding-top: 5px}
+.minips-panel .minips-name {color: var(--jp-content-font-color2, #555); padding-left: 6px}
+.minips-panel .minips-differs {background: color-mix(in srgb, #f0b400 18%, transparent)}
 .minips-panel .minips-table {overflow-x: auto}
 .minips-panel .minips-table :is(th, td) {
     text-align: left; padding: 1px 10px 1px 0; vertical-align: top; overflow-wrap: break-word}
@@ -39,6 +46,9 @@ STYLE = """<style>
 
 STATIC_S = 60.0
 """How long a still picture waits for the work that is under way."""
+
+_jobs: "weakref.WeakValueDictionary[str, Job]" = weakref.WeakValueDictionary()
+"""The last job of each name."""
 
 Asked = TypeVar("Asked", bound=Value)
 Found = TypeVar("Found")
@@ -67,6 +77,11 @@ class Picture:
         self.words.value = html.escape(words)
         self.image.layout.display = ""
 
+    def say(self, words: str) -> None:
+        """Words alone, where there is nothing to draw."""
+        self.image.layout.display = "none"
+        self.words.value = html.escape(words)
+
 
 class _Still:
     """A picture as a cell's plain output."""
@@ -84,10 +99,16 @@ class _Still:
 class Job:
     """Work in a thread of its own, one piece at a time, with the controls around it: Run, Stop, a bar, a message.
 
-    Whoever works looks at ``stopping`` now and then. Shared state is read and changed under ``lock``.
+    The work looks at ``stopping`` now and then. Shared state is read and changed under ``lock``. A new job takes the
+    place of an earlier one of the same name, whose work is stopped: its cell was run again. In a notebook the ■ button
+    stops the work too.
     """
 
     def __init__(self, name: str = "") -> None:
+        before = _jobs.get(name)
+        if before is not None and before.busy:
+            before.stop()
+        _jobs[name] = self
         self.lock = threading.RLock()
         self.stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -99,6 +120,7 @@ class Job:
             description=f"Progress{after}", style={"description_width": "initial"}, layout={"width": "260px"}
         )
         self.message: Any = ipywidgets.HTML()
+        self._failure = ""
         self.stop_button.on_click(lambda button: self.stop())
 
     @property
@@ -121,6 +143,7 @@ class Job:
             self._thread = threading.Thread(target=self._work, args=(work,), name="minips-lab", daemon=True)
             with suppress(RuntimeError):
                 self._thread.start()
+                _heed_interrupts()
                 return True
         self._work(work)
         return True
@@ -130,6 +153,9 @@ class Job:
         with self.lock:
             self._next = None
             self.stopping.set()
+            if self._thread is not None:
+                self.stop_button.disabled = True
+                self.say("Stopping …")
 
     def wait(self, timeout: float | None = None) -> bool:
         """True once nothing is under way, False where that takes longer than ``timeout`` seconds."""
@@ -149,7 +175,12 @@ class Job:
 
     def fail(self, error: BaseException | str) -> None:
         """Put the sentence of an error there."""
-        self.message.value = sentence(str(error) or type(error).__name__)
+        self.message.value = self._failure = sentence(str(error) or type(error).__name__)
+
+    def forget_failure(self) -> None:
+        """Take the sentence of an error away: what it was about has been changed."""
+        if self._failure and self.message.value == self._failure:
+            self.message.value = self._failure = ""
 
     def _work(self, work: Callable[[], None]) -> None:
         following: Callable[[], None] | None = work
@@ -253,6 +284,7 @@ class Panel(ABC, Generic[Asked, Found]):
         print(line or self.words(self.found))
 
     def _moved(self) -> None:
+        self.job.forget_failure()
         if self.instant:
             self.run()
 
@@ -278,6 +310,23 @@ class Panel(ABC, Generic[Asked, Found]):
             except Exception as error:
                 self.job.fail(error)
         return {**self.panel._repr_mimebundle_(**kwargs), "text/plain": repr(self)}
+
+
+def _heed_interrupts() -> None:
+    """From now on the ■ button stops the panels' work too: a kernel that runs no cell ignores an interrupt."""
+    shell: Any = get_ipython()
+    if getattr(shell, "kernel", None) is None or threading.current_thread() is not threading.main_thread():
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        for job in list(_jobs.values()):
+            job.stopping.set()
+
+    def install() -> None:  # after the message that started the work: the kernel puts its own handler back after each
+        signal.signal(signal.SIGINT, stop)
+
+    with suppress(RuntimeError):
+        asyncio.get_running_loop().call_soon(install)
 
 
 def refresh_after_cells(panel: Any) -> None:

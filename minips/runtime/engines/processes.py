@@ -87,7 +87,7 @@ class _Process(Member):
         for force in (self._process.terminate, self._process.kill):
             if self._process.is_alive():
                 force()
-                self._process.join(timeout)
+                self._process.join(max(timeout, FAREWELL_S))
         code = self._process.exitcode
         self.gone = True
         return (

@@ -36,7 +36,7 @@ class Grpc(NetworkTransport):
     scheme = "grpc"
     requires = ("grpc",)
     max_message_bytes: int = option(
-        2**31 - 1, "largest message that is taken", minimum=2**10, maximum=2**31 - 1, unit="byte"
+        2**31 - 1, "largest message that is taken", minimum=2**10, maximum=2**31 - 1, unit="byte", operator=True
     )
 
     def listen(self, address: str | None) -> Listener:

@@ -30,7 +30,7 @@ class Pipe(WireTransport):
 
     name = "pipe"
     scheme = "pipe"
-    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
+    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
 
     def listen(self, address: str | None) -> Listener:
         return _PipeListener(self, address or f"pipe://{fresh_name()}")

@@ -36,7 +36,9 @@ class Pyro(BlockingTransport):
     name = "pyro"
     scheme = "pyro"
     requires = ("Pyro5", "msgpack")
-    max_message_bytes: int = option(2**30, "largest message that is taken", minimum=2**10, maximum=2**30, unit="byte")
+    max_message_bytes: int = option(
+        2**30, "largest message that is taken", minimum=2**10, maximum=2**30, unit="byte", operator=True
+    )
 
     def listen(self, address: str | None) -> Listener:
         return _PyroListener(self, address)

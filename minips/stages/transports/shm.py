@@ -46,7 +46,7 @@ class SharedMemory(WireTransport):
 
     name = "shm"
     scheme = "shm"
-    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
+    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
 
     def listen(self, address: str | None) -> Listener:
         address = address or f"shm://{fresh_name()}"

@@ -28,11 +28,11 @@ class Tcp(NetworkTransport):
 
     name = "tcp"
     scheme = "tcp"
-    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
+    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
 
-    certificate: str = option("", "the server's TLS certificate, a PEM file; empty: no TLS")
-    key: str = option("", "the key of that certificate, a PEM file")
-    authority: str = option("", "whose certificates the client takes, a PEM file; empty: no TLS")
+    certificate: str = option("", "the server's TLS certificate, a PEM file; empty: no TLS", operator=True)
+    key: str = option("", "the key of that certificate, a PEM file", operator=True)
+    authority: str = option("", "whose certificates the client takes, a PEM file; empty: no TLS", operator=True)
 
     pool: int = option(2, "connections of a channel, which share large messages", minimum=1, maximum=MOST, step=1)
 

@@ -32,7 +32,9 @@ class Thrift(BlockingTransport):
     name = "thrift"
     scheme = "thrift"
     requires = ("thriftpy2",)
-    max_message_bytes: int = option(2**30, "largest message that is taken", minimum=2**10, maximum=2**30, unit="byte")
+    max_message_bytes: int = option(
+        2**30, "largest message that is taken", minimum=2**10, maximum=2**30, unit="byte", operator=True
+    )
 
     def listen(self, address: str | None) -> Listener:
         return _ThriftListener(self, address)

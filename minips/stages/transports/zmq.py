@@ -51,7 +51,7 @@ class Zmq(NetworkTransport):
     name = "zmq"
     scheme = "zmq"
     requires = ("zmq",)
-    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
+    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
 
     def listen(self, address: str | None) -> Listener:
         host, port = self.host_and_port(address)

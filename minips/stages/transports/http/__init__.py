@@ -16,7 +16,7 @@ class Http(NetworkTransport):
     scheme = "http"
     requires = ("aiohttp",)
     pool: int = option(8, "connections for calls; 0: a new one for each", minimum=0, maximum=64)
-    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte")
+    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
 
     def listen(self, address: str | None) -> Listener:
         from minips.stages.transports.http.calls import HttpListener  # which imports asyncio

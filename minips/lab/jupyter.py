@@ -1,0 +1,81 @@
+"""JupyterLab on a learner's folder: one server for each folder, on a port that is free, ended by one Ctrl-C."""
+
+import os
+import secrets
+import signal
+import socket
+import sys
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+FLAGS = ("--no-browser", "--allow-root", "--debug")
+"""JupyterLab's options that take no value."""
+FIRST_PORT, PORTS = 8888, 50
+"""Where a free port is looked for, and how many are tried."""
+
+
+def checked(options: Sequence[str]) -> list[str]:
+    """Options for JupyterLab. ValueError where one is not ``--option=value``: its value would be the folder's name."""
+    for option in options:
+        if not (option in FLAGS or (option.startswith("--") and "=" in option)):
+            raise ValueError(
+                f"Expected JupyterLab's options as --option=value or one of {', '.join(FLAGS)}; got {option!r}."
+            )
+    return list(options)
+
+
+def free_port(wanted: int | None) -> int:
+    """The port that is wanted, or the first free one. OSError where it is taken."""
+    for port in [wanted] if wanted is not None else range(FIRST_PORT, FIRST_PORT + PORTS):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, sys.platform != "win32")
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OverflowError:
+                raise ValueError(f"Expected a port from 0 to 65535; got {port}.") from None
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    if wanted is not None:
+        raise OSError(f"Port {wanted} is taken. Choose another one, or leave --port out.")
+    raise OSError(f"No port from {FIRST_PORT} to {FIRST_PORT + PORTS - 1} is free. Name one with --port.")
+
+
+def running(folder: Path) -> str | None:
+    """The address of a server that this user runs on the folder already."""
+    from jupyter_server.serverapp import list_running_servers
+
+    for server in list_running_servers():
+        if Path(server["root_dir"]).resolve() == folder.resolve():
+            return f"{server['url']}lab?token={server['token']}"
+    return None
+
+
+def start(folder: Path, first: str, port: int | None, options: Sequence[str]) -> None:
+    """Become JupyterLab on the folder, at the lesson ``first``; or lead to the server that is there already."""
+    browser = "--no-browser" not in options
+    if address := running(folder):
+        print(f"JupyterLab runs on this folder already: {address}", file=sys.stderr)
+        if browser:
+            webbrowser.open(address)
+        return
+    port = free_port(port)
+    token = os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(16))
+    print(f"The first lesson: http://localhost:{port}/lab/tree/{first}?token={token}", file=sys.stderr)
+    print("Open this address in a browser, if none opens by itself. Ctrl-C ends JupyterLab.", file=sys.stderr)
+    command = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "--notebook-dir",
+        str(folder),
+        f"--ServerApp.port={port}",
+        "--ServerApp.port_retries=0",
+        "--ServerApp.answer_yes=True",  # or Ctrl-C would ask, and go on where nobody answers
+        f"--LabApp.default_url=/lab/tree/{first}",
+        "--LabApp.news_url=None",  # its question whether to fetch news would cover the lesson
+    ]
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.stderr.flush()
+    os.execv(sys.executable, [*command, *options])

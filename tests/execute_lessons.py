@@ -1,0 +1,39 @@
+"""Execute lessons and keep what came out: `python tests/execute_lessons.py 05 07`, or all of them without a number.
+
+The saved outputs are what a reader without a kernel sees, and what the test run compares with.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+from minips.lab.lessons import MEASURED
+
+LESSONS = Path(__file__).parents[1] / "lessons"
+
+
+def execute(path: Path) -> None:
+    """Run all cells in a fresh kernel, in an empty folder, as unattended runs do."""
+    book = nbformat.read(path, as_version=4)
+    metadata = dict(book.metadata)  # without what this machine's kernel says of itself
+    with tempfile.TemporaryDirectory() as folder:
+        resources = {"metadata": {"path": folder}}
+        options = {"timeout": 240, "store_widget_state": False, "coalesce_streams": True}
+        NotebookClient(book, resources=resources, **options).execute()
+    book.metadata = nbformat.from_dict({**metadata, "minips": {"measured": MEASURED}})
+    for cell in book.cells:
+        cell.metadata.pop("execution", None)
+    nbformat.write(book, path)
+
+
+if __name__ == "__main__":
+    os.environ.update(MINIPS_AUTOPLAY="1", PYDEVD_DISABLE_FILE_VALIDATION="1")
+    os.environ.pop("MPLBACKEND", None)
+    for number in sys.argv[1:] or [""]:
+        for path in sorted(LESSONS.glob(f"{number}*.ipynb")):
+            execute(path)
+            print(path.name, flush=True)
