@@ -31,6 +31,14 @@ def test_every_exercise_has_broken_answers() -> None:
     assert all(len(variants) >= 2 for variants in BROKEN.values())
 
 
+def given(book: Any, key: str) -> str:
+    """The code that an exercise gives, in cells with that tag before its check."""
+    check = next(i for i, cell in enumerate(book.cells) if f'lab.check("{key}"' in cell.source)
+    start = next(i for i, cell in enumerate(book.cells) if f"### {key}" in cell.source)
+    tagged = [cell for cell in book.cells[start:check] if "given" in cell.metadata.get("tags", [])]
+    return "\n".join(cell.source for cell in tagged)
+
+
 def answer(key: str, old: str, new: str) -> Any:
     """What the lesson would hand to its check, were ``old`` in the folded solution ``new``."""
     (path,) = (path for path in LESSONS if path.name.startswith(key[:2]))
@@ -40,7 +48,7 @@ def answer(key: str, old: str, new: str) -> Any:
     assert not others
     assert old in solution, f"the solution of {key} has no {old!r}"
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    exec(f"{imports}\n{solution.replace(old, new)}", namespace)
+    exec(f"{imports}\n{given(book, key)}\n{solution.replace(old, new)}", namespace)
     return eval(re.fullmatch(r'lab\.check\("[\d.]+", (.*)\)', asked)[1], namespace)
 
 

@@ -12,8 +12,9 @@ from minips import datasets, seeds
 STREAMS = {
     name: stream
     for name, stream in vars(seeds).items()
-    if inspect.isfunction(stream) and not name.startswith("_") and stream.__module__ == seeds.__name__
+    if inspect.isfunction(stream) and not name.startswith("_") and name != "options"
 }
+"""Those that follow from a seed; the order of a question's options follows from the question."""
 PLACES = (0, 1, 2, 5, 2**32 - 1)
 
 

@@ -16,7 +16,7 @@ from minips.runtime.train import train
 @asks(
     "00.1",
     "Change the push codec so that the workers send at most a quarter of the bytes, at nearly the same accuracy.",
-    "Which stage decides how many bits a value takes? Look for it in the picture of the data's way.",
+    "Which stage decides how many bits a value takes? Look for it in the picture of a gradient's path.",
     "ps.names('quantizer') lists the candidates. Sign() sends one bit for each value, TopK(0.05) one value in twenty.",
     "Give Config a push codec with one of them as its quantizer. Is the accuracy too low? Which stage remembers "
     "what was left out?",
