@@ -73,6 +73,16 @@ def registry() -> Iterator[None]:
     stage._KINDS.update(before)
 
 
+@pytest.fixture
+def somebody_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner who has done nothing yet: predictions wait, and what is done is noted in the test's own folder."""
+    from minips.lab import predictions
+
+    monkeypatch.delenv("MINIPS_AUTOPLAY")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(predictions, "_kept", {})
+
+
 def held() -> set[str]:
     """In words, all that this process holds and that a test could leave behind."""
     return {*processes(), *threads(), *descriptors(), *map(str, SHM.glob("*"))}

@@ -297,9 +297,9 @@ class TestWorkbench:
         assert all(labels)
         assert len(set(labels)) == len(labels)
 
-    @pytest.mark.parametrize("label", [label for group in STAGES.values() for label in group])
+    @pytest.mark.parametrize("label", STAGES)
     def test_every_stage_can_be_chosen(self, bench: lab.Workbench, label: str) -> None:
-        path = next(group[label] for group in STAGES.values() if label in group)
+        path = STAGES[label]
         for name in ps.names(path[-1]):
             bench.columns["A"].controls[label].value = name
             column = bench.columns["A"]
@@ -391,13 +391,8 @@ class TestWorkbench:
             lab.Workbench(problem, [ps.Config()] * 3)
 
 
+@pytest.mark.usefixtures("somebody_is_there")
 class TestPrediction:
-    @pytest.fixture(autouse=True)
-    def somebody_is_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delenv("MINIPS_AUTOPLAY")
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-        monkeypatch.setattr(predictions, "_kept", {})
-
     def predicted(self, question: str, choice: str) -> lab.predictions.Prediction:
         guess = lab.predict(question, ["this", "that"])
         guess.choice.value = choice
@@ -493,14 +488,9 @@ class TestSay:
         assert said == "It took 1.5 times as long. Expected was ratio > 2: here it came out otherwise.\n"
 
 
+@pytest.mark.usefixtures("somebody_is_there")
 class TestLockedCells:
     """What the lock makes of cells, without a notebook around them."""
-
-    @pytest.fixture(autouse=True)
-    def somebody_is_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delenv("MINIPS_AUTOPLAY")
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-        monkeypatch.setattr(predictions, "_kept", {})
 
     def run(self, names: dict[str, Any], *cells: str) -> list[bool]:
         """Whether each cell ran."""

@@ -49,9 +49,9 @@ def test_a_run_goes_on_without_the_process_that_its_members_were_forked_from():
 
     def kill(progress):
         if progress.applied and not killed:
-            (nursery,) = (c for c in psutil.Process().children() if "spawn_main" in " ".join(c.cmdline()))
-            nursery.kill()
-            killed.append(nursery)
+            (server,) = (c for c in psutil.Process().children() if "spawn_main" in " ".join(c.cmdline()))
+            server.kill()
+            killed.append(server)
 
     config = ps.Config(workers=2, steps=30, delays=ps.Delays(0.02))
     run = ps.train(PROBLEM, config, progress=kill)
@@ -70,7 +70,7 @@ def test_a_fork_that_fails_is_told(monkeypatch):
     report, told = multiprocess.Pipe(duplex=False)
     with here, report:
         with told:
-            processes._fork(told, ["worker 0"], [there])
+            processes._serve_forks(told, ["worker 0"], [there])
         word, (text, _) = here.recv()
         assert (word, text) == ("failed", "BlockingIOError: [Errno 11] Resource temporarily unavailable")
         with pytest.raises(EOFError):

@@ -10,10 +10,8 @@ from minips.lab.exercises import base
 
 
 @pytest.fixture(autouse=True)
-def somebody_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MINIPS_AUTOPLAY")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(predictions, "_kept", {})
+def one_that_takes_yes(somebody_is_there: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exercise whose answer is a word."""
     monkeypatch.setitem(base.EXERCISES, "00.1", base.Exercise("00.1", "say yes", ("yes",), lambda thing: one(thing)))
 
 

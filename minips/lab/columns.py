@@ -14,35 +14,26 @@ from minips.stage import Stage
 from minips.stages.transports import Link
 
 _CODEC = ("quantizer", "memory", "serializer", "compressor")
-STAGES: dict[str, dict[str, tuple[str, ...]]] = {
-    "What the workers send": {kind: ("push", kind) for kind in _CODEC},
-    "What comes back": {f"pull {kind}": ("pull", kind) for kind in _CODEC},
-    "Who decides, and how it travels": {
-        kind: (kind,) for kind in ("exchange", "consistency", "aggregator", "optimizer", "transport")
-    },
+_WHOLE = ("exchange", "consistency", "aggregator", "optimizer", "transport")
+STAGES: dict[str, tuple[str, ...]] = {
+    **{kind: ("push", kind) for kind in _CODEC},
+    **{f"pull {kind}": ("pull", kind) for kind in _CODEC},
+    **{kind: (kind,) for kind in _WHOLE},
 }
-"""The dropdowns under their headings: the label, and where the stage stands in the config; its kind comes last."""
+"""The dropdowns: the label, and where the stage stands in the config; its kind comes last."""
 
 SIZES = ("workers", "servers", "steps", "batch size", "accumulate", "overlap", "seed")
 """The config's other fields that have a control of their own."""
 
 BANDWIDTHS = {"no limit": 0.0, "1 Gbit/s": 1e9, "100 Mbit/s": 100e6, "10 Mbit/s": 10e6, "1 Mbit/s": 1e6}
 
-
 FIRST = (
     *("quantizer", "memory", "serializer", "compressor", "transport", "aggregator", "consistency", "optimizer"),
     *("workers", "steps", "bandwidth", "straggler"),
 )
 """The rows that a first run needs; all others are folded under More."""
-SHOWN = {
-    "consistency": "waiting rule",
-    "bandwidth": "network",
-    "latency": "latency, ms",
-    "compute": "least compute, ms",
-    "straggler": "straggler, × slower",
-}
-"""Rows whose name on the page is another one."""
-
+UNITS = {"latency": "ms", "compute": "ms, at least", "straggler": "× slower"}
+"""Of the rows whose control is a bare number."""
 REST = ", more"
 """What ends the name of the row with a stage's other fields."""
 NARROW = {"memory": 0, "transport": 0}
@@ -50,6 +41,11 @@ NARROW = {"memory": 0, "transport": 0}
 
 STRAGGLER_MS = 10.0
 """The least compute time that comes with a straggler."""
+
+
+def shown(name: str) -> str:
+    """A row's name as the page shows it."""
+    return f"{name} ({UNITS[name]})" if name in UNITS else name
 
 
 class Column:
@@ -60,17 +56,16 @@ class Column:
         self.on_change: Callable[[], None] = lambda: None
         """Called where a control has moved."""
         self.pickers: dict[str, StagePicker] = {}
-        for pickers in STAGES.values():
-            for label, path in pickers.items():
-                stage: Any = config
-                for attribute in path:
-                    stage = getattr(stage, attribute)
-                if not isinstance(stage, Stage):
-                    words = f"got one for each of {', '.join(stage)}"
-                    raise ValueError(f"The workbench has one {path[-1]} for all tensors; {words}.")
-                self.pickers[label] = StagePicker(
-                    f"{side} {label}", path[-1], stage, self.changed, narrow=NARROW.get(label, 1)
-                )
+        for label, path in STAGES.items():
+            stage: Any = config
+            for attribute in path:
+                stage = getattr(stage, attribute)
+            if not isinstance(stage, Stage):
+                words = f"got one for each of {', '.join(stage)}"
+                raise ValueError(f"The workbench has one {path[-1]} for all tensors; {words}.")
+            self.pickers[label] = StagePicker(
+                f"{side} {label}", path[-1], stage, self.changed, narrow=NARROW.get(label, 1)
+            )
         slow = config.delays.slow if config.delays else {}
         self._slow = {worker: factor for worker, factor in slow.items() if worker != config.workers - 1}
         """Of the workers other than the last, which have no control."""
@@ -141,7 +136,7 @@ class Column:
             base,
             push=dataclasses.replace(base.push, **{kind: stages[kind] for kind in _CODEC}),
             pull=dataclasses.replace(base.pull, **{kind: stages[f"pull {kind}"] for kind in _CODEC}),
-            **{label: stages[label] for label in STAGES["Who decides, and how it travels"]},
+            **{label: stages[label] for label in _WHOLE},
             **{label.replace(" ", "_"): own[label] for label in SIZES},
             link=link,
             delays=delays,
@@ -189,9 +184,8 @@ class Column:
         own["random compute"] = ipywidgets.Checkbox(
             value=delays.exponential if delays else False, tooltip="draw each step's compute time anew, with that mean"
         )
-        labels = {"latency": "latency (ms)", "compute": "least compute (ms)", "straggler": "straggler (× slower)"}
         for name in (name for name in own if name not in SIZES):
-            own[name].description = f"{self.side} {labels.get(name, name)}"
+            own[name].description = f"{self.side} {shown(name)}"
             own[name].style, own[name].layout = STYLE, LAYOUT
             bare(own[name])
         for widget in own.values():

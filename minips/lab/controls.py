@@ -247,8 +247,3 @@ def sentence(text: str) -> str:
     """An error as HTML that a screen reader announces."""
     style = "border-left:4px solid #D55E00;padding:4px 8px;overflow-wrap:anywhere;line-height:1.35"
     return f"<div role='alert' style='{style}'><b>That does not work.</b> {html.escape(text)}</div>"
-
-
-def heading(text: str) -> Any:
-    """A line above a group of controls or results."""
-    return ipywidgets.HTML(f"<div style='font-weight:600;margin-top:4px'>{html.escape(text)}</div>")

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 
 from minips import cost, datasets
 from minips.lab import plots, results
-from minips.lab.columns import FIRST, REST, SHOWN, Column
+from minips.lab.columns import FIRST, REST, Column, shown
+from minips.lab.controls import bare
 from minips.lab.panels.base import STYLE, Job, Picture, refresh_after_cells
 from minips.problems import Problem, SoftmaxRegression
 from minips.runtime.codec import Codec
@@ -144,7 +145,7 @@ class Workbench:
         self.download: Any = ipywidgets.HTML()
         self.job.run_button.on_click(lambda button: self.run())
         self.preset.observe(self._set, "value")
-        self.job.bar.description, self.job.bar.layout.width = "", "140px"
+        bare(self.job.bar).layout.width = "140px"
         for button in (self.job.run_button, self.job.stop_button):
             button.layout.width = "84px"
         bar = [self.job.run_button, self.job.stop_button, self.job.bar, self.which, self.preset]
@@ -152,7 +153,7 @@ class Workbench:
         first = self._grid(FIRST)
         more = self._grid([name for name in self.columns["A"].names() if name not in FIRST])
         errors = [column.error for column in self.columns.values()]
-        self._more: Any = ipywidgets.Accordion([ipywidgets.VBox([self.predict, more])], titles=("More",))
+        folded = ipywidgets.Accordion([ipywidgets.VBox([self.predict, more])], titles=("More",))
         code = ipywidgets.HBox([column.code for column in self.columns.values()], layout={"flex_flow": "row wrap"})
         sections = {
             "Results": self.table,
@@ -162,7 +163,7 @@ class Workbench:
             "All runs": ipywidgets.VBox([self.log, self.download]),
         }
         self._later: Any = ipywidgets.Tab([*sections.values()], titles=(*sections,), layout={"display": "none"})
-        self._code: Any = ipywidgets.Accordion([code], titles=("The configs as code",))
+        as_code = ipywidgets.Accordion([code], titles=("The configs as code",))
         halves = {"grid_template_columns": "repeat(auto-fit, minmax(min(100%, 340px), 1fr))", "grid_gap": "0 12px"}
         main = ipywidgets.GridBox([ipywidgets.VBox([first, *errors]), self.loss.panel], layout=halves)
         row = {"flex_flow": "row wrap", "align_items": "center"}
@@ -172,9 +173,9 @@ class Workbench:
                 ipywidgets.HBox(bar, layout=row),
                 self.job.message,
                 main,
-                self._more,
+                folded,
                 self._later,
-                self._code,
+                as_code,
             ]
         )
         self.panel.add_class("minips-panel")
@@ -184,12 +185,10 @@ class Workbench:
 
     def _grid(self, names: Sequence[str]) -> Any:
         """Rows of a name and what the two columns say of it."""
-        cells: list[Any] = []
-        if tuple(names) == FIRST:
-            cells = [
-                ipywidgets.HTML(f"<b style='color:{look.colour}'>{words}</b>")
-                for words, look in zip(("", "━● A", "╌■ B"), (plots.LOOKS[0], *plots.LOOKS), strict=False)
-            ]
+        cells: list[Any] = [
+            ipywidgets.HTML(f"<b style='color:{look.colour}'>{words}</b>")
+            for words, look in zip(("", "━● A", "╌■ B"), (plots.LOOKS[0], *plots.LOOKS), strict=False)
+        ]
         for name in names:
             self._names[name] = ipywidgets.HTML()
             self._names[name].add_class("minips-row")
@@ -203,7 +202,7 @@ class Workbench:
         a, b = (self.columns[side] for side in SIDES)
         for name, cell in self._names.items():
             differs = a.says(name) != b.says(name)
-            words = html.escape(SHOWN.get(name, name))
+            words = html.escape(shown(name))
             cell.value = f"<b title='A and B differ'>≠ {words}</b>" if differs else words
             empty = name.endswith(REST) and not (a.says(name) or b.says(name))
             for one in (cell, a.row(name), b.row(name)):

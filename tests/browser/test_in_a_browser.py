@@ -10,7 +10,7 @@ from jupyter_page import ARGUMENTS, CHROMIUM, PATIENCE_MS, Lab, ask, jupyterlab
 from playwright.sync_api import Browser, expect, sync_playwright
 
 import minips as ps
-from minips.lab.columns import FIRST, STAGES
+from minips.lab.columns import FIRST, STAGES, shown
 
 pytestmark = [pytest.mark.outside, pytest.mark.soak]
 
@@ -135,9 +135,8 @@ def test_the_first_screen_of_the_workbench_holds_all_that_a_first_run_needs(jupy
     page.evaluate("document.querySelector('.minips-panel').scrollIntoView()")
     page.wait_for_timeout(500)
     notebook = page.locator(".jp-WindowedPanel-outer").first.bounding_box()
-    names = [f"{side} {name}" for side in "AB" for name in FIRST if name not in ("straggler", "latency")]
-    straggler = [f"{side} straggler (× slower)" for side in "AB"]
-    wanted = [jupyter.button("Run"), jupyter.button("Stop"), curves, *map(jupyter.control, [*names, *straggler])]
+    names = [f"{side} {shown(name)}" for side in "AB" for name in FIRST]
+    wanted = [jupyter.button("Run"), jupyter.button("Stop"), curves, *map(jupyter.control, names)]
     for one in wanted:
         box = one.bounding_box()
         assert notebook["y"] <= box["y"], one
@@ -164,7 +163,7 @@ def test_every_option_of_every_dropdown_runs(jupyter: Lab) -> None:
         expect(log.locator("tr")).to_have_count(runs + 1)
         expect(jupyter.output(0).get_by_role("alert")).to_have_count(0)
 
-    paths = {label.replace(" ", "_"): path for group in STAGES.values() for label, path in group.items()}
+    paths = {label.replace(" ", "_"): path for label, path in STAGES.items()}
     alone = ("exchange", "consistency", "aggregator")  # each with the usual others: they have conditions
     together = {label: ps.names(path[-1]) for label, path in paths.items() if label not in alone}
     for turn in range(max(map(len, together.values()))):

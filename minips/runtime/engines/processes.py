@@ -52,9 +52,9 @@ class Processes(LocalEngine):
         pipes = [multiprocess().Pipe() for _ in names]
         members: list[Member] = []
         try:
-            nursery = _Nursery(names, [there for _, there in pipes]) if FORKS and len(names) > 1 else None
+            server = _ForkServer(names, [there for _, there in pipes]) if FORKS and len(names) > 1 else None
             for i, (who, (here, there)) in enumerate(zip(names, pipes, strict=True)):
-                process = nursery.forks[i] if nursery else _spawn(_child, who, there)
+                process = server.forks[i] if server else _spawn(_child, who, there)
                 members.append(_Process(who, here, process))
         except BaseException:
             for member in members:
@@ -106,13 +106,13 @@ def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
     return process
 
 
-class _Nursery:
-    """A process that forks into a member for each pipe, and stays to tell how they end."""
+class _ForkServer:
+    """A process that forks once for each member and reports how each ends: they are its children, and not ours."""
 
     def __init__(self, names: Sequence[str], pipes: list[Any]) -> None:
         self._report, there = multiprocess().Pipe(duplex=False)
         try:
-            self._process = _spawn(_fork, "nursery", there, names, pipes)
+            self._process = _spawn(_serve_forks, "forkserver", there, names, pipes)
         finally:
             there.close()
         self.forks = [_Fork(self) for _ in names]
@@ -127,7 +127,7 @@ class _Nursery:
             self.close()
 
     def close(self) -> None:
-        """See the nursery off, and whoever it leaves behind."""
+        """Wait for the end of the fork server, and end the members that it leaves behind."""
         if self._report.closed:
             return
         self._report.close()
@@ -144,19 +144,19 @@ class _Nursery:
 
 
 class _Fork:
-    """A process that the nursery forked, with the face of multiprocess's own."""
+    """A process that the fork server forked, with the methods of multiprocess's own."""
 
-    def __init__(self, nursery: _Nursery) -> None:
-        self._nursery = nursery
+    def __init__(self, server: _ForkServer) -> None:
+        self._server = server
         self.pid: int | None = None
         self.exitcode: int | None = None
 
     def join(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while self.exitcode is None and (left := deadline - time.monotonic()) > 0:
-            self._nursery.hear(left)
-        if all(fork.exitcode is not None for fork in self._nursery.forks):
-            self._nursery.close()
+            self._server.hear(left)
+        if all(fork.exitcode is not None for fork in self._server.forks):
+            self._server.close()
 
     def is_alive(self) -> bool:
         return self.exitcode is None
@@ -173,8 +173,8 @@ class _Fork:
                 os.kill(self.pid, number)
 
 
-def _fork(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
-    """What the nursery runs, and every member after its fork."""
+def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
+    """What the fork server runs, and every member after its fork."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     indices: dict[int, int] = {}
     for index, (name, pipe) in enumerate(zip(names, pipes, strict=True)):
