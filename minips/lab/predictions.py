@@ -59,7 +59,10 @@ class Prediction:
             style={"description_width": "initial"},
         )
         self.button: Any = ipywidgets.Button(
-            description="This is my prediction", disabled=True, layout={"width": "auto"}, tooltip="It is final then."
+            description="This is my prediction",
+            disabled=True,
+            layout={"width": "auto", "align_self": "flex-start"},
+            tooltip="It is final then.",
         )
         self.note: Any = ipywidgets.HTML()
         self.choice.observe(self._chosen, "value")
