@@ -159,7 +159,7 @@ class Value:
         for field in dataclasses.fields(cast(Any, self)):
             value = _coerce(hints[field.name], getattr(self, field.name), f"{type(self).__name__}.{field.name}")
             object.__setattr__(self, field.name, value)
-            _check_limits(f"{type(self).__name__}.{field.name}", value, field.metadata)
+            check_limits(f"{type(self).__name__}.{field.name}", value, field.metadata)
 
     def __repr__(self) -> str:
         """The code that makes it."""
@@ -450,7 +450,8 @@ def _limits(metadata: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
+def check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    """ValueError in a sentence where a field's value is none of its choices or beyond its limits."""
     choices, wanted = metadata.get("choices"), _limits(metadata)
     if choices is not None and value not in choices:
         raise ValueError(f"{where} takes {wanted[0]}; got {value!r}.")

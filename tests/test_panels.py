@@ -1,6 +1,7 @@
 """The small panels, driven by traits."""
 
 import dataclasses
+import html
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 import minips as ps
 from minips import cost, lab
 from minips.lab import panels
+from minips.lab.controls import full_name
 from minips.lab.panels.compressor_explorer import WHAT
 
 PNG = b"\x89PNG"
@@ -19,7 +21,7 @@ PANELS = [getattr(panels, name) for name in panels.__all__ if name != "Panel"]
 
 
 def picture(panel: lab.Panel[Any, Any]) -> bytes:
-    return bytes(panel.picture.image.value)
+    return bytes(panel.picture.png)
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ def test_every_panel_has_a_picture_with_words_and_a_name_for_each_control(make: 
     panel = make()
     bundle = panel._repr_mimebundle_()
     assert bundle["text/plain"] == repr(panel)
-    labels = [widget.description for widget in panel.controls.values()]
+    labels = [full_name(widget) for widget in panel.controls.values()]
+    assert all(widget.tooltip in html.unescape(panel.help.value) for widget in panel.controls.values())
     assert all(label.startswith(panel.title) for label in labels)
     assert len(set(labels)) == len(labels)
     panel.run()
@@ -89,7 +92,7 @@ def test_run_stop_and_run_again() -> None:
     panel.job.stop_button.click()
     assert panel.wait(10)
     assert panel.found == 3
-    assert panel.job.stop_button.disabled
+    assert not panel.job.stop_button.button_style
     panel.controls["rows"].value = 5
     panel.go_on.set()
     panel.job.run_button.click()
@@ -149,7 +152,7 @@ class TestWithoutThreads:
         panel.run()
         assert (panel.found, len(started), panel.job.busy) == (4, 1, False)
         assert picture(panel).startswith(PNG)
-        assert (panel.job.run_button.disabled, panel.job.stop_button.disabled) == (False, True)
+        assert (panel.job.run_button.disabled, panel.job.stop_button.button_style) == (False, "")
         panel.controls["rows"].value = 0
         panel.run()
         assert "There is nothing to count." in panel.job.message.value
@@ -397,7 +400,7 @@ class TestAlphaBeta:
         before = panel.found.calls
         panel.slider.value = 50.0
         assert panel.wait(20)
-        assert panel.controls["kilobytes"].value == 50
+        assert panel.controls["kilobytes"].number == 50
         assert panel.found.nbytes == 50_000
         assert panel.found.calls == before, "what is known is not measured again"
         panel.controls["kilobytes"].value = 20

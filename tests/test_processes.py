@@ -79,5 +79,5 @@ def test_a_fork_that_fails_is_told(monkeypatch):
 
 def test_where_nothing_can_be_started_nothing_is_left(monkeypatch):
     monkeypatch.setattr(multiprocess.spawn, "_python_exe", b"/no/such/python")
-    with pytest.raises(RuntimeError, match="before its work was done"):
+    with pytest.raises(RuntimeError, match="'/no/such/python', which should be Python, cannot be run"):
         ps.train(PROBLEM, CONFIG)

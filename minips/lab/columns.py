@@ -2,12 +2,26 @@
 
 import dataclasses
 import html
+import os
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
 import ipywidgets
 
-from minips.lab.controls import LAYOUT, STYLE, StagePicker, bare, control, read, sentence, widgets_of
+from minips.lab.controls import (
+    LAYOUT,
+    STYLE,
+    Number,
+    StagePicker,
+    bare,
+    control,
+    full_name,
+    noted,
+    read,
+    sentence,
+    widgets_of,
+    wrong,
+)
 from minips.lab.source import code
 from minips.runtime.config import Config, Delays
 from minips.stage import Stage
@@ -32,6 +46,8 @@ FIRST = (
     *("workers", "steps", "bandwidth", "straggler"),
 )
 """The rows that a first run needs; all others are folded under More."""
+CROWD = 16
+"""More processes than this are worth a warning, where they are more than the machine's cores."""
 UNITS = {"latency": "ms", "compute": "ms, at least", "straggler": "× slower"}
 """Of the rows whose control is a bare number."""
 REST = ", more"
@@ -63,9 +79,7 @@ class Column:
             if not isinstance(stage, Stage):
                 words = f"got one for each of {', '.join(stage)}"
                 raise ValueError(f"The workbench has one {path[-1]} for all tensors; {words}.")
-            self.pickers[label] = StagePicker(
-                f"{side} {label}", path[-1], stage, self.changed, narrow=NARROW.get(label, 1)
-            )
+            self.pickers[label] = StagePicker(side, label, stage, self.changed, narrow=NARROW.get(label, 1))
         slow = config.delays.slow if config.delays else {}
         self._slow = {worker: factor for worker, factor in slow.items() if worker != config.workers - 1}
         """Of the workers other than the last, which have no control."""
@@ -75,6 +89,7 @@ class Column:
         for widget in self._own.values():
             widget.observe(lambda change: self.changed(), "value")
         self._own["straggler"].observe(self._straggle, "value")
+        self._rows = {name: noted(widget) for name, widget in self._own.items()}
         self.error: Any = ipywidgets.HTML()
         """What is wrong with what the controls say, if anything is."""
         self.code: Any = ipywidgets.HTML()
@@ -89,7 +104,17 @@ class Column:
         """What this column shows beside a name: a dropdown with its fields, or one control."""
         if label.endswith(REST):
             return self.pickers[label.removesuffix(REST)].rest
-        return self.pickers[label].panel if label in self.pickers else self._own[label]
+        return self.pickers[label].panel if label in self.pickers else self._rows[label]
+
+    def help(self, label: str) -> str:
+        """What the controls beside a name mean."""
+        if label.endswith(REST):
+            return ""
+        return str((self.pickers[label].dropdown if label in self.pickers else self._own[label]).tooltip)
+
+    def explanations(self) -> dict[str, str]:
+        """What each control means, by its name without the column's."""
+        return {full_name(widget).partition(" ")[2]: widget.tooltip for widget in self.controls.values()}
 
     def names(self) -> list[str]:
         """The names of the rows, in their order."""
@@ -152,12 +177,18 @@ class Column:
         if not hasattr(self, "code"):
             return
         self.on_change()
-        try:
-            text = code(self.config())
-        except Exception as error:
-            self.error.value, self.code.value = sentence(str(error)), ""
+        self.error.value = self.code.value = ""
+        if wrong(self.controls.values()):  # which stands under the field
             return
-        self.error.value = ""
+        try:
+            text = code(config := self.config())
+        except Exception as error:
+            self.error.value = sentence(str(error))
+            return
+        processes, cores = config.workers + config.servers, os.cpu_count() or 1
+        if processes > max(CROWD, cores):
+            crowd = f"{processes} processes would share the {cores} cores of this machine, and its memory."
+            self.error.value = sentence(crowd, "That is a lot.")
         style = "margin:0 0 8px;white-space:pre-wrap;line-height:1.35;font-size:12px;overflow-wrap:anywhere"
         self.code.value = f"<pre style='{style}'>{html.escape(text)}</pre>"
 
@@ -172,20 +203,21 @@ class Column:
         for label in SIZES:
             field = fields[label.replace(" ", "_")]
             hint = get_type_hints(Config)[field.name]
-            own[label] = bare(control(hint, field.metadata, getattr(config, field.name), f"{self.side} {label}"))
+            own[label] = bare(control(hint, field.metadata, getattr(config, field.name), self.side, field.name))
         own["bandwidth"] = ipywidgets.Dropdown(
             options=list(bandwidths.items()),
             value=link.bandwidth_bps if link else 0.0,
             tooltip="bits per second, each way, of each machine's link",
         )
-        own["latency"] = _number(1e3 * (link.latency_s if link else 1e-3), "ms that a message travels, with a limit", 1)
-        own["compute"] = _number(1e3 * (delays.seconds if delays else 0.0), "least ms that a step computes", 1)
-        own["straggler"] = _number(straggler, "the last worker computes so many times slower", 0.5, 0.1)
+        latency_ms = 1e3 * (link.latency_s if link else 1e-3)
+        own["latency"] = _number("latency", latency_ms, "ms that a message travels, with a limit")
+        own["compute"] = _number("compute", 1e3 * (delays.seconds if delays else 0.0), "least ms that a step computes")
+        own["straggler"] = _number("straggler", straggler, "the last worker computes so many times slower", above=0)
         own["random compute"] = ipywidgets.Checkbox(
             value=delays.exponential if delays else False, tooltip="draw each step's compute time anew, with that mean"
         )
         for name in (name for name in own if name not in SIZES):
-            own[name].description = f"{self.side} {shown(name)}"
+            own[name].description = own[name].full_name = f"{self.side} {shown(name)}"
             own[name].style, own[name].layout = STYLE, LAYOUT
             bare(own[name])
         for widget in own.values():
@@ -195,14 +227,15 @@ class Column:
 
     def _straggle(self, change: Any) -> None:
         """A straggler of no compute time would not be slow: give it some to multiply, and take it away with it."""
-        compute = self._own["compute"]
-        if change["new"] != 1 and not compute.value:
+        compute, straggler = self._own["compute"], self._own["straggler"]
+        if compute.wrong or straggler.wrong:
+            return
+        if straggler.number != 1 and not compute.number:
             compute.value, self._lent = STRAGGLER_MS, True
-        elif change["new"] == 1 and self._lent:
-            compute.value, self._lent = (0.0 if compute.value == STRAGGLER_MS else compute.value), False
+        elif straggler.number == 1 and self._lent:
+            compute.value, self._lent = (0 if compute.number == STRAGGLER_MS else compute.value), False
 
 
-def _number(value: float, tooltip: str, step: float, least: float = 0.0) -> Any:
-    return ipywidgets.BoundedFloatText(
-        value=value, min=least, max=1e6, step=step, tooltip=tooltip, continuous_update=False
-    )
+def _number(name: str, value: float, tooltip: str, above: float | None = None) -> Any:
+    limits = {"minimum": 0 if above is None else None, "maximum": 1e6, "above": above}
+    return Number(shown(name), float, False, limits, value, tooltip=tooltip)

@@ -1,21 +1,24 @@
 """Controls made from what a value's fields say about themselves.
 
-Every control has a description that is unique on the page (``"A quantizer"``, ``"B quantizer fraction"``): it is the
-name by which a screen reader, and a test in a browser, finds it.
+Every control has a name that is unique in its panel (``"A quantizer"``, ``"B quantizer fraction"``), by which a screen
+reader, and a test in a browser, finds it; the page shows the field's own name alone. A pointer that rests on the name
+sees the field's help. What is typed stays as it was typed: where it is no number, or out of range, a sentence stands
+under it.
 """
 
 import dataclasses
 import html
+import math
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import ipywidgets
-from traitlets import TraitError
+from traitlets import CUnicode, TraitError
 
 from minips.lab.source import default
-from minips.stage import Stage, Value, names, stage_class
+from minips.stage import Stage, Value, check_limits, names, stage_class
 
 HELP = {
     "quantizer": "which values are sent, and in how many bits",
@@ -30,8 +33,74 @@ HELP = {
 }
 """What each kind of stage decides, in a few words."""
 
-STYLE = {"description_width": "196px"}
+SHOWN_IN = {"bit/s": ("Mbit/s", 1e-6), "s": ("ms", 1e3)}
+"""The unit that a control shows in place of a field's own, and how many of it are one of those."""
+
+STYLE = {"description_width": "136px"}
 LAYOUT = {"width": "auto", "margin": "1px 4px"}
+
+
+class _Typed(CUnicode[Any, Any]):
+    """What a learner typed; a number may be assigned too."""
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        text = f"{value:.12g}" if isinstance(value, int | float) else "" if value is None else value
+        return super().validate(obj, text)
+
+
+class Number(ipywidgets.Text):  # type: ignore[misc]
+    """A field for a number, in the unit that its name tells. ``note`` is what stands under it, ``shown`` the name that
+    the page shows.
+    """
+
+    value: Any = _Typed(help="what was typed").tag(sync=True)
+
+    def __init__(
+        self, shown: str, kind: type, optional: bool, metadata: Mapping[str, Any], value: Any, **options: Any
+    ) -> None:
+        self.shown = shown
+        unit, self._scale = SHOWN_IN.get(metadata.get("unit", ""), ("", 1.0))
+        self._kind, self._optional = kind, optional
+        bounds = {name: metadata.get(name) for name in ("minimum", "maximum", "above")}
+        self._limits = {name: None if bound is None else bound * self._scale for name, bound in bounds.items()}
+        self.note: Any = ipywidgets.HTML(layout={"display": "none"})
+        start = value if value is None or not unit else value * self._scale
+        super().__init__(start, continuous_update=False, placeholder="none" if optional else "", **options)
+        self.observe(lambda change: self._say(), "value")
+
+    @property
+    def number(self) -> Any:
+        """The number in the field's own unit; None where nothing is said. ValueError in a sentence where it is no
+        number, or out of range.
+        """
+        text = self.value.strip()
+        if self._optional and text in ("", "none", "None"):
+            return None
+        wanted = "a whole number" if self._kind is int else "a number"
+        try:
+            found = float(text)
+            if math.isnan(found) or (self._kind is int and found != int(found)):
+                raise ValueError
+        except (ValueError, OverflowError):
+            none = ", or nothing for none" if self._optional else ""
+            raise ValueError(f"{self.shown} takes {wanted}{none}; got {text!r}.") from None
+        typed = int(found) if found.is_integer() else found
+        check_limits(self.shown, typed, self._limits)
+        return self._kind(typed) if self._scale == 1 else found / self._scale
+
+    @property
+    def wrong(self) -> str:
+        """What is wrong with what was typed; empty where nothing is."""
+        try:
+            _ = self.number
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def _say(self) -> None:
+        wrong = self.wrong
+        self.note.value = wrong and f"<span role='alert' class='minips-wrong'>{html.escape(wrong)}</span>"
+        self.note.layout.display = None if wrong else "none"
 
 
 class StagePicker:
@@ -42,20 +111,21 @@ class StagePicker:
     """
 
     def __init__(
-        self, label: str, kind: str, stage: Stage, changed: Callable[[], None], *, narrow: int | None = None
+        self, before: str, shown: str, stage: Stage, changed: Callable[[], None], *, narrow: int | None = None
     ) -> None:
-        self.label, self.kind, self._changed, self._narrow = label, kind, changed, narrow
+        self.label, self.kind, self._changed, self._narrow = f"{before} {shown}", stage.kind, changed, narrow
         self._setting = False
         self._cls: type[Stage] = type(stage)
         self._base: Stage | None = stage
         self.dropdown: Any = ipywidgets.Dropdown(
-            options=names(kind),
+            options=names(self.kind),
             value=stage.name,
-            description=label,
+            description=named(before, shown),
+            description_allow_html=True,
             style=STYLE,
             layout=LAYOUT,
-            tooltip=HELP.get(kind, kind),
         )
+        self.dropdown.full_name = self.label
         if narrow is not None:
             bare(self.dropdown)
         self.fields: dict[str, Any] = {}
@@ -66,7 +136,10 @@ class StagePicker:
 
     def stage(self) -> Any:
         """The stage that the controls describe. ValueError in a sentence where there can be no such stage."""
-        values = {name: read(widget) for name, widget in self.fields.items()}
+        try:
+            values = {name: read(widget) for name, widget in self.fields.items()}
+        except ValueError as error:  # which begins with the field's name
+            raise ValueError(f"{self._cls.__name__}.{error}") from None
         if self._base is not None and type(self._base) is self._cls:
             return dataclasses.replace(self._base, **values)  # type: ignore[type-var]
         return self._cls(**values)
@@ -92,7 +165,10 @@ class StagePicker:
             self._choose(chosen)
             for name, value in before.items():
                 with suppress(KeyError, TraitError):
+                    fresh = self.fields[name].value
                     self.fields[name].value = value
+                    if wrong([self.fields[name]]):  # the old default was the class's mistake, say
+                        self.fields[name].value = fresh
 
     def _chosen(self, change: Any) -> None:
         if not self._setting:
@@ -105,12 +181,14 @@ class StagePicker:
 
     def _show_fields(self, stage: Stage | type[Stage]) -> None:
         self.fields = fields_of(stage, self.label, self._changed)
-        if self._narrow is None:
-            self.panel.children = [self.dropdown, *self.fields.values()]
-            return
-        shown = [named(name, widget) for name, widget in self.fields.items()]
+        words = (self._cls.__doc__ or "").partition("\n")[0]
+        self.dropdown.tooltip = f"{HELP.get(self.kind, self.kind)}. {self._cls.name}: {words}"
+        if self._narrow is not None:
+            for widget in self.fields.values():
+                widget.style = {**STYLE, "description_width": "initial"}
+        shown = [noted(widget) for widget in self.fields.values()]
         self.panel.children = [self.dropdown, *shown[: self._narrow]]
-        self.rest.children = shown[self._narrow :]
+        self.rest.children = shown[len(shown) if self._narrow is None else self._narrow :]
 
 
 def bare(widget: Any) -> Any:
@@ -119,11 +197,32 @@ def bare(widget: Any) -> Any:
     return widget
 
 
-def named(name: str, widget: Any) -> Any:
-    """A control whose shown name is shorter than the one that a screen reader tells."""
-    words = f"<span aria-hidden='true' class='minips-name'>{html.escape(name.replace('_', ' '))}</span>"
-    bare(widget).layout = {"flex": "1 1 60px", "width": "auto", "min_width": "0", "margin": "1px 4px"}
-    return ipywidgets.HBox([ipywidgets.HTML(words), widget], layout={"align_items": "center"})
+def noted(widget: Any) -> Any:
+    """The control with the place under it where stands what is wrong."""
+    return ipywidgets.VBox([widget, widget.note]) if isinstance(widget, Number) else widget
+
+
+def full_name(widget: Any) -> str:
+    """The name of a control, as a screen reader tells it."""
+    return str(getattr(widget, "full_name", widget.description))
+
+
+def wrong(controls: Iterable[Any]) -> list[str]:
+    """What is wrong with the numbers that were typed."""
+    return [widget.wrong for widget in controls if isinstance(widget, Number) and widget.wrong]
+
+
+def explained(controls: Mapping[str, str]) -> str:
+    """The names of controls and what they mean, folded, as HTML."""
+    rows = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(words)}</td></tr>" for name, words in controls.items()
+    )
+    return f"<details><summary>What the controls mean</summary><table>{rows}</table></details>"
+
+
+def named(before: str, shown: str) -> str:
+    """A description of which the page shows the end alone."""
+    return f"<span class='minips-told'>{html.escape(before)} </span>{html.escape(shown)}"
 
 
 class Form:
@@ -132,7 +231,7 @@ class Form:
     def __init__(self, label: str, value: Value, changed: Callable[[], None]) -> None:
         self._base = value
         self.pickers = {
-            field.name: StagePicker(_words(label, field.name), stage.kind, stage, changed)
+            field.name: StagePicker(label, field.name.replace("_", " "), stage, changed)
             for field in dataclasses.fields(value)  # type: ignore[arg-type]
             if isinstance(stage := getattr(value, field.name), Stage)
         }
@@ -146,7 +245,8 @@ class Form:
     @property
     def panels(self) -> list[Any]:
         """What to put on the page, in the order of the fields."""
-        shown = {name: picker.panel for name, picker in self.pickers.items()} | self.fields
+        shown = {name: picker.panel for name, picker in self.pickers.items()}
+        shown |= {name: noted(widget) for name, widget in self.fields.items()}
         return [shown[field.name] for field in dataclasses.fields(self._base) if field.name in shown]  # type: ignore[arg-type]
 
     def value(self) -> Any:
@@ -184,7 +284,7 @@ def fields_of(value: Value | type[Value], label: str, changed: Callable[[], None
             continue
         start = default(field) if isinstance(value, type) else getattr(value, field.name)
         try:
-            widget = control(hints[field.name], field.metadata, start, _words(label, field.name))
+            widget = control(hints[field.name], field.metadata, start, label, field.name)
         except (TraitError, ValueError, TypeError):
             continue
         if widget is not None:
@@ -193,57 +293,41 @@ def fields_of(value: Value | type[Value], label: str, changed: Callable[[], None
     return fields
 
 
-def _words(label: str, field: str) -> str:
-    return f"{label} {field.replace('_', ' ')}"
-
-
-def control(hint: Any, metadata: Any, value: Any, description: str) -> Any:
+def control(hint: Any, metadata: Any, value: Any, label: str, field: str) -> Any:
     """A widget for a field of this type and metadata; None for a type that no simple widget can hold."""
     arms = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
     kind = next((arm for arm in arms if arm is not type(None)), hint)
-    unit = metadata.get("unit")
+    unit = metadata.get("unit") or ""
+    shown = (field.removesuffix("_bps").removesuffix("_s") if unit in SHOWN_IN else field).replace("_", " ")
+    unit = SHOWN_IN.get(unit, (unit, 1.0))[0]
+    shown += f" ({unit})" if unit and unit not in shown else ""
     common: dict[str, Any] = {
-        "description": f"{description} ({unit})" if unit and unit not in description else description,
-        "tooltip": metadata.get("help") or description,
+        "description": named(label, shown),
+        "description_allow_html": True,
+        "tooltip": metadata.get("help") or shown,
         "style": STYLE,
         "layout": LAYOUT,
     }
-    minimum, maximum, step = (metadata.get(name) for name in ("minimum", "maximum", "step"))
     if metadata.get("choices") is not None:
-        return ipywidgets.Dropdown(options=metadata["choices"], value=value, **common)
-    if kind is bool:
+        widget = ipywidgets.Dropdown(options=metadata["choices"], value=value, **common)
+    elif kind is bool:
         common["layout"] = {**LAYOUT, "height": "auto"}  # a long name takes two lines where the page is narrow
-        return ipywidgets.Checkbox(value=value, indent=True, **common)
-    if type(None) in arms and kind in (int, float):
-        widget = ipywidgets.Text(value="" if value is None else f"{value:g}", placeholder="none", **common)
-        widget.continuous_update = False
-        widget.kind = kind
-        return widget
-    if kind in (int, float):
-        bounded = minimum is not None and maximum is not None
-        name = ("Bounded" if bounded else "") + ("IntText" if kind is int else "FloatText")
-        limits = {"min": minimum, "max": maximum} if bounded else {}
-        return getattr(ipywidgets, name)(
-            value=value, step=int(step or 1) if kind is int else step, continuous_update=False, **limits, **common
-        )
-    if kind is str:
-        return ipywidgets.Text(value=value, continuous_update=False, **common)
-    return None
+        widget = ipywidgets.Checkbox(value=value, indent=True, **common)
+    elif kind in (int, float):
+        widget = Number(shown, kind, type(None) in arms, metadata, value, **common)
+    elif kind is str:
+        widget = ipywidgets.Text(value=value, continuous_update=False, **common)
+    else:
+        return None
+    widget.full_name = f"{label} {shown}"
+    return widget
 
 
 def read(widget: Any) -> Any:
-    """What a control made by `control` says. ValueError where the text is not a number."""
-    kind = getattr(widget, "kind", None)
-    if kind is None:
-        return widget.value
-    text = widget.value.strip()
-    try:
-        return None if text in ("", "none", "None") else kind(text)
-    except ValueError:
-        raise ValueError(f"{widget.description} takes a number, or nothing for none; got {text!r}.") from None
+    """What a control made by `control` says. ValueError in a sentence where it is no number, or out of range."""
+    return widget.number if isinstance(widget, Number) else widget.value
 
 
-def sentence(text: str) -> str:
-    """An error as HTML that a screen reader announces."""
-    style = "border-left:4px solid #D55E00;padding:4px 8px;overflow-wrap:anywhere;line-height:1.35"
-    return f"<div role='alert' style='{style}'><b>That does not work.</b> {html.escape(text)}</div>"
+def sentence(text: str, verdict: str = "That does not work.") -> str:
+    """An error, or a warning, as HTML that a screen reader announces."""
+    return f"<div role='alert' class='minips-alert'><b>{verdict}</b> {html.escape(text)}</div>"

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
@@ -45,6 +46,9 @@ LOOKS = (
     Look("#E69F00", "v", "-", "\\\\"),
     Look("#56B4E9", "P", "--", "++"),
 )
+
+PREDICTED, MEASURED = LOOKS[3], LOOKS[2]
+"""What was predicted and what was measured; the first two looks are for two runs, A and B."""
 
 GROUPS = {
     "compute": ("compute",),
@@ -117,7 +121,7 @@ def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     """A bar per span, predicted beside measured: milliseconds of one push and its pull; ``total`` is a step of all."""
     rows = [row for row in comparison.rows if row[1] or row[2]]
     ax = ax or _new(6.4, 0.8 + 0.35 * len(rows))
-    for i, (label, look) in enumerate({"predicted": LOOKS[1], "measured": LOOKS[0]}.items()):
+    for i, (label, look) in enumerate({"predicted": PREDICTED, "measured": MEASURED}.items()):
         style: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white"}
         y = np.arange(len(rows)) + (i - 0.5) * 0.4
         bars = ax.barh(y, [1e3 * row[1:][i] for row in rows], 0.4, label=label, **style)
@@ -153,7 +157,8 @@ def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes |
     ax.set_yticks(range(len(whos)), whos)
     ax.set_xlim(start * scale, stop * scale)
     ax.set(xlabel=f"time since the start ({unit})")
-    ax.legend(handles=present, ncols=len(GROUPS), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    columns = len(GROUPS) if _figure(ax).get_figwidth() > 6 else len(GROUPS) // 2
+    ax.legend(handles=present, ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     return ax
 
 
@@ -239,8 +244,7 @@ def _edges(points: NDArray[Any]) -> NDArray[Any]:
 
 def save(ax: Axes, file: str) -> None:
     """Write the picture to a file, whose ending says in which format, and let it go."""
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = _figure(ax)
     figure.savefig(file, dpi=150)
     pyplot.close(figure)
 
@@ -317,6 +321,12 @@ def _stage(what: Any) -> str:
     """A stage as its code, shortened where it would not fit into a box; text as it is."""
     text = what if isinstance(what, str) else code(what, package=False)
     return text if len(text) <= 36 else f"{type(what).__name__}(…)"
+
+
+def _figure(ax: Axes) -> Figure:
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
 
 
 def _per_push(run: Run) -> dict[str, float]:

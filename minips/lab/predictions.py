@@ -14,6 +14,7 @@ With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs) nothing waits, a
 """
 
 import ast
+import copy
 import html
 import symtable
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from IPython.display import display
 
 from minips import seeds
 from minips.lab import state
+from minips.lab.style import STYLE
 
 _kept: dict[str, str] = {}
 """What was predicted so far, by question: a cell that is run again does not forget, nor does a new kernel."""
@@ -51,6 +53,7 @@ class Prediction:
         self.unattended = state.autoplay()
         if question not in _kept and (before := state.predicted().get(question)) in self.options:
             _kept[question] = before
+        # Each option is a stop of its own for the Tab key: JupyterLab keeps the arrow keys to itself.
         self.choice: Any = ipywidgets.RadioButtons(
             options=self.options,
             value=self.value,
@@ -67,8 +70,9 @@ class Prediction:
         self.note: Any = ipywidgets.HTML()
         self.choice.observe(self._chosen, "value")
         self.button.on_click(lambda _: self.commit())
-        title = ipywidgets.HTML(f"<b>Predict first.</b> {html.escape(question)}")
+        title = ipywidgets.HTML(f"{STYLE}<b>Predict first.</b> {html.escape(question)}")
         self.panel: Any = ipywidgets.VBox([title, self.choice, self.button, self.note])
+        self.panel.add_class("minips-panel")
         self._show()
 
     @property
@@ -203,11 +207,27 @@ def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
     return used, defined
 
 
+class _Scopes(ast.NodeTransformer):
+    """Comprehensions as generators, which have a scope of their own in every version of Python (PEP 709)."""
+
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
+        return self.visit_ListComp(node)
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
+
+
 def _names_in(statement: ast.stmt) -> tuple[set[str], set[str]]:
     reads: set[str] = set()
     binds: set[str] = set()
     with suppress(SyntaxError):  # such as a top-level await, which only IPython knows how to run
-        tables = [symtable.symtable(ast.unparse(statement), "a cell", "exec")]
+        text = ast.unparse(_Scopes().visit(copy.deepcopy(statement)))
+        tables = [symtable.symtable(text, "a cell", "exec")]
         while tables:
             table = tables.pop()
             tables += table.get_children()

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from minips.cost import Prediction
+from minips.cost import Comparison, Prediction
 from minips.lab.source import code
 from minips.runtime.config import Config
 from minips.runtime.train import Run
@@ -54,6 +54,16 @@ def in_words(runs: Mapping[str, Run]) -> str:
                 f"B sent {b.bytes_sent / a.bytes_sent:.2f} × A's bytes and took {b.seconds / a.seconds:.2f} × A's time."
             )
     return " ".join(parts)
+
+
+def foretold(comparison: Comparison, record: Record) -> str:
+    """A step as it was predicted, as it was, and whether that lies between what was predicted as its limits."""
+    _, predicted, measured = comparison.rows[-1]
+    assert record.prediction is not None
+    low, high = record.prediction.interval_s
+    verdict = "inside" if low <= measured <= high else "outside"
+    between = f"{predicted * 1e3:.2f} ms (between {low * 1e3:.2f} and {high * 1e3:.2f})"
+    return f"a step was predicted to take {between} and took {measured * 1e3:.2f} ms, {verdict} these limits"
 
 
 def table(runs: Mapping[str, Run]) -> str:

@@ -4,7 +4,7 @@ import base64
 import dataclasses
 import html
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from minips import cost, datasets
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, REST, Column, shown
-from minips.lab.controls import bare
-from minips.lab.panels.base import STYLE, Job, Picture, refresh_after_cells
+from minips.lab.controls import bare, explained
+from minips.lab.panels.base import NARROW_IN, Job, Picture, refresh_after_cells
+from minips.lab.style import STYLE
 from minips.problems import Problem, SoftmaxRegression
 from minips.runtime.codec import Codec
 from minips.runtime.collectives import RingAllReduce
@@ -29,6 +30,8 @@ from minips.stages.transports import Link
 
 REDRAW_S = 0.5
 """The shortest time between two pictures of a run that is under way."""
+WIDE_IN = 7.6
+"""The width of a picture in a tab."""
 SIDES = ("A", "B")
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "fewer bits": {"B": {"push": Codec(Sign(), ErrorFeedback())}},
@@ -143,13 +146,14 @@ class Workbench:
         self.table: Any = ipywidgets.HTML()
         self.log: Any = ipywidgets.HTML()
         self.download: Any = ipywidgets.HTML()
-        self.job.run_button.on_click(lambda button: self.run())
+        self.job.on_run(self.run)
         self.preset.observe(self._set, "value")
         bare(self.job.bar).layout.width = "140px"
         for button in (self.job.run_button, self.job.stop_button):
             button.layout.width = "84px"
         bar = [self.job.run_button, self.job.stop_button, self.job.bar, self.which, self.preset]
         self._names: dict[str, Any] = {}
+        self.help: Any = ipywidgets.HTML()
         first = self._grid(FIRST)
         more = self._grid([name for name in self.columns["A"].names() if name not in FIRST])
         errors = [column.error for column in self.columns.values()]
@@ -162,7 +166,10 @@ class Workbench:
             "Staleness": self.staleness.panel,
             "All runs": ipywidgets.VBox([self.log, self.download]),
         }
-        self._later: Any = ipywidgets.Tab([*sections.values()], titles=(*sections,), layout={"display": "none"})
+        self.tabs: Any = ipywidgets.Tab([*sections.values()], titles=(*sections,), layout={"display": "none"})
+        self.tabs.observe(lambda change: self._draw_tab(), "selected_index")
+        self._undrawn: dict[str, Callable[[], None]] = {}
+        """What draws the tabs that nobody has opened since the last run."""
         as_code = ipywidgets.Accordion([code], titles=("The configs as code",))
         halves = {"grid_template_columns": "repeat(auto-fit, minmax(min(100%, 340px), 1fr))", "grid_gap": "0 12px"}
         main = ipywidgets.GridBox([ipywidgets.VBox([first, *errors]), self.loss.panel], layout=halves)
@@ -174,11 +181,13 @@ class Workbench:
                 self.job.message,
                 main,
                 folded,
-                self._later,
+                self.tabs,
                 as_code,
+                self.help,
             ]
         )
         self.panel.add_class("minips-panel")
+        self.job.panel = self.panel
         for column in self.columns.values():
             column.on_change = self._changed
         self._changed()
@@ -186,8 +195,8 @@ class Workbench:
     def _grid(self, names: Sequence[str]) -> Any:
         """Rows of a name and what the two columns say of it."""
         cells: list[Any] = [
-            ipywidgets.HTML(f"<b style='color:{look.colour}'>{words}</b>")
-            for words, look in zip(("", "━● A", "╌■ B"), (plots.LOOKS[0], *plots.LOOKS), strict=False)
+            ipywidgets.HTML(f"<b><span class='minips-look' style='color:{look.colour}'>{mark}</span> {side}</b>")
+            for mark, side, look in zip(("", "━●", "╌■"), ("", *SIDES), (plots.LOOKS[0], *plots.LOOKS), strict=False)
         ]
         for name in names:
             self._names[name] = ipywidgets.HTML()
@@ -203,11 +212,17 @@ class Workbench:
         for name, cell in self._names.items():
             differs = a.says(name) != b.says(name)
             words = html.escape(shown(name))
-            cell.value = f"<b title='A and B differ'>≠ {words}</b>" if differs else words
+            told = html.escape("\n".join(dict.fromkeys((a.help(name), b.help(name)))), quote=True)
+            if differs:
+                words = (
+                    f"<span aria-hidden='true'>≠</span><span class='minips-told'>A and B differ:</span> <b>{words}</b>"
+                )
+            cell.value = f"<span title='{told}'>{words}</span>"
             empty = name.endswith(REST) and not (a.says(name) or b.says(name))
             for one in (cell, a.row(name), b.row(name)):
                 (one.add_class if differs else one.remove_class)("minips-differs")
                 one.layout.display = "none" if empty else None
+        self.help.value = explained({**a.explanations(), **b.explanations()})
 
     def _set(self, change: Any) -> None:
         """A preset was chosen: both columns as the workbench was opened, with what the preset changes."""
@@ -279,7 +294,7 @@ class Workbench:
         for ax in below:
             plots.loss({side: rows[side] for side in known}, against="bytes", step_bytes=known, ax=ax)
         last = ", ".join(f"{side} is at {rows[side][-1][2]:.3f} after {rows[side][-1][0]:.2f} s" for side in rows)
-        self.loss.show(figure, f"Training loss against seconds{' and megabytes sent' if known else ''}: {last}.")
+        self.loss.show(f"Training loss against seconds{' and megabytes sent' if known else ''}: {last}.", figure)
 
     def _step_bytes(self, side: str) -> float | None:
         """Bytes that the workers send in a step: measured where the run is over, else as predicted."""
@@ -302,14 +317,25 @@ class Workbench:
         self.job.say(results.in_words(runs))
         self.table.value = results.table(runs)
         self._draw()
-        self._show_spans(records)
-        self._show_timeline(runs)
-        self._show_staleness(runs)
+        with self.job.lock:
+            self._undrawn = {
+                "Where the time goes": lambda: self._show_spans(records),
+                "Timeline": lambda: self._show_timeline(runs),
+                "Staleness": lambda: self._show_staleness(runs),
+            }
+        self._draw_tab()
         self.log.value = results.history(self.history)
         content = base64.b64encode(results.to_csv(self.history).encode()).decode()
         link = f"<a download='minips-runs.csv' href='data:text/csv;base64,{content}'>Download these runs as CSV</a>"
         self.download.value = link
-        self._later.layout.display = ""
+        self.tabs.layout.display = ""
+
+    def _draw_tab(self) -> None:
+        """Draw the open tab where that has not been done: each takes a moment, and Stop is not to wait for them."""
+        with self.job.lock:
+            draw = self._undrawn.pop(self.tabs.titles[self.tabs.selected_index or 0], None)
+        if draw:
+            draw()
 
     def _show_spans(self, records: Mapping[str, results.Record]) -> None:
         compared = {
@@ -317,55 +343,69 @@ class Workbench:
             for side, record in records.items()
             if record.prediction and record.run.updates
         }
-        width = 7.6
-        if compared and compared.keys() == records.keys():
-            rows = max(len(comparison.rows) for comparison in compared.values())
-            figure = Figure(figsize=(width, 0.9 + 0.33 * rows), layout="constrained")
-            for ax, (side, comparison) in zip(
-                figure.subplots(1, len(compared), squeeze=False)[0], compared.items(), strict=True
-            ):
+        runs = {side: record.run for side, record in records.items()}
+
+        def predicted(figure: Figure) -> None:
+            below = figure.get_figwidth() <= NARROW_IN
+            places = figure.subplots(*((len(compared), 1) if below else (1, len(compared))), squeeze=False)
+            for ax, (side, comparison) in zip(places.flat, compared.items(), strict=True):
                 plots.predicted(comparison, ax=ax)
-                ax.set_ylabel(side, rotation=0, weight="bold", size=12, labelpad=8)
+                _name(ax, side)
+
+        if compared and compared.keys() == records.keys():
+            high = 0.9 + 0.33 * max(len(comparison.rows) for comparison in compared.values())
+            figures = _both(predicted, high, high * len(compared))
         else:
-            figure = Figure(figsize=(width, 3.6), layout="constrained")
-            plots.spans({side: record.run for side, record in records.items()}, ax=figure.add_subplot())
+            figures = _both(lambda figure: plots.spans(runs, ax=figure.add_subplot()), 3.6, 3.6)
         words = []
         for side, record in records.items():
             spent = record.run.trace.seconds()
             most = max(spent, key=lambda name: spent[name]) if spent else "nothing"
             expected = f"no prediction ({self._unpredicted.get(side, 'none was asked for')})"
-            if side in compared and record.prediction:
-                _, predicted, measured = compared[side].rows[-1]
-                low, high = (1e3 * bound for bound in record.prediction.interval_s)
-                between = f"{predicted * 1e3:.2f} ms (between {low:.2f} and {high:.2f})"
-                expected = f"a step was predicted to take {between} and took {measured * 1e3:.2f} ms"
+            if side in compared:
+                expected = results.foretold(compared[side], record)
             words.append(f"{side}: most of the time went into {most}; {expected}.")
-        self.spans.show(figure, " ".join(words))
+        self.spans.show(" ".join(words), *figures)
 
     def _show_timeline(self, runs: Mapping[str, Run]) -> None:
         rows = [len({span.who for span in run.trace}) for run in runs.values()]
-        figure = Figure(figsize=(7.6, sum(1.2 + 0.3 * count for count in rows)), layout="constrained")
-        axes = figure.subplots(len(runs), 1, squeeze=False, height_ratios=[4 + count for count in rows])[:, 0]
-        for ax, (side, run) in zip(axes, runs.items(), strict=True):
-            plots.timeline(run, ax=ax)
-            ax.set_ylabel(side, rotation=0, weight="bold", size=12, labelpad=8)
-        self.timeline.show(figure, "Eight steps from the middle of each run: a row for each worker and each server.")
+
+        def draw(figure: Figure) -> None:
+            axes = figure.subplots(len(runs), 1, squeeze=False, height_ratios=[4 + count for count in rows])[:, 0]
+            for ax, (side, run) in zip(axes, runs.items(), strict=True):
+                plots.timeline(run, ax=ax)
+                _name(ax, side)
+
+        high = sum(1.2 + 0.3 * count for count in rows)
+        words = "Eight steps from the middle of each run: a row for each worker and each server."
+        self.timeline.show(words, *_both(draw, high, high + 0.3 * len(runs)))
 
     def _show_staleness(self, runs: Mapping[str, Run]) -> None:
         if not any(version for run in runs.values() for version in run.staleness):
             self.staleness.say("Every gradient came from the newest parameters.")
             return
-        figure = Figure(figsize=(7.6, 2.6), layout="constrained")
-        plots.staleness(runs, ax=figure.add_subplot())
         oldest = ", ".join(f"{max(run.staleness, default=0)} in {side}" for side, run in runs.items())
-        words = "How many gradients came from parameters how many versions old. The oldest:"
-        self.staleness.show(figure, f"{words} {oldest}.")
+        words = f"How many gradients came from parameters how many versions old. The oldest: {oldest}."
+        figures = _both(lambda figure: plots.staleness(runs, ax=figure.add_subplot()), 2.6, 2.8)
+        self.staleness.show(words, *figures)
 
     def __repr__(self) -> str:
         return "<Workbench with the columns A and B: it needs a running kernel>"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Mapping[str, Any]:
         return {**self.panel._repr_mimebundle_(**kwargs), "text/plain": repr(self)}
+
+
+def _both(draw: Callable[[Figure], Any], *high: float) -> list[Figure]:
+    """The same picture for a wide page and for a narrow one, so many inches high."""
+    figures = [Figure(figsize=size, layout="constrained") for size in zip((WIDE_IN, NARROW_IN), high, strict=True)]
+    for figure in figures:
+        draw(figure)
+    return figures
+
+
+def _name(ax: Any, side: str) -> None:
+    ax.set_ylabel(side, rotation=0, weight="bold", size=12, labelpad=8)
 
 
 class _Live:

@@ -41,7 +41,32 @@ c.FileContentsManager.delete_to_trash = False
 """
 NO_NEWS = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-PATIENCE_MS = 90_000
+PATIENCE_MS = 15_000
+CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel => {
+    const edge = panel.getBoundingClientRect()
+    const label = '.widget-label, .widget-label-basic'
+    const seen = [...panel.querySelectorAll(
+            label + ', select, button, input, img, pre, td, p, h3, .lm-TabBar-tabLabel')]
+        .filter(one => one.offsetParent !== null && one.getClientRects().length)
+        .filter(one => !(one.matches('.widget-label') && one.closest('.minips-bare')))  // for screen readers alone
+    const cut = seen.filter(one => {
+        const box = one.getBoundingClientRect()
+        const table = one.closest('.minips-table')
+        return (!table && (box.right > edge.right + 1 || box.left < edge.left - 1))
+            || (one.matches(label + ', pre, button, .lm-TabBar-tabLabel') && one.scrollWidth > one.clientWidth + 1)
+            || (one.matches('.widget-label') && one.scrollHeight > one.clientHeight + 4)
+    })
+    const boxes = seen.filter(one => one.matches('select, button, input, img, .widget-label'))
+    const overlapping = boxes.filter((one, i) => boxes.slice(i + 1).some(other => {
+        const a = one.getBoundingClientRect(), b = other.getBoundingClientRect()
+        return !one.contains(other) && !other.contains(one) && !one.parentElement.contains(other)
+            && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+            && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1
+    }))
+    return [...cut.map(one => 'cut: ' + one.outerHTML.slice(0, 200)),
+            ...overlapping.map(one => 'overlaps: ' + one.outerHTML.slice(0, 200))]
+})"""
+"""What is cut off or lies over something else in the panels, as pieces of HTML."""
 
 
 class Lab:

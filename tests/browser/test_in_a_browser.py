@@ -1,13 +1,12 @@
 """What a learner does, in a real browser: lesson 00, the workbench, an exercise, a stage of one's own, the ■ button."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from jupyter_page import ARGUMENTS, CHROMIUM, PATIENCE_MS, Lab, ask, jupyterlab
-from playwright.sync_api import Browser, expect, sync_playwright
+from jupyter_page import CLIPPED, Lab
+from playwright.sync_api import expect
 
 import minips as ps
 from minips.lab.columns import FIRST, STAGES, shown
@@ -32,57 +31,6 @@ class Halves(ps.Quantizer):
     def decode(self, parts):
         return np.asarray(parts["half"] * parts["factor"][0], parts["half"].dtype)
 """
-CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel => {
-    const edge = panel.getBoundingClientRect()
-    const label = '.widget-label, .widget-label-basic'
-    const seen = [...panel.querySelectorAll(label + ', select, button, input, img, pre, td, p, h3')]
-        .filter(one => one.offsetParent !== null && one.getClientRects().length)
-        .filter(one => !(one.matches('.widget-label') && one.closest('.minips-bare')))  // for screen readers alone
-    const cut = seen.filter(one => {
-        const box = one.getBoundingClientRect()
-        const table = one.closest('.minips-table')
-        return (!table && (box.right > edge.right + 1 || box.left < edge.left - 1))
-            || (one.matches(label + ', pre, button') && one.scrollWidth > one.clientWidth + 1)
-            || (one.matches('.widget-label') && one.scrollHeight > one.clientHeight + 4)
-    })
-    const boxes = seen.filter(one => one.matches('select, button, input, img, .widget-label'))
-    const overlapping = boxes.filter((one, i) => boxes.slice(i + 1).some(other => {
-        const a = one.getBoundingClientRect(), b = other.getBoundingClientRect()
-        return !one.contains(other) && !other.contains(one) && !one.parentElement.contains(other)
-            && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
-            && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1
-    }))
-    return [...cut.map(one => 'cut: ' + one.outerHTML.slice(0, 200)),
-            ...overlapping.map(one => 'overlaps: ' + one.outerHTML.slice(0, 200))]
-})"""
-"""What is cut off or lies over something else in the panels, as pieces of HTML."""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser to test in: {CHROMIUM} is not installed")
-    with sync_playwright() as playwright:
-        expect.set_options(timeout=PATIENCE_MS)
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield running
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def server(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, int]]:
-    with jupyterlab(tmp_path_factory.mktemp("home")) as running:
-        yield running
-
-
-@pytest.fixture
-def jupyter(chromium: Browser, server: tuple[str, Path, int]) -> Iterator[Lab]:
-    page = chromium.new_page(viewport={"width": 1280, "height": 900})
-    page.set_default_timeout(PATIENCE_MS)
-    yield Lab(page, *server)
-    page.close()
-    for session in ask(f"{server[0]}/api/sessions"):
-        ask(f"{server[0]}/api/sessions/{session['id']}", "DELETE")
 
 
 def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_path: Path) -> None:

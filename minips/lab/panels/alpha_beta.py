@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from minips.cost.fit import Line
-from minips.lab.panels.base import Panel
-from minips.lab.plots import LOOKS
+from minips.lab.controls import named
+from minips.lab.panels.base import NARROW_IN, Panel
+from minips.lab.plots import LOOKS, MEASURED, PREDICTED
 from minips.stage import Frames, Value, option
 from minips.stages.transports import Link, Tcp, Transport
 
@@ -57,26 +58,33 @@ class AlphaBeta(Panel[Asked, Told]):
     title = "Cost"
     asks = Asked
     size = (7.6, 3.6)
+    narrow = (NARROW_IN, 3.6)
 
     def __init__(self, **asked: Any) -> None:
         self._known: dict[tuple[Transport, Link], dict[int, list[float]]] = {}
         super().__init__(**asked)
         field = self.controls["kilobytes"]
         self.slider: Any = ipywidgets.FloatLogSlider(
-            value=field.value,
+            value=field.number,
             min=0,
-            max=np.log10(field.max),
+            max=np.log10(Asked.__dataclass_fields__["kilobytes"].metadata["maximum"]),
             step=0.02,
             readout_format=".0f",
             continuous_update=False,
-            description="Cost slider for the size (kB)",
+            description=named(self.title, "slider for the size (kB)"),
+            description_allow_html=True,
             style={"description_width": "196px"},
             layout={"width": "min(100%, 560px)"},
         )
         ipywidgets.dlink((self.slider, "value"), (field, "value"), lambda value: float(f"{value:.3g}"))
-        ipywidgets.dlink((field, "value"), (self.slider, "value"))
+        field.observe(lambda change: self._slide(), "value")
         title, controls, *rest = self.panel.children
         self.panel.children = (title, controls, self.slider, *rest)
+
+    def _slide(self) -> None:
+        field = self.controls["kilobytes"]
+        if not field.wrong:
+            self.slider.value = field.number
 
     def find(self, asked: Asked) -> Told:
         link = Link(asked.megabits * 1e6, asked.milliseconds / 1e3)
@@ -98,11 +106,11 @@ class AlphaBeta(Panel[Asked, Told]):
             label = "" if i else "measured, for the line"
             ax.plot([size / 1e3] * len(times), [1e3 * s for s in times], alpha=0.6, label=label, **style)
         at, held_out = found.nbytes / 1e3, 1e3 * float(np.median(found.held_out))
-        predicted: dict[str, Any] = {"color": LOOKS[1].colour, "marker": LOOKS[1].marker, "linestyle": ""}
+        predicted: dict[str, Any] = {"color": PREDICTED.colour, "marker": PREDICTED.marker, "linestyle": ""}
         ax.plot(
             [at], [1e3 * found.line.at(found.nbytes)], label="predicted", markersize=9, fillstyle="none", **predicted
         )
-        measured: dict[str, Any] = {"color": LOOKS[2].colour, "marker": LOOKS[2].marker, "linestyle": ""}
+        measured: dict[str, Any] = {"color": MEASURED.colour, "marker": MEASURED.marker, "linestyle": ""}
         ax.plot([at], [held_out], label="measured afterwards", **measured)
         ax.set(xscale="log", yscale="log", xlabel="size of a message (kB)", ylabel="time of a call (ms)")
         for axis in (ax.xaxis, ax.yaxis):
@@ -117,8 +125,13 @@ class AlphaBeta(Panel[Asked, Told]):
         return (
             f"α = {found.line.fixed_s / 2 * 1e3:.3g} ms a message, β = {found.line.each_s * 1e9:.3g} ns a byte. For "
             f"{found.nbytes / 1e3:g} kB the line says {said * 1e3:.3g} ms; measured afterwards: {was * 1e3:.3g} ms, "
-            f"an error of {found.error:+.0%}."
+            f"{_apart(found.error)}."
         )
+
+
+def _apart(error: float) -> str:
+    """How far a prediction is off."""
+    return f"an error of {error:+.0%}" if abs(error) >= 0.005 else "an error below 1 %"
 
 
 def _measure(transport: Transport, link: Link, sizes: list[int]) -> dict[int, list[float]]:

@@ -10,42 +10,38 @@ never with pyplot. What goes wrong is a sentence in the panel, which stays usabl
 """
 
 import asyncio
+import base64
 import html
 import io
+import os
 import signal
 import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+import comm
 import ipywidgets
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from minips.lab.controls import Form, sentence
+from minips.lab.controls import Form, explained, full_name, sentence, wrong
+from minips.lab.style import STYLE
 from minips.stage import Value
 
-STYLE = """<style>
-.minips-panel .widget-label, .minips-panel .widget-label-basic {
-    white-space: normal; line-height: 1.05; align-content: center}
-.minips-panel .widget-html-content {line-height: 1.4}
-.minips-panel .minips-bare > .widget-label, .minips-panel .minips-bare .widget-label-basic > span {
-    position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}
-.minips-panel .minips-row {padding-top: 5px}
-.minips-panel .minips-name {color: var(--jp-content-font-color2, #555); padding-left: 6px}
-.minips-panel .minips-differs {background: color-mix(in srgb, #f0b400 18%, transparent)}
-.minips-panel .minips-table {overflow-x: auto}
-.minips-panel .minips-table :is(th, td) {
-    text-align: left; padding: 1px 10px 1px 0; vertical-align: top; overflow-wrap: break-word}
-</style>"""
-"""A long label takes two lines: ipywidgets would cut it. A wide table scrolls by itself."""
+NARROW_IN = 4.0
+"""The width of a figure that a narrow page shows."""
 
 STATIC_S = 60.0
 """How long a still picture waits for the work that is under way."""
+
+CONTROL = "jupyter.widget.control"
+"""What a page opens to the kernel once it is loaded, to ask for the widgets' state."""
 
 _jobs: "weakref.WeakValueDictionary[str, Job]" = weakref.WeakValueDictionary()
 """The last job of each name."""
@@ -65,21 +61,32 @@ class Picture:
     """A picture and the words beside it; nothing is to be seen before the first one."""
 
     def __init__(self) -> None:
-        self.image: Any = ipywidgets.Image(
-            format="png", layout={"width": "100%", "max_width": "760px", "margin": "0", "display": "none"}
-        )
+        self.png = b""
+        """What is shown, in its wide form."""
+        self.image: Any = ipywidgets.HTML(layout={"margin": "0"})
         self.words: Any = ipywidgets.HTML()
         self.panel: Any = ipywidgets.VBox([self.image, self.words])
 
-    def show(self, figure: Figure, words: str) -> None:
-        """Put another figure, and other words, in place of what was shown."""
-        self.image.value = png(figure)
+    def show(self, words: str, wide: Figure, narrow: Figure | None = None) -> None:
+        """Put another figure, and other words, in place of what was shown. The ``narrow`` form is for a page that is
+        too narrow for the ``wide`` one's letters.
+        """
+        for figure in filter(None, (wide, narrow)):
+            figure.patch.set_alpha(0)  # the page's own colour
+        forms = {"minips-wide": wide, "minips-narrow": narrow} if narrow else {"": wide}
+        pictures = {form: png(figure) for form, figure in forms.items() if figure}
+        alt = html.escape(words, quote=True)
+        shown = "".join(
+            f"<img class='{form}' alt='{alt}' src='data:image/png;base64,{base64.b64encode(picture).decode()}'>"
+            for form, picture in pictures.items()
+        )
+        self.png = next(iter(pictures.values()))
+        self.image.value = f"<div class='minips-picture'>{shown}</div>"
         self.words.value = html.escape(words)
-        self.image.layout.display = ""
 
     def say(self, words: str) -> None:
         """Words alone, where there is nothing to draw."""
-        self.image.layout.display = "none"
+        self.png, self.image.value = b"", ""
         self.words.value = html.escape(words)
 
 
@@ -105,6 +112,8 @@ class Job:
     """
 
     def __init__(self, name: str = "") -> None:
+        self.panel: Any = None
+        """The widget that holds the controls, once there is one."""
         before = _jobs.get(name)
         if before is not None and before.busy:
             before.stop()
@@ -115,7 +124,7 @@ class Job:
         self._next: Callable[[], None] | None = None
         after = f" {name}" if name else ""
         self.run_button: Any = ipywidgets.Button(description=f"Run{after}", button_style="primary")
-        self.stop_button: Any = ipywidgets.Button(description=f"Stop{after}", disabled=True)
+        self.stop_button: Any = ipywidgets.Button(description=f"Stop{after}")  # never disabled: it may hold the focus
         self.bar: Any = ipywidgets.IntProgress(
             description=f"Progress{after}", style={"description_width": "initial"}, layout={"width": "260px"}
         )
@@ -129,6 +138,16 @@ class Job:
         with self.lock:
             return self._thread is not None
 
+    def on_run(self, run: Callable[[], None]) -> None:
+        """Call this where Run is pressed. Then Stop gets the focus, which Run loses as it is disabled."""
+
+        def pressed(button: Any) -> None:
+            run()
+            if self.busy:
+                self.stop_button.focus()
+
+        self.run_button.on_click(pressed)
+
     def start(self, work: Callable[[], None], *, queue: bool = False) -> bool:
         """Call ``work`` in a thread or, where none can be started (in a browser's Python), here and now; what it raises
         becomes a sentence. False where other work is under way: then it comes to nothing or, with ``queue``, follows
@@ -139,11 +158,12 @@ class Job:
                 self._next = work if queue else self._next
                 return False
             self.stopping.clear()
-            self.run_button.disabled, self.stop_button.disabled = True, False
+            self.run_button.disabled, self.stop_button.button_style = True, "danger"
             self._thread = threading.Thread(target=self._work, args=(work,), name="minips-lab", daemon=True)
             with suppress(RuntimeError):
                 self._thread.start()
                 _heed_interrupts()
+                _heed_pages()
                 return True
         self._work(work)
         return True
@@ -154,7 +174,6 @@ class Job:
             self._next = None
             self.stopping.set()
             if self._thread is not None:
-                self.stop_button.disabled = True
                 self.say("Stopping …")
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -193,7 +212,7 @@ class Job:
                 following, self._next = self._next, None
                 if following is None:
                     self._thread = None
-                    self.run_button.disabled, self.stop_button.disabled = False, True
+                    self.run_button.disabled, self.stop_button.button_style = False, ""
 
 
 class Panel(ABC, Generic[Asked, Found]):
@@ -212,6 +231,8 @@ class Panel(ABC, Generic[Asked, Found]):
     instant: ClassVar[bool] = True
     size: ClassVar[tuple[float, float]] = (7.6, 3.2)
     """Width and height of the figure, in inches."""
+    narrow: ClassVar[tuple[float, float]] = (NARROW_IN, 3.2)
+    """The same of the one that a narrow page shows."""
 
     def __init__(self, **asked: Any) -> None:
         self.form = Form(self.title, self.asks(**asked), self._moved)
@@ -219,7 +240,8 @@ class Panel(ABC, Generic[Asked, Found]):
         self.picture = Picture()
         self.found: Any = None
         """What was found out last; None so far."""
-        self.job.run_button.on_click(lambda button: self.run())
+        self.help: Any = ipywidgets.HTML()
+        self.job.on_run(self.run)
         row = {"flex_flow": "row wrap", "align_items": "center"}
         buttons = [] if self.instant else [self.job.run_button, self.job.stop_button, self.job.bar]
         grid = {"grid_template_columns": "repeat(auto-fit, minmax(310px, 1fr))", "grid_gap": "0 8px"}
@@ -231,9 +253,12 @@ class Panel(ABC, Generic[Asked, Found]):
                 ipywidgets.HBox(buttons, layout=row),
                 self.job.message,
                 self.picture.panel,
+                self.help,
             ]
         )
         self.panel.add_class("minips-panel")
+        self.job.panel = self.panel
+        self._explain()
         refresh_after_cells(self)
 
     @abstractmethod
@@ -270,6 +295,7 @@ class Panel(ABC, Generic[Asked, Found]):
     def refresh(self) -> None:
         """Offer the stages that have been registered since; after each notebook cell this happens by itself."""
         self.form.refresh()
+        self._explain()
 
     def static(self, line: str | None = None) -> None:
         """For readers without a kernel: the picture as it stands, and its words, as plain output of a cell.
@@ -280,23 +306,30 @@ class Panel(ABC, Generic[Asked, Found]):
         self.wait(STATIC_S)
         if self.found is None:
             self._find()
-        display(_Still(self.title, png(self._figure())))  # type: ignore[no-untyped-call]
+        display(_Still(self.title, png(self._figure(self.size))))  # type: ignore[no-untyped-call]
         print(line or self.words(self.found))
 
     def _moved(self) -> None:
         self.job.forget_failure()
-        if self.instant:
+        self._explain()
+        if self.instant and not wrong(self.controls.values()):
             self.run()
+
+    def _explain(self) -> None:
+        if not hasattr(self, "help"):
+            return
+        known = {full_name(widget).partition(" ")[2]: widget.tooltip for widget in self.controls.values()}
+        self.help.value = explained(known)
 
     def _find(self) -> None:
         found = self.find(self.form.value())
         with self.job.lock:
             self.found = found
-        self.picture.show(self._figure(), self.words(found))
+        self.picture.show(self.words(found), self._figure(self.size), self._figure(self.narrow))
         self.job.message.value = ""
 
-    def _figure(self) -> Figure:
-        figure = Figure(figsize=self.size, layout="constrained")
+    def _figure(self, size: tuple[float, float]) -> Figure:
+        figure = Figure(figsize=size, layout="constrained")
         self.draw(self.found, figure)
         return figure
 
@@ -310,6 +343,13 @@ class Panel(ABC, Generic[Asked, Found]):
             except Exception as error:
                 self.job.fail(error)
         return {**self.panel._repr_mimebundle_(**kwargs), "text/plain": repr(self)}
+
+
+def beside(figure: Figure, *, width_ratios: tuple[float, float] = (1, 1), **shared: Any) -> Any:
+    """Two axes beside each other or, in a narrow figure, one below the other."""
+    if figure.get_figwidth() > NARROW_IN:
+        return figure.subplots(1, 2, width_ratios=width_ratios, **shared)
+    return figure.subplots(2, 1, **shared)
 
 
 def _heed_interrupts() -> None:
@@ -327,6 +367,34 @@ def _heed_interrupts() -> None:
 
     with suppress(RuntimeError):
         asyncio.get_running_loop().call_soon(install)
+
+
+def _heed_pages() -> None:
+    """From now on, where a page is loaded anew, a run whose panel it does not show is stopped: it shows the notebook as
+    that was saved, and a panel that was not is gone.
+    """
+    manager: Any = comm.get_comm_manager()
+    before = manager.targets.get(CONTROL)
+    if before is None or getattr(before, "heeds_pages", False):
+        return
+
+    def opened(channel: Any, message: Any) -> None:
+        before(channel, message)
+        for job in list(_jobs.values()):
+            if job.busy and not _saved(job.panel):
+                job.stop()
+
+    opened.heeds_pages = True  # type: ignore[attr-defined]
+    manager.register_target(CONTROL, opened)
+
+
+def _saved(panel: Any) -> bool:
+    """Whether the notebook's file holds the panel; True where there is no telling."""
+    try:
+        book = Path(os.environ["JPY_SESSION_NAME"]).read_text(encoding="utf-8")
+    except (KeyError, OSError, ValueError):
+        return True
+    return panel is None or panel.model_id in book
 
 
 def refresh_after_cells(panel: Any) -> None:

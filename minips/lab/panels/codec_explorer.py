@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from minips import datasets
-from minips.lab.panels.base import Panel
+from minips.lab.panels.base import NARROW_IN, Panel, beside
 from minips.lab.plots import LOOKS
 from minips.problems import MLP
 from minips.runtime.codec import Codec, pack
@@ -61,6 +61,7 @@ class CodecExplorer(Panel[Sent, Arrived]):
     title = "Codec"
     asks = Sent
     size = (7.6, 3.6)
+    narrow = (NARROW_IN, 6.2)
 
     def find(self, asked: Sent) -> Arrived:
         quantizer, memory, rng = asked.quantizer, asked.memory, np.random.default_rng(0)
@@ -87,7 +88,7 @@ class CodecExplorer(Panel[Sent, Arrived]):
         )
 
     def draw(self, found: Arrived, figure: Figure) -> None:
-        left, right = figure.subplots(1, 2)
+        left, right = beside(figure)
         reach = 1.05 * max(float(np.abs(both).max()) for both in (found.meant, found.arrived)) or 1.0
         bins = np.linspace(-reach, reach, BINS)
         before, after = LOOKS[5], LOOKS[1]

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from minips.cost import Simulated, Star, Topology, Traffic
-from minips.lab.panels.base import Panel
+from minips.lab.panels.base import NARROW_IN, Panel, beside
 from minips.lab.plots import LOOKS
 from minips.lab.source import code
 from minips.problems import Problem
@@ -57,6 +57,7 @@ class Collectives(Panel[Meeting, Met]):
     title = "Meeting"
     asks = Meeting
     size = (8.4, 4.0)
+    narrow = (NARROW_IN, 6.2)
 
     def find(self, asked: Meeting) -> Met:
         Config(workers=asked.workers, exchange=asked.exchange)  # a sentence where that cannot be
@@ -76,7 +77,7 @@ class Collectives(Panel[Meeting, Met]):
     def draw(self, found: Met, figure: Figure) -> None:
         import networkx as nx
 
-        left, right = figure.subplots(1, 2, width_ratios=(5, 3))
+        left, right = beside(figure, width_ratios=(5, 3))
         graph, most = found.graph, max(found.carried.values(), default=1)
         flat = nx.Graph(graph)
         # A circle for a ring of hosts; for what hangs on switches, springs that settle.

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from minips import datasets
-from minips.lab.panels.base import Panel
+from minips.lab.panels.base import NARROW_IN, Panel, beside
 from minips.lab.plots import LOOKS
 from minips.lab.source import code
 from minips.problems import SoftmaxRegression
@@ -82,6 +82,7 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
     title = "Squeeze"
     asks = Squeezed
     size = (7.6, 2.8)
+    narrow = (NARROW_IN, 4.4)
 
     def find(self, asked: Squeezed) -> Delivery:
         data = sample(asked.what)
@@ -98,7 +99,7 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
         )
 
     def draw(self, found: Delivery, figure: Figure) -> None:
-        left, right = figure.subplots(1, 2, sharey=True)
+        left, right = beside(figure, sharey=True)
         rows = ["as it is", "squeezed"]
         bars = left.barh(rows, [found.before / 1e3, found.after / 1e3], 0.6, color=LOOKS[0].colour)
         left.bar_label(bars, fmt="%.1f", padding=3)

@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from minips.lab.panels.base import Panel
+from minips.lab.panels.base import NARROW_IN, Panel
 from minips.lab.plots import LOOKS
 from minips.lab.source import code
 from minips.stage import Value, option
 from minips.stages.serializers import MsgPack, Packet, Serializer
 
-PER_LINE, LINES = 24, 4
+PER_LINE, PER_NARROW_LINE, LINES = 24, 12, 4
 """Bytes in a line, and lines of one frame that are shown."""
 
 
@@ -52,6 +52,7 @@ class FrameViewer(Panel[OneArray, Frames]):
     title = "Frames"
     asks = OneArray
     size = (7.6, 3.6)
+    narrow = (NARROW_IN, 5.0)
 
     def find(self, asked: OneArray) -> Frames:
         x = (100 * np.random.default_rng(0).random((asked.rows, asked.columns))).astype(asked.dtype)
@@ -61,25 +62,26 @@ class FrameViewer(Panel[OneArray, Frames]):
 
     def draw(self, found: Frames, figure: Figure) -> None:
         ax = figure.add_subplot()
+        per_line = PER_LINE if figure.get_figwidth() > NARROW_IN else PER_NARROW_LINE
         y = 0.0
         for number, (frame, view) in enumerate(zip(found.frames, found.views, strict=True)):
             look = LOOKS[0] if view else LOOKS[1]
             words = f"frame {number}: {_bytes(len(frame))}" + (", the array's own memory" if view else "")
             ax.text(0, y, words, color=look.colour, weight="bold", va="center", fontsize=9.5)
-            lines = [frame[start : start + PER_LINE] for start in range(0, len(frame), PER_LINE)]
+            lines = [frame[start : start + per_line] for start in range(0, len(frame), per_line)]
             for line in lines[:LINES]:
                 y += 1
                 hexed = " ".join(f"{byte:02x}" for byte in line)
                 text = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in line)
-                for x, part in ((0.6, hexed), (36.5, text)):
+                for x, part in ((0.6, hexed), (0.6 + 1.5 * per_line, text)):
                     ax.text(
                         x, y, part, color=look.colour, family="monospace", va="center", fontsize=8.5, parse_math=False
                     )
             if len(lines) > LINES:
                 y += 1
-                ax.text(0.6, y, f"… {_bytes(len(frame) - LINES * PER_LINE)} more", va="center", fontsize=8.5)
+                ax.text(0.6, y, f"… {_bytes(len(frame) - LINES * per_line)} more", va="center", fontsize=8.5)
             y += 1.4
-        ax.set(xlim=(0, 50), ylim=(max(y, 12), -1))
+        ax.set(xlim=(0, 2.1 * per_line), ylim=(max(y, 12), -1))
         ax.axis("off")
 
     def words(self, found: Frames) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from minips import datasets
-from minips.lab.panels.base import Panel
+from minips.lab.panels.base import NARROW_IN, Panel
 from minips.lab.plots import LOOKS
 from minips.problems import LinearRegression
 from minips.stage import Array, Value, option
@@ -70,7 +70,8 @@ class GradientShards(Panel[Shards, Gradients]):
         ax.axhline(0, color="grey", lw=0.5)
         ax.set_xticks(range(d), [f"w{j}" for j in range(d)])
         ax.set(xlabel="parameter", ylabel="gradient")
-        ax.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        columns = 3 if figure.get_figwidth() > NARROW_IN else 2
+        ax.legend(ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
 
     def words(self, found: Gradients) -> str:
         sizes = sorted(set(found.sizes))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from minips.lab.panels.base import Panel
+from minips.lab.panels.base import NARROW_IN, Panel, beside
 from minips.lab.plots import LOOKS
 from minips.stage import Array, Value, option
 from minips.stages.aggregators import Aggregator, Contribution, Mean, Median
@@ -57,6 +57,7 @@ class RobustAggregation(Panel[Round, Landed]):
     title = "Round"
     asks = Round
     size = (7.6, 3.8)
+    narrow = (NARROW_IN, 6.2)
 
     def find(self, asked: Round) -> Landed:
         if asked.liars >= asked.workers:
@@ -77,7 +78,7 @@ class RobustAggregation(Panel[Round, Landed]):
         return float(np.linalg.norm(combined - honest.mean(axis=0)))
 
     def draw(self, found: Landed, figure: Figure) -> None:
-        left, right = figure.subplots(1, 2)
+        left, right = beside(figure)
         good, bad = LOOKS[0], LOOKS[1]
         left.plot(*found.honest.T, good.marker, color=good.colour, alpha=0.6, label="honest")
         left.plot(*found.lies.T, "X", color=bad.colour, ms=8, label="a lie")

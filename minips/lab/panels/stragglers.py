@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from minips import datasets
 from minips.lab import plots
-from minips.lab.panels.base import Panel
+from minips.lab.panels.base import NARROW_IN, Panel
 from minips.lab.source import code
 from minips.problems import SoftmaxRegression
 from minips.runtime.config import Config, Delays
@@ -40,6 +40,7 @@ class Stragglers(Panel[Straggler, Run]):
     asks = Straggler
     instant = False
     size = (7.6, 5.2)
+    narrow = (NARROW_IN, 5.6)
 
     def find(self, asked: Straggler) -> Run:
         delays = Delays(COMPUTE_S, slow={WORKERS - 1: asked.slower}, exponential=asked.comes_and_goes)

@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from minips.lab.panels.base import Panel
+from minips.lab.panels.base import NARROW_IN, Panel
 from minips.lab.plots import LOOKS
 from minips.lab.source import code
 from minips.stage import Buffer, Value, option
@@ -45,6 +45,7 @@ class TransportLadder(Panel[Climb, Rungs]):
     asks = Climb
     instant = False
     size = (7.6, 3.8)
+    narrow = (NARROW_IN, 3.8)
 
     def __init__(self, **asked: Any) -> None:
         self._rungs: Rungs = {}

@@ -59,6 +59,8 @@ class Processes(LocalEngine):
         except BaseException:
             for member in members:
                 member.end(FAREWELL_S)
+            for here, _ in pipes:
+                here.close()
             raise
         finally:
             for _, there in pipes:
@@ -98,11 +100,17 @@ class _Process(Member):
 
 
 def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
-    """A process that has been started."""
+    """A process that has been started. RuntimeError in a sentence where none can be."""
     context = multiprocess().get_context("spawn")
+    python = os.fsdecode(multiprocess().spawn.get_executable())
+    if not os.access(python, os.X_OK):
+        raise RuntimeError(f"No process can be started: {python!r}, which should be Python, cannot be run.")
     process = context.Process(target=target, args=arguments, name=f"minips-{name}", daemon=True)
-    with _fresh_start():
-        process.start()
+    try:
+        with _fresh_start():
+            process.start()
+    except BrokenPipeError:
+        raise RuntimeError(f"The process {name} ended before its work was done: it did not even start.") from None
     return process
 
 
@@ -113,6 +121,9 @@ class _ForkServer:
         self._report, there = multiprocess().Pipe(duplex=False)
         try:
             self._process = _spawn(_serve_forks, "forkserver", there, names, pipes)
+        except BaseException:
+            self._report.close()
+            raise
         finally:
             there.close()
         self.forks = [_Fork(self) for _ in names]

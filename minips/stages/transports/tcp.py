@@ -3,8 +3,10 @@
 Messages travel as bodies, one behind the other: see `minips.stages.transports.network`.
 """
 
+import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +63,9 @@ class Tcp(NetworkTransport):
         from minips.stages.transports.tls import TlsSocket
 
         try:
-            guarded = TlsSocket(sock, ssl.create_default_context(cafile=self.authority), self.host_and_port(address)[0])
+            with _pem(authority=self.authority):
+                context = ssl.create_default_context(cafile=self.authority)
+            guarded = TlsSocket(sock, context, self.host_and_port(address)[0])
             guarded.shake_hands()
         except BlockingIOError:
             sock.close()
@@ -80,8 +84,24 @@ class Tcp(NetworkTransport):
         from minips.stages.transports.tls import TlsSocket
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certificate, self.key or None)
+        with _pem(certificate=self.certificate, key=self.key):
+            context.load_cert_chain(self.certificate, self.key or None)
         return lambda sock: TlsSocket(sock, context)
+
+
+@contextmanager
+def _pem(**files: str) -> Iterator[None]:
+    """While these fields' files are read: ValueError that names the field and its file where one cannot be used."""
+    for field, path in files.items():
+        try:
+            open(path or os.devnull, "rb").close()
+        except OSError as error:
+            raise ValueError(f"Tcp.{field} names {path!r}, which cannot be read: {error.strerror}.") from None
+    try:
+        yield
+    except OSError as error:  # SSLError is one
+        named = " with ".join(f"Tcp.{field}={path!r}" for field, path in files.items() if path)
+        raise ValueError(f"{named} cannot be used; PEM files that belong together are expected: {error}.") from None
 
 
 class _TcpWire(SocketWire):

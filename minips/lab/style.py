@@ -1,0 +1,55 @@
+"""How the panels look: one style sheet, put into each of them.
+
+It follows JupyterLab's theme. Pictures are drawn once, for the light theme; the dark one inverts their lightness and
+keeps their hues. A panel whose kernel is gone shows a sentence in place of its controls.
+"""
+
+_ARROW = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' width='18' height='18' viewBox='0 0 18 18'%3E"
+    "%3Cpath fill='%23ddd' d='M5.2 6.9 9 10.7l3.8-3.8 1.2 1.1-5 5-5-5z'/%3E%3C/svg%3E"
+)
+_DARK = "[data-jp-theme-light='false'] .minips-panel"
+_INVERTED = "filter: invert(0.93) hue-rotate(180deg)"
+
+NARROW_PX = 640
+"""The width of a panel below which it shows the narrow form of its pictures."""
+
+STYLE = f"""<style>
+.minips-panel .widget-label, .minips-panel .widget-label-basic {{
+    white-space: normal; line-height: 1.05; align-content: center}}
+.minips-panel .widget-label-basic {{line-height: 1.3}}
+.minips-panel .widget-html-content {{line-height: 1.4}}
+.minips-panel .minips-told, .minips-panel .minips-bare > .widget-label,
+.minips-panel .minips-bare .widget-label-basic > span {{
+    position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}}
+.minips-panel .minips-row {{padding-top: 5px}}
+.minips-panel .minips-differs {{background: color-mix(in srgb, #f0b400 18%, transparent)}}
+.minips-panel .minips-alert {{
+    border-left: 4px solid #D55E00; padding: 4px 8px; overflow-wrap: anywhere; line-height: 1.35}}
+.minips-panel .minips-wrong {{
+    display: block; border-left: 4px solid #D55E00; margin: 0 4px 4px; padding: 0 6px; font-size: 12px;
+    line-height: 1.25; overflow-wrap: anywhere}}
+.minips-panel .minips-table {{overflow-x: auto}}
+.minips-panel .minips-table :is(th, td) {{
+    text-align: left; padding: 1px 10px 1px 0; vertical-align: top; overflow-wrap: break-word}}
+.minips-panel details :is(th, td) {{text-align: left; padding: 1px 10px 1px 0; vertical-align: top; font-size: 12px}}
+.minips-panel .jupyter-widget-tab > .lm-TabBar .lm-TabBar-content {{flex-wrap: wrap}}
+.minips-panel .jupyter-widget-tab > .lm-TabBar .lm-TabBar-tab {{flex: 0 0 auto; padding: 0 8px}}
+.minips-panel :is(select, input):disabled {{opacity: 1}}
+.minips-panel summary {{cursor: pointer}}
+.minips-panel button:disabled {{
+    opacity: 1; color: var(--jp-ui-font-color1); background: var(--jp-layout-color3); font-style: italic}}
+.minips-panel a {{color: var(--jp-content-link-color); text-decoration: underline}}
+.minips-panel .minips-picture {{container-type: inline-size; width: 100%}}
+.minips-panel .minips-picture img {{width: 100%; max-width: 760px; margin: 0}}
+.minips-panel .minips-picture img.minips-narrow {{display: none; max-width: 440px}}
+@container (max-width: {NARROW_PX}px) {{
+    .minips-panel .minips-picture img.minips-wide {{display: none}}
+    .minips-panel .minips-picture img.minips-narrow {{display: block}}
+}}
+{_DARK} {{--jp-widgets-dropdown-arrow: url("{_ARROW}")}}
+{_DARK} :is(.minips-picture img, .minips-look) {{{_INVERTED}}}
+.minips-panel.jupyter-widgets-disconnected > *, .minips-panel .jupyter-widgets-disconnected::before {{display: none}}
+.minips-panel.jupyter-widgets-disconnected::before {{
+    content: "The kernel was restarted or ended: run this cell again."; font: inherit; color: inherit; padding: 4px}}
+</style>"""

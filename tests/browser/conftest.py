@@ -1,0 +1,39 @@
+"""A JupyterLab for each module of tests, and a page of it for each test, whose console has to stay without an error."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jupyter_page import ARGUMENTS, CHROMIUM, PATIENCE_MS, Lab, ask, jupyterlab
+from playwright.sync_api import Browser, expect, sync_playwright
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser to test in: {CHROMIUM} is not installed")
+    with sync_playwright() as playwright:
+        expect.set_options(timeout=PATIENCE_MS)
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def server(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, int]]:
+    with jupyterlab(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+@pytest.fixture
+def jupyter(chromium: Browser, server: tuple[str, Path, int]) -> Iterator[Lab]:
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(PATIENCE_MS)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    yield Lab(page, *server)
+    assert errors == []
+    page.close()
+    for session in ask(f"{server[0]}/api/sessions"):
+        ask(f"{server[0]}/api/sessions/{session['id']}", "DELETE")

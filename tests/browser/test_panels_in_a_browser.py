@@ -1,0 +1,302 @@
+"""The panels in a real browser: every control, both themes, both widths, the keyboard, and what interrupts a run."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from jupyter_page import CLIPPED, Lab
+from playwright.sync_api import Locator, expect
+
+from minips.lab import panels
+
+pytestmark = [pytest.mark.outside, pytest.mark.soak]
+
+START = """import minips as ps
+from minips import lab
+problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, features=10, classes=3))
+"""
+LONG = "ps.Config(workers=2, steps=100_000, delays=ps.Delays(seconds=0.01))"
+STOP_MS = 2_000
+PANELS = [name for name in panels.__all__ if name != "Panel"]
+
+CONTRAST = """() => {
+    const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true})
+    const rgba = colour => {
+        canvas.clearRect(0, 0, 1, 1)
+        canvas.fillStyle = colour
+        canvas.fillRect(0, 0, 1, 1)
+        return canvas.getImageData(0, 0, 1, 1).data
+    }
+    const light = ([r, g, b]) => [r, g, b].map(c => c / 255)
+        .map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0)
+    const over = (above, below) => [0, 1, 2].map(i => (above[i] * above[3] + below[i] * (255 - above[3])) / 255)
+    const behind = one => {
+        const layers = []
+        for (let at = one; at; at = at.parentElement) layers.unshift(rgba(getComputedStyle(at).backgroundColor))
+        return layers.reduce((below, above) => over(above, below), [255, 255, 255])
+    }
+    const poor = []
+    for (const panel of document.querySelectorAll('.minips-panel'))
+        for (const one of panel.querySelectorAll('*')) {
+            const told = [...one.childNodes].some(node => node.nodeType === 3 && node.textContent.trim())
+                || one.matches('input[type=text], select')
+            const drawn = one.offsetParent !== null && !one.closest('.minips-told, .minips-look, option, style')
+            if (!told || !drawn) continue
+            let faded = 1
+            for (let at = one; at; at = at.parentElement) faded *= getComputedStyle(at).opacity
+            const paper = behind(one), ink = rgba(getComputedStyle(one).color)
+            const [a, b] = [light(paper), light(over([ink[0], ink[1], ink[2], ink[3] * faded], paper))]
+            const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)
+            if (ratio < 4.5) poor.push(ratio.toFixed(2) + ' ' + one.outerHTML.slice(0, 160))
+        }
+    return poor
+}"""
+"""The texts of the panels whose contrast with what is behind them is below 4.5 (WCAG 2.2, 1.4.3), as pieces of HTML."""
+WHERE = """() => document.activeElement.getBoundingClientRect().y
+    - (document.activeElement.closest('.minips-panel')?.getBoundingClientRect().y ?? 0)"""
+"""How far below the top of its panel what has the focus is."""
+LETTERS = """() => [...document.querySelectorAll('.minips-panel img')].filter(one => one.offsetParent !== null)
+    .map(one => [8 * 110 / 72 * one.getBoundingClientRect().width / one.naturalWidth, one.alt.length])"""
+"""Of each picture that is shown: how high its smallest letters are (8 points), in pixels, and how long its alt text."""
+
+
+def themes(jupyter: Lab) -> Iterator[str]:
+    """Each theme, once the page wears it."""
+    for theme, is_light in (("Dark", "false"), ("Light", "true")):
+        jupyter.page.evaluate(
+            f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})"
+        )
+        jupyter.page.wait_for_selector(f"body[data-jp-theme-light='{is_light}']", state="attached")
+        jupyter.page.wait_for_timeout(500)
+        yield theme
+
+
+def looked_at(jupyter: Lab) -> None:
+    """In both themes and at both widths nothing is cut, all text can be read, and every picture has words."""
+    for theme in themes(jupyter):
+        assert jupyter.page.evaluate(CONTRAST) == [], theme
+        for width in (1280, 768):
+            jupyter.page.set_viewport_size({"width": width, "height": 900})
+            jupyter.page.wait_for_timeout(300)
+            assert jupyter.page.evaluate(CLIPPED) == [], (theme, width)
+            for pixels, words in jupyter.page.evaluate(LETTERS):
+                assert pixels >= 9, (theme, width)
+                assert words > 20
+    jupyter.page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def tried(panel: Locator, control: Locator) -> None:
+    """A control takes what makes sense, and says what is wrong with what does not, which stays as it was typed."""
+    kind = control.evaluate("one => one.matches('select') ? 'select' : one.type || 'slider'")
+    wrong = panel.locator(".minips-wrong:visible")
+    if kind == "select":
+        chosen = control.input_value()
+        options = control.locator("option").evaluate_all("all => all.map(one => one.value)")
+        for option in [*[one for one in options if one != chosen][:1], chosen]:
+            control.select_option(option)
+            panel.page.wait_for_timeout(400)  # the fields of what was chosen come
+    elif kind == "checkbox":
+        for _ in range(2):
+            control.click()
+    elif kind == "slider":
+        control.press("ArrowRight")
+        control.press("ArrowLeft")
+    else:
+        before = control.input_value()
+        for senseless in ("many", "-7e9"):
+            control.fill(senseless)
+            control.press("Enter")
+            expect(wrong).to_have_count(1)
+            expect(wrong).to_contain_text(f"got {senseless!r}." if senseless == "many" else "got -7000000000.")
+            expect(control).to_have_value(senseless)
+        control.fill(before and f"{float(before):.3e}")
+        control.press("Enter")
+        expect(wrong).to_have_count(0)
+        control.fill(before)
+        control.press("Enter")
+
+
+def every_control(panel: Locator) -> list[Locator]:
+    """In the order of the page. A stage's own fields come and go with it, so each is looked up again by its place."""
+    count = panel.locator("select:visible, input:visible, [role=slider]:visible").count()
+    return [panel.locator("select:visible, input:visible, [role=slider]:visible").nth(at) for at in range(count)]
+
+
+@pytest.mark.parametrize("name", PANELS)
+def test_every_control_of_a_panel(jupyter: Lab, name: str) -> None:
+    jupyter.write(START + f"panel = lab.{name}()\npanel")
+    jupyter.run_all()
+    panel = jupyter.page.locator(".minips-panel")
+    expect(panel).to_be_visible()
+    title = panel.locator("b").first.inner_text().lower()
+    run = jupyter.button(f"Run {title}")
+    if run.count():
+        run.click()
+        expect(run).to_be_enabled()
+    pictures = panel.locator("img:visible")
+    expect(pictures).to_have_count(1)
+    controls = every_control(panel)
+    assert len(controls) >= 2
+    for control in controls:
+        tried(panel, control)
+        expect(panel.get_by_role("alert")).to_have_count(0)
+    panel.locator("summary").click()
+    assert panel.locator("details tr").count() == len(controls) - panel.get_by_role("slider").count()
+    looked_at(jupyter)
+    assert jupyter.tracebacks() == 0
+
+
+def test_every_control_of_the_workbench(jupyter: Lab) -> None:
+    jupyter.write(f'{START}lab.Workbench(problem, ps.Config(workers=3, steps=4), engine="threads")')
+    jupyter.run_all()
+    jupyter.button("Run").click()
+    expect(jupyter.page.get_by_text("× A's bytes")).to_be_visible()
+    expect(jupyter.button("Run")).to_be_enabled()
+    panel = jupyter.page.locator(".minips-panel")
+    panel.get_by_text("More", exact=True).click()
+    panel.get_by_text("The configs as code", exact=True).click()
+    panel.locator("summary").click()
+    code = panel.locator("pre").all_inner_texts()
+    controls = every_control(panel)
+    assert len(controls) > 60
+    for control in controls:
+        tried(panel, control)
+    expect(panel.get_by_role("alert")).to_have_count(0)
+    assert panel.locator("pre").all_inner_texts() == code
+    for tab in panel.get_by_role("tab").all():
+        tab.click()
+        looked_at(jupyter)
+    for preset in panel.get_by_label("Preset").locator("option").all_inner_texts()[1:]:
+        jupyter.control("Preset").select_option(preset)
+        expect(panel.locator(".minips-differs:visible").first).to_be_visible()
+        expect(panel.get_by_role("alert")).to_have_count(0)
+    assert jupyter.tracebacks() == 0
+
+
+def test_the_keyboard_alone(jupyter: Lab) -> None:
+    guess = 'guess = lab.predict("Which is faster?", ["this one", "that one", "neither"])'
+    jupyter.write(START + guess, f"lab.Workbench(problem, {LONG}, predict=False)")
+    jupyter.run_all()
+    page = jupyter.page
+    options = page.get_by_role("radio")
+    options.first.focus()
+    for key in ("Tab", "Space"):
+        page.keyboard.press(key)
+    expect(jupyter.button("This is my prediction")).to_be_enabled()
+    for key in ("Tab", "Tab", "Enter"):
+        page.keyboard.press(key)
+    expect(options.nth(1)).to_be_disabled()
+    expect(options.nth(1)).to_be_checked()
+
+    run, stop = jupyter.button("Run"), jupyter.button("Stop")
+    run.focus()
+    page.keyboard.press("Enter")
+    expect(stop).to_be_focused()
+    expect(page.get_by_text("A is at").first).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("A (stopped):")).to_be_visible()
+    expect(stop).to_be_focused()  # not lost to the page
+
+    run.focus()
+    rows = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        rows.append(page.evaluate(WHERE))
+    assert rows[-1] > 400
+    assert all(below >= above - 60 for above, below in itertools.pairwise(rows)), "Tab goes down the page"
+
+
+def test_stop_ten_times(jupyter: Lab) -> None:
+    """At moments that differ: while it is calibrated, while it starts, while it trains."""
+    jupyter.write(f"{START}bench = lab.Workbench(problem, {LONG})\nbench")
+    jupyter.run_all()
+    run, stop = jupyter.button("Run"), jupyter.button("Stop")
+    jupyter.page.get_by_text("More", exact=True).click()
+    for turn in range(10):
+        if turn == 5:
+            jupyter.control("Predict before running").uncheck()
+        run.click()
+        expect(run).to_be_disabled()
+        jupyter.page.wait_for_timeout(200 * turn)
+        stop.click()
+        expect(run).to_be_enabled(timeout=STOP_MS)
+        assert jupyter.spawned() == [], turn
+    assert jupyter.tracebacks() == 0
+
+
+def running(jupyter: Lab) -> None:
+    """A notebook whose workbench trains for a long time."""
+    jupyter.write(f"{START}bench = lab.Workbench(problem, {LONG}, predict=False)\nbench")
+    jupyter.run_all()
+    jupyter.button("Run").click()
+    expect(jupyter.page.get_by_text("A is at").first).to_be_visible()
+    assert jupyter.spawned()
+
+
+def works_again(jupyter: Lab) -> None:
+    """The cell, run again, has a panel that runs and stops."""
+    jupyter.run_cell(0)
+    expect(jupyter.button("Run")).to_be_enabled()
+    expect(jupyter.page.get_by_text("A is at")).to_have_count(0)
+    jupyter.button("Run").click()
+    expect(jupyter.page.get_by_text("A is at").first).to_be_visible()
+    jupyter.button("Stop").click()
+    expect(jupyter.page.get_by_text("A (stopped):")).to_be_visible(timeout=STOP_MS)
+    assert jupyter.spawned() == []
+    assert jupyter.tracebacks() == 0
+
+
+def gone(jupyter: Lab) -> None:
+    for _ in range(100):
+        if not jupyter.spawned():
+            return
+        jupyter.page.wait_for_timeout(100)
+    pytest.fail(f"still there: {jupyter.spawned()}")
+
+
+def test_a_page_loaded_anew_finds_its_run(jupyter: Lab) -> None:
+    running(jupyter)
+    jupyter.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    jupyter.open("mine.ipynb")
+    words = jupyter.page.get_by_text("A is at").first
+    expect(words).to_be_visible()
+    expect(words).not_to_have_text(words.inner_text())  # it goes on
+    assert jupyter.spawned()
+    jupyter.button("Stop").click()
+    expect(jupyter.page.get_by_text("A (stopped):")).to_be_visible(timeout=STOP_MS)
+    works_again(jupyter)
+
+
+def test_a_page_loaded_anew_that_lost_its_panel_stops_the_run(jupyter: Lab) -> None:
+    running(jupyter)
+    jupyter.open("mine.ipynb")  # as it was saved, without the panel
+    gone(jupyter)
+    works_again(jupyter)
+
+
+def test_the_cell_run_again_stops_the_old_run(jupyter: Lab) -> None:
+    running(jupyter)
+    jupyter.run_cell(0)
+    gone(jupyter)
+    works_again(jupyter)
+
+
+def test_the_kernel_interrupted_stops_the_run(jupyter: Lab) -> None:
+    running(jupyter)
+    jupyter.page.get_by_role("button", name="Interrupt the kernel").click()
+    expect(jupyter.page.get_by_text("A (stopped):")).to_be_visible()
+    gone(jupyter)
+    works_again(jupyter)
+
+
+def test_the_kernel_restarted_says_what_to_do(jupyter: Lab) -> None:
+    running(jupyter)
+    jupyter.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    panel = jupyter.page.locator(".minips-panel")
+    expect(panel).to_contain_class("jupyter-widgets-disconnected")
+    said = panel.evaluate("one => getComputedStyle(one, '::before').content")
+    assert said == '"The kernel was restarted or ended: run this cell again."'
+    expect(panel.locator("button:visible, select:visible, img:visible")).to_have_count(0)
+    gone(jupyter)
+    works_again(jupyter)
