@@ -102,7 +102,7 @@ def test_what_a_process_raises_and_its_end_reach_the_conductor():
             company.hear(dies, "ready", 30)
     with base.Company() as company:
         idle = company.start("the one that says nothing")
-        with pytest.raises(RuntimeError, match=r"says nothing said nothing for 0\.1 seconds"):
+        with pytest.raises(RuntimeError, match=r"says nothing sent nothing for 0\.1 seconds"):
             company.hear(idle, "ready", 0.1)
 
 

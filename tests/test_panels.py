@@ -3,17 +3,20 @@
 import dataclasses
 import html
 import threading
+import types
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+from IPython.core.events import EventManager, available_events
 from matplotlib.figure import Figure
 
 import minips as ps
 from minips import cost, lab
 from minips.lab import panels
 from minips.lab.controls import full_name
+from minips.lab.panels import base
 from minips.lab.panels.compressor_explorer import WHAT
 
 PNG = b"\x89PNG"
@@ -81,6 +84,25 @@ def test_every_panel_reads_without_a_kernel(make: Any, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == f"<picture: {panel.title}>\n{panel.words(panel.found)}\n"
     panel.static("In a word.")
     assert capsys.readouterr().out.endswith("In a word.\n")
+
+
+def test_the_panels_of_two_cells_have_different_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_cells", {})
+    cell = {"cellId": "one"}
+    shell = types.SimpleNamespace(get_parent=lambda: {"metadata": cell}, events=EventManager(None, available_events))
+    monkeypatch.setattr(base, "get_ipython", lambda: shell)
+    first, again = Slow(), Slow()
+    cell["cellId"] = "another"
+    other, bench = Slow(), lab.Workbench()
+    cell["cellId"] = "a third"
+    another = lab.Workbench()
+    labels = [[full_name(widget) for widget in panel.controls.values()] for panel in (first, again, other)]
+    assert labels[0] == labels[1] == ["Slow quantizer", "Slow rows"]
+    assert labels[2] == ["Slow 2 quantizer", "Slow 2 rows"]
+    assert (again.job.run_button.description, other.job.run_button.description) == ("Run slow", "Run slow 2")
+    assert full_name(bench.columns["B"].controls["steps"]) == "B steps"
+    assert full_name(another.columns["B"].controls["steps"]) == "B 2 steps"
+    assert "<th>steps</th>" in another.help.value
 
 
 def test_run_stop_and_run_again() -> None:

@@ -77,7 +77,7 @@ class Company:
             present = {one.pipe: one for one in self._said if not one.gone}
             spoken = connection.wait(list(present), max(deadline - time.monotonic(), 0.0))
             if not spoken:
-                raise RuntimeError(f"{member.who} said nothing for {limit:g} seconds. Is the machine overloaded?")
+                raise RuntimeError(f"{member.who} sent nothing for {limit:g} seconds. Is the machine overloaded?")
             for pipe in spoken:
                 self._receive(present[pipe])
         word, value = self._said[member].popleft()

@@ -331,7 +331,7 @@ def _hear(
         if word == "progress":
             show(value)
             deadline = time.monotonic() + START_S
-    raise RuntimeError(f"{member.who} said nothing for {START_S:g} seconds. Is the machine overloaded?")
+    raise RuntimeError(f"{member.who} sent nothing for {START_S:g} seconds. Is the machine overloaded?")
 
 
 @contextmanager

@@ -67,8 +67,8 @@ def shown(name: str) -> str:
 class Column:
     """The controls of one config, and the code that makes it."""
 
-    def __init__(self, side: str, config: Config) -> None:
-        self.side, self._base = side, config
+    def __init__(self, name: str, config: Config) -> None:
+        self.name, self._base = name, config
         self.on_change: Callable[[], None] = lambda: None
         """Called where a control has moved."""
         self.pickers: dict[str, StagePicker] = {}
@@ -79,7 +79,7 @@ class Column:
             if not isinstance(stage, Stage):
                 words = f"got one for each of {', '.join(stage)}"
                 raise ValueError(f"The workbench has one {path[-1]} for all tensors; {words}.")
-            self.pickers[label] = StagePicker(side, label, stage, self.changed, narrow=NARROW.get(label, 1))
+            self.pickers[label] = StagePicker(name, label, stage, self.changed, narrow=NARROW.get(label, 1))
         slow = config.delays.slow if config.delays else {}
         self._slow = {worker: factor for worker, factor in slow.items() if worker != config.workers - 1}
         """Of the workers other than the last, which have no control."""
@@ -114,7 +114,7 @@ class Column:
 
     def explanations(self) -> dict[str, str]:
         """What each control means, by its name without the column's."""
-        return {full_name(widget).partition(" ")[2]: widget.tooltip for widget in self.controls.values()}
+        return {full_name(each).removeprefix(f"{self.name} "): each.tooltip for each in self.controls.values()}
 
     def names(self) -> list[str]:
         """The names of the rows, in their order."""
@@ -134,7 +134,7 @@ class Column:
 
     def load(self, config: Config) -> None:
         """Show another config. ValueError where it has a stage for each tensor, for which there is no control."""
-        fresh = Column(self.side, config)
+        fresh = Column(self.name, config)
         self._base, self._slow, self._lent = config, fresh._slow, False
         for label, picker in fresh.pickers.items():
             self.pickers[label].load(picker.stage())
@@ -203,7 +203,7 @@ class Column:
         for label in SIZES:
             field = fields[label.replace(" ", "_")]
             hint = get_type_hints(Config)[field.name]
-            own[label] = bare(control(hint, field.metadata, getattr(config, field.name), self.side, field.name))
+            own[label] = bare(control(hint, field.metadata, getattr(config, field.name), self.name, field.name))
         own["bandwidth"] = ipywidgets.Dropdown(
             options=list(bandwidths.items()),
             value=link.bandwidth_bps if link else 0.0,
@@ -217,7 +217,7 @@ class Column:
             value=delays.exponential if delays else False, tooltip="draw each step's compute time anew, with that mean"
         )
         for name in (name for name in own if name not in SIZES):
-            own[name].description = own[name].full_name = f"{self.side} {shown(name)}"
+            own[name].description = own[name].full_name = f"{self.name} {shown(name)}"
             own[name].style, own[name].layout = STYLE, LAYOUT
             bare(own[name])
         for widget in own.values():

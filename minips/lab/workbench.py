@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets
+from IPython.display import HTML, display
 from matplotlib.figure import Figure
 
 from minips import cost, datasets
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, REST, Column, shown
 from minips.lab.controls import bare, explained
-from minips.lab.panels.base import NARROW_IN, Job, Picture, refresh_after_cells
+from minips.lab.panels.base import NARROW_IN, Job, Picture, numbered, refresh_after_cells, still
 from minips.lab.style import STYLE
 from minips.problems import Problem, SoftmaxRegression
 from minips.runtime.codec import Codec
@@ -71,16 +72,19 @@ class Workbench:
         self.problem = problem or SoftmaxRegression(*datasets.digits())
         self.engine = engine
         self._starts = [starts[0], starts[-1]]
-        self.columns = {side: Column(side, config) for side, config in zip(SIDES, self._starts, strict=True)}
+        number = numbered("")  # of this workbench, where another cell has one too
+        self.columns = {
+            side: Column(f"{side} {number}".strip(), config) for side, config in zip(SIDES, self._starts, strict=True)
+        }
         self.history: list[results.Record] = []
         """Every run so far."""
-        self.job = Job()
+        self.job = Job(number)
         self._rows: dict[str, list[tuple[float, int, float]]] = {}
         self._predictions: dict[str, cost.Prediction | None] = {}
         self._unpredicted: dict[str, str] = {}
         """Why there is no prediction for the run of a column."""
         self._calibrations: list[tuple[Config, cost.Calibration]] = []
-        self._build(predict)
+        self._build(predict, number)
         refresh_after_cells(self)
 
     @property
@@ -125,21 +129,32 @@ class Workbench:
         for column in self.columns.values():
             column.refresh()
 
+    def static(self, runs: Mapping[str, Run]) -> None:
+        """For readers without a kernel: the curves and the table of these runs, as plain output of a cell."""
+        figure = Figure(figsize=(WIDE_IN, 3.0), layout="constrained")
+        seconds, megabytes = figure.subplots(1, 2)
+        plots.loss(runs, ax=seconds)
+        plots.loss(runs, against="bytes", ax=megabytes)
+        still(f"training loss of {' and '.join(runs)}", figure)
+        display(HTML(results.table(runs)))  # type: ignore[no-untyped-call]
+
     def to_csv(self, path: str | Path) -> None:
         """Write the history, a line for each run: seconds, bytes, loss, the config as JSON."""
         with self.job.lock:
             Path(path).write_text(results.to_csv(self.history), encoding="utf-8")
 
-    def _build(self, predict: bool) -> None:
+    def _build(self, predict: bool, number: str) -> None:
         wide = {"style": {"description_width": "initial"}, "layout": {"width": "auto"}}
+        after = number and f" {number}"
+        columns = [("A and B", "AB"), ("A only", "A"), ("B only", "B")]
         self.which: Any = ipywidgets.Dropdown(
-            options=[("A and B", "AB"), ("A only", "A"), ("B only", "B")], description="Columns to run", **wide
+            options=columns, description=f"Columns to run{after}", tooltip="what Run trains", **wide
         )
         self.preset: Any = ipywidgets.Dropdown(
-            options=["as it was opened", *PRESETS], description="Preset", tooltip="sets both columns", **wide
+            options=["as it was opened", *PRESETS], description=f"Preset{after}", tooltip="sets both columns", **wide
         )
         self.predict: Any = ipywidgets.Checkbox(
-            value=predict, description="Predict before running", indent=False, layout={"width": "auto"}
+            value=predict, description=f"Predict before running{after}", indent=False, layout={"width": "auto"}
         )
         self.job.say("Change something in B, then press Run.")
         self.loss, self.spans, self.timeline, self.staleness = (Picture() for _ in range(4))

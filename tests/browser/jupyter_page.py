@@ -41,7 +41,7 @@ c.FileContentsManager.delete_to_trash = False
 """
 NO_NEWS = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-PATIENCE_MS = 15_000
+PATIENCE_MS = 90_000
 CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel => {
     const edge = panel.getBoundingClientRect()
     const label = '.widget-label, .widget-label-basic'

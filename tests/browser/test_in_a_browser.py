@@ -53,7 +53,7 @@ def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_
     quantizer.select_option("sign")
     expect(jupyter.control("B quantizer fraction")).to_have_count(0)
     jupyter.button("Run").click()
-    results = outputs.locator("table", has_text="Results")
+    results = page.locator(".minips-panel table", has_text="Results")
     expect(results).to_contain_text("Sign()")
     expect(results).to_contain_text("accuracy")
     expect(outputs.get_by_text("× A's bytes").first).to_be_visible()

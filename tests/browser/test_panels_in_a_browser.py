@@ -95,7 +95,7 @@ def tried(panel: Locator, control: Locator) -> None:
         options = control.locator("option").evaluate_all("all => all.map(one => one.value)")
         for option in [*[one for one in options if one != chosen][:1], chosen]:
             control.select_option(option)
-            panel.page.wait_for_timeout(400)  # the fields of what was chosen come
+            settled(panel)  # the fields of what was chosen come
     elif kind == "checkbox":
         for _ in range(2):
             control.click()
@@ -115,6 +115,15 @@ def tried(panel: Locator, control: Locator) -> None:
         expect(wrong).to_have_count(0)
         control.fill(before)
         control.press("Enter")
+
+
+def settled(panel: Locator) -> None:
+    """The kernel has answered, and the page shows it."""
+    panel.page.wait_for_timeout(200)
+    panel.page.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
+    )
+    panel.page.wait_for_timeout(100)
 
 
 def every_control(panel: Locator) -> list[Locator]:

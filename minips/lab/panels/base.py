@@ -43,11 +43,26 @@ STATIC_S = 60.0
 CONTROL = "jupyter.widget.control"
 """What a page opens to the kernel once it is loaded, to ask for the widgets' state."""
 
+_cells: dict[str, list[str]] = {}
+"""By the name of a panel, the cells that have made one."""
+
 _jobs: "weakref.WeakValueDictionary[str, Job]" = weakref.WeakValueDictionary()
 """The last job of each name."""
 
 Asked = TypeVar("Asked", bound=Value)
 Found = TypeVar("Found")
+
+
+def numbered(name: str) -> str:
+    """The name of a panel that a cell makes; a number makes it another than that of another cell's panel. The same cell
+    run again has the same name.
+    """
+    parent: Any = getattr(get_ipython(), "get_parent", dict)()
+    cells = _cells.setdefault(name, [])
+    if (cell := parent.get("metadata", {}).get("cellId", "")) not in cells:
+        cells.append(cell)
+    number = cells.index(cell) + 1
+    return f"{name} {number}".strip() if number > 1 else name
 
 
 def png(figure: Figure) -> bytes:
@@ -101,6 +116,11 @@ class _Still:
 
     def _repr_png_(self) -> bytes:
         return self.image
+
+
+def still(title: str, figure: Figure) -> None:
+    """Show a figure as plain output of a cell."""
+    display(_Still(title, png(figure)))  # type: ignore[no-untyped-call]
 
 
 class Job:
@@ -235,8 +255,10 @@ class Panel(ABC, Generic[Asked, Found]):
     """The same of the one that a narrow page shows."""
 
     def __init__(self, **asked: Any) -> None:
-        self.form = Form(self.title, self.asks(**asked), self._moved)
-        self.job = Job(self.title.lower())
+        self.name = numbered(self.title)
+        """The title, with a number where another cell has such a panel."""
+        self.form = Form(self.name, self.asks(**asked), self._moved)
+        self.job = Job(self.name.lower())
         self.picture = Picture()
         self.found: Any = None
         """What was found out last; None so far."""
@@ -248,7 +270,7 @@ class Panel(ABC, Generic[Asked, Found]):
         controls = ipywidgets.GridBox(self.form.panels, layout=grid)
         self.panel: Any = ipywidgets.VBox(
             [
-                ipywidgets.HTML(f"{STYLE}<b>{html.escape(self.title)}</b>"),
+                ipywidgets.HTML(f"{STYLE}<b>{html.escape(self.name)}</b>"),
                 controls,
                 ipywidgets.HBox(buttons, layout=row),
                 self.job.message,
@@ -306,7 +328,7 @@ class Panel(ABC, Generic[Asked, Found]):
         self.wait(STATIC_S)
         if self.found is None:
             self._find()
-        display(_Still(self.title, png(self._figure(self.size))))  # type: ignore[no-untyped-call]
+        still(self.title, self._figure(self.size))
         print(line or self.words(self.found))
 
     def _moved(self) -> None:
@@ -318,7 +340,7 @@ class Panel(ABC, Generic[Asked, Found]):
     def _explain(self) -> None:
         if not hasattr(self, "help"):
             return
-        known = {full_name(widget).partition(" ")[2]: widget.tooltip for widget in self.controls.values()}
+        known = {full_name(each).removeprefix(f"{self.name} "): each.tooltip for each in self.controls.values()}
         self.help.value = explained(known)
 
     def _find(self) -> None:

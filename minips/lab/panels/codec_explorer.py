@@ -93,9 +93,10 @@ class CodecExplorer(Panel[Sent, Arrived]):
         bins = np.linspace(-reach, reach, BINS)
         before, after = LOOKS[5], LOOKS[1]
         left.hist(found.meant, bins, color=before.colour, label="meant")
-        left.hist(
-            found.arrived, bins, histtype="step", color=after.colour, linestyle=after.dash, lw=1.5, label="arrived"
-        )
+        counts, _ = np.histogram(found.arrived, bins)
+        middles, some = (bins[1:] + bins[:-1]) / 2, counts > 0  # of a few levels most bins stay empty
+        left.vlines(middles[some], 0.7, counts[some], color=after.colour, lw=1.2)
+        left.plot(middles[some], counts[some], after.marker, color=after.colour, ms=3.5, label="arrived")
         left.set_yscale("log")
         left.yaxis.set_major_formatter("{x:g}")
         left.yaxis.set_minor_formatter(NullFormatter())

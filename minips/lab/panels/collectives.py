@@ -18,18 +18,22 @@ from minips.runtime.collectives import AllReduce, Exchange, RingAllReduce
 from minips.runtime.config import Config
 from minips.runtime.train import train
 from minips.stage import Tensors, Value, names, option, stage_class
+from minips.stages.transports import Link
+
+WAYS = {"ps": "parameter server", "halvingdoubling": "halving-doubling"}
+"""What the field calls an exchange, where that is not its name here."""
 
 
 @dataclass(frozen=True)
 class Meeting(Value):
-    """Who meets over which network."""
+    """An exchange of gradients, and the network under it."""
 
     topology: Topology = option(Star(1e8, 1e-3), "the network")
-    exchange: Exchange = option(RingAllReduce(), "how gradients meet")
-    workers: int = option(8, "who have a gradient each", minimum=1, maximum=16, step=1)
-    servers: int = option(1, "where the exchange has servers", minimum=1, maximum=8, step=1)
+    exchange: Exchange = option(RingAllReduce(), "servers, or a way of all-reduce among the workers")
+    workers: int = option(8, "each has a gradient", minimum=1, maximum=16, step=1)
+    servers: int = option(1, "of an exchange that has servers", minimum=1, maximum=8, step=1)
     kilobytes: int = option(400, "size of a gradient", minimum=1, maximum=100_000, step=1, unit="kB")
-    busy: bool = option(False, "somebody else sends from worker 0 to worker 1 all the time")
+    busy: bool = option(False, "other traffic: a long transfer from worker 0 to worker 1")
 
 
 class Met(NamedTuple):
@@ -45,8 +49,8 @@ class Met(NamedTuple):
 
 
 class Collectives(Panel[Meeting, Met]):
-    """A step without any computing, in virtual time: the network with what its links carry, and how long each way of
-    meeting takes over it.
+    """A step without any computing, in virtual time: the network with what its links carry, and how long each exchange
+    takes over it.
 
     >>> panel = Collectives(workers=4)
     >>> found = panel.find(panel.form.value())
@@ -54,7 +58,7 @@ class Collectives(Panel[Meeting, Met]):
     600000.0
     """
 
-    title = "Meeting"
+    title = "Network"
     asks = Meeting
     size = (8.4, 4.0)
     narrow = (NARROW_IN, 6.2)
@@ -102,9 +106,10 @@ class Collectives(Panel[Meeting, Met]):
         left.margins(0.08)
         left.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
         for name, took in found.seconds.items():
+            way = WAYS.get(name, name)
             chosen = name == found.asked.exchange.name
             style = {"color": LOOKS[1 if chosen else 5].colour, "hatch": LOOKS[1].hatch if chosen else ""}
-            right.bar_label(right.barh(name, took * 1e3, edgecolor="white", **style), fmt="%.4g", padding=3)
+            right.bar_label(right.barh(way, took * 1e3, edgecolor="white", **style), fmt="%.4g", padding=3)
         right.invert_yaxis()
         right.margins(x=0.25)
         right.set(xlabel="time of a step (ms)")
@@ -112,13 +117,15 @@ class Collectives(Panel[Meeting, Met]):
     def words(self, found: Met) -> str:
         asked, took = found.asked, found.seconds[found.asked.exchange.name]
         best = min(found.seconds, key=found.seconds.__getitem__)
+        links = [Link(rate, latency) for rate, latency in dict.fromkeys(_links(found.graph))]
+        over = " and of ".join(f"{1e-6 * one.bandwidth_bps:g} Mbit/s and {1e3 * one.latency_s:g} ms" for one in links)
         counted = "a server" if asked.servers == 1 else f"{asked.servers} servers"
         who = f"{asked.workers} workers" + ("" if isinstance(asked.exchange, AllReduce) else f" and {counted}")
         (one, other), each = max(found.carried.items(), key=lambda item: item[1], default=(("", ""), 0))
         link = f" The busiest link, from {one} to {other}, carries {each / 1e3:.0f} kB." if each else ""
         return (
             f"{code(asked.exchange, package=False)} among {who} takes {took * 1e3:.3g} ms a step, in virtual "
-            f"time.{link} The fastest here: {best}."
+            f"time, over links of {over}.{link} The fastest here: {WAYS.get(best, best)}."
         )
 
 
@@ -170,6 +177,12 @@ def _messages(asked: Meeting) -> Iterator[tuple[str, str, float]]:
             for server in range(asked.servers):
                 yield who, f"server {server}", nbytes / asked.servers
                 yield f"server {server}", who, nbytes / asked.servers
+
+
+def _links(graph: Any) -> Iterator[tuple[float, float]]:
+    """Bandwidth and latency of each link."""
+    for _, _, edge in graph.edges(data=True):
+        yield edge["bandwidth_bps"], edge["latency_s"]
 
 
 def _is_host(node: Any) -> bool:

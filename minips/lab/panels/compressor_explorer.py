@@ -35,10 +35,10 @@ WHAT = (
 
 @dataclass(frozen=True)
 class Squeezed(Value):
-    """Which bytes, by whom, and over which link."""
+    """Which bytes, which compressor, and over which link."""
 
     what: str = option(WHAT[0], "the bytes that travel", choices=WHAT)
-    compressor: Compressor = option(Lz4, "who makes them fewer")
+    compressor: Compressor = option(Lz4, "what makes them fewer, without loss")
     bandwidth: float = option(100.0, "bits per second of the link", above=0, step=10, unit="Mbit/s")
 
 

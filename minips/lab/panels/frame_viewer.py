@@ -18,7 +18,7 @@ PER_LINE, PER_NARROW_LINE, LINES = 24, 12, 4
 
 @dataclass(frozen=True)
 class OneArray(Value):
-    """An array, and who writes it down."""
+    """An array, and the serializer that makes frames of it."""
 
     serializer: Serializer = option(MsgPack(), "how arrays become frames")
     dtype: str = option("float32", "of a value", choices=("float16", "float32", "float64", "uint8", "int64"))

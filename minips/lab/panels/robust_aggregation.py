@@ -18,12 +18,12 @@ STRONGEST = 20.0
 
 @dataclass(frozen=True)
 class Round(Value):
-    """Who pushes what in one round, and who combines it."""
+    """The gradients of one round, and the aggregator that combines them."""
 
     aggregator: Aggregator = option(Median(), "one gradient from many")
-    workers: int = option(5, "who push", minimum=1, maximum=15, step=1)
-    liars: int = option(1, "of them, how many lie", minimum=0, maximum=14, step=1)
-    lie: str = option("far away", "what the liars send", choices=("far away", "scattered", "uphill", "lazy"))
+    workers: int = option(5, "each pushes one gradient", minimum=1, maximum=15, step=1)
+    liars: int = option(1, "of these workers, which push a false gradient", minimum=0, maximum=14, step=1)
+    lie: str = option("far away", "the false gradient", choices=("far away", "scattered", "uphill", "lazy"))
     strength: float = option(8.0, "length of a lie", minimum=0, maximum=STRONGEST, step=0.5)
     draw: int = option(0, "another draw of the honest gradients", minimum=0, maximum=99, step=1)
 
@@ -83,7 +83,7 @@ class RobustAggregation(Panel[Round, Landed]):
         left.plot(*found.honest.T, good.marker, color=good.colour, alpha=0.6, label="honest")
         left.plot(*found.lies.T, "X", color=bad.colour, ms=8, label="a lie")
         left.plot(*found.honest.mean(axis=0), "+", color="black", ms=14, mew=2, label="honest mean")
-        left.plot(*found.combined, "*", color=LOOKS[2].colour, ms=16, mec="black", mew=0.6, label="combined")
+        left.plot(*found.combined, "*", mfc="none", ms=16, mec=LOOKS[2].colour, mew=1.6, label="combined")
         left.plot(0, 0, ".", color="grey", ms=4)
         left.set(xlabel="first coordinate", ylabel="second coordinate")
         left.margins(0.12)

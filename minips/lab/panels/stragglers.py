@@ -22,9 +22,9 @@ SHOWN_S = 0.3
 
 @dataclass(frozen=True)
 class Straggler(Value):
-    """Who waits for whom, and who is slow."""
+    """The rule of waiting, and how slow the straggler is."""
 
-    consistency: Consistency = option(SSP(staleness=2), "the rule")
+    consistency: Consistency = option(SSP(staleness=2), "the rule of waiting")
     slower: float = option(4.0, "how many times slower worker 3 computes", minimum=1, maximum=10, step=1, unit="×")
     comes_and_goes: bool = option(False, "draw each step's time anew, from an exponential distribution")
 
@@ -64,6 +64,6 @@ class Stragglers(Panel[Straggler, Run]):
         late = f" {found.late} pushes came too late and were dropped." if found.late else ""
         return (
             f"{code(found.config.consistency, package=False)}: {found.updates} updates in {found.seconds:.2f} s. "
-            f"Top: who did what when. Below: the gradients were {mean:.1f} versions old on average, {most} at most."
+            f"Top: what each worker and server did when. Below: the gradients were {mean:.1f} versions old on average, {most} at most."
             f"{late}"
         )

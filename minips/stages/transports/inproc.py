@@ -32,7 +32,7 @@ class InProc(WireTransport):
             listener = _listeners.get(address)
             if listener is None:
                 raise ConnectionError(
-                    f"Nobody in this process serves {address}. Threads can use inproc, other processes cannot."
+                    f"No server of this process listens at {address}. Threads can use inproc, other processes cannot."
                 )
             there, here = queue.SimpleQueue(), queue.SimpleQueue()  # type: _Queue, _Queue
             listener.incoming.put(_QueueWire(there, here))

@@ -50,7 +50,7 @@ class NetworkTransport(WireTransport):
         try:
             return socket.create_connection(self.host_and_port(address), timeout)
         except OSError as error:
-            raise ConnectionError(f"Nobody answers at {address}: {error}. Is the server running?") from None
+            raise ConnectionError(f"No server answers at {address}: {error}. Is the server running?") from None
 
     def host_and_port(self, address: str | None) -> tuple[str, int]:
         """``scheme://host:port`` taken apart; an IPv6 host stands in brackets. None: a free port of this machine."""

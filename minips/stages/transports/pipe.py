@@ -41,7 +41,7 @@ class Pipe(WireTransport):
         try:
             return _PipeWire(Client(_place(self.rest(address))), self.max_message_bytes)
         except OSError as error:
-            raise ConnectionError(f"Nobody serves {address}: {error}.") from None
+            raise ConnectionError(f"No server listens at {address}: {error}.") from None
 
 
 def _place(name: str) -> str:

@@ -68,7 +68,7 @@ class SharedMemory(WireTransport):
             sock.connect(f"\0{name}")
         except OSError as error:
             sock.close()
-            raise ConnectionError(f"Nobody serves {address}: {error}. Is its server running here?") from None
+            raise ConnectionError(f"No server listens at {address}: {error}. Is its server running here?") from None
         return _ShmWire(sock, self.max_message_bytes)
 
 

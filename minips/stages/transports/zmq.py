@@ -72,7 +72,7 @@ class Zmq(NetworkTransport):
             loop.socket.connect(f"tcp://{place}")
         except Exception as error:
             loop.let_go()
-            raise ConnectionError(f"Nobody answers at {address}: {error}.") from None
+            raise ConnectionError(f"No server answers at {address}: {error}.") from None
         wire = loop.wires[None] = _ZmqWire(loop, None)
         loop.start()
         wire.post(_HELLO)

@@ -34,5 +34,5 @@ class Http(NetworkTransport):
             wire.begin()
         except Exception as error:
             wire.close()
-            raise ConnectionError(f"Nobody answers at {address}: {reason(error)}.") from None
+            raise ConnectionError(f"No server answers at {address}: {reason(error)}.") from None
         return wire
