@@ -16,7 +16,7 @@ from minips.lab.controls import (
     bare,
     control,
     full_name,
-    noted,
+    placed,
     read,
     sentence,
     widgets_of,
@@ -89,7 +89,9 @@ class Column:
         for widget in self._own.values():
             widget.observe(lambda change: self.changed(), "value")
         self._own["straggler"].observe(self._straggle, "value")
-        self._rows = {name: noted(widget) for name, widget in self._own.items()}
+        self._rows = {
+            name: placed(widget) if isinstance(widget, Number) else widget for name, widget in self._own.items()
+        }
         self.error: Any = ipywidgets.HTML()
         """What is wrong with what the controls say, if anything is."""
         self.code: Any = ipywidgets.HTML()

@@ -131,6 +131,8 @@ class StagePicker:
         self.fields: dict[str, Any] = {}
         self.panel: Any = ipywidgets.VBox()
         self.rest: Any = ipywidgets.VBox()
+        if narrow is None:
+            self.panel.add_class("minips-form")
         self._show_fields(stage)
         self.dropdown.observe(self._chosen, "value")
 
@@ -186,7 +188,8 @@ class StagePicker:
         if self._narrow is not None:
             for widget in self.fields.values():
                 widget.style = {**STYLE, "description_width": "initial"}
-        shown = [noted(widget) for widget in self.fields.values()]
+                widget.add_class("minips-slim")
+        shown = [placed(widget) for widget in self.fields.values()]
         self.panel.children = [self.dropdown, *shown[: self._narrow]]
         self.rest.children = shown[len(shown) if self._narrow is None else self._narrow :]
 
@@ -197,9 +200,18 @@ def bare(widget: Any) -> Any:
     return widget
 
 
-def noted(widget: Any) -> Any:
-    """The control with the place under it where stands what is wrong."""
-    return ipywidgets.VBox([widget, widget.note]) if isinstance(widget, Number) else widget
+def placed(widget: Any) -> Any:
+    """The control with what belongs to it: the place for what is wrong under a number, the name beside a checkbox,
+    which ipywidgets would show in full.
+    """
+    if isinstance(widget, Number):
+        return ipywidgets.VBox([widget, widget.note])
+    if isinstance(widget, ipywidgets.Checkbox):
+        words = f"<span aria-hidden='true' title='{html.escape(widget.tooltip, quote=True)}'>{widget.shown}</span>"
+        row = ipywidgets.HBox([bare(widget), ipywidgets.HTML(words)], layout={"align_items": "center"})
+        row.add_class("minips-check")
+        return row
+    return widget
 
 
 def full_name(widget: Any) -> str:
@@ -246,7 +258,7 @@ class Form:
     def panels(self) -> list[Any]:
         """What to put on the page, in the order of the fields."""
         shown = {name: picker.panel for name, picker in self.pickers.items()}
-        shown |= {name: noted(widget) for name, widget in self.fields.items()}
+        shown |= {name: placed(widget) for name, widget in self.fields.items()}
         return [shown[field.name] for field in dataclasses.fields(self._base) if field.name in shown]  # type: ignore[arg-type]
 
     def value(self) -> Any:
@@ -311,8 +323,9 @@ def control(hint: Any, metadata: Any, value: Any, label: str, field: str) -> Any
     if metadata.get("choices") is not None:
         widget = ipywidgets.Dropdown(options=metadata["choices"], value=value, **common)
     elif kind is bool:
-        common["layout"] = {**LAYOUT, "height": "auto"}  # a long name takes two lines where the page is narrow
-        widget = ipywidgets.Checkbox(value=value, indent=True, **common)
+        common |= {"description": f"{label} {shown}", "description_allow_html": False}
+        widget = ipywidgets.Checkbox(value=value, indent=False, **common)
+        widget.shown = shown
     elif kind in (int, float):
         widget = Number(shown, kind, type(None) in arms, metadata, value, **common)
     elif kind is str:

@@ -22,6 +22,12 @@ STYLE = f"""<style>
 .minips-panel .minips-told, .minips-panel .minips-bare > .widget-label,
 .minips-panel .minips-bare .widget-label-basic > span {{
     position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}}
+.minips-panel .minips-form .minips-check, .minips-panel .widget-gridbox > .minips-check {{margin-left: 140px}}
+.minips-panel .minips-check > .widget-checkbox {{flex: none; width: 24px; min-width: 0}}
+.minips-panel :is(.jupyter-widget-Collapse-contents, .widget-tab-contents) {{padding: 4px 6px}}
+.minips-panel .minips-slim {{flex-wrap: wrap; height: auto}}
+.minips-panel .minips-slim > .widget-label {{height: auto; max-width: 100%; overflow: visible; align-self: center}}
+.minips-panel .minips-slim > :is(input, select) {{flex: 1 1 56px; min-width: 0}}
 .minips-panel .minips-row {{padding-top: 5px}}
 .minips-panel .minips-differs {{background: color-mix(in srgb, #f0b400 18%, transparent)}}
 .minips-panel .minips-alert {{
@@ -34,15 +40,17 @@ STYLE = f"""<style>
     text-align: left; padding: 1px 10px 1px 0; vertical-align: top; overflow-wrap: break-word}}
 .minips-panel details :is(th, td) {{text-align: left; padding: 1px 10px 1px 0; vertical-align: top; font-size: 12px}}
 .minips-panel .jupyter-widget-tab > .lm-TabBar .lm-TabBar-content {{flex-wrap: wrap}}
-.minips-panel .jupyter-widget-tab > .lm-TabBar .lm-TabBar-tab {{flex: 0 0 auto; padding: 0 8px}}
+.minips-panel .jupyter-widget-tab > .lm-TabBar .lm-TabBar-tab {{
+    flex: 0 0 auto; padding: 0 8px; color: var(--jp-ui-font-color1)}}
 .minips-panel :is(select, input):disabled {{opacity: 1}}
 .minips-panel summary {{cursor: pointer}}
 .minips-panel button:disabled {{
     opacity: 1; color: var(--jp-ui-font-color1); background: var(--jp-layout-color3); font-style: italic}}
 .minips-panel a {{color: var(--jp-content-link-color); text-decoration: underline}}
 .minips-panel .minips-picture {{container-type: inline-size; width: 100%}}
-.minips-panel .minips-picture img {{width: 100%; max-width: 760px; margin: 0}}
-.minips-panel .minips-picture img.minips-narrow {{display: none; max-width: 440px}}
+.minips-panel .minips-picture img {{width: 100%; max-width: 480px; margin: 0}}
+.minips-panel .minips-picture img.minips-wide {{max-width: 760px}}
+.minips-panel .minips-picture img.minips-narrow {{display: none; max-width: 407px}}
 @container (max-width: {NARROW_PX}px) {{
     .minips-panel .minips-picture img.minips-wide {{display: none}}
     .minips-panel .minips-picture img.minips-narrow {{display: block}}

@@ -217,7 +217,7 @@ class Workbench:
             self._names[name] = ipywidgets.HTML()
             self._names[name].add_class("minips-row")
             cells += [self._names[name], *(column.row(name) for column in self.columns.values())]
-        columns = {"grid_template_columns": "minmax(84px, max-content) minmax(0, 1fr) minmax(0, 1fr)"}
+        columns = {"grid_template_columns": "fit-content(34%) minmax(0, 1fr) minmax(0, 1fr)"}
         return ipywidgets.GridBox(cells, layout={**columns, "grid_gap": "0 4px", "align_items": "flex-start"})
 
     def _changed(self) -> None:
@@ -303,7 +303,7 @@ class Workbench:
         if not rows:
             return
         known = {side: each for side, each in sent.items() if each is not None}
-        figure = Figure(figsize=(4.8, 4.4 if known else 2.2), layout="constrained")
+        figure = Figure(figsize=(4.0, 3.7 if known else 1.9), layout="constrained")
         above, *below = figure.subplots(2 if known else 1, 1, squeeze=False)[:, 0]
         plots.loss(rows, ax=above)
         for ax in below:

@@ -48,7 +48,7 @@ CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel
     const seen = [...panel.querySelectorAll(
             label + ', select, button, input, img, pre, td, p, h3, .lm-TabBar-tabLabel')]
         .filter(one => one.offsetParent !== null && one.getClientRects().length)
-        .filter(one => !(one.matches('.widget-label') && one.closest('.minips-bare')))  // for screen readers alone
+        .filter(one => !(one.matches(label) && one.closest('.minips-bare')))  // for screen readers alone
     const cut = seen.filter(one => {
         const box = one.getBoundingClientRect()
         const table = one.closest('.minips-table')

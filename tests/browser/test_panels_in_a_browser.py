@@ -132,26 +132,27 @@ def every_control(panel: Locator) -> list[Locator]:
     return [panel.locator("select:visible, input:visible, [role=slider]:visible").nth(at) for at in range(count)]
 
 
-@pytest.mark.parametrize("name", PANELS)
-def test_every_control_of_a_panel(jupyter: Lab, name: str) -> None:
-    jupyter.write(START + f"panel = lab.{name}()\npanel")
+def test_every_control_of_every_panel(jupyter: Lab) -> None:
+    jupyter.write(
+        START + "from IPython.display import display", f"display({', '.join(f'lab.{name}()' for name in PANELS)})"
+    )
     jupyter.run_all()
-    panel = jupyter.page.locator(".minips-panel")
-    expect(panel).to_be_visible()
-    title = panel.locator("b").first.inner_text().lower()
-    run = jupyter.button(f"Run {title}")
-    if run.count():
-        run.click()
-        expect(run).to_be_enabled()
-    pictures = panel.locator("img:visible")
-    expect(pictures).to_have_count(1)
-    controls = every_control(panel)
-    assert len(controls) >= 2
-    for control in controls:
-        tried(panel, control)
-        expect(panel.get_by_role("alert")).to_have_count(0)
-    panel.locator("summary").click()
-    assert panel.locator("details tr").count() == len(controls) - panel.get_by_role("slider").count()
+    all_panels = jupyter.page.locator(".minips-panel")
+    expect(all_panels).to_have_count(len(PANELS))
+    for panel in all_panels.all():
+        title = panel.locator("b").first.inner_text().lower()
+        run = jupyter.button(f"Run {title}")
+        if run.count():
+            run.click()
+            expect(run).to_be_enabled()
+        expect(panel.locator("img:visible")).to_have_count(1)
+        controls = every_control(panel)
+        assert len(controls) >= 2
+        for control in controls:
+            tried(panel, control)
+            expect(panel.get_by_role("alert")).to_have_count(0)
+        panel.locator("summary").click()
+        assert panel.locator("details tr").count() == len(controls) - panel.get_by_role("slider").count()
     looked_at(jupyter)
     assert jupyter.tracebacks() == 0
 

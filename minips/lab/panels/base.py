@@ -34,7 +34,7 @@ from minips.lab.controls import Form, explained, full_name, sentence, wrong
 from minips.lab.style import STYLE
 from minips.stage import Value
 
-NARROW_IN = 4.0
+NARROW_IN = 3.7
 """The width of a figure that a narrow page shows."""
 
 STATIC_S = 60.0

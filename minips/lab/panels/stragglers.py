@@ -64,6 +64,7 @@ class Stragglers(Panel[Straggler, Run]):
         late = f" {found.late} pushes came too late and were dropped." if found.late else ""
         return (
             f"{code(found.config.consistency, package=False)}: {found.updates} updates in {found.seconds:.2f} s. "
-            f"Top: what each worker and server did when. Below: the gradients were {mean:.1f} versions old on average, {most} at most."
+            f"Top: what each worker and server did when. Below: the gradients were {mean:.1f} versions old on average, "
+            f"{most} at most."
             f"{late}"
         )
