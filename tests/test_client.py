@@ -249,7 +249,7 @@ def test_gradients_in_the_other_byte_order_arrive_as_they_are(byteorder):
 
 def test_nobody_at_an_address():
     for transport, address in (("tcp", "tcp://127.0.0.1:9"), ("pipe", "pipe://nobody"), ("inproc", "inproc://nobody")):
-        with pytest.raises(ConnectionError, match="No server (answers|listens|of this process listens) at"):
+        with pytest.raises(ConnectionError, match=r"No server (answers|listens|of this process listens) at"):
             ps.connect(address, dataclasses.replace(ONE, transport=transport), token="t")
 
 

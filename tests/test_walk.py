@@ -10,7 +10,7 @@ from minips import cost
 from minips.cost.calibration import Calibration
 from minips.cost.clockwork import Clockwork, Cores, Node, Signal
 from minips.cost.fit import Line
-from minips.cost.walk import Leg, Load
+from minips.cost.walk import Declared, Load
 from minips.cost.walk import walk as walk_it
 
 NOTHING = Calibration(cores=64)
@@ -149,14 +149,9 @@ def test_a_single_worker_takes_what_was_measured_of_one_and_a_round_aggregates_o
 )
 @pytest.mark.parametrize("workers", [1, 2, 4, 16])
 def test_an_all_reduce_takes_what_its_formula_says(exchange, formula, workers):
-    part = 1 / exchange.pieces(workers)
-    legs = tuple(
-        tuple(
-            Leg(hop, len(hop.sends) * part * 80_000, len(hop.sends) * part * 20_000, len(hop.receives) * part * 20_000)
-            for hop in exchange.schedule(rank, workers)
-        )
-        for rank in range(workers)
-    )
+    pieces = [20_000 / exchange.pieces(workers)] * exchange.pieces(workers)
+    schedules = [exchange.schedule(rank, workers) for rank in range(workers)]
+    parts = tuple(Declared(hops, [len(hop.sends) * 4 * pieces[0] for hop in hops], pieces) for hops in schedules)
     config = ps.Config(workers=workers, exchange=exchange, steps=20, link=ps.Link(100e6, 2e-3))
-    done = walk_it(config, NOTHING, Load(20_000, 1, legs=legs))
+    done = walk_it(config, NOTHING, Load(20_000, 1, parts=parts))
     assert done.seconds_per_step == pytest.approx(formula(workers, 80_000, 100e6 / 8, 2e-3), rel=1e-6)

@@ -16,9 +16,10 @@ from minips.problems import Problem
 from minips.runtime.codec import Codec, Decoder, Encoder, unpack
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
-from minips.runtime.message import Message, NonFiniteError, check_finite
+from minips.runtime.message import DivergedError, Message, NonFiniteError, check_finite
 from minips.runtime.partition import cut, join, partition
 from minips.runtime.reduction import Reduction
+from minips.runtime.sessions import all_reduce, carry_out_together
 from minips.runtime.shard import Shard
 from minips.runtime.trace import Trace
 from minips.runtime.worker import compute
@@ -35,7 +36,7 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     config = replace(config, delays=None, overlap=False)
     parts = [problem.shard(worker, config.workers) for worker in range(config.workers)]
     params = problem.init(seeds.init(config.seed))
-    with suppress(NonFiniteError):
+    with suppress(NonFiniteError, DivergedError):
         if isinstance(config.exchange, AllReduce):
             yield from _limited(_together(parts, params, config, config.exchange))
         else:
@@ -127,14 +128,9 @@ def _together(parts: list[Problem], params: Tensors, config: Config, exchange: A
             gradients = compute(part, config, seen, rank, clock)[1]
             check_finite(gradients, "The gradient of")
             one.begin(clock, gradients)
-        for number in range(len(ranks[0].hops)):
-            frames = {rank: ranks[rank].outgoing(number) for rank in workers if ranks[rank].hops[number].to is not None}
-            for one in ranks:
-                if (source := one.hops[number].source) is not None:
-                    one.incoming(number, frames[source])
-        if not ranks[0].diverged:
-            replica.push(Contribution(0, clock, clock, ranks[0].mean()))
-        if ranks[0].diverged or replica.diverged:
+        means = carry_out_together([all_reduce(one) for one in ranks])
+        replica.push(Contribution(0, clock, clock, means[0]))
+        if replica.diverged:
             return
         yield replica.params
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from minips.cost.simulate.engine import Simulated
-from minips.cost.walk import Leg, Load
+from minips.cost.walk import Declared, Load
 from minips.problems import Problem
 from minips.runtime.codec import envelope
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
 from minips.runtime.engines import Engine, Threads
-from minips.runtime.partition import cut, partition
 from minips.runtime.reduction import Reduction
 from minips.runtime.trace import Trace
 from minips.runtime.train import train
@@ -49,34 +48,23 @@ def rehearse(config: Config, params: Tensors, gradients: Tensors, rows: int) -> 
     )
     values, messages = sum(x.size for x in params.values()), config.workers * config.servers
     if isinstance(config.exchange, AllReduce):
-        load = Load(values, rows, legs=_legs(config, config.exchange, gradients))
+        load = Load(values, rows, parts=_parts(config, config.exchange, gradients))
     else:
         load = Load(values, rows, step[0] / messages, step[1] / messages)
     return Traffic(load, sent, received, _exact(config, params))
 
 
-def _legs(config: Config, exchange: AllReduce, gradients: Tensors) -> tuple[tuple[Leg, ...], ...]:
+def _parts(config: Config, exchange: AllReduce, gradients: Tensors) -> tuple[Declared, ...]:
     """Each worker's hops, with the bytes that it would send if the sums were like its own gradients."""
-    pieces = [
-        sum(x.size for x in cut(gradients, part).values())
-        for part in partition(gradients, exchange.pieces(config.workers))
-    ]
-    legs = []
+    parts = []
     for rank in range(config.workers):
-        reduction = Reduction(exchange, rank, config.workers, gradients, config.push, np.random.default_rng(0), Trace())
-        reduction.begin(0, gradients)
-        legs.append(
-            tuple(
-                Leg(
-                    hop,
-                    0.0 if hop.to is None else sum(map(len, reduction.outgoing(number))),
-                    sum(pieces[piece] for piece in hop.sends),
-                    sum(pieces[piece] for piece in hop.receives),
-                )
-                for number, hop in enumerate(reduction.hops)
-            )
-        )
-    return tuple(legs)
+        one = Reduction(exchange, rank, config.workers, gradients, config.push, np.random.default_rng(0), Trace())
+        one.begin(0, gradients)
+        nbytes = [
+            0.0 if hop.to is None else float(sum(map(len, one.outgoing(number)))) for number, hop in enumerate(one.hops)
+        ]
+        parts.append(Declared(one.hops, nbytes, one.sizes))
+    return tuple(parts)
 
 
 class Canned(Problem):

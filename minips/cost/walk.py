@@ -7,9 +7,8 @@ processes share the cores, and messages wait for each other on the nodes' links,
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from minips.cost.calibration import Calibration
 from minips.cost.clockwork import Clockwork, Cores, Node, Signal, Task
@@ -17,6 +16,7 @@ from minips.cost.fit import Line
 from minips.cost.meters import CROWD
 from minips.runtime.collectives import Hop
 from minips.runtime.config import Config
+from minips.runtime.sessions import Do, Receive, Send, all_reduce, script
 from minips.runtime.shard import Shard
 from minips.runtime.trace import DECODE, ENCODE, UPDATE
 from minips.stages.aggregators import Contribution, Mean
@@ -26,31 +26,45 @@ MAX_STEPS, EVEN_STEPS = 200, 24
 """The walk stops after so many steps, and goes on as in its second half: fewer where all steps are alike."""
 
 
-class Leg(NamedTuple):
-    """A hop with what it carries: bytes out, values out, values in."""
+@dataclass(frozen=True)
+class Declared:
+    """A rank's part of an all-reduce in sizes alone: the bytes that it sends at each hop, the values of each piece."""
 
-    hop: Hop
-    nbytes: float
-    sends: float
-    receives: float
+    hops: Sequence[Hop]
+    nbytes: Sequence[float]
+    pieces: Sequence[float]
+
+    def values(self, pieces: range | None = None) -> float:
+        """How many values these pieces have; None: all of them."""
+        return sum(self.pieces if pieces is None else (self.pieces[piece] for piece in pieces))
+
+    def outgoing(self, number: int) -> float:
+        """Bytes of what is sent at hop ``number``."""
+        return self.nbytes[number]
+
+    def incoming(self, number: int, nbytes: float) -> None:
+        """Nothing becomes of it."""
+
+    def mean(self) -> None:
+        """There is none."""
 
 
 @dataclass(frozen=True)
 class Load:
     """What there is to do in a step: values of the whole model, rows of a batch; bytes of a push to and of a pull from
-    each server, or each worker's legs of the exchange.
+    each server, or each worker's part of the exchange.
     """
 
     values: float
     rows: float
     pushed: float = 0.0
     pulled: float = 0.0
-    legs: tuple[tuple[Leg, ...], ...] = ()
+    parts: tuple[Declared, ...] = ()
 
 
 def walk(config: Config, calibration: Calibration, load: Load) -> "Walk":
     """The walk of the config's exchange, at its end."""
-    kind = TogetherWalk if load.legs else ServedWalk
+    kind = TogetherWalk if load.parts else ServedWalk
     return kind(config, calibration, load)
 
 
@@ -266,9 +280,8 @@ class TogetherWalk(Walk):
         self._done = [0] * self.config.workers
         self._boxes: dict[tuple[int, int, int], Signal] = defaultdict(Signal)
         self._sent: dict[tuple[int, int, int], float] = {}
-        update = update_lines(calibration, self.config)
-        one = update.get("aggregate", Line()).times(1 / self.config.workers)
-        self._update = {**update, "aggregate": one}
+        self._lines = rank_lines(calibration, self.config)
+        self._scripts = [script(all_reduce(part)) for part in self.load.parts]
 
     def applied(self) -> float:
         return min(self._done)
@@ -280,33 +293,25 @@ class TogetherWalk(Walk):
         return self._done[worker] if self._done[worker] < self.steps else None
 
     def exchange(self, worker: int, clock: int) -> Task:
-        node, calibration, complete = self.nodes[worker], self.calibration, set[int]()
-        for number, leg in enumerate(self.load.legs[worker]):
-            hop = leg.hop
-            if hop.to is not None:
-                # A sum that came in complete is handed on as it came; its owner goes on with what the others decode.
-                owned = not hop.adds and not complete.issuperset(hop.sends)
-                names = ENCODE if hop.adds or owned else ("serialize", "compress")
-                decode = ("dequantize",) if owned else ()
-                complete.update(() if hop.adds else hop.sends)
-                yield self.task(node, (calibration.worker, names, leg.sends), (calibration.server, decode, leg.sends))
-                yield node.work(self._rest(leg.sends), lambda wall: self.record("transfer", wall))
-                self.clockwork.start(self._message(worker, hop.to, leg, (number, clock)))
-            if hop.source is not None:
-                yield from self._receive(worker, number, clock)
-                complete.update(() if hop.adds else hop.receives)
-                add = ("aggregate",) if hop.adds else ()
-                yield self.task(node, (calibration.server, DECODE, leg.receives), (self._update, add, leg.receives))
-        yield self.task(node, (self._update, UPDATE, self.load.values))
+        node = self.nodes[worker]
+        for need in self._scripts[worker]:
+            match need:
+                case Do(spans, values):
+                    yield self.task(node, (self._lines, spans, values))
+                case Send(_, _, _, values):
+                    yield node.work(self._rest(values), lambda wall: self.record("transfer", wall))
+                    self.clockwork.start(self._message(worker, need, clock))
+                case Receive(_, number):
+                    yield from self._receive(worker, number, clock)
         self._done[worker] += 1
 
-    def _message(self, source: int, to: int, leg: Leg, what: tuple[int, int]) -> Task:
-        key = to, *what
+    def _message(self, source: int, message: Send, clock: int) -> Task:
+        key = message.to, message.number, clock
         self._sent[key] = self.clockwork.now
-        start = self.nodes[source].depart(leg.nbytes)
-        yield self.calibration.hop_idle.at(leg.sends)
-        yield self.nodes[to].arrive(start, leg.nbytes)
-        yield self.nodes[to].work(self._rest(leg.sends))
+        start = self.nodes[source].depart(message.parcel)
+        yield self.calibration.hop_idle.at(message.values)
+        yield self.nodes[message.to].arrive(start, message.parcel)
+        yield self.nodes[message.to].work(self._rest(message.values))
         self._boxes[key].happen()
 
     def _rest(self, values: float) -> float:
@@ -321,6 +326,16 @@ class TogetherWalk(Walk):
         sent = max(began, self._sent.pop(key))
         self.record("wait", sent - began)
         self.record("transfer", self.clockwork.now - sent)
+
+
+def rank_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
+    """The lines of a rank of an all-reduce: it encodes as a worker, decodes as a server, and aggregates one message at
+    a time.
+    """
+    lines = {name: calibration.worker[name] for name in ENCODE if name in calibration.worker}
+    lines |= {name: calibration.server[name] for name in DECODE if name in calibration.server}
+    lines |= update_lines(calibration, config)
+    return {name: line.times(1 / config.workers) if name == "aggregate" else line for name, line in lines.items()}
 
 
 def update_lines(calibration: Calibration, config: Config) -> dict[str, Line]:

@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from minips import seeds
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
-from minips.runtime.message import DivergedError
 from minips.runtime.reduction import Reduction
+from minips.runtime.sessions import Receive, Send, all_reduce, carry_out
 from minips.runtime.trace import Trace
 from minips.stage import Frames, Tensors, reason
 from minips.stages.transports import Channel
@@ -75,14 +75,7 @@ class Peer(Closable):
         """
         reduction, self.trace.step = self._reduction, step
         reduction.begin(step, gradients, ending, diverged)
-        for number, hop in enumerate(reduction.hops):
-            if hop.to is not None:
-                self._send(hop.to, reduction.outgoing(number))
-            if hop.source is not None:
-                reduction.incoming(number, self._receive(hop.source, number, step))
-        if reduction.diverged:
-            raise DivergedError(reduction.diverged)
-        return reduction.mean(), reduction.ending
+        return carry_out(all_reduce(reduction), self._send, self._receive), reduction.ending
 
     def close(self) -> None:
         """Hang up on everybody."""
@@ -90,13 +83,15 @@ class Peer(Closable):
             channel.close()
         self._endpoint.close()
 
-    def _send(self, to: int, frames: Frames) -> None:
+    def _send(self, message: Send) -> None:
+        to = message.to
+
         def answered(call: "Future[Frames]") -> None:
             if error := call.exception():
                 self._lose(to, reason(error))
 
         with self.trace.span("transfer"):
-            frames = [_SENT.pack(time.monotonic()), *frames]
+            frames: Frames = [_SENT.pack(time.monotonic()), *message.parcel]
             self.bytes_sent += sum(map(len, frames))
             try:
                 call = self._channels[to].call(frames)
@@ -104,16 +99,16 @@ class Peer(Closable):
                 raise LostError(f"Worker {to} is gone: {reason(error)}") from error
         then(call, answered)
 
-    def _receive(self, source: int, number: int, step: int) -> Frames:
+    def _receive(self, wanted: Receive) -> Frames:
         """The next message of this sender. Of the time until it is here, that before it was sent is a wait."""
-        began = time.monotonic()
+        source, began = wanted.source, time.monotonic()
         with self._changed:
             came = self._changed.wait_for(lambda: self._boxes[source] or source in self._gone, self.config.timeout_s)
             if not came:
                 raise TimeoutError(
-                    f"Worker {self.rank} waited {self.config.timeout_s:g} seconds for hop {number} of step {step} from "
-                    f"worker {source}. Is it running, and are those that it waits for? Config.timeout_s sets how long "
-                    "to wait."
+                    f"Worker {self.rank} waited {self.config.timeout_s:g} seconds for hop {wanted.number} of step "
+                    f"{self.trace.step} from worker {source}. Is it running, and are those that it waits for? "
+                    "Config.timeout_s sets how long to wait."
                 )
             if not self._boxes[source]:
                 raise LostError(f"Worker {source} is gone: {self._gone[source]}")

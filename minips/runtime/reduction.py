@@ -16,7 +16,7 @@ import numpy as np
 
 from minips.runtime.codec import Codec, Decoder, Encoder, pack, unpack
 from minips.runtime.collectives import AllReduce
-from minips.runtime.message import NonFiniteError, check_finite
+from minips.runtime.message import DivergedError, NonFiniteError, check_finite
 from minips.runtime.partition import cut, join, partition
 from minips.runtime.trace import Trace
 from minips.stage import Frames, Tensors
@@ -32,8 +32,9 @@ _GATHER = -1
 class Reduction:
     """The sum of the tensors of all ranks, step after step.
 
-    ``like`` has the names, shapes and dtypes of what is added up. For each step: `begin`; then, for every hop of
-    ``hops``, `outgoing` where it sends and `incoming` where it receives; then `mean`.
+    ``like`` has the names, shapes and dtypes of what is added up. For each step: `begin`, then what
+    `minips.runtime.sessions.all_reduce` says: for every hop of ``hops``, `outgoing` where it sends and `incoming` where
+    it receives; then `mean`.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class Reduction:
         """Why this step has no finite mean, once any rank has found that; after the last hop, so at every rank."""
         self._workers, self._codec, self._trace, self._names = workers, codec, trace, list(like)
         self._layouts = partition(like, exchange.pieces(workers))
+        self.sizes = [sum(part.stop - part.start for part in layout.values()) for layout in self._layouts]
+        """Values of each piece."""
         self._encoders: dict[tuple[int, int], Encoder] = defaultdict(partial(Encoder, codec, rng, trace))
         self._decoders: dict[tuple[int, int], Decoder] = defaultdict(partial(Decoder, trace))
         self._values: list[Tensors] = []
@@ -101,8 +104,17 @@ class Reduction:
                 self._complete[piece] = encoded
                 self._values[piece] = self._decode(_GATHER, piece, encoded)
 
+    def values(self, pieces: range | None = None) -> int:
+        """How many values these pieces have; None: all of them."""
+        return sum(self.sizes if pieces is None else (self.sizes[piece] for piece in pieces))
+
     def mean(self) -> Tensors:
-        """The sum of all ranks' gradients, divided by their number: new arrays, the same bits at every rank."""
+        """The sum of all ranks' gradients, divided by their number: new arrays, the same bits at every rank.
+
+        DivergedError, at every rank, where one of them has ``diverged``.
+        """
+        if self.diverged:
+            raise DivergedError(self.diverged)
         with self._trace.span("aggregate"):
             whole = join(self._values, self._layouts)
             return {name: np.asarray(whole[name] / self._workers) for name in self._names}

@@ -115,7 +115,7 @@ class Node:
         self.cluster, self.env, self.config, self.who, self._times = cluster, cluster.env, cluster.config, who, times
         self._processor = simpy.Resource(self.env)
 
-    def work(self, names: Iterable[str], values: int, step: int) -> Way:
+    def work(self, names: Iterable[str], values: float, step: int) -> Way:
         """Spend what these spans take for so many values. Until the processor is free, that is a wait."""
         spans = [(name, self._times[name].at(values)) for name in names if name in self._times]
         if not spans:

@@ -1,7 +1,7 @@
 """Workers that add up their gradients among themselves, in virtual time.
 
-`Member` does what `minips.runtime.peer.Peer` and `minips.runtime.worker.work_together` do: `Reduction` says what is
-sent and what becomes of it, `Replica` makes the steps.
+`minips.runtime.sessions.all_reduce` says what is sent to whom; `Member` carries it out in virtual time. It trains as
+`minips.runtime.worker.work_together` does, and `Replica` makes the steps.
 """
 
 from collections import Counter, defaultdict
@@ -15,16 +15,14 @@ from minips import seeds
 from minips.cost.fit import Line
 from minips.cost.simulate.cluster import UNTIMED, Cluster, Rows, Trainer, size
 from minips.cost.simulate.flows import Way
-from minips.cost.walk import update_lines
+from minips.cost.walk import rank_lines
 from minips.problems import Problem
 from minips.runtime.collectives import AllReduce
 from minips.runtime.engines import Outcome
-from minips.runtime.message import DivergedError
-from minips.runtime.partition import partition
 from minips.runtime.peer import greeting_of
 from minips.runtime.reduction import Reduction
 from minips.runtime.replica import Replica, check_same, requantization_error
-from minips.runtime.trace import DECODE, ENCODE, UPDATE
+from minips.runtime.sessions import Do, Receive, Send, Session, all_reduce
 from minips.runtime.worker import contribute
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
@@ -84,15 +82,12 @@ class Member(Trainer):
 
     def __init__(self, team: Team, rank: int, problem: Problem, params: Tensors, exchange: AllReduce) -> None:
         cluster, config = team.cluster, team.cluster.config
-        super().__init__(cluster, rank, problem, _times(cluster))
+        calibration = cluster.engine.calibration
+        super().__init__(cluster, rank, problem, rank_lines(calibration, config) if calibration else {})
         rng = seeds.all_reduce(config.seed, rank)
-        self._team, calibration = team, cluster.engine.calibration
+        self._team = team
         self._message = calibration.message if calibration else Line()
         self._reduction = Reduction(exchange, rank, config.workers, params, config.push, rng, UNTIMED)
-        self._values = [
-            sum(part.stop - part.start for part in layout.values())
-            for layout in partition(params, exchange.pieces(config.workers))
-        ]
         self._boxes: dict[int, simpy.Store] = defaultdict(partial(simpy.Store, self.env))
         self.replica = Replica(params, config, rank, UNTIMED)
 
@@ -121,44 +116,38 @@ class Member(Trainer):
         """One step of all the workers; True where it is the last one."""
         reduction, step = self._reduction, own.clock
         reduction.begin(step, own.gradients, ending, diverged)
-        complete: set[int] = set()
-        for number, hop in enumerate(reduction.hops):
-            if hop.to is not None:
-                values = sum(self._values[piece] for piece in hop.sends)
-                # A sum that came in complete is handed on as it came, which takes no quantizer.
-                owned = not hop.adds and not complete.issuperset(hop.sends)
-                complete.update(() if hop.adds else hop.sends)
-                yield from self.work(ENCODE if hop.adds or owned else ("serialize", "compress"), values, step)
-                frames = [_SENT_AT, *reduction.outgoing(number)]
-                self.bytes_sent += size(frames)
-                self.process(self._deliver(self._team.members[hop.to], frames))
-            if hop.source is not None:
-                began, values = self.env.now, sum(self._values[piece] for piece in hop.receives)
-                sent, frames = yield self._boxes[hop.source].get()
-                self.cluster.record("wait", self.who, began, step, end=sent)
-                self.cluster.record("transfer", self.who, max(began, sent), step)
-                self.bytes_received += size(frames)
-                yield from self.work((*DECODE, "aggregate") if hop.adds else DECODE, values, step)
-                reduction.incoming(number, frames[1:])
-                complete.update(() if hop.adds else hop.receives)
-        if reduction.diverged:
-            raise DivergedError(reduction.diverged)
-        yield from self.work(UPDATE, sum(self._values), step)
-        self.replica.step(own, reduction.mean())
+        mean = yield from self._carry_out(all_reduce(reduction), step)
+        self.replica.step(own, mean)
         self._team.stepped()
         return reduction.ending
+
+    def _carry_out(self, session: Session[Tensors], step: int) -> Generator[simpy.Event, Any, Tensors]:
+        """A session in virtual time, with the real arrays; what it returns."""
+        answer: Any = None
+        while True:
+            try:
+                need = session.send(answer)
+            except StopIteration as end:
+                mean: Tensors = end.value
+                return mean
+            match need:
+                case Do(spans, values, call):
+                    yield from self.work(spans, values, step)
+                    answer = call()
+                case Send(to, _, parcel):
+                    frames = [_SENT_AT, *parcel]
+                    self.bytes_sent += size(frames)
+                    self.process(self._deliver(self._team.members[to], frames))
+                case Receive(source):
+                    began = self.env.now
+                    sent, frames = yield self._boxes[source].get()
+                    self.cluster.record("wait", self.who, began, step, end=sent)
+                    self.cluster.record("transfer", self.who, max(began, sent), step)
+                    self.bytes_received += size(frames)
+                    answer = frames[1:]
 
     def _deliver(self, target: "Member", frames: Frames) -> Way:
         """A message's way into its box. What a worker sends leaves in turn, whoever it is for, as hops do."""
         sent, nbytes = self.env.now, size(frames)
         yield from self.cluster.travel(self, target, nbytes, self._message.at(nbytes), line=self.who)
         target._boxes[self.rank].put((sent, frames))
-
-
-def _times(cluster: Cluster) -> dict[str, Line]:
-    """A member's spans: it decodes what a server would, and aggregates one message at a time."""
-    calibration, config = cluster.engine.calibration, cluster.config
-    if calibration is None:
-        return {}
-    lines = {**calibration.server, **calibration.worker, **update_lines(calibration, config)}
-    return {name: line.times(1 / config.workers) if name == "aggregate" else line for name, line in lines.items()}
