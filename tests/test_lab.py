@@ -214,6 +214,13 @@ class TestWorkbench:
         config = bench.columns["B"].config()
         assert (config.steps, config.optimizer.lr, config.batch_size) == (1000, 0.05, None)
 
+    @pytest.mark.parametrize("value", [0.1 + 0.2, 1e-8, 5e-324, 1 / 3])
+    def test_a_config_comes_back_to_the_last_digit(self, problem: ps.SoftmaxRegression, value: float) -> None:
+        config = ps.Config(seed=2**61 + 1, optimizer=ps.SGD(lr=value), link=ps.Link(12e6, 0.15e-3))
+        bench = lab.Workbench(problem, config)
+        assert bench.columns["A"].config() == config
+        assert bench.columns["B"].config() == config
+
     def test_many_processes_are_worth_a_warning(self, bench: lab.Workbench) -> None:
         column = bench.columns["B"]
         column.controls["workers"].value = 500

@@ -8,7 +8,6 @@ under it.
 
 import dataclasses
 import html
-import math
 import types
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -44,8 +43,7 @@ class _Typed(CUnicode[Any, Any]):
     """What a learner typed; a number may be assigned too."""
 
     def validate(self, obj: Any, value: Any) -> Any:
-        text = f"{value:.12g}" if isinstance(value, int | float) else "" if value is None else value
-        return super().validate(obj, text)
+        return super().validate(obj, "" if value is None else str(value).removesuffix(".0"))
 
 
 class Number(ipywidgets.Text):  # type: ignore[misc]
@@ -64,7 +62,7 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
         bounds = {name: metadata.get(name) for name in ("minimum", "maximum", "above")}
         self._limits = {name: None if bound is None else bound * self._scale for name, bound in bounds.items()}
         self.note: Any = ipywidgets.HTML(layout={"display": "none"})
-        start = value if value is None or not unit else value * self._scale
+        start = value if value is None or not unit else float(f"{value * self._scale:.12g}")
         super().__init__(start, continuous_update=False, placeholder="none" if optional else "", **options)
         self.observe(lambda change: self._say(), "value")
 
@@ -78,15 +76,15 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
             return None
         wanted = "a whole number" if self._kind is int else "a number"
         try:
-            found = float(text)
-            if math.isnan(found) or (self._kind is int and found != int(found)):
+            found = int(text) if text.lstrip("+-").isdigit() else float(text)
+            typed = int(found) if found == found // 1 else found
+            if typed != typed or (self._kind is int and not isinstance(typed, int)):
                 raise ValueError
         except (ValueError, OverflowError):
             none = ", or nothing for none" if self._optional else ""
             raise ValueError(f"{self.shown} takes {wanted}{none}; got {text!r}.") from None
-        typed = int(found) if found.is_integer() else found
         check_limits(self.shown, typed, self._limits)
-        return self._kind(typed) if self._scale == 1 else found / self._scale
+        return self._kind(typed) if self._scale == 1 else typed / self._scale
 
     @property
     def wrong(self) -> str:
