@@ -1,6 +1,7 @@
 """The panels in a real browser: every control, both themes, both widths, the keyboard, and what interrupts a run."""
 
 import itertools
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -223,14 +224,18 @@ def test_stop_ten_times(jupyter: Lab) -> None:
     jupyter.run_all()
     run, stop = jupyter.button("Run"), jupyter.button("Stop")
     jupyter.page.get_by_text("More", exact=True).click()
+    limit_ms = STOP_MS
     for turn in range(10):
         if turn == 5:
             jupyter.control("Predict before running").uncheck()
+        pressed = time.monotonic()
         run.click()
         expect(run).to_be_disabled()
+        answered_ms = 1e3 * (time.monotonic() - pressed)
         jupyter.page.wait_for_timeout(200 * turn)
         stop.click()
-        expect(run).to_be_enabled(timeout=STOP_MS)
+        limit_ms = max(limit_ms, 10 * answered_ms)  # where the machine is busy, all takes longer
+        expect(run).to_be_enabled(timeout=limit_ms)
         assert jupyter.spawned() == [], turn
     assert jupyter.tracebacks() == 0
 
@@ -239,9 +244,23 @@ def running(jupyter: Lab) -> None:
     """A notebook whose workbench trains for a long time."""
     jupyter.write(f"{START}bench = lab.Workbench(problem, {LONG}, predict=False)\nbench")
     jupyter.run_all()
+    begun(jupyter)
+
+
+def begun(jupyter: Lab) -> float:
+    """Run is pressed, and the first curve is there after so many milliseconds."""
+    pressed = time.monotonic()
     jupyter.button("Run").click()
     expect(jupyter.page.get_by_text("A is at").first).to_be_visible()
     assert jupyter.spawned()
+    return 1e3 * (time.monotonic() - pressed)
+
+
+def stopped(jupyter: Lab, start_ms: float) -> None:
+    """Stop works within two seconds, or as long as the start took where the machine is busy; nothing is left."""
+    jupyter.button("Stop").click()
+    expect(jupyter.page.get_by_text("A (stopped):")).to_be_visible(timeout=max(STOP_MS, start_ms))
+    assert jupyter.spawned() == []
 
 
 def works_again(jupyter: Lab) -> None:
@@ -249,11 +268,7 @@ def works_again(jupyter: Lab) -> None:
     jupyter.run_cell(0)
     expect(jupyter.button("Run")).to_be_enabled()
     expect(jupyter.page.get_by_text("A is at")).to_have_count(0)
-    jupyter.button("Run").click()
-    expect(jupyter.page.get_by_text("A is at").first).to_be_visible()
-    jupyter.button("Stop").click()
-    expect(jupyter.page.get_by_text("A (stopped):")).to_be_visible(timeout=STOP_MS)
-    assert jupyter.spawned() == []
+    stopped(jupyter, begun(jupyter))
     assert jupyter.tracebacks() == 0
 
 
@@ -268,13 +283,13 @@ def gone(jupyter: Lab) -> None:
 def test_a_page_loaded_anew_finds_its_run(jupyter: Lab) -> None:
     running(jupyter)
     jupyter.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    loaded = time.monotonic()
     jupyter.open("mine.ipynb")
     words = jupyter.page.get_by_text("A is at").first
     expect(words).to_be_visible()
     expect(words).not_to_have_text(words.inner_text())  # it goes on
     assert jupyter.spawned()
-    jupyter.button("Stop").click()
-    expect(jupyter.page.get_by_text("A (stopped):")).to_be_visible(timeout=STOP_MS)
+    stopped(jupyter, 1e3 * (time.monotonic() - loaded))
     works_again(jupyter)
 
 
