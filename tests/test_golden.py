@@ -19,6 +19,7 @@ import minips as ps
 from minips import cost
 from minips.cost.calibration import Calibration
 from minips.cost.fit import Line
+from minips.runtime.trace import DECODE, ENCODE, UPDATE
 from minips.stage import Frames, Tensors
 from minips.stages.serializers import Packet
 
@@ -46,10 +47,9 @@ class Pull(ps.Problem):
         return float(abs(g).max()), {"W": g[:20].reshape(4, 5), "b": g[20:]}
 
 
-STAGES = ("compensate", "quantize", "serialize", "compress", "decompress", "deserialize", "dequantize")
 CALIBRATION = Calibration(
-    worker={name: Line(1e-5, 1e-8, 0.9, 1.2) for name in STAGES},
-    server={name: Line(2e-5, 2e-8, 0.9, 1.2) for name in (*STAGES, "aggregate", "apply")},
+    worker={name: Line(1e-5, 1e-8, 0.9, 1.2) for name in (*ENCODE, *DECODE)},
+    server={name: Line(2e-5, 2e-8, 0.9, 1.2) for name in (*ENCODE, *DECODE, *UPDATE)},
     worker_rest=Line(2e-4, 1e-9, 0.9, 1.3),
     server_rest=Line(3e-4, 1e-9, 0.9, 1.3),
     idle=Line(1e-4, 0.0, 0.8, 1.5),

@@ -81,3 +81,12 @@ def test_where_nothing_can_be_started_nothing_is_left(monkeypatch):
     monkeypatch.setattr(multiprocess.spawn, "_python_exe", b"/no/such/python")
     with pytest.raises(RuntimeError, match="'/no/such/python', which should be Python, cannot be run"):
         ps.train(PROBLEM, CONFIG)
+
+
+def test_where_a_process_dies_as_it_starts_nothing_is_left(monkeypatch):
+    def start(process):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(multiprocess.context.SpawnProcess, "start", start)
+    with pytest.raises(RuntimeError, match="ended before its work was done: it did not even start"):
+        ps.train(PROBLEM, CONFIG)

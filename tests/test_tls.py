@@ -89,3 +89,26 @@ def test_a_stranger_of_another_authority_is_no_server(papers, tmp_path):
 def test_a_server_without_tls_is_said_to_have_none(papers):
     with ps.Tcp().serve(lambda frames: frames) as endpoint, pytest.raises(ConnectionError, match="TLS"):
         ps.Tcp(**papers).connect(endpoint.address)
+
+
+@pytest.mark.parametrize("field", ["certificate", "key"])
+def test_a_file_that_the_server_cannot_read_is_named_with_its_field(papers, tmp_path, field):
+    gone = str(tmp_path / "gone.pem")
+    broken = ps.Tcp(**{**papers, field: gone})
+    with pytest.raises(ValueError, match=rf"Tcp\.{field} names '{gone}', which cannot be read: No such file"):
+        broken.serve(lambda frames: frames)
+
+
+def test_an_authority_that_the_client_cannot_read_is_named(papers, tmp_path):
+    gone = str(tmp_path / "gone.pem")
+    words = rf"Tcp\.authority names '{gone}', which cannot be read: No such file"
+    with ps.Tcp(**papers).serve(lambda frames: frames) as endpoint, pytest.raises(ValueError, match=words):
+        ps.Tcp(authority=gone).connect(endpoint.address)
+
+
+def test_files_that_do_not_belong_together_are_both_named(papers, tmp_path):
+    other = trustme.CA().issue_cert("127.0.0.1")
+    other.private_key_pem.write_to_path(tmp_path / "other.pem")
+    broken = ps.Tcp(certificate=papers["certificate"], key=str(tmp_path / "other.pem"))
+    with pytest.raises(ValueError, match=r"Tcp\.certificate='.*' with Tcp\.key='.*other\.pem' cannot be used"):
+        broken.serve(lambda frames: frames)

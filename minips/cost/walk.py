@@ -32,11 +32,7 @@ class Declared:
 
     hops: Sequence[Hop]
     nbytes: Sequence[float]
-    pieces: Sequence[float]
-
-    def values(self, pieces: range | None = None) -> float:
-        """How many values these pieces have; None: all of them."""
-        return sum(self.pieces if pieces is None else (self.pieces[piece] for piece in pieces))
+    sizes: Sequence[float]
 
     def outgoing(self, number: int) -> float:
         """Bytes of what is sent at hop ``number``."""

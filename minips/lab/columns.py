@@ -15,7 +15,7 @@ from minips.lab.controls import (
     StagePicker,
     bare,
     control,
-    full_name,
+    explanations,
     placed,
     read,
     sentence,
@@ -116,7 +116,7 @@ class Column:
 
     def explanations(self) -> dict[str, str]:
         """What each control means, by its name without the column's."""
-        return {full_name(each).removeprefix(f"{self.name} "): each.tooltip for each in self.controls.values()}
+        return explanations(self.name, self.controls.values())
 
     def names(self) -> list[str]:
         """The names of the rows, in their order."""

@@ -222,6 +222,11 @@ def wrong(controls: Iterable[Any]) -> list[str]:
     return [widget.wrong for widget in controls if isinstance(widget, Number) and widget.wrong]
 
 
+def explanations(name: str, controls: Iterable[Any]) -> dict[str, str]:
+    """What each control means, by what follows the panel's or the column's ``name`` in its own."""
+    return {full_name(widget).removeprefix(f"{name} "): widget.tooltip for widget in controls}
+
+
 def explained(controls: Mapping[str, str]) -> str:
     """The names of controls and what they mean, folded, as HTML."""
     rows = "".join(

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from minips.cost import CodecMap, Comparison
 from minips.lab.source import code
+from minips.lab.style import NARROW_IN
 from minips.runtime.config import Config
 from minips.runtime.trace import DECODE, ENCODE, SPANS, UPDATE
 from minips.runtime.train import Run
@@ -157,7 +158,7 @@ def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes |
     ax.set_yticks(range(len(whos)), whos)
     ax.set_xlim(start * scale, stop * scale)
     ax.set(xlabel=f"time since the start ({unit})")
-    columns = len(GROUPS) if _figure(ax).get_figwidth() > 6 else len(GROUPS) // 2
+    columns = len(GROUPS) if _figure(ax).get_figwidth() > NARROW_IN else len(GROUPS) // 2
     ax.legend(handles=present, ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     return ax
 

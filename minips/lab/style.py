@@ -11,6 +11,10 @@ _ARROW = (
 _DARK = "[data-jp-theme-light='false'] .minips-panel"
 _INVERTED = "filter: invert(0.93) hue-rotate(180deg)"
 
+DPI = 110
+"""Pixels of a picture for each inch of its figure."""
+WIDE_IN, NARROW_IN = 7.6, 3.7
+"""The width of a figure for a wide page, and for a narrow one, whose letters would be too small in the wide one."""
 NARROW_PX = 640
 """The width of a panel below which it shows the narrow form of its pictures."""
 
@@ -50,7 +54,7 @@ STYLE = f"""<style>
 .minips-panel .minips-picture {{container-type: inline-size; width: 100%}}
 .minips-panel .minips-picture img {{width: 100%; max-width: 480px; margin: 0}}
 .minips-panel .minips-picture img.minips-wide {{max-width: 760px}}
-.minips-panel .minips-picture img.minips-narrow {{display: none; max-width: 407px}}
+.minips-panel .minips-picture img.minips-narrow {{display: none; max-width: {NARROW_IN * DPI:.0f}px}}
 @container (max-width: {NARROW_PX}px) {{
     .minips-panel .minips-picture img.minips-wide {{display: none}}
     .minips-panel .minips-picture img.minips-narrow {{display: block}}

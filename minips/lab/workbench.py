@@ -16,8 +16,8 @@ from minips import cost, datasets
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, REST, Column, shown
 from minips.lab.controls import bare, explained
-from minips.lab.panels.base import NARROW_IN, Job, Picture, numbered, refresh_after_cells, still
-from minips.lab.style import STYLE
+from minips.lab.panels.base import Job, Picture, beside, drawn, numbered, refresh_after_cells, still
+from minips.lab.style import NARROW_IN, STYLE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
 from minips.runtime.codec import Codec
 from minips.runtime.collectives import RingAllReduce
@@ -31,8 +31,6 @@ from minips.stages.transports import Link
 
 REDRAW_S = 0.5
 """The shortest time between two pictures of a run that is under way."""
-WIDE_IN = 7.6
-"""The width of a picture in a tab."""
 SIDES = ("A", "B")
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "fewer bits": {"B": {"push": Codec(Sign(), ErrorFeedback())}},
@@ -131,11 +129,13 @@ class Workbench:
 
     def static(self, runs: Mapping[str, Run]) -> None:
         """For readers without a kernel: the curves and the table of these runs, as plain output of a cell."""
-        figure = Figure(figsize=(WIDE_IN, 3.0), layout="constrained")
-        seconds, megabytes = figure.subplots(1, 2)
-        plots.loss(runs, ax=seconds)
-        plots.loss(runs, against="bytes", ax=megabytes)
-        still(f"training loss of {' and '.join(runs)}", figure)
+
+        def draw(figure: Figure) -> None:
+            seconds, megabytes = beside(figure)
+            plots.loss(runs, ax=seconds)
+            plots.loss(runs, against="bytes", ax=megabytes)
+
+        still(f"training loss of {' and '.join(runs)}", drawn(draw, (WIDE_IN, 3.0)))
         display(HTML(results.table(runs)))  # type: ignore[no-untyped-call]
 
     def to_csv(self, path: str | Path) -> None:
@@ -303,13 +303,16 @@ class Workbench:
         if not rows:
             return
         known = {side: each for side, each in sent.items() if each is not None}
-        figure = Figure(figsize=(4.0, 3.7 if known else 1.9), layout="constrained")
-        above, *below = figure.subplots(2 if known else 1, 1, squeeze=False)[:, 0]
-        plots.loss(rows, ax=above)
-        for ax in below:
-            plots.loss({side: rows[side] for side in known}, against="bytes", step_bytes=known, ax=ax)
+
+        def draw(figure: Figure) -> None:
+            above, *below = figure.subplots(2 if known else 1, 1, squeeze=False)[:, 0]
+            plots.loss(rows, ax=above)
+            for ax in below:
+                plots.loss({side: rows[side] for side in known}, against="bytes", step_bytes=known, ax=ax)
+
         last = ", ".join(f"{side} is at {rows[side][-1][2]:.3f} after {rows[side][-1][0]:.2f} s" for side in rows)
-        self.loss.show(f"Training loss against seconds{' and megabytes sent' if known else ''}: {last}.", figure)
+        words = f"Training loss against seconds{' and megabytes sent' if known else ''}: {last}."
+        self.loss.show(words, draw, (4.0, 3.7 if known else 1.9))
 
     def _step_bytes(self, side: str) -> float | None:
         """Bytes that the workers send in a step: measured where the run is over, else as predicted."""
@@ -361,17 +364,18 @@ class Workbench:
         runs = {side: record.run for side, record in records.items()}
 
         def predicted(figure: Figure) -> None:
-            below = figure.get_figwidth() <= NARROW_IN
-            places = figure.subplots(*((len(compared), 1) if below else (1, len(compared))), squeeze=False)
-            for ax, (side, comparison) in zip(places.flat, compared.items(), strict=True):
+            for ax, (side, comparison) in zip(beside(figure, len(compared)), compared.items(), strict=True):
                 plots.predicted(comparison, ax=ax)
                 _name(ax, side)
 
+        def measured(figure: Figure) -> None:
+            plots.spans(runs, ax=figure.add_subplot())
+
         if compared and compared.keys() == records.keys():
             high = 0.9 + 0.33 * max(len(comparison.rows) for comparison in compared.values())
-            figures = _both(predicted, high, high * len(compared))
+            draw, sizes = predicted, ((WIDE_IN, high), (NARROW_IN, high * len(compared)))
         else:
-            figures = _both(lambda figure: plots.spans(runs, ax=figure.add_subplot()), 3.6, 3.6)
+            draw, sizes = measured, ((WIDE_IN, 3.6), (NARROW_IN, 3.6))
         words = []
         for side, record in records.items():
             spent = record.run.trace.seconds()
@@ -380,7 +384,7 @@ class Workbench:
             if side in compared:
                 expected = results.foretold(compared[side], record)
             words.append(f"{side}: most of the time went into {most}; {expected}.")
-        self.spans.show(" ".join(words), *figures)
+        self.spans.show(" ".join(words), draw, *sizes)
 
     def _show_timeline(self, runs: Mapping[str, Run]) -> None:
         rows = [len({span.who for span in run.trace}) for run in runs.values()]
@@ -393,7 +397,7 @@ class Workbench:
 
         high = sum(1.2 + 0.3 * count for count in rows)
         words = "Eight steps from the middle of each run: a row for each worker and each server."
-        self.timeline.show(words, *_both(draw, high, high + 0.3 * len(runs)))
+        self.timeline.show(words, draw, (WIDE_IN, high), (NARROW_IN, high + 0.3 * len(runs)))
 
     def _show_staleness(self, runs: Mapping[str, Run]) -> None:
         if not any(version for run in runs.values() for version in run.staleness):
@@ -401,22 +405,17 @@ class Workbench:
             return
         oldest = ", ".join(f"{max(run.staleness, default=0)} in {side}" for side, run in runs.items())
         words = f"How many gradients came from parameters how many versions old. The oldest: {oldest}."
-        figures = _both(lambda figure: plots.staleness(runs, ax=figure.add_subplot()), 2.6, 2.8)
-        self.staleness.show(words, *figures)
+
+        def draw(figure: Figure) -> None:
+            plots.staleness(runs, ax=figure.add_subplot())
+
+        self.staleness.show(words, draw, (WIDE_IN, 2.6), (NARROW_IN, 2.8))
 
     def __repr__(self) -> str:
         return "<Workbench with the columns A and B: it needs a running kernel>"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Mapping[str, Any]:
         return {**self.panel._repr_mimebundle_(**kwargs), "text/plain": repr(self)}
-
-
-def _both(draw: Callable[[Figure], Any], *high: float) -> list[Figure]:
-    """The same picture for a wide page and for a narrow one, so many inches high."""
-    figures = [Figure(figsize=size, layout="constrained") for size in zip((WIDE_IN, NARROW_IN), high, strict=True)]
-    for figure in figures:
-        draw(figure)
-    return figures
 
 
 def _name(ax: Any, side: str) -> None:

@@ -104,10 +104,6 @@ class Reduction:
                 self._complete[piece] = encoded
                 self._values[piece] = self._decode(_GATHER, piece, encoded)
 
-    def values(self, pieces: range | None = None) -> int:
-        """How many values these pieces have; None: all of them."""
-        return sum(self.sizes if pieces is None else (self.sizes[piece] for piece in pieces))
-
     def mean(self) -> Tensors:
         """The sum of all ranks' gradients, divided by their number: new arrays, the same bits at every rank.
 

@@ -52,8 +52,9 @@ class Part(Protocol):
 
     @property
     def hops(self) -> Sequence[Hop]: ...
-    def values(self, pieces: range | None = None) -> float:
-        """How many values these pieces have; None: all of them."""
+    @property
+    def sizes(self) -> Sequence[float]:
+        """Values of each piece."""
 
     def outgoing(self, number: int) -> Parcel:
         """What is sent at hop ``number``."""
@@ -67,23 +68,26 @@ class Part(Protocol):
 
 def all_reduce(part: Part) -> Session[Any]:
     """One rank's way through an all-reduce; returns the mean."""
+
+    def values(pieces: range) -> float:
+        return sum(part.sizes[piece] for piece in pieces)
+
     complete = set[int]()
     for number, hop in enumerate(part.hops):
         if hop.to is not None:
-            values = part.values(hop.sends)
             spans: tuple[str, ...] = ENCODE
             if not hop.adds:
                 # A sum that came in complete is handed on as it came; its owner goes on with what the others decode.
                 spans = ("serialize", "compress") if complete.issuperset(hop.sends) else (*ENCODE, "dequantize")
                 complete.update(hop.sends)
-            parcel = yield Do(spans, values, partial(part.outgoing, number))
-            yield Send(hop.to, number, parcel, values)
+            parcel = yield Do(spans, values(hop.sends), partial(part.outgoing, number))
+            yield Send(hop.to, number, parcel, values(hop.sends))
         if hop.source is not None:
             parcel = yield Receive(hop.source, number)
             complete.update(() if hop.adds else hop.receives)
             spans = (*DECODE, "aggregate") if hop.adds else DECODE
-            yield Do(spans, part.values(hop.receives), partial(part.incoming, number, parcel))
-    return (yield Do(UPDATE, part.values(), part.mean))
+            yield Do(spans, values(hop.receives), partial(part.incoming, number, parcel))
+    return (yield Do(UPDATE, sum(part.sizes), part.mean))
 
 
 def carry_out(session: Session[Result], send: Callable[[Send], None], receive: Callable[[Receive], Parcel]) -> Result:

@@ -11,8 +11,9 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from minips.cost.fit import Line
 from minips.lab.controls import named
-from minips.lab.panels.base import NARROW_IN, Panel
+from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS, MEASURED, PREDICTED
+from minips.lab.style import NARROW_IN
 from minips.stage import Frames, Value, option
 from minips.stages.transports import Link, Tcp, Transport
 

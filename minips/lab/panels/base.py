@@ -20,6 +20,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -30,12 +31,9 @@ from IPython.display import display
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from minips.lab.controls import Form, explained, full_name, sentence, wrong
-from minips.lab.style import STYLE
+from minips.lab.controls import Form, explained, explanations, sentence, wrong
+from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
 from minips.stage import Value
-
-NARROW_IN = 3.7
-"""The width of a figure that a narrow page shows."""
 
 STATIC_S = 60.0
 """How long a still picture waits for the work that is under way."""
@@ -49,6 +47,8 @@ _cells: dict[str, list[str]] = {}
 _jobs: "weakref.WeakValueDictionary[str, Job]" = weakref.WeakValueDictionary()
 """The last job of each name."""
 
+Size = tuple[float, float]
+"""Width and height of a figure, in inches."""
 Asked = TypeVar("Asked", bound=Value)
 Found = TypeVar("Found")
 
@@ -65,10 +65,17 @@ def numbered(name: str) -> str:
     return f"{name} {number}".strip() if number > 1 else name
 
 
+def drawn(draw: Callable[[Figure], Any], size: Size) -> Figure:
+    """A figure of so many inches, with what ``draw`` puts into it."""
+    figure = Figure(figsize=size, layout="constrained")
+    draw(figure)
+    return figure
+
+
 def png(figure: Figure) -> bytes:
     """The figure as a picture; safe in any thread."""
     buffer = io.BytesIO()
-    FigureCanvasAgg(figure).print_figure(buffer, format="png", dpi=110)
+    FigureCanvasAgg(figure).print_figure(buffer, format="png", dpi=DPI)
     return buffer.getvalue()
 
 
@@ -82,20 +89,21 @@ class Picture:
         self.words: Any = ipywidgets.HTML()
         self.panel: Any = ipywidgets.VBox([self.image, self.words])
 
-    def show(self, words: str, wide: Figure, narrow: Figure | None = None) -> None:
-        """Put another figure, and other words, in place of what was shown. The ``narrow`` form is for a page that is
-        too narrow for the ``wide`` one's letters.
+    def show(self, words: str, draw: Callable[[Figure], Any], *sizes: Size) -> None:
+        """Put another picture, and other words, in place of what was shown: drawn once for every page or, where two
+        ``sizes`` are given, once for a wide page and once for a narrow one.
         """
-        for figure in filter(None, (wide, narrow)):
+        forms = ("minips-wide", "minips-narrow") if len(sizes) > 1 else ("",)
+        figures = [drawn(draw, size) for size in sizes]
+        for figure in figures:
             figure.patch.set_alpha(0)  # the page's own colour
-        forms = {"minips-wide": wide, "minips-narrow": narrow} if narrow else {"": wide}
-        pictures = {form: png(figure) for form, figure in forms.items() if figure}
+        pictures = [png(figure) for figure in figures]
         alt = html.escape(words, quote=True)
         shown = "".join(
             f"<img class='{form}' alt='{alt}' src='data:image/png;base64,{base64.b64encode(picture).decode()}'>"
-            for form, picture in pictures.items()
+            for form, picture in zip(forms, pictures, strict=True)
         )
-        self.png = next(iter(pictures.values()))
+        self.png = pictures[0]
         self.image.value = f"<div class='minips-picture'>{shown}</div>"
         self.words.value = html.escape(words)
 
@@ -249,10 +257,9 @@ class Panel(ABC, Generic[Asked, Found]):
     title: ClassVar[str]
     asks: ClassVar[type[Any]]
     instant: ClassVar[bool] = True
-    size: ClassVar[tuple[float, float]] = (7.6, 3.2)
-    """Width and height of the figure, in inches."""
-    narrow: ClassVar[tuple[float, float]] = (NARROW_IN, 3.2)
-    """The same of the one that a narrow page shows."""
+    size: ClassVar[Size] = (WIDE_IN, 3.2)
+    narrow: ClassVar[Size] = (NARROW_IN, 3.2)
+    """The size of the figure that a narrow page shows."""
 
     def __init__(self, **asked: Any) -> None:
         self.name = numbered(self.title)
@@ -328,7 +335,7 @@ class Panel(ABC, Generic[Asked, Found]):
         self.wait(STATIC_S)
         if self.found is None:
             self._find()
-        still(self.title, self._figure(self.size))
+        still(self.title, drawn(self._draw, self.size))
         print(line or self.words(self.found))
 
     def _moved(self) -> None:
@@ -340,20 +347,17 @@ class Panel(ABC, Generic[Asked, Found]):
     def _explain(self) -> None:
         if not hasattr(self, "help"):
             return
-        known = {full_name(each).removeprefix(f"{self.name} "): each.tooltip for each in self.controls.values()}
-        self.help.value = explained(known)
+        self.help.value = explained(explanations(self.name, self.controls.values()))
 
     def _find(self) -> None:
         found = self.find(self.form.value())
         with self.job.lock:
             self.found = found
-        self.picture.show(self.words(found), self._figure(self.size), self._figure(self.narrow))
+        self.picture.show(self.words(found), self._draw, self.size, self.narrow)
         self.job.message.value = ""
 
-    def _figure(self, size: tuple[float, float]) -> Figure:
-        figure = Figure(figsize=size, layout="constrained")
+    def _draw(self, figure: Figure) -> None:
         self.draw(self.found, figure)
-        return figure
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: it needs a running kernel>"
@@ -367,11 +371,11 @@ class Panel(ABC, Generic[Asked, Found]):
         return {**self.panel._repr_mimebundle_(**kwargs), "text/plain": repr(self)}
 
 
-def beside(figure: Figure, *, width_ratios: tuple[float, float] = (1, 1), **shared: Any) -> Any:
-    """Two axes beside each other or, in a narrow figure, one below the other."""
+def beside(figure: Figure, count: int = 2, *, width_ratios: tuple[float, ...] | None = None, **shared: Any) -> Any:
+    """So many axes beside each other or, in a narrow figure, one below the other."""
     if figure.get_figwidth() > NARROW_IN:
-        return figure.subplots(1, 2, width_ratios=width_ratios, **shared)
-    return figure.subplots(2, 1, **shared)
+        return figure.subplots(1, count, width_ratios=width_ratios, squeeze=False, **shared)[0]
+    return figure.subplots(count, 1, squeeze=False, **shared)[:, 0]
 
 
 def _heed_interrupts() -> None:
@@ -391,13 +395,13 @@ def _heed_interrupts() -> None:
         asyncio.get_running_loop().call_soon(install)
 
 
+@cache
 def _heed_pages() -> None:
     """From now on, where a page is loaded anew, a run whose panel it does not show is stopped: it shows the notebook as
     that was saved, and a panel that was not is gone.
     """
     manager: Any = comm.get_comm_manager()
-    before = manager.targets.get(CONTROL)
-    if before is None or getattr(before, "heeds_pages", False):
+    if (before := manager.targets.get(CONTROL)) is None:
         return
 
     def opened(channel: Any, message: Any) -> None:
@@ -406,7 +410,6 @@ def _heed_pages() -> None:
             if job.busy and not _saved(job.panel):
                 job.stop()
 
-    opened.heeds_pages = True  # type: ignore[attr-defined]
     manager.register_target(CONTROL, opened)
 
 

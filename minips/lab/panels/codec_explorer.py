@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from minips import datasets
-from minips.lab.panels.base import NARROW_IN, Panel, beside
+from minips.lab.panels.base import Panel, beside
 from minips.lab.plots import LOOKS
+from minips.lab.style import NARROW_IN
 from minips.problems import MLP
 from minips.runtime.codec import Codec, pack
 from minips.runtime.trace import Trace

@@ -10,9 +10,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from minips.cost import Simulated, Star, Topology, Traffic
-from minips.lab.panels.base import NARROW_IN, Panel, beside
+from minips.lab.panels.base import Panel, beside
 from minips.lab.plots import LOOKS
 from minips.lab.source import code
+from minips.lab.style import NARROW_IN
 from minips.problems import Problem
 from minips.runtime.collectives import AllReduce, Exchange, RingAllReduce
 from minips.runtime.config import Config

@@ -11,9 +11,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from minips import datasets
-from minips.lab.panels.base import NARROW_IN, Panel, beside
+from minips.lab.panels.base import Panel, beside
 from minips.lab.plots import LOOKS
 from minips.lab.source import code
+from minips.lab.style import NARROW_IN
 from minips.problems import SoftmaxRegression
 from minips.stage import Buffer, Value, option
 from minips.stages.compressors import Compressor, Lz4

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from minips.lab.panels.base import NARROW_IN, Panel
+from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS
 from minips.lab.source import code
+from minips.lab.style import NARROW_IN
 from minips.stage import Value, option
 from minips.stages.serializers import MsgPack, Packet, Serializer
 

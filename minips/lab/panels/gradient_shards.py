@@ -7,8 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from minips import datasets
-from minips.lab.panels.base import NARROW_IN, Panel
+from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS
+from minips.lab.style import NARROW_IN
 from minips.problems import LinearRegression
 from minips.stage import Array, Value, option
 

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from minips.lab.panels.base import NARROW_IN, Panel, beside
+from minips.lab.panels.base import Panel, beside
 from minips.lab.plots import LOOKS
+from minips.lab.style import NARROW_IN
 from minips.stage import Array, Value, option
 from minips.stages.aggregators import Aggregator, Contribution, Mean, Median
 

@@ -6,8 +6,9 @@ from matplotlib.figure import Figure
 
 from minips import datasets
 from minips.lab import plots
-from minips.lab.panels.base import NARROW_IN, Panel
+from minips.lab.panels.base import Panel
 from minips.lab.source import code
+from minips.lab.style import NARROW_IN
 from minips.problems import SoftmaxRegression
 from minips.runtime.config import Config, Delays
 from minips.runtime.engines import Threads

@@ -9,9 +9,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from minips.lab.panels.base import NARROW_IN, Panel
+from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS
 from minips.lab.source import code
+from minips.lab.style import NARROW_IN
 from minips.stage import Buffer, Value, option
 from minips.stages.transports import Channel, Tcp, Transport
 

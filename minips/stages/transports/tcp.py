@@ -3,7 +3,6 @@
 Messages travel as bodies, one behind the other: see `minips.stages.transports.network`.
 """
 
-import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,16 +91,17 @@ class Tcp(NetworkTransport):
 @contextmanager
 def _pem(**files: str) -> Iterator[None]:
     """While these fields' files are read: ValueError that names the field and its file where one cannot be used."""
-    for field, path in files.items():
+    named = {f"Tcp.{field}": path for field, path in files.items() if path}
+    for field, path in named.items():
         try:
-            open(path or os.devnull, "rb").close()
+            open(path, "rb").close()
         except OSError as error:
-            raise ValueError(f"Tcp.{field} names {path!r}, which cannot be read: {error.strerror}.") from None
+            raise ValueError(f"{field} names {path!r}, which cannot be read: {error.strerror}.") from None
     try:
         yield
     except OSError as error:  # SSLError is one
-        named = " with ".join(f"Tcp.{field}={path!r}" for field, path in files.items() if path)
-        raise ValueError(f"{named} cannot be used; PEM files that belong together are expected: {error}.") from None
+        pair = " with ".join(f"{field}={path!r}" for field, path in named.items())
+        raise ValueError(f"{pair} cannot be used; PEM files that belong together are expected: {error}.") from None
 
 
 class _TcpWire(SocketWire):
