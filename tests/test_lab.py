@@ -68,6 +68,7 @@ class TestWorkbench:
         assert bench.runs["B"].config.push == ps.Codec(quantizer=ps.TopK(0.2), memory=ps.ErrorFeedback())
         assert bench.runs["B"].bytes_sent < bench.runs["A"].bytes_sent
         assert bench.loss.png.startswith(PNG)
+        assert (bench.spans.png, bench.spans.words.value) == (b"", "It is being drawn …")
         bench.tabs.selected_index = 1
         assert bench.spans.png.startswith(PNG)
         assert "accuracy" in bench.job.message.value

@@ -335,6 +335,8 @@ class Workbench:
         self.job.say(results.in_words(runs))
         self.table.value = results.table(runs)
         self._draw()
+        for picture in (self.spans, self.timeline, self.staleness):
+            picture.say("It is being drawn …")
         with self.job.lock:
             self._undrawn = {
                 "Where the time goes": lambda: self._show_spans(records),

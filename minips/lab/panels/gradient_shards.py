@@ -69,10 +69,10 @@ class GradientShards(Panel[Shards, Gradients]):
         for j, height in enumerate(found.full):
             ax.hlines(height, j - 0.48, j + 0.48, color="black", lw=1.5, label="" if j else "all the rows")
         ax.axhline(0, color="grey", lw=0.5)
-        ax.set_xticks(range(d), [f"w{j}" for j in range(d)])
+        wide = figure.get_figwidth() > NARROW_IN
+        ax.set_xticks(range(d), [f"w{j}" if wide else str(j) for j in range(d)])
         ax.set(xlabel="parameter", ylabel="gradient")
-        columns = 3 if figure.get_figwidth() > NARROW_IN else 2
-        ax.legend(ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        ax.legend(ncols=3 if wide else 2, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
 
     def words(self, found: Gradients) -> str:
         sizes = sorted(set(found.sizes))
