@@ -133,7 +133,7 @@ def test_a_client_whose_pool_broke_goes_on_with_a_new_one():
         client = stack.enter_context(ps.connect(server.address, config, token=server.token))
         for _ in range(3):
             client.push_pull(ones).result(WAIT_S)
-            client._servers[0].channel._channel._wire._others[0].hang_up()
+            client._channels[0]._channel._wire._others[0].hang_up()
         pulled = client.pull().result(WAIT_S)
     np.testing.assert_array_equal(pulled["w"], np.float32(-1.5))
 

@@ -400,7 +400,7 @@ def test_a_worker_with_another_connection_still_counts_when_one_closes():
         kept.say("hello")
         with Raw(server, worker=1) as other:
             other.say("hello")
-        while len(server._links[1].connections) > 1:
+        while len(server._present[1].connections) > 1:
             time.sleep(0.01)
         with Raw(server) as raw:
             raw.push()

@@ -219,7 +219,7 @@ def test_a_retry_is_a_duplicate_and_is_not_applied_again(consistency):
     for worker in (0, 1, 2):
         first = push(once, worker, 0)
         assert push(again, worker, 0) == first
-        assert again.seen(worker, 0)
+        assert not again.is_new(worker, 0)
         assert push(again, worker, 0) == "duplicate"
     assert_same(once.params, again.params)
     assert (again.duplicates, again.applied, again.rounds) == (3, once.applied, once.rounds)
@@ -491,11 +491,11 @@ def in_one_piece(cls):
 @pytest.mark.parametrize("optimizer", [SGD, Adagrad, Adam])
 @pytest.mark.parametrize("aggregator", [Mean, Median])
 def test_large_tensors_in_stretches_come_to_the_same_bits(optimizer, aggregator, monkeypatch):
-    monkeypatch.setattr("minips.runtime.shard.STRETCH", 2**13)
+    monkeypatch.setattr("minips.runtime.parameters.BLOCK", 2**13)
     options = {"momentum": 0.9} if optimizer is SGD else {}
     whole = make(BSP(), params=LARGE, aggregator=in_one_piece(aggregator)(), optimizer=optimizer(lr=0.1, **options))
     pieces = make(BSP(), params=LARGE, aggregator=aggregator(), optimizer=optimizer(lr=0.1, **options))
-    assert len(pieces._stretches) > 4 > len(whole._stretches) == 1
+    assert len(pieces.parameters._blocks) > 4 > len(whole.parameters._blocks) == 1
     for clock in range(3):
         for worker in range(3):
             grads = {name: g.astype(LARGE[name].dtype) for name, g in gradients(worker, clock, LARGE).items()}
@@ -506,22 +506,22 @@ def test_large_tensors_in_stretches_come_to_the_same_bits(optimizer, aggregator,
 
 def test_two_sets_of_arrays_take_turns_unless_somebody_holds_one():
     shard = make(ASP(), params=LARGE)
-    first = shard._params["w"]
+    first = shard.parameters.arrays["w"]
     push(shard, 0, grads=constant(1.0, LARGE))
-    second = shard._params["w"]
+    second = shard.parameters.arrays["w"]
     push(shard, 1, grads=constant(1.0, LARGE))
-    assert shard._params["w"] is first
+    assert shard.parameters.arrays["w"] is first
     held = shard.pull(0)["w"][1, 5:10]  # a part is enough
     before = held.copy()
     push(shard, 0, clock=1, grads=constant(1.0, LARGE))
-    assert shard._params["w"] is second
+    assert shard.parameters.arrays["w"] is second
     push(shard, 1, clock=1, grads=constant(1.0, LARGE))
     np.testing.assert_array_equal(held, before)
-    third = shard._params["w"]
+    third = shard.parameters.arrays["w"]
     assert third is not first
     del held
     push(shard, 0, clock=2, grads=constant(1.0, LARGE))
-    assert shard._params["w"] is second
+    assert shard.parameters.arrays["w"] is second
 
 
 @pytest.mark.parametrize(

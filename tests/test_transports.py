@@ -30,6 +30,7 @@ from minips.stage import missing
 from minips.stages.transports.auth import PROTOCOL, answer_challenge, challenge
 from minips.stages.transports.base import remote_error
 from minips.stages.transports.wire import AUTH, CALL, ERROR, MOST_FRAMES
+from minips.testing.transports import Watched
 
 WAIT_S = 20.0
 HEAD = struct.Struct("<BxxxI")
@@ -234,9 +235,10 @@ def test_a_server_that_is_killed_fails_pending_and_later_calls(transport):
 
 @between_processes
 def test_a_client_that_is_killed_is_noticed(transport):
-    gone = threading.Event()
+    service = Watched()
+    gone = service.left
     with (
-        transport.serve(echo, token=TOKEN, closed=gone.set) as endpoint,
+        transport.serve(service, token=TOKEN) as endpoint,
         another_process(CLIENT, transport.name, TOKEN, endpoint.address) as (process, word),
     ):
         assert word == "connected"

@@ -13,13 +13,14 @@ import numpy as np
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.problems import Problem
+from minips.runtime.allreduce_session import all_reduce
 from minips.runtime.codec import Codec, Decoder, Encoder, unpack
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
 from minips.runtime.message import DivergedError, Message, NonFiniteError, check_finite
 from minips.runtime.partition import cut, join, partition
 from minips.runtime.reduction import Reduction
-from minips.runtime.sessions import all_reduce, carry_out_together
+from minips.runtime.sessions import carry_out_together
 from minips.runtime.shard import Shard
 from minips.runtime.trace import Trace
 from minips.runtime.worker import compute

@@ -14,9 +14,10 @@ from minips.cost.calibration import Calibration
 from minips.cost.clockwork import Clockwork, Cores, Node, Signal, Task
 from minips.cost.fit import Line
 from minips.cost.meters import CROWD
+from minips.runtime.allreduce_session import all_reduce
 from minips.runtime.collectives import Hop
 from minips.runtime.config import Config
-from minips.runtime.sessions import Do, Receive, Send, all_reduce, script
+from minips.runtime.sessions import Do, Receive, Send, script
 from minips.runtime.shard import Shard
 from minips.runtime.trace import DECODE, ENCODE, UPDATE
 from minips.stages.aggregators import Contribution, Mean
@@ -294,7 +295,7 @@ class TogetherWalk(Walk):
             match need:
                 case Do(spans, values):
                     yield self.task(node, (self._lines, spans, values))
-                case Send(_, _, _, values):
+                case Send(_, _, values):
                     yield node.work(self._rest(values), lambda wall: self.record("transfer", wall))
                     self.clockwork.start(self._message(worker, need, clock))
                 case Receive(_, number):

@@ -12,21 +12,22 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from minips import seeds
-from minips.runtime.codec import Decoder, Encoder, unpack
+from minips.runtime.codec import unpack
 from minips.runtime.config import Config, check_seconds
-from minips.runtime.lasting import PAUSES_S, LastingChannel
 from minips.runtime.message import Header, Message, check_finite
-from minips.runtime.partition import Layout, cut, join, native
+from minips.runtime.partition import native
+from minips.runtime.reconnecting import PAUSES_S, ReconnectingChannel
+from minips.runtime.sessions import Receive, Send, Session, advance, carry_out
 from minips.runtime.trace import Trace
+from minips.runtime.worker_session import ServerLink, WorkerSession
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Channel
 from minips.stages.transports.auth import check_token
-from minips.stages.transports.futures import Driven, Joined
+from minips.stages.transports.futures import Driven
 from minips.stages.transports.wire import Closable
 
 T = TypeVar("T")
@@ -103,18 +104,21 @@ class Client(Closable):
         trace: Trace | None,
         pauses_s: Sequence[float],
     ) -> None:
-        self.config, self.worker = config, int(worker)
+        self.config, self.worker, self._timeout = config, int(worker), timeout
         self.trace = trace or Trace(f"worker {worker}")
         self.bytes_sent = self.bytes_received = 0
         self._closing = threading.Event()
-        self._servers: list[_Connection] = []
+        self._beginning = threading.Lock()
+        """Held from the beginning of a call until all of its messages have been sent."""
+        self._links = [_MeteredLink(self, index) for index in range(len(addresses))]
+        self._session = WorkerSession(self.worker, self._links)
+        self._channels: list[ReconnectingChannel] = []
         node = config.node()
         try:
-            for address in addresses:
+            for index, address in enumerate(addresses):
                 connect = partial(node.connect, address, token, timeout)
-                self._servers.append(_Connection(connect, address, self, len(self._servers), pauses_s))
-            hellos = [server.call(Message({"kind": "hello", "worker": self.worker})) for server in self._servers]
-            self._meet([hello.result(timeout) for hello in hellos])
+                self._channels.append(ReconnectingChannel(connect, partial(self._resume, index), pauses_s))
+            self._check_servers(self._begin(self._session.hello()).result(timeout) if addresses else [])
         except BaseException:
             self._hang_up()
             raise
@@ -124,7 +128,7 @@ class Client(Closable):
     @property
     def done(self) -> bool:
         """True once every server has said that the run is over."""
-        return all(server.done for server in self._servers)
+        return self._session.done
 
     @property
     def clock(self) -> int:
@@ -133,12 +137,12 @@ class Client(Closable):
         Each server counts by itself: with backup workers a push can be late at one and in time at another. This is the
         furthest.
         """
-        return max(server.clock for server in self._servers)
+        return self._session.clock
 
     @property
     def versions(self) -> tuple[int, ...]:
         """The version of each server's parameters that was pulled last."""
-        return tuple(server.version for server in self._servers)
+        return self._session.versions
 
     def push(
         self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
@@ -150,7 +154,7 @@ class Client(Closable):
         pulled last). ValueError where names, shapes or dtypes are not those of the parameters, or a value is NaN or
         infinite.
         """
-        return self._push("push", gradients, loss, versions, lambda answers: str(answers[0].header["outcome"]))
+        return self._push(gradients, loss, versions, False, lambda answers: str(answers[0].header["outcome"]))
 
     def pull(
         self, names: Sequence[str] | None = None, rows: Mapping[str, Sequence[int]] | None = None
@@ -169,23 +173,17 @@ class Client(Closable):
         for name in (*(names or ()), *chosen):
             if name not in self._refs:
                 raise ValueError(f"There is no tensor {name!r} on the servers; there are {', '.join(self._refs)}.")
-        messages = []
-        for server in self._servers:
-            header: Header = {"kind": "pull", "worker": self.worker}
-            if names is not None:
-                header["names"] = [name for name in names if name in server.layout]
-            if chosen:
-                header["rows"] = {name: some for name, some in chosen.items() if name in server.layout}
-                for name, some in header["rows"].items():
-                    server.layout[name].rows(some)
-            messages.append(Message(header))
-        return self._call(messages, lambda answers: self._whole(answers, chosen))
+        for link in self._links:
+            for name, some in chosen.items():
+                if name in link.layout:
+                    link.layout[name].rows(some)
+        return self._begin(self._session.pull(names, chosen), lambda answers: self._whole(answers, chosen), timed=True)
 
     def push_pull(
         self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
     ) -> "Future[Tensors]":
         """A push and the pull after it in one message each way: one round trip instead of two."""
-        return self._push("push_pull", gradients, loss, versions, self._whole)
+        return self._push(gradients, loss, versions, True, self._whole)
 
     def refs(self) -> dict[str, Ref]:
         """A reference to each tensor on the servers, by name."""
@@ -200,12 +198,11 @@ class Client(Closable):
         if not self._closing.is_set():
             self._closing.set()
             with suppress(Exception):
-                for farewell in [server.goodbye() for server in self._servers]:
-                    farewell.result(1.0)
+                self._begin(self._session.say("bye"), last=True).result(1.0)
         self._hang_up()
         self._heart.join()
 
-    def _meet(self, answers: list[Message]) -> None:
+    def _check_servers(self, answers: list[Message]) -> None:
         indices = [answer.header["index"] for answer in answers]
         wanted = answers[0].header["servers"] if answers else self.config.servers
         if indices != list(range(wanted)):
@@ -213,46 +210,32 @@ class Client(Closable):
                 f"Expected the addresses of all {wanted} servers of one run, in their order; "
                 f"got servers {', '.join(map(str, indices)) or 'none'}."
             )
-        for server, answer in zip(self._servers, answers, strict=True):
-            layout = answer.header["layout"].items()
-            server.layout = {name: Layout(tuple(shape), *rest) for name, (shape, *rest) in layout}
-        layouts = [item for server in self._servers for item in server.layout.items()]
+        layouts = [item for link in self._links for item in link.layout.items()]
         self._refs = {name: Ref(name, part.shape, part.dtype, self) for name, part in layouts}
         self._dtypes = {name: np.dtype(ref.dtype) for name, ref in self._refs.items()}
         self._beat_s = min(answer.header["silence_s"] for answer in answers) / 4
 
     def _push(
         self,
-        kind: str,
         gradients: Mapping[str, Array],
         loss: float | None,
         versions: tuple[int, ...] | None,
+        pulls: bool,
         finish: Callable[[list[Message]], Any],
     ) -> "Future[Any]":
         whole = self._check(gradients)
-        if versions is not None and not (isinstance(versions, Sequence) and len(versions) == len(self._servers)):
+        if versions is not None and not (isinstance(versions, Sequence) and len(versions) == len(self._links)):
             raise ValueError(
-                f"versions holds one whole number for each of the {len(self._servers)} servers, as client.versions "
+                f"versions holds one whole number for each of the {len(self._links)} servers, as client.versions "
                 f"does, or is None; got {versions!r}."
             )
-        header = {"kind": kind, "worker": self.worker, "loss": None if loss is None else float(loss)}
-        clocks = [server.clock for server in self._servers]
-        messages = [
-            Message({**header, "clock": clock, "version": version}, cut(whole, server.layout))
-            for server, clock, version in zip(self._servers, clocks, versions or self.versions, strict=True)
-        ]
         self.trace.step = self.clock
-        for server, clock in zip(self._servers, clocks, strict=True):
-            server.clock = clock + 1  # before the answer can come, which may move it further
-        try:
-            future = self._call(messages, finish)
-            if self.config.overlap:
-                future.attend()  # nobody will wait for it before the next gradient is there
-            return future
-        except BaseException:
-            for server, clock in zip(self._servers, clocks, strict=True):
-                server.clock = clock
-            raise
+        call = self._begin(
+            self._session.push(whole, None if loss is None else float(loss), versions, pulls), finish, timed=True
+        )
+        if self.config.overlap:
+            call.attend()  # the next gradient is computed before anything waits for it
+        return call
 
     def _check(self, gradients: Mapping[str, Array]) -> Tensors:
         refs = self._refs
@@ -274,93 +257,149 @@ class Client(Closable):
         return whole
 
     def _whole(self, answers: list[Message], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
-        tensors = join([answer.tensors for answer in answers], [server.layout for server in self._servers], rows)
+        tensors = self._session.join(answers, rows)
         return {name: tensors[name] for name in self._refs if name in tensors}
 
-    def _call(self, messages: list[Message], finish: Callable[[list[Message]], Any]) -> Driven[Any]:
-        """One message to each server; the future of ``finish`` of all their answers."""
-        frames = [server.encoder.encode(message) for server, message in zip(self._servers, messages, strict=True)]
-        if len(frames) == 1:
-            return self._servers[0].send(frames[0], messages[0], lambda answer: finish([answer]))
-        each = zip(self._servers, frames, messages, strict=True)
-        return Joined([server.send(some, message, _same) for server, some, message in each], finish)
+    def _begin(
+        self,
+        session: Session[T],
+        finish: Callable[[T], Any] = lambda result: result,
+        timed: bool = False,
+        last: bool = False,
+    ) -> "_Call":
+        """Carry a session out until it has sent all its messages; the future of ``finish`` of what it returns.
+
+        A ``timed`` call's way is told to the trace; the ``last`` one is no reason to connect again.
+        """
+        with self._beginning:
+            if any(link.unsure for link in self._links):
+                _Call(self, self._session.agree()).begin().result(self._timeout)
+            return _Call(self, session, finish, timed, last).begin()
+
+    def _resume(self, index: int, channel: Channel) -> None:
+        """Say hello again, on a new connection."""
+        answers: list[Future[Frames]] = []
+
+        def receive(need: Receive) -> _Answer:
+            return _Answer(answers[0].result(self.config.timeout_s), None)
+
+        carry_out(self._session.hello(index), lambda need: answers.append(channel.call(need.parcel)), receive)
 
     def _beat(self) -> None:
         while not self._closing.wait(self._beat_s):
-            for server in self._servers:
-                if not server.outstanding:
+            for link, channel in zip(self._links, self._channels, strict=True):
+                if not channel.outstanding:
                     with suppress(Exception):
-                        server.call(Message({"kind": "alive", "worker": self.worker}))
+                        self._begin(self._session.alive(link)).result(self._beat_s)
 
     def _hang_up(self) -> None:
         self._closing.set()
-        for server in self._servers:
-            server.channel.close()
+        for channel in self._channels:
+            channel.close()
 
 
-class _Connection:
-    """One server as the client sees it: the channel, both halves of the codec's link, and what the last answer said."""
+class _Answer(NamedTuple):
+    """The frames of an answer, and when its request was sent; None where that is of no interest."""
+
+    frames: Frames
+    asked_at: float | None
+
+
+class _MeteredLink(ServerLink):
+    """A link that tells the client's trace what the way of a message took."""
+
+    def __init__(self, client: Client, index: int) -> None:
+        super().__init__(client.config, client.worker, index, client.trace)
+        self._client = client
+
+    def decode(self, answer: _Answer) -> tuple[Message, Header]:
+        came, (frames, asked_at) = time.monotonic(), answer
+        self._client.bytes_received += sum(map(len, frames))
+        packet, stamp = unpack(frames, self.config.pull, self.trace)
+        if asked_at is not None:
+            busy, waited = float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
+            self.trace.add("transfer", asked_at, max(0.0, came - asked_at - busy - waited))
+            self.trace.add("wait", came - waited, waited)
+        return self.decoder.decode(packet), stamp
+
+
+class _Call(Driven[Any]):
+    """A call as a future. Each answer takes its session further, in the thread that reads it."""
 
     def __init__(
-        self, connect: Callable[[], Channel], address: str, client: Client, index: int, pauses_s: Sequence[float]
+        self,
+        client: Client,
+        session: Session[Any],
+        finish: Callable[[Any], Any] = lambda result: result,
+        timed: bool = False,
+        last: bool = False,
     ) -> None:
-        self.address, self.client = address, client
-        self.channel = LastingChannel(connect, self._resume, pauses_s)
-        rng = seeds.push(client.config.seed, client.worker, index)
-        self.encoder, self.decoder = Encoder(client.config.push, rng, client.trace), Decoder(client.trace)
-        self.layout: dict[str, Layout] = {}
-        self.clock, self.version, self.done, self.outstanding = 0, 0, False, 0
+        super().__init__()
+        self._client, self._channels, self._session, self._finish = client, client._channels, session, finish
+        self._timed, self._last = timed, last
+        self._source: int | None = None
+        """The server whose answer the session needs next."""
+        self._asked_at: dict[int, float] = {}
+        self._came: dict[int, tuple[Frames | None, Exception | None]] = {}
+        self._going = threading.RLock()
 
-    def call(self, message: Message) -> Driven[Message]:
-        return self.send(self.encoder.encode(message), message, _same)
+    def begin(self) -> Self:
+        """Send the call's messages. Raises what the session raises before it has sent any."""
+        with self._going:
+            self._go_on(None, None)
+            self._use_answers()
+        return self
 
-    def goodbye(self) -> Driven[Message]:
-        """The last call; a server that is gone does not miss it."""
-        bye = Message({"kind": "bye", "worker": self.client.worker})
-        return self.send(self.encoder.encode(bye), bye, _same, last=True)
+    def answered(self, channel: ReconnectingChannel, frames: Frames | None, error: Exception | None) -> None:
+        """An answer has come, or the error that came instead; of several servers, perhaps out of turn."""
+        with self._going:
+            self._came[self._channels.index(channel)] = frames, error
+            self._use_answers()
 
-    def send(self, frames: Frames, message: Message, finish: Callable[[Message], T], last: bool = False) -> Driven[T]:
-        """Send a message that has been encoded; the future of ``finish`` of the decoded answer."""
-        began = time.monotonic()
-        self.client.bytes_sent += sum(map(len, frames))
-        self.outstanding += 1
-
-        def arrived(answer: "Future[Frames]") -> T:
-            self.outstanding -= 1
+    def _use_answers(self) -> None:
+        while self._source in self._came:
+            source, self._source = self._source, None
+            frames, error = self._came.pop(source)
+            asked_at = self._asked_at.pop(source) if self._timed else None
             try:
-                decoded = self._decoded(answer.result(), message.kind, began)
-            except BaseException:
-                self.clock = min(self.clock, message.header.get("clock", self.clock))  # a push that was refused
-                raise
-            return finish(decoded)
+                self._go_on(None if frames is None else _Answer(frames, asked_at), error)
+            except StopIteration as end:
+                self._complete(end.value)
+            except Exception as raised:
+                self.set_exception(raised)
 
+    def drive(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (source := self._source) is not None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            self._channels[source].read(lambda: self._source != source, left)
+            if self._source == source:  # another thread reads, or the connection is being made again
+                return
+
+    def attend(self) -> None:
+        for channel in self._channels:
+            channel.attend()
+
+    def _go_on(self, answer: Any, error: Exception | None) -> None:
+        need = advance(self._session, answer, error)
+        while type(need) is Send:
+            parcel, error = need.parcel, None
+            self._client.bytes_sent += sum(map(len, parcel))
+            if self._timed:
+                self._asked_at[need.to] = time.monotonic()
+            try:
+                self._channels[need.to].ask(parcel, self, self._last)
+            except Exception as raised:
+                error = raised
+            need = advance(self._session, None, error)
+        self._source = need.source
+
+    def _complete(self, result: Any) -> None:
         try:
-            return self.channel.call(frames, arrived, last)
-        except BaseException:
-            self.outstanding -= 1
-            raise
-
-    def _resume(self, channel: Channel) -> None:
-        """Say on a new connection that this worker is still here; what it pulls is remembered anew, on both sides."""
-        again = Message({"kind": "hello", "worker": self.client.worker, "again": True})
-        channel.call(self.encoder.encode(again)).result(self.client.config.timeout_s)
-        self.decoder = Decoder(self.client.trace)
-
-    def _decoded(self, frames: Frames, kind: str, began: float) -> Message:
-        client, took = self.client, time.monotonic() - began
-        client.bytes_received += sum(map(len, frames))
-        packet, stamp = unpack(frames, client.config.pull, client.trace)
-        busy, waited = (float(stamp.get(key, 0.0)) for key in ("busy", "waited"))
-        if kind in ("push", "pull", "push_pull"):
-            client.trace.add("transfer", began, max(0.0, took - busy - waited))
-            client.trace.add("wait", began + took - waited, waited)
-        answer = self.decoder.decode(packet)
-        self.done = bool(stamp["done"])
-        self.clock = max(self.clock, int(stamp["clock"]))
-        if kind in ("pull", "push_pull"):
-            self.version = int(answer.header["version"])
-        return Message({**answer.header, **stamp}, answer.tensors)
-
-
-def _same(answer: Message) -> Message:
-    return answer
+            result = self._finish(result)
+        except Exception as error:
+            self.set_exception(error)
+        else:
+            self.set_result(result)

@@ -69,12 +69,31 @@ class Codec(Value):
         )
 
 
-class Encoder:
+Mark = dict[str, State]
+"""What the memories of one half of a link hold, by tensor."""
+
+
+class _Half:
+    """What one half of a link remembers."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, State] = defaultdict(dict)
+
+    def mark(self) -> Mark:
+        """What the memories hold now, for `go_back`. Cheap: memories replace arrays and never write into them."""
+        return {name: {**state} for name, state in self._states.items()}
+
+    def go_back(self, mark: Mark) -> None:
+        """Let the memories hold what they held at the mark."""
+        self._states = defaultdict(dict, {name: {**state} for name, state in mark.items()})
+
+
+class Encoder(_Half):
     """One sender's half of one link: ``codec``, what its memories hold, and its random draws."""
 
     def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace) -> None:
+        super().__init__()
         self.codec, self.rng, self.trace = codec, rng, trace
-        self._states: dict[str, State] = defaultdict(dict)
 
     def encode(self, message: Message, stamp: Header | None = None) -> Frames:
         """The frames of a message; ``stamp`` goes into the envelope. The tensors must be finite."""
@@ -101,12 +120,12 @@ class Encoder:
         return quantizer.name, parts
 
 
-class Decoder:
+class Decoder(_Half):
     """One receiver's half of one link: what the memories of that sender's tensors need to be restored."""
 
     def __init__(self, trace: Trace) -> None:
+        super().__init__()
         self.trace = trace
-        self._states: dict[str, State] = defaultdict(dict)
 
     def decode(self, packet: Packet) -> Message:
         """The message of a packet. ValueError where its parts do not fit together."""

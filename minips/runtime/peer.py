@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from minips import seeds
+from minips.runtime.allreduce_session import all_reduce
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
 from minips.runtime.reduction import Reduction
-from minips.runtime.sessions import Receive, Send, all_reduce, carry_out
+from minips.runtime.sessions import Receive, Send, carry_out
 from minips.runtime.trace import Trace
 from minips.stage import Frames, Tensors, reason
-from minips.stages.transports import Channel
+from minips.stages.transports import Channel, Connection, Service
 from minips.stages.transports.futures import then
 from minips.stages.transports.wire import Closable
 
@@ -48,11 +49,10 @@ class Peer(Closable):
         rng = seeds.all_reduce(config.seed, rank)
         self._reduction = Reduction(exchange, rank, config.workers, like, config.push, rng, self.trace)
         self._changed = threading.Condition()
-        self._callers: dict[int, int] = {}
         self._boxes: dict[int, deque[Frames]] = defaultdict(deque)
         self._gone: dict[int, str] = {}
         self._channels: dict[int, Channel] = {}
-        self._endpoint = self._node.serve(self._take_in, None, token, self._hung_up)
+        self._endpoint = self._node.serve(_Peers(self), None, token)
         self.address = self._endpoint.address
 
     def meet(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
@@ -120,17 +120,16 @@ class Peer(Closable):
         self.trace.add("transfer", sent, here - sent)
         return frames[1:]
 
-    def _take_in(self, frames: Frames) -> Frames:
-        """What the endpoint does with a call. The first of a connection says who calls."""
+    def _take_in(self, frames: Frames, connection: "_PeerConnection") -> Frames:
+        """Put what another worker sends into its box. The first call of a connection says who calls."""
         with self._changed:
-            caller = self._callers.get(threading.get_ident())
-            if caller is None:
-                self._callers[threading.get_ident()] = self._rank(frames)
+            if connection.rank is None:
+                connection.rank = self._rank(frames)
                 self.bytes_received += sum(map(len, frames))
             elif not frames or len(frames[0]) != _SENT.size:
                 raise ValueError("A message between workers starts with the time at which it was sent.")
             else:
-                self._boxes[caller].append(frames)
+                self._boxes[connection.rank].append(frames)
                 self._changed.notify_all()
         return []
 
@@ -143,13 +142,30 @@ class Peer(Closable):
             raise ValueError(f"Expected the number of a worker, 0 to {self.config.workers - 1}.")
         return rank
 
-    def _hung_up(self) -> None:
-        with self._changed:
-            caller = self._callers.pop(threading.get_ident(), None)
-        if caller is not None:
-            self._lose(caller, "its connection closed")
-
     def _lose(self, rank: int, why: str) -> None:
         with self._changed:
             self._gone.setdefault(rank, why)
             self._changed.notify_all()
+
+
+class _Peers(Service):
+    """What a rank's endpoint serves: connections of other ranks."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def connection(self) -> Connection:
+        return _PeerConnection(self._peer)
+
+
+class _PeerConnection(Connection):
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self.rank: int | None = None
+
+    def answer(self, frames: Frames) -> Frames:
+        return self._peer._take_in(frames, self)
+
+    def closed(self) -> None:
+        if self.rank is not None:
+            self._peer._lose(self.rank, "its connection closed")

@@ -1,7 +1,8 @@
-"""A parameter server: a transport and its threads around one shard.
+"""A parameter server: a transport, its threads and the wall clock around one shard and its sessions.
 
-Each connection has a thread. It decodes what came in, takes the one lock to ask the shard or to tell it something,
-waits on the one condition while the shard says not yet, and encodes the answer after it has let the lock go.
+Each connection has a thread, which carries out the session of each request (`minips.runtime.server_session`): it holds
+the one lock between two needs of the session, waits on the one condition while the session has to, and releases the
+lock for the session's work.
 """
 
 import reprlib
@@ -9,25 +10,26 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from minips import seeds
-from minips.runtime.codec import Decoder, Encoder, envelope, unpack
+from minips.runtime.codec import envelope, unpack
 from minips.runtime.config import Config, check_seconds
-from minips.runtime.message import Header, Message
 from minips.runtime.partition import cut, native, partition
+from minips.runtime.server_session import PUSHES, ServerSession
+from minips.runtime.sessions import Session, Until, nothing
 from minips.runtime.shard import Shard
 from minips.runtime.trace import Laps, Trace
 from minips.stage import Array, Frames, Tensors
-from minips.stages.aggregators import Contribution
-from minips.stages.serializers import Packet
-from minips.stages.transports import Endpoint
+from minips.stages.transports import Connection, Endpoint, Service
 from minips.stages.transports.auth import check_token
 from minips.stages.transports.wire import Closable
 
+T = TypeVar("T")
+
 GRACE_S = 0.25
 """How long a worker whose connection broke may take to come back before it no longer counts."""
+TURN_S = 1.0
+"""How long a wait lasts at most before its reason is looked at again."""
 KEPT_ROWS = 10_000
 """How many losses, grants and events, the last ones, a server without an end keeps at least; it keeps twice as many at
 most."""
@@ -86,6 +88,7 @@ class Server(Closable):
             optimizer=config.optimizer,
             updates=updates,
             span=self._laps.span,
+            now=time.monotonic,
         )
         self.losses: list[tuple[float, int, float]] = []
         self.changed_at = time.monotonic()
@@ -94,10 +97,10 @@ class Server(Closable):
         self._version = 0
         self._changed = threading.Condition()
         self._closing = threading.Event()
-        self._encoding = threading.Lock()
-        self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), self.trace)
-        self._encoded: tuple[tuple[Any, ...], Frames] = (), []
-        self._links = [_WorkerLink(config, index, worker, self.trace) for worker in range(config.workers)]
+        self._sessions = ServerSession(
+            self.shard, config, index, self.layout, self.trace, self._note, silence_s, threading.Lock()
+        )
+        self._present = [_Presence() for _ in range(config.workers)]
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
 
@@ -114,7 +117,7 @@ class Server(Closable):
         if token is not None:
             check_token(token)
         self.token = secrets.token_hex(16) if token is None else token
-        self._endpoint = self.config.node().serve(self._handle, address, self.token, self._connection_closed)
+        self._endpoint = self.config.node().serve(_Workers(self), address, self.token)
         self.address = self._endpoint.address
         self._watcher = threading.Thread(target=self._watch, name=f"minips-watch-{self.index}", daemon=True)
         self._watcher.start()
@@ -136,7 +139,7 @@ class Server(Closable):
         """End the run with the parameters as they are: every push is answered with ``over``, every pull at once."""
         with self._changed:
             self.shard.diverge(reason)
-            self._changed.notify_all()
+            self._note()
 
     def report(self) -> dict[str, Any]:
         """What a run keeps of this server."""
@@ -155,173 +158,152 @@ class Server(Closable):
         if self._watcher:
             self._watcher.join()
 
-    def _handle(self, frames: Frames) -> Frames:
+    def _answer(self, frames: Frames, connection: "_WorkerConnection") -> Frames:
+        """Carry out the session of one request, in the thread of its connection."""
         began = time.monotonic()
-        clock = _Stopwatch()
         packet, _ = unpack(frames, self.config.push, self.trace)
-        kind, worker = packet.header.get("kind"), self.shard.known(packet.header.get("worker"))
-        link = self._links[worker]
-        link.heard, link.busy = began, True
+        presence = self._present[self.shard.known(packet.header.get("worker"))]
+        presence.heard, presence.busy = began, presence.busy + 1
+        kind = packet.header.get("kind")
         try:
-            answer, stamp = self._answer(str(kind), worker, packet, link, clock)
-            encoded = self._encode(answer, link, bool(answer.tensors) and not packet.header.get("rows"))
-            times = {"busy": time.monotonic() - began - clock.seconds, "waited": clock.seconds}
-            return [envelope(self.config.pull, {**stamp, **times}), *encoded]
+            if kind == "hello":
+                presence.connections.add(connection)
+            elif kind == "bye":
+                presence.connections.discard(connection)
+            elif kind in PUSHES:
+                clock = packet.header.get("clock")
+                self.trace.step = clock if isinstance(clock, int) else 0
+            (stamp, answer), waited = self._carry_out(self._sessions.answer(packet.header, packet))
+            stamp |= {"busy": time.monotonic() - began - waited, "waited": waited}
+            return [envelope(self.config.pull, stamp), *answer]
         finally:
-            link.heard, link.busy = time.monotonic(), False
+            presence.heard, presence.busy = time.monotonic(), presence.busy - 1
 
-    def _answer(
-        self, kind: str, worker: int, packet: Packet, link: "_WorkerLink", clock: "_Stopwatch"
-    ) -> tuple[Message, Header]:
-        """The answer, the same for all that ask for this version, and what is said to this worker alone."""
-        outcome: str | None = None
-        params: Tensors = {}
-        extra: dict[str, Any] = {}
-        if kind == "hello":
-            with self._changed:
-                self.shard.join(worker)
-            link.meet(again=bool(packet.header.get("again")))
-            layout = {name: list(part) for name, part in self.layout.items()}
-            extra = {"layout": layout, "index": self.index, "servers": self.config.servers, "silence_s": self.silence_s}
-        elif kind == "bye":
-            link.connections.discard(threading.get_ident())
-            self._leave(worker, None)
-        elif kind not in ("push", "pull", "push_pull", "alive"):
-            raise ValueError(
-                f"There is no message of kind {kind!r}; there are hello, push, pull, push_pull, alive and bye."
-            )
-        if kind in ("push", "push_pull"):
-            outcome = self._push(worker, packet, link, clock)
+    def _carry_out(self, session: Session[T]) -> tuple[T, float]:
+        """What a session returns, and the seconds that it has waited. Between two needs it holds the lock."""
+        answer, error, waited = None, None, 0.0
         with self._changed:
-            if kind in ("pull", "push_pull"):
-                self._wait(lambda: self.shard.may_pull(worker), worker, clock)
-                params = self._chosen(packet.header, self.shard.pull(worker))
-                self._forget()
-            header = {"kind": "reply", "version": self.shard.version, **extra}
-            stamp = {"clock": self.shard.clocks[worker], "done": self.shard.done, "outcome": outcome}
-        return Message(header, params), stamp
+            while True:
+                try:
+                    need = session.send(answer) if error is None else session.throw(error)
+                except StopIteration as end:
+                    if self.shard.updates is None:
+                        self._forget()
+                    return end.value, waited
+                answer, error = None, None
+                if type(need) is Until:
+                    if not need.ready():
+                        began = time.monotonic()
+                        error = self._wait(need)
+                        waited += time.monotonic() - began
+                elif need.call is not nothing:
+                    self._changed.release()
+                    try:
+                        answer = need.call()
+                    except Exception as raised:
+                        error = raised
+                    finally:
+                        self._changed.acquire()
 
-    def _encode(self, answer: Message, link: "_WorkerLink", whole: bool) -> Frames:
-        """The frames of an answer without an envelope: for all who ask for one version of the same ``whole`` tensors,
-        once.
+    def _wait(self, need: Until) -> Exception | None:
+        """Wait, with the lock held, until ``need.ready()``; the error where that does not come about.
 
-        Frames that are the parameters' own memory are not kept: while they are, an update goes to a copy.
+        The wait is counted in short turns, so that a server which was itself paused does not blame its workers.
         """
-        if not whole or not self.config.pull.memory.stateless:
-            return link.encoder.encode(answer)[1:]
-        with self._encoding:
-            asked = answer.header["version"], *answer.tensors
-            if asked == self._encoded[0]:
-                return self._encoded[1]
-            frames = self._encoder.encode(answer)[1:]
-            own = any(isinstance(frame, memoryview) and frame.readonly for frame in frames)
-            self._encoded = ((), []) if own else (asked, frames)
-            return frames
-
-    def _push(self, worker: int, packet: Packet, link: "_WorkerLink", clock: "_Stopwatch") -> str:
-        if not link.pushing.acquire(timeout=self.config.timeout_s):
-            raise TimeoutError(f"Worker {worker}'s push over an earlier connection has not come to an end.")
-        try:  # one at a time: over an old connection and a new one the same push may come twice
-            return self._take(worker, packet, link, clock)
-        finally:
-            link.pushing.release()
-
-    def _take(self, worker: int, packet: Packet, link: "_WorkerLink", clock: "_Stopwatch") -> str:
-        at = _integer(packet, "clock")
-        with self._changed:
-            if outcome := self.shard.known_outcome(worker, at):
-                return outcome
-            self._wait(lambda: self.shard.may_push(at), worker, clock)
-        message = link.decoder.decode(packet)
-        self.shard.check(message.tensors)
-        loss = packet.header.get("loss")
-        loss = float(loss) if isinstance(loss, int | float) else float("nan")
-        contribution = Contribution(worker, at, _integer(packet, "version"), message.tensors, loss)
-        with self._changed:
-            self.trace.step = at
-            outcome = self.shard.push(contribution, checked=True)
-            self._laps.record()
-            self._note()
-            if outcome != "held":  # which changes nothing for those who wait
-                self._changed.notify_all()
-        return outcome
-
-    def _wait(self, ready: Any, worker: int, clock: "_Stopwatch") -> None:
-        """Wait, with the lock held, until ``ready()``. TimeoutError names who is waited for."""
-        if ready():
-            return
-        with clock:
-            came = self._changed.wait_for(
-                lambda: ready() or self._closing.is_set() or self.shard.stuck, self.config.timeout_s
-            )
-        if not came:
-            shard = self.shard
-            behind = [w for w in sorted(shard.live) if w != worker and shard.clocks[w] <= shard.slowest()]
-            raise TimeoutError(
-                f"Worker {worker} at clock {shard.clocks[worker]} waited {self.config.timeout_s:g} seconds for "
-                f"{', '.join(f'worker {w}' for w in behind) or 'the others'} at clock {shard.slowest()}. "
-                "Are they running? Config.timeout_s sets how long to wait."
-            )
-        if self._closing.is_set():
-            raise ConnectionError("The server is closing.")
-        if self.shard.stuck and not ready():
-            raise RuntimeError(self.shard.stuck)
-
-    def _chosen(self, header: Header, params: Tensors) -> Tensors:
-        """The tensors that a pull asks for, and of those in ``rows`` what this server has of these rows."""
-        names, rows = header.get("names"), header.get("rows") or {}
-        if not isinstance(names, list | None) or not isinstance(rows, dict):
-            raise ValueError(f"A pull takes a list of names and a map of rows; got {names!r} and {rows!r}.")
-        for name in (*(names or ()), *rows):
-            if name not in params:
-                raise ValueError(f"There is no tensor {name!r} here; there are {', '.join(params)}.")
-        if rows and not self.config.pull.memory.stateless:
-            raise ValueError(f"{self.config.pull.memory!r} remembers whole tensors: rows cannot be pulled through it.")
-        chosen = params if names is None else {name: params[name] for name in names}
-        return {
-            name: x if name not in rows else x.reshape(-1)[self.layout[name].rows(rows[name])[1]]
-            for name, x in chosen.items()
-        }
+        left, shard = self.config.timeout_s, self.shard
+        while not need.ready():
+            if self._closing.is_set():
+                return ConnectionError("The server is closing.")
+            if shard.stuck:
+                return RuntimeError(shard.stuck)
+            if left <= 0:
+                behind = [w for w in sorted(shard.live) if w != need.worker and shard.clocks[w] <= shard.slowest()]
+                return TimeoutError(
+                    f"Worker {need.worker} at clock {shard.clocks[need.worker]} waited {self.config.timeout_s:g} "
+                    f"seconds for {', '.join(f'worker {w}' for w in behind) or 'the others'} at clock "
+                    f"{shard.slowest()}. Are they running? Config.timeout_s sets how long to wait."
+                )
+            turn = min(left, TURN_S)
+            began = time.monotonic()
+            self._changed.wait(turn)
+            left -= min(time.monotonic() - began, turn)
+        return None
 
     def _note(self) -> None:
-        """Stamp what the shard has just recorded with the time, which it does not know."""
+        """The shard has changed: stamp what it has recorded with the time, and wake those that wait."""
         now = time.monotonic()
+        self._laps.record()
         rows, self.shard.losses = self.shard.losses, []
         self.losses += [(now, step, loss) for step, loss in rows]
-        self._forget()
         if self.shard.version > self._version:
             self._version, self.changed_at = self.shard.version, now
+        self._changed.notify_all()
 
     def _forget(self) -> None:
-        """Let go of the oldest rows, where no end of the run bounds them."""
+        """Let go of the oldest rows that a server without an end has recorded."""
         recorded: tuple[list[Any], ...] = (self.losses, self.shard.grants, self.events)
-        for rows in recorded if self.shard.updates is None else ():
+        for rows in recorded:
             if len(rows) >= 2 * KEPT_ROWS:
                 del rows[:-KEPT_ROWS]
 
-    def _connection_closed(self) -> None:
-        for worker, link in enumerate(self._links):
-            if threading.get_ident() in link.connections:
-                link.connections.discard(threading.get_ident())
-                if not link.connections and not self._closing.wait(GRACE_S) and not link.connections:
+    def _connection_closed(self, connection: "_WorkerConnection") -> None:
+        """A connection has closed, with or without a goodbye. Its worker may come back for a while."""
+        for worker, presence in enumerate(self._present):
+            if connection in presence.connections:
+                presence.connections.discard(connection)
+                if not presence.connections and not self._closing.wait(GRACE_S) and not presence.connections:
                     self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye")
 
-    def _leave(self, worker: int, event: str | None) -> None:
+    def _leave(self, worker: int, event: str) -> None:
         with self._changed:
-            if event and worker in self.shard.live and not self.shard.done and not self._closing.is_set():
+            if worker in self.shard.live and not self.shard.done and not self._closing.is_set():
                 self.events.append((time.monotonic(), event))
-            with suppress(ValueError):
-                self.shard.leave(worker)
-            self._note()
-            self._changed.notify_all()
+            self._sessions.leave(worker)
 
     def _watch(self) -> None:
-        """Let go of workers that hold a connection and have fallen silent."""
-        while not self._closing.wait(self.silence_s / 4):
-            for worker, link in enumerate(self._links):
-                silent = time.monotonic() - link.heard
-                if link.connections and not link.busy and silent > self.silence_s and worker in self.shard.live:
+        """Drop workers that hold a connection and have fallen silent. Where this process was itself paused, the silence
+        begins anew.
+        """
+        turn = self.silence_s / 4
+        looked = time.monotonic()
+        while not self._closing.wait(turn):
+            now = time.monotonic()
+            paused, looked = now - looked > 2 * turn, now
+            for worker, presence in enumerate(self._present):
+                if paused:
+                    presence.heard = now
+                silent = now - presence.heard
+                if presence.connections and not presence.busy and silent > self.silence_s and worker in self.shard.live:
                     self._leave(worker, f"worker {worker} has been silent for {silent:.1f} s: it no longer counts")
+
+
+class _Workers(Service):
+    """What a server's endpoint serves: connections of workers."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def connection(self) -> Connection:
+        return _WorkerConnection(self._server)
+
+
+class _WorkerConnection(Connection):
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def answer(self, frames: Frames) -> Frames:
+        return self._server._answer(frames, self)
+
+    def closed(self) -> None:
+        self._server._connection_closed(self)
+
+
+class _Presence:
+    """The connections on which a worker has said hello, its requests under way, and when it was last heard."""
+
+    def __init__(self) -> None:
+        self.connections: set[Connection] = set()
+        self.busy, self.heard = 0, time.monotonic()
 
 
 def _parameters(params: object) -> Tensors:
@@ -339,47 +321,3 @@ def _parameters(params: object) -> Tensors:
                 "Convert it, for example with .astype(np.float32)."
             )
     return whole
-
-
-class _WorkerLink:
-    """What the server keeps for one worker: both halves of the codec's link, its connections, by the threads that serve
-    them, and when it was last heard.
-    """
-
-    def __init__(self, config: Config, index: int, worker: int, trace: Trace) -> None:
-        self._codec, self._trace = config.pull, trace
-        self._rng = seeds.pull(config.seed, index, worker)
-        self.connections: set[int] = set()
-        self.busy, self.heard = False, time.monotonic()
-        self.pushing = threading.Lock()
-        self.decoder, self.encoder = Decoder(trace), Encoder(self._codec, self._rng, trace)
-
-    def meet(self, again: bool) -> None:
-        """The worker says hello on this thread's connection.
-
-        It has forgotten any earlier one, and so do we. ``again``: it has only lost it, and what it pushes goes on where
-        it was; what it pulls does not, since nobody knows whether the last answer arrived.
-        """
-        self.connections.add(threading.get_ident())
-        self.encoder = Encoder(self._codec, self._rng, self._trace)
-        if not again:
-            self.decoder = Decoder(self._trace)
-
-
-class _Stopwatch:
-    """Seconds spent inside ``with``, added up."""
-
-    seconds = 0.0
-
-    def __enter__(self) -> None:
-        self._began = time.monotonic()
-
-    def __exit__(self, *error: object) -> None:
-        self.seconds += time.monotonic() - self._began
-
-
-def _integer(packet: Packet, key: str) -> int:
-    value = packet.header.get(key)
-    if not isinstance(value, int):
-        raise ValueError(f"The header of a push needs a whole number under {key!r}; got {value!r}.")
-    return value

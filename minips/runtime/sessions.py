@@ -1,19 +1,17 @@
-"""Protocol sessions: what is said to whom, and in which order, told once.
+"""What a protocol session asks for, and how it is carried out in one thread.
 
 A session is a generator without thread, socket, lock or clock. It yields what it needs next, and is given it: `Do`, a
-piece of work, for its result; `Send`, a message to another party; `Receive`, for the next message of one. A driver
-carries it out, and decides how and in which time: a worker with its sockets and the wall clock; a simulated cluster
-with the real arrays; a prediction, where sizes stand in for arrays and nothing is computed.
+piece of work, for its result; `Send`, a message to another party; `Receive`, for the next message of one; `Until`, a
+condition, for going on once it holds. What the work raises, or what a message was answered with, is raised in it.
+
+A driver carries sessions out, and decides how and in which time: threads with sockets and the wall clock; a simulated
+cluster with the real arrays; a prediction, where sizes stand in for arrays and nothing is computed.
 """
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
-
-from minips.runtime.collectives import Hop
-from minips.runtime.trace import DECODE, ENCODE, UPDATE
+from typing import Any, NamedTuple, TypeVar
 
 Parcel = Any
 """What travels: frames or, where nothing is computed, their number of bytes."""
@@ -21,7 +19,9 @@ Result = TypeVar("Result")
 
 
 class Do(NamedTuple):
-    """Work under these spans on so many values; the session goes on with what ``call`` returns."""
+    """Work under these spans on so many values; the session goes on with what ``call`` returns. ``transfer`` is the
+    processor's part of sending or receiving a message.
+    """
 
     spans: tuple[str, ...]
     values: float
@@ -29,83 +29,63 @@ class Do(NamedTuple):
 
 
 class Send(NamedTuple):
-    """A message of so many values to another party: that of hop ``number``."""
+    """A message of so many values to another party, its ``number``-th."""
 
     to: int
-    number: int
     parcel: Parcel
     values: float
+    number: int = 0
 
 
 class Receive(NamedTuple):
-    """The next message of another party: of hop ``number``."""
+    """The next message of another party: the ``number``-th, or the answer to what was sent to it first."""
 
     source: int
-    number: int
+    number: int = 0
 
 
-Session = Generator[Do | Send | Receive, Any, Result]
+class Until(NamedTuple):
+    """Go on once ``ready()``, which this worker waits for."""
+
+    ready: Callable[[], bool]
+    worker: int
 
 
-class Part(Protocol):
-    """One rank's part of an all-reduce: what it sends at each hop, and what becomes of what comes in."""
-
-    @property
-    def hops(self) -> Sequence[Hop]: ...
-    @property
-    def sizes(self) -> Sequence[float]:
-        """Values of each piece."""
-
-    def outgoing(self, number: int) -> Parcel:
-        """What is sent at hop ``number``."""
-
-    def incoming(self, number: int, parcel: Parcel) -> None:
-        """Take what came in at hop ``number``."""
-
-    def mean(self) -> Any:
-        """What the last hop leaves."""
+Session = Generator[Any, Any, Result]
+"""Yields `Do`, `Send`, `Receive` and `Until`; returns a Result."""
 
 
-def all_reduce(part: Part) -> Session[Any]:
-    """One rank's way through an all-reduce; returns the mean."""
-
-    def values(pieces: range) -> float:
-        return sum(part.sizes[piece] for piece in pieces)
-
-    complete = set[int]()
-    for number, hop in enumerate(part.hops):
-        if hop.to is not None:
-            spans: tuple[str, ...] = ENCODE
-            if not hop.adds:
-                # A sum that came in complete is handed on as it came; its owner goes on with what the others decode.
-                spans = ("serialize", "compress") if complete.issuperset(hop.sends) else (*ENCODE, "dequantize")
-                complete.update(hop.sends)
-            parcel = yield Do(spans, values(hop.sends), partial(part.outgoing, number))
-            yield Send(hop.to, number, parcel, values(hop.sends))
-        if hop.source is not None:
-            parcel = yield Receive(hop.source, number)
-            complete.update(() if hop.adds else hop.receives)
-            spans = (*DECODE, "aggregate") if hop.adds else DECODE
-            yield Do(spans, values(hop.receives), partial(part.incoming, number, parcel))
-    return (yield Do(UPDATE, sum(part.sizes), part.mean))
+def nothing() -> None:
+    """Work that takes time, perhaps, and leaves no result."""
 
 
-def carry_out(session: Session[Result], send: Callable[[Send], None], receive: Callable[[Receive], Parcel]) -> Result:
+def advance(session: Session[Any], answer: Any = None, error: BaseException | None = None) -> Any:
+    """Give a session what it asked for, or raise the error in it, and do its work until it needs something else, which
+    is returned. StopIteration holds what the session returns.
+    """
+    while True:
+        need = session.send(answer) if error is None else session.throw(error)
+        if type(need) is not Do:
+            return need
+        try:
+            answer, error = need.call(), None
+        except Exception as raised:
+            answer, error = None, raised
+
+
+def carry_out(session: Session[Result], send: Callable[[Send], object], receive: Callable[[Receive], Parcel]) -> Result:
     """Carry a session out here and now, in this thread; what it returns."""
-    answer: Any = None
+    answer, error = None, None
     while True:
         try:
-            need = session.send(answer)
+            need = advance(session, answer, error)
         except StopIteration as end:
             result: Result = end.value
             return result
-        match need:
-            case Do():
-                answer = need.call()
-            case Send():
-                send(need)
-            case Receive():
-                answer = receive(need)
+        try:
+            answer, error = (send(need) if type(need) is Send else receive(need)), None
+        except Exception as raised:
+            answer, error = None, raised
 
 
 def script(session: Session[Any]) -> list[Do | Send | Receive]:
@@ -121,7 +101,7 @@ def script(session: Session[Any]) -> list[Do | Send | Receive]:
 
 
 def carry_out_together(sessions: Sequence[Session[Result]]) -> list[Result]:
-    """Carry out the sessions of all the ranks in this thread, by turns; what each returns."""
+    """Carry out sessions that send to each other, in this thread, by turns; what each returns."""
     boxes: dict[tuple[int, int], deque[Parcel]] = defaultdict(deque)
     needs: list[Any] = [next(session) for session in sessions]
     results: dict[int, Result] = {}
@@ -132,7 +112,7 @@ def carry_out_together(sessions: Sequence[Session[Result]]) -> list[Result]:
             match needs[rank]:
                 case Do(call=call):
                     answer = call()
-                case Send(to, _, parcel):
+                case Send(to, parcel):
                     boxes[rank, to].append(parcel)
                     answer = None
                 case Receive(source):

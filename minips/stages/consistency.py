@@ -1,20 +1,35 @@
 """Consistency: who waits for whom.
 
-A worker's clock counts its completed pushes. A consistency model answers two questions, and keeps no state:
+A worker's clock counts its completed pushes. A consistency model answers two questions:
 
 - ``quorum(workers)``: how many pushes of one clock make a round that is applied as one aggregate; None where there are
-  no rounds and
-  each push is applied as it arrives, scaled by 1/workers.
+  no rounds and each push is applied as it arrives, scaled by 1/workers.
 - ``may_pull(clock, slowest)``: may a worker at ``clock`` read now, when the slowest live worker is at ``slowest``?
-  Where there are
-  rounds, ``slowest`` is the number of completed rounds.
+  Where there are rounds, ``slowest`` is the number of completed rounds. A model that needs to see more takes one
+  argument instead, ``may_pull(view)``: see `PullView`.
 """
 
+import inspect
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from minips.stage import Stage, option, register
+
+
+class PullView(NamedTuple):
+    """What a consistency model may look at when a worker wants to pull."""
+
+    worker: int
+    clocks: Sequence[int]
+    """Completed pushes, by worker."""
+    slowest: int
+    pushed_at: Sequence[float]
+    """When each worker's last push came, or the run began, in seconds of the clock that ``now`` is of."""
+    now: float
+    state: dict[str, Any]
+    """The model's own: a dict that starts empty and is kept for the run."""
 
 
 class Consistency(Stage):
@@ -27,8 +42,13 @@ class Consistency(Stage):
         """Pushes that complete a round among ``workers``; None for no rounds. ValueError where it cannot work."""
 
     @abstractmethod
-    def may_pull(self, clock: int, slowest: int) -> bool:
-        """True where a pull at ``clock`` returns now."""
+    def may_pull(self, *args: Any, **kwargs: Any) -> bool:
+        """``may_pull(clock, slowest)`` or ``may_pull(view)``: True where a pull returns now."""
+
+
+def takes_view(consistency: Consistency) -> bool:
+    """True where the model's ``may_pull`` takes a `PullView`, False where it takes a clock and the slowest clock."""
+    return len(inspect.signature(consistency.may_pull).parameters) == 1
 
 
 @register

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minips.stage import Frames
-from minips.stages.transports import Channel, Endpoint, Handler, Transport
+from minips.stages.transports import Channel, Connection, Endpoint, Handler, Service, Transport
 from minips.testing.base import WAIT_S, doing, refusing, require
 from minips.testing.stages import check_stage
 
@@ -46,11 +46,36 @@ def run(check: Callable[[Transport], None], transport: Transport) -> None:
 
 @contextmanager
 def talking(
-    transport: Transport, handler: Handler = lambda frames: frames, closed: Callable[[], None] | None = None
+    transport: Transport, handler: Handler | Service = lambda frames: frames
 ) -> Iterator[tuple[Endpoint, Channel]]:
     """An endpoint that answers with what it is sent, or with what the handler makes of it, and a channel to it."""
-    with transport.serve(handler, token=TOKEN, closed=closed) as endpoint, _connect(transport, endpoint) as channel:
+    with transport.serve(handler, token=TOKEN) as endpoint, _connect(transport, endpoint) as channel:
         yield endpoint, channel
+
+
+class Watched(Service):
+    """Answers each call with itself, and notes whose connection asked, and whose has closed."""
+
+    def __init__(self) -> None:
+        self.asked: list[Connection] = []
+        self.gone: list[Connection] = []
+        self.left = threading.Event()
+
+    def connection(self) -> Connection:
+        return _WatchedConnection(self)
+
+
+class _WatchedConnection(Connection):
+    def __init__(self, service: Watched) -> None:
+        self._service = service
+
+    def answer(self, frames: Frames) -> Frames:
+        self._service.asked.append(self)
+        return frames
+
+    def closed(self) -> None:
+        self._service.gone.append(self)
+        self._service.left.set()
 
 
 def _connect(transport: Transport, endpoint: Endpoint) -> Channel:
@@ -297,28 +322,19 @@ def a_closed_channel_fails_its_calls(transport: Transport) -> None:
 
 
 def closed_is_called_once(transport: Transport) -> None:
-    """When a peer has gone, closed() runs once, in the thread of its connection."""
-    here: list[int] = []
-    gone: list[int] = []
-    left = threading.Event()
-
-    def handler(frames: Frames) -> Frames:
-        here.append(threading.get_ident())
-        return frames
-
-    def closed() -> None:
-        gone.append(threading.get_ident())
-        left.set()
-
-    with talking(transport, handler, closed) as (_, channel):
-        _ask(channel, [b"a"])
-        _ask(channel, [b"b"])
-        require(not gone, "It ran while the channel was open.")
-        channel.close()
-        _wait(left, "It did not run")
-        channel.close()
-    require(len(gone) == 1, f"It ran {len(gone)} times.")
-    require(set(here) == set(gone), "It ran in another thread than the handler.")
+    """Each connection has an object of its own, whose closed() is called once, when its peer has gone."""
+    service = Watched()
+    with transport.serve(service, token=TOKEN) as endpoint, _connect(transport, endpoint) as other:
+        with _connect(transport, endpoint) as channel:
+            _ask(channel, [b"a"])
+            _ask(other, [b"b"])
+            _ask(channel, [b"c"])
+            require(not service.gone, "It was called while the channel was open.")
+            channel.close()
+            _wait(service.left, "It was not called")
+        first, second, third = service.asked
+        require(first is third and first is not second, "The calls did not come to their connections' objects.")
+        require(service.gone == [first], f"It was called {len(service.gone)} times, or for another connection.")
 
 
 def closing_twice_is_safe(transport: Transport) -> None:
@@ -335,20 +351,15 @@ def closing_twice_is_safe(transport: Transport) -> None:
 
 def a_wrong_token_is_refused(transport: Transport) -> None:
     """A wrong token is a PermissionError, the handler hears nothing of it, and the right one still works."""
-    calls: list[str] = []
-
-    def handler(frames: Frames) -> Frames:
-        calls.append("call")
-        return frames
-
-    with transport.serve(handler, token=TOKEN, closed=lambda: calls.append("closed")) as endpoint:
+    service = Watched()
+    with transport.serve(service, token=TOKEN) as endpoint:
         for wrong in ("", "another", TOKEN + "x"):
             with (
                 refusing(f"The token {wrong!r}", PermissionError, "token"),
                 _connect_with(transport, endpoint, wrong) as c,
             ):
                 _ask(c, [b"let me in"])
-        require(not calls, f"The refused peers caused: {calls}.")
+        require(not service.asked and not service.gone, "The handler heard of the refused peers.")
         with _connect(transport, endpoint) as channel:
             require(bytes(_ask(channel, [b"a"])[0]) == b"a", "The right token got a wrong answer.")
 

@@ -17,12 +17,13 @@ from minips.cost.simulate.cluster import UNTIMED, Cluster, Rows, Trainer, size
 from minips.cost.simulate.flows import Way
 from minips.cost.walk import rank_lines
 from minips.problems import Problem
+from minips.runtime.allreduce_session import all_reduce
 from minips.runtime.collectives import AllReduce
 from minips.runtime.engines import Outcome
 from minips.runtime.peer import greeting_of
 from minips.runtime.reduction import Reduction
 from minips.runtime.replica import Replica, check_same, requantization_error
-from minips.runtime.sessions import Do, Receive, Send, Session, all_reduce
+from minips.runtime.sessions import Do, Receive, Send, Session
 from minips.runtime.worker import contribute
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
@@ -134,7 +135,7 @@ class Member(Trainer):
                 case Do(spans, values, call):
                     yield from self.work(spans, values, step)
                     answer = call()
-                case Send(to, _, parcel):
+                case Send(to, parcel):
                     frames = [_SENT_AT, *parcel]
                     self.bytes_sent += size(frames)
                     self.process(self._deliver(self._team.members[to], frames))

@@ -4,7 +4,7 @@ The contract is `Transport`. A transport carries bytes alone, the in-process one
 with like. `link` shapes bandwidth and latency around any of them.
 """
 
-from minips.stages.transports.base import Channel, Endpoint, Handler, Transport
+from minips.stages.transports.base import Channel, Connection, Endpoint, Handler, Service, Transport
 from minips.stages.transports.grpc import Grpc
 from minips.stages.transports.http import Http
 from minips.stages.transports.inproc import InProc
@@ -18,6 +18,7 @@ from minips.stages.transports.zmq import Zmq
 
 __all__ = [
     "Channel",
+    "Connection",
     "Endpoint",
     "Grpc",
     "Handler",
@@ -26,6 +27,7 @@ __all__ = [
     "Link",
     "Pipe",
     "Pyro",
+    "Service",
     "SharedMemory",
     "Tcp",
     "Thrift",

@@ -13,15 +13,60 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import ClassVar
+from typing import ClassVar, Protocol, cast
 
 from minips.stage import Frames, Stage, reason
 from minips.stages.transports.auth import answer_challenge, challenge
-from minips.stages.transports.futures import Driven
+from minips.stages.transports.futures import Driven, then
 from minips.stages.transports.wire import CALL, ERROR, POOL, Closable, Listener, Wire, check_count
 
 Handler = Callable[[Frames], Frames]
 """What a server does with a call: frames in, frames out. What it raises reaches the caller's future."""
+
+
+class Connection:
+    """The server's side of one connection: what it does with each call, and with the end."""
+
+    def answer(self, frames: Frames) -> Frames:
+        """Frames in, frames out. What it raises reaches the caller's future."""
+        raise NotImplementedError
+
+    def closed(self) -> None:
+        """The peer has gone."""
+
+
+class Service:
+    """A handler for which it matters who is asking: each connection has an object of its own."""
+
+    def connection(self) -> Connection:
+        """The object of a new connection."""
+        raise NotImplementedError
+
+
+class _Plain(Service, Connection):
+    """A function that answers all connections alike."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.answer = handler  # type: ignore[assignment,method-assign]
+
+    def connection(self) -> Connection:
+        return self
+
+
+def service_of(handler: Handler | Service) -> Service:
+    """``handler`` as a service."""
+    return handler if isinstance(handler, Service) else _Plain(handler)
+
+
+class Caller(Protocol):
+    """What is told how a call has ended, once."""
+
+    def arrived(self, frames: Frames) -> None:
+        """With an answer."""
+
+    def failed(self, error: Exception) -> None:
+        """With the handler's error, or that of a connection that broke."""
+
 
 COMMON = (ValueError, TypeError, KeyError, TimeoutError, PermissionError, ConnectionError, RuntimeError)
 """The errors of a handler that keep their type on the way to the caller; a subclass travels as the first of these."""
@@ -50,6 +95,26 @@ class Channel(Closable):
         before the answer has come.
         """
 
+    def ask(self, frames: Frames, caller: Caller) -> None:
+        """The same as ``call``, for one that is told of the answer and needs no future."""
+
+        def told(future: "Future[Frames]") -> None:
+            error = future.exception()
+            if error is None:
+                caller.arrived(future.result())
+            else:
+                caller.failed(cast(Exception, error))
+
+        then(self.call(frames), told)
+
+    def read(self, until: Callable[[], bool], timeout: float | None) -> None:
+        """Read answers in this thread until ``until()``, or for ``timeout`` seconds; at once where another thread does
+        that anyway.
+        """
+
+    def attend(self) -> None:
+        """Have the answers read in the background, where that does not happen anyway."""
+
 
 class Transport(Stage):
     """The contract of a transport."""
@@ -59,13 +124,10 @@ class Transport(Stage):
     """What an address of this transport starts with, before ``://``."""
 
     @abstractmethod
-    def serve(
-        self, handler: Handler, address: str | None = None, token: str = "", closed: Callable[[], None] | None = None
-    ) -> Endpoint:
+    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
         """Answer calls at ``address`` (None: a fresh local one) from peers that know ``token``.
 
-        Each connection has a thread of its own, in which the handler runs and, once the peer has gone, ``closed()``.
-        OSError where the address cannot be had.
+        Each connection has a thread of its own, so that the handler may block. OSError where the address cannot be had.
         """
 
     @abstractmethod
@@ -95,10 +157,8 @@ class WireTransport(Transport):
     def dial(self, address: str, timeout: float) -> Wire:
         """Connect to a listener."""
 
-    def serve(
-        self, handler: Handler, address: str | None = None, token: str = "", closed: Callable[[], None] | None = None
-    ) -> Endpoint:
-        return WireEndpoint(self.listen(address), handler, token, closed)
+    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
+        return WireEndpoint(self.listen(address), service_of(handler), token)
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
         wire = self.dial(address, timeout)
@@ -113,9 +173,9 @@ class WireTransport(Transport):
 class WireEndpoint(Endpoint):
     """One thread that accepts, and one for each connection."""
 
-    def __init__(self, listener: Listener, handler: Handler, token: str, closed: Callable[[], None] | None) -> None:
+    def __init__(self, listener: Listener, service: Service, token: str) -> None:
         self.address = listener.address
-        self._listener, self._handler, self._token, self._closed = listener, handler, token, closed
+        self._listener, self._service, self._token = listener, service, token
         self._lock = threading.Lock()
         self._closing = False
         self._wires: dict[threading.Thread, Wire] = {}
@@ -164,12 +224,13 @@ class WireEndpoint(Endpoint):
         wire: Wire | None = first
         try:
             challenge(first, self._token, HANDSHAKE_S)
+            connection = self._service.connection()
             try:
                 while wire:
-                    wire = self._serve_one(wire)
+                    wire = self._serve_one(wire, connection)
             finally:
-                if wire and self._closed:
-                    self._closed()
+                if wire:
+                    connection.closed()
         except (EOFError, OSError, ValueError):
             pass  # the peer went away, talked nonsense or did not know the token: the other connections go on
         finally:
@@ -177,12 +238,12 @@ class WireEndpoint(Endpoint):
                 wire.close()
             self._replace(None)
 
-    def _serve_one(self, wire: Wire) -> Wire | None:
+    def _serve_one(self, wire: Wire, connection: Connection) -> Wire | None:
         """Take one message, and answer it. Where the next one will come in; None where another thread takes it."""
         tag, frames = wire.receive()
         if tag == POOL:
             return self._replace(wire.join(frames))
-        answer = self._answer(frames)
+        answer = self._answer(frames, connection)
         del frames  # before the answer leaves, so that their memory is free by the time of the next call
         try:
             wire.send(*answer)
@@ -198,10 +259,10 @@ class WireEndpoint(Endpoint):
                 self._wires[threading.current_thread()] = wire
         return wire
 
-    def _answer(self, frames: Frames) -> tuple[int, Frames]:
+    def _answer(self, frames: Frames, connection: Connection) -> tuple[int, Frames]:
         """Tag and frames of what the handler says to a call."""
         try:
-            answer = self._handler(frames)
+            answer = connection.answer(frames)
             check_count(len(answer))
             return CALL, answer
         except Exception as error:
@@ -226,18 +287,22 @@ class WireChannel(Channel):
         self._wire, self._address = wire, address
         self._sending, self._reading = threading.Lock(), threading.Lock()
         self._gone: Exception | None = None
-        self._waiting: deque[_Answer] = deque()
+        self._waiting: deque[Caller] = deque()
         self._wake, self._asleep, self._now = threading.Event(), True, False
         self._background = threading.Thread(target=self._attend, name=f"minips-read-{address}", daemon=True)
         self._background.start()
 
     def call(self, frames: Frames) -> "Future[Frames]":
-        check_count(len(frames))
         answer = _Answer(self)
+        self.ask(frames, answer)
+        return answer
+
+    def ask(self, frames: Frames, caller: Caller) -> None:
+        check_count(len(frames))
         with self._sending:
             if self._gone:
                 raise ConnectionError(str(self._gone))
-            self._waiting.append(answer)
+            self._waiting.append(caller)
             if len(self._waiting) > 1 or not self._wire.resumes:
                 self.attend()
             elif self._asleep:
@@ -250,7 +315,6 @@ class WireChannel(Channel):
                 if isinstance(error, OSError):
                     raise ConnectionError(f"The call to {self._address} could not be sent: {reason(error)}.") from error
                 raise
-        return answer
 
     def close(self) -> None:
         self._wire.hang_up()  # before the lock: a sender that is stuck holds it
@@ -260,12 +324,11 @@ class WireChannel(Channel):
         if self._background is not threading.current_thread():
             self._background.join(HANDSHAKE_S)
 
-    def read(self, answer: "_Answer", timeout: float | None) -> None:
-        """Read until this answer is here, or for ``timeout`` seconds, unless another thread reads already."""
+    def read(self, until: Callable[[], bool], timeout: float | None) -> None:
         if self._wire.resumes and self._reading.acquire(blocking=False):
             deadline = None if timeout is None else time.monotonic() + timeout
             try:
-                while not answer.done() and self._read_one(deadline):
+                while not until() and self._read_one(deadline):
                     pass
             finally:
                 self._reading.release()
@@ -273,7 +336,6 @@ class WireChannel(Channel):
                     self.attend()
 
     def attend(self) -> None:
-        """Have the answers read in the background."""
         self._now = True
         self._wake.set()
 
@@ -323,14 +385,14 @@ class WireChannel(Channel):
             self._wake.set()
             return False
         if tag == ERROR:
-            answer.set_exception(remote_error(frames))
+            answer.failed(remote_error(frames))
         else:
-            answer.set_result(frames)
+            answer.arrived(frames)
         return True
 
-    def _fail(self, error: Exception | None) -> None:
+    def _fail(self, error: Exception) -> None:
         while self._waiting:
-            self._waiting.popleft().set_exception(error)
+            self._waiting.popleft().failed(error)
 
 
 class _Answer(Driven[Frames]):
@@ -340,8 +402,10 @@ class _Answer(Driven[Frames]):
         super().__init__()
         self._channel = channel
 
+    arrived, failed = Driven.set_result, Driven.set_exception
+
     def drive(self, timeout: float | None) -> None:
-        self._channel.read(self, timeout)
+        self._channel.read(self.done, timeout)
 
     def attend(self) -> None:
         self._channel.attend()

@@ -13,13 +13,21 @@ of a machine share, and the receiver holds it back until it would have come.
 import struct
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import ClassVar
 
 from minips.stage import Frames, Value, option
-from minips.stages.transports.base import Channel, Endpoint, Handler, Transport
+from minips.stages.transports.base import (
+    Caller,
+    Channel,
+    Connection,
+    Endpoint,
+    Handler,
+    Service,
+    Transport,
+    service_of,
+)
 from minips.stages.transports.futures import Then
 
 _DEPARTURE = struct.Struct("<d")
@@ -94,25 +102,56 @@ class _Shaped(Transport):
             time.sleep(left)
         return frames[1:]
 
-    def serve(
-        self, handler: Handler, address: str | None = None, token: str = "", closed: Callable[[], None] | None = None
-    ) -> Endpoint:
-        return self.transport.serve(lambda frames: self.depart(handler(self.arrive(frames))), address, token, closed)
+    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
+        return self.transport.serve(_ShapedService(self, service_of(handler)), address, token)
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
         return _ShapedChannel(self, self.transport.connect(address, token, timeout))
 
 
+class _ShapedService(Service):
+    def __init__(self, node: _Shaped, service: Service) -> None:
+        self._node, self._service = node, service
+
+    def connection(self) -> Connection:
+        return _ShapedConnection(self._node, self._service.connection())
+
+
+class _ShapedConnection(Connection):
+    def __init__(self, node: _Shaped, connection: Connection) -> None:
+        self._node, self._connection, self.closed = node, connection, connection.closed  # type: ignore[method-assign]
+
+    def answer(self, frames: Frames) -> Frames:
+        return self._node.depart(self._connection.answer(self._node.arrive(frames)))
+
+
 class _ShapedChannel(Channel):
     def __init__(self, node: _Shaped, channel: Channel) -> None:
         self._node, self._channel = node, channel
+        self.read, self.attend = channel.read, channel.attend  # type: ignore[method-assign]
 
     def call(self, frames: Frames) -> "Future[Frames]":
         called = self._channel.call(self._node.depart(frames))
         return Then(called, lambda answer: self._node.arrive(answer.result()))
 
+    def ask(self, frames: Frames, caller: Caller) -> None:
+        self._channel.ask(self._node.depart(frames), _ShapedCaller(self._node, caller))
+
     def close(self) -> None:
         self._channel.close()
+
+
+class _ShapedCaller:
+    def __init__(self, node: _Shaped, caller: Caller) -> None:
+        self._node, self._caller, self.failed = node, caller, caller.failed
+
+    def arrived(self, frames: Frames) -> None:
+        try:
+            frames = self._node.arrive(frames)
+        except ValueError as error:
+            self.failed(error)
+        else:
+            self._caller.arrived(frames)
 
 
 def _size(frames: Frames) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minips as ps
-from minips.runtime.lasting import LastingChannel
+from minips.runtime.reconnecting import ReconnectingChannel
 from minips.stages.transports import Channel
 
 WAIT_S = 20.0
@@ -48,11 +48,20 @@ def scripted(*breaks, pauses_s=SOON):
             raise ConnectionError("Nobody answers.")
         return Scripted(turn, log)
 
-    return LastingChannel(connect, lambda channel: None, pauses_s), log
+    return ReconnectingChannel(connect, lambda channel: None, pauses_s), log
 
 
-def ask(channel, frames):
-    return channel.call(frames, lambda answer: answer.result())
+class Asked(Future):
+    """A request's answer, or its error, as a future."""
+
+    def answered(self, channel, frames, error):
+        self.set_exception(error) if error else self.set_result(frames)
+
+
+def ask(channel, frames, **options):
+    asked = Asked()
+    channel.ask(frames, asked, **options)
+    return asked
 
 
 @pytest.mark.parametrize("breaks", [(2, 0), (2, None, 0), (2, 1, 0)])
@@ -85,7 +94,7 @@ def test_the_last_call_is_no_reason_to_connect_again():
     channel, log = scripted(2, pauses_s=(WAIT_S,))
     ask(channel, [b"a"]).result(WAIT_S)
     with pytest.raises(ConnectionError, match="The wire broke"):
-        channel.call([b"bye"], lambda answer: answer.result(), last=True).result(0.0)
+        ask(channel, [b"bye"], last=True).result(0.0)
     assert log == [b"a"]
     channel.close()
 
@@ -100,7 +109,7 @@ def test_a_channel_that_is_closed_tries_no_more():
 
 def cut(client):
     """Break the connection under a client's feet."""
-    client._servers[0].channel._channel._wire.hang_up()
+    client._channels[0]._channel._wire.hang_up()
 
 
 @pytest.mark.parametrize("codec", [ps.Codec(), ps.Codec(memory=ps.Delta()), ps.Codec(ps.TopK(0.5), ps.ErrorFeedback())])
