@@ -1,52 +1,108 @@
 """The protocol is told once: a change of its text changes a run, a simulation and a prediction alike."""
 
 import inspect
+import json
+import sys
+import textwrap
 from collections import Counter
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from test_golden import CLOCKS, CONFIGS, told
+from test_golden import CLOCKS, CONFIGS
 
 import minips as ps
 from minips.cost import probe, walk
 from minips.cost.simulate import mutual
-from minips.runtime import peer, sessions
+from minips.runtime import allreduce_session, peer, sessions
 from minips.runtime.reduction import Reduction
+from minips.runtime.server_session import ServerSession
+from minips.runtime.shard import Shard
 
 EXCHANGES = {"ring": 4, "tree": 5, "halvingdoubling": 8}
-MUTATIONS = {
-    "the last reduce hop is left out": (
+EVERY_CLOCK, COMPUTING = {"threads", "simulated", "predicted"}, {"threads", "simulated"}
+
+
+class Mutation(NamedTuple):
+    """One change of the protocol's text, and the clocks under which it shows."""
+
+    function: Any
+    before: str
+    after: str
+    clocks: set[str]
+
+
+ALL_REDUCE = {
+    "the last reduce hop is left out": Mutation(
+        allreduce_session.all_reduce,
         "for number, hop in enumerate(part.hops):\n",
         "for number, hop in enumerate(part.hops):\n"
         "        if hop.adds and not part.hops[number + 1].adds:\n            continue\n",
-        {"threads", "simulated", "predicted"},
+        EVERY_CLOCK,
     ),
-    "a hop forgets its sum": (
+    "a hop forgets its sum": Mutation(
+        allreduce_session.all_reduce,
         "partial(part.incoming, number, parcel)",
         "(lambda: None) if hop.adds else partial(part.incoming, number, parcel)",
-        {"threads", "simulated"},  # where something is computed
+        COMPUTING,
     ),
 }
+SERVED = {
+    "a round closes one push early": Mutation(
+        Shard._complete_round, "arrived >= self.quorum", "arrived >= self.quorum - 1", EVERY_CLOCK
+    ),
+    "a pull does not wait": Mutation(
+        ServerSession.answer, "yield Until(lambda: shard.may_pull(worker), worker)", "pass", EVERY_CLOCK
+    ),
+    "an answer is one version old": Mutation(
+        ServerSession.answer,
+        "version, params = self.read(worker)\n",
+        "version, params = self.read(worker); kept = self.__dict__.setdefault('kept', {}); "
+        "kept[version] = {name: x.copy() for name, x in params.items()}; "
+        "params = kept[max(min(kept), version - 1)]\n",
+        COMPUTING,
+    ),
+}
+STRAGGLER = ps.Config(workers=3, delays=ps.Delays(seconds=0.004, slow={1: 5.0}), steps=6, batch_size=4)
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS)
+def mutate(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
+    """Put the changed function wherever the one of before is known."""
+    function, before, after, _ = mutation
+    source = textwrap.dedent(inspect.getsource(function))
+    assert source.count(before) == 1
+    made: dict[str, Any] = {}
+    exec(source.replace(before, after), {**vars(sys.modules[function.__module__])}, made)
+    owner, _, name = function.__qualname__.rpartition(".")
+    holders = [vars(sys.modules[function.__module__])[owner]] if owner else [peer, mutual, walk, allreduce_session]
+    for holder in holders:
+        monkeypatch.setattr(holder, name, made[name])
+
+
+def result(config: ps.Config, clock: str) -> Any:
+    """What a run, a simulation or a prediction is judged by: parameters, or time."""
+    found = json.loads(json.dumps(CLOCKS[clock](config)))
+    return found.get("parameters"), found.get("seconds")
+
+
+@pytest.mark.parametrize("mutation", ALL_REDUCE)
 @pytest.mark.parametrize("name", ["ring", "tree, eight bits", "halving-doubling, overlap"])
 def test_a_change_of_the_all_reduce_shows_under_every_clock(
     name: str, mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, after, clocks = MUTATIONS[mutation]
-    source = inspect.getsource(sessions.all_reduce)
-    assert source.count(before) == 1
-    right = {clock: told(name, clock) for clock in CLOCKS}
-    made: dict[str, object] = {}
-    exec(source.replace(before, after), vars(sessions).copy(), made)
-    for module in (peer, mutual, walk):
-        monkeypatch.setattr(module, "all_reduce", made["all_reduce"])
-    for clock in CLOCKS:
-        found = told(name, clock)
-        told_apart = (found["parameters"], found["seconds"]) if clock == "simulated" else found
-        known = (right[clock]["parameters"], right[clock]["seconds"]) if clock == "simulated" else right[clock]
-        assert (told_apart != known) == (clock in clocks), clock
+    config = CONFIGS[name].from_dict({**CONFIGS[name].to_dict(), "steps": 6, "batch_size": 4})
+    right = {clock: result(config, clock) for clock in CLOCKS}
+    mutate(monkeypatch, ALL_REDUCE[mutation])
+    assert {clock for clock in CLOCKS if result(config, clock) != right[clock]} == ALL_REDUCE[mutation].clocks
+
+
+@pytest.mark.parametrize("mutation", SERVED)
+def test_a_change_of_what_a_server_answers_shows_under_every_clock(
+    mutation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = {clock: result(STRAGGLER, clock) for clock in CLOCKS}
+    mutate(monkeypatch, SERVED[mutation])
+    assert {clock for clock in CLOCKS if result(STRAGGLER, clock) != right[clock]} == SERVED[mutation].clocks
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
@@ -59,12 +115,12 @@ def test_by_turns_and_by_sizes_alone_the_same_is_said(name: str) -> None:
     ]
     for part, own in zip(parts, gradients, strict=True):
         part.begin(0, own)
-    means = sessions.carry_out_together([sessions.all_reduce(part) for part in parts])
+    means = sessions.carry_out_together([allreduce_session.all_reduce(part) for part in parts])
     assert all((mean["w"] == means[0]["w"]).all() for mean in means)
     np.testing.assert_allclose(means[0]["w"], np.mean([own["w"] for own in gradients], axis=0), rtol=1e-6)
 
     sizes = [walk.Declared(part.hops, [float(i) for i in range(len(part.hops))], part.sizes) for part in parts]
-    scripts = [sessions.script(sessions.all_reduce(size)) for size in sizes]
+    scripts = [sessions.script(allreduce_session.all_reduce(size)) for size in sizes]
     sent = Counter(
         (rank, need.to, need.number)
         for rank, needs in enumerate(scripts)

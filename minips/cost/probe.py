@@ -4,27 +4,28 @@ Gradients, codecs, partition, aggregator, optimizer and schedule are those of a 
 BSP the parameters are a run's to the bit.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-
-import numpy as np
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.problems import Problem
 from minips.runtime.allreduce_session import all_reduce
-from minips.runtime.codec import Codec, Decoder, Encoder, unpack
+from minips.runtime.codec import envelope, unpack
 from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
 from minips.runtime.message import DivergedError, Message, NonFiniteError, check_finite
 from minips.runtime.partition import cut, join, partition
 from minips.runtime.reduction import Reduction
-from minips.runtime.sessions import carry_out_together
+from minips.runtime.server_session import ServerSession
+from minips.runtime.sessions import Receive, Send, Session, carry_out, carry_out_together, nothing
 from minips.runtime.shard import Shard
 from minips.runtime.trace import Trace
 from minips.runtime.worker import compute
-from minips.stage import Tensors
+from minips.runtime.worker_session import ServerLink, WorkerSession
+from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.consistency import BSP
 
@@ -84,25 +85,40 @@ def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[T
         )
         for layout in layouts
     ]
-    pushes = [
-        [_Link(config.push, seeds.push(config.seed, worker, index)) for index in range(config.servers)]
+    trace = Trace(limit=0)
+    servers = [
+        ServerSession(shard, config, index, layout, trace, nothing, nothing, 0.0)
+        for index, (shard, layout) in enumerate(zip(shards, layouts, strict=True))
+    ]
+    workers = [
+        WorkerSession(worker, [ServerLink(config, worker, index, trace) for index in range(config.servers)])
         for worker in range(config.workers)
     ]
-    pulls = [_Link(config.pull, seeds.shared_pull(config.seed, index)) for index in range(config.servers)]
 
-    def pulled() -> Tensors:
-        return join([link.pass_on(shard.params) for link, shard in zip(pulls, shards, strict=True)], layouts)
+    def carried_out(session: Session[list[Message]]) -> list[Message]:
+        asked: deque[Send] = deque()
 
-    seen = pulled()
+        def receive(wanted: Receive) -> Frames:
+            packet, _ = unpack(asked.popleft().parcel, config.push, trace)
+            stamp, frames = carry_out(servers[wanted.source].answer(packet.header, packet))
+            return [envelope(config.pull, stamp), *frames]
+
+        return carry_out(session, asked.append, receive)
+
+    def pulled(worker: WorkerSession) -> Tensors:
+        return worker.join(carried_out(worker.pull()))
+
+    for worker in workers:
+        carried_out(worker.hello())
+    seen = [pulled(worker) for worker in workers]
     for clock in range(config.steps):
-        for worker, part in enumerate(parts):
-            loss, gradients = compute(part, config, seen, worker, clock)
+        for worker, part, one in zip(workers, parts, seen, strict=True):
+            loss, gradients = compute(part, config, one, worker.worker, clock)
             check_finite(gradients, "The gradient of")
-            for shard, link, layout in zip(shards, pushes[worker], layouts, strict=True):
-                shard.push(Contribution(worker, clock, shard.version, link.pass_on(cut(gradients, layout)), loss))
+            carried_out(worker.push(gradients, loss, None, pulls=False))
         if any(shard.diverged for shard in shards):
             return
-        seen = pulled()
+        seen = [pulled(worker) for worker in workers]
         yield join([shard.params for shard in shards], layouts)
 
 
@@ -134,15 +150,3 @@ def _together(parts: list[Problem], params: Tensors, config: Config, exchange: A
         if replica.diverged:
             return
         yield replica.params
-
-
-class _Link:
-    """Both halves of a codec's link."""
-
-    def __init__(self, codec: Codec, rng: np.random.Generator) -> None:
-        self._encoder, self._decoder = Encoder(codec, rng, Trace()), Decoder(Trace())
-
-    def pass_on(self, tensors: Tensors) -> Tensors:
-        """What comes out at the other end."""
-        frames = self._encoder.encode(Message({"kind": "push"}, tensors))
-        return self._decoder.decode(unpack(frames, self._encoder.codec, Trace())[0]).tensors

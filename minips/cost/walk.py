@@ -6,23 +6,30 @@ processes share the cores, and messages wait for each other on the nodes' links,
 """
 
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from minips.cost.calibration import Calibration
 from minips.cost.clockwork import Clockwork, Cores, Node, Signal, Task
 from minips.cost.fit import Line
 from minips.cost.meters import CROWD
 from minips.runtime.allreduce_session import all_reduce
+from minips.runtime.codec import Decoder, Encoder
 from minips.runtime.collectives import Hop
 from minips.runtime.config import Config
-from minips.runtime.sessions import Do, Receive, Send, script
+from minips.runtime.message import Header, Message
+from minips.runtime.server_session import PUSHES, ServerSession
+from minips.runtime.sessions import Do, Receive, Send, Session, Until, nothing, script
 from minips.runtime.shard import Shard
-from minips.runtime.trace import DECODE, ENCODE, UPDATE
-from minips.stages.aggregators import Contribution, Mean
+from minips.runtime.trace import DECODE, ENCODE, UPDATE, Trace
+from minips.runtime.worker_session import ServerLink, WorkerSession
+from minips.stage import Tensors
+from minips.stages.aggregators import Mean
 from minips.stages.optimizers import SGD
 
+_NO_TRACE = Trace(limit=0)
 MAX_STEPS, EVEN_STEPS = 200, 24
 """The walk stops after so many steps, and goes on as in its second half: fewer where all steps are alike."""
 
@@ -138,6 +145,20 @@ class Walk(ABC):
 
         return node.work(seconds, record)
 
+    def work(
+        self, node: Node, lines: Mapping[str, Line], spans: tuple[str, ...], values: float, transfer_s: float
+    ) -> Generator[float | Signal, None, float]:
+        """The work of a session; ``transfer``, its first span or its last, takes ``transfer_s``. When sending began."""
+        first, last = len(spans) > 1 and spans[0] == "transfer", spans[-1:] == ("transfer",)
+        if first:
+            yield node.work(transfer_s)
+        if named := spans[first : len(spans) - last]:
+            yield self.task(node, (lines, named, values))
+        began = self.clockwork.now
+        if last:
+            yield node.work(transfer_s)
+        return began
+
     def _train(self, worker: int) -> Task:
         config, node, clockwork = self.config, self.nodes[worker], self.clockwork
         travelling: Signal | None = None
@@ -158,81 +179,121 @@ class Walk(ABC):
                 travelling = None
 
 
+class Sized(NamedTuple):
+    """A message of sizes alone."""
+
+    header: Header
+    nbytes: float
+    stamp: Header = {}
+
+
+class _DeclaredLink(ServerLink):
+    """A worker's link over which sizes travel."""
+
+    def __init__(self, walk: "ServedWalk", worker: int, index: int) -> None:
+        super().__init__(walk.config, worker, index, _NO_TRACE)
+        self.values, self._pushed = walk.share, walk.load.pushed
+
+    def encode(self, message: Message) -> Sized:
+        return Sized(message.header, self._pushed if message.kind in PUSHES else 0.0)
+
+    def decode(self, sized: Sized) -> tuple[Message, Header]:
+        return Message(sized.header), sized.stamp
+
+
+class _DeclaredSessions(ServerSession):
+    """A server's sessions in which sizes stand in for arrays."""
+
+    def __init__(self, server: "_Server", walk: "ServedWalk", index: int) -> None:
+        super().__init__(server.shard, walk.config, index, {}, _NO_TRACE, server.changed, nothing, 0.0)
+        self.values, self._pulled = walk.share, walk.load.pulled
+
+    def decode(self, sized: Sized, decoder: Decoder) -> Tensors:
+        return {}
+
+    def encode(self, message: Message, encoder: Encoder, shared: bool) -> Sized:
+        return Sized(message.header, self._pulled)
+
+
 class ServedWalk(Walk):
     """Workers push to servers and pull from them."""
 
     def begin(self) -> None:
-        self._servers = [_Server(self) for _ in range(self.config.servers)]
-        self._share = self.load.values / self.config.servers
-        calibration = self.calibration
-        self._rest = calibration.worker_rest.at(self._share) / 2 * self.crowded(calibration.worker_crowd)
-        self._server_rest = calibration.server_rest.at(self._share) / 2 * self.crowded(calibration.server_crowd)
-        self._flight = calibration.idle.at(self._share) / 2
+        config, calibration = self.config, self.calibration
+        self.share = self.load.values / config.servers
+        """Values of each server."""
+        self._servers = [_Server(self, index) for index in range(config.servers)]
+        self._sessions = [
+            WorkerSession(worker, [_DeclaredLink(self, worker, index) for index in range(config.servers)])
+            for worker in range(config.workers)
+        ]
+        self._rest = calibration.worker_rest.at(self.share) / 2 * self.crowded(calibration.worker_crowd)
+        self._flight = calibration.idle.at(self.share) / 2
 
     def applied(self) -> float:
         return min(server.applied for server in self._servers) / self.config.workers
 
     def prepare(self, worker: int) -> Task:
-        return self._trips(worker, pushes=False)
+        return self._call(worker, self._sessions[worker].pull(), pushes=False)
 
     def clock(self, worker: int) -> int | None:
-        if all(server.shard.done for server in self._servers):
-            return None
-        return max(server.shard.clocks[worker] for server in self._servers)
+        return None if all(server.shard.done for server in self._servers) else self._sessions[worker].clock
 
     def exchange(self, worker: int, clock: int) -> Task:
-        return self._trips(worker, pushes=True)
+        return self._call(worker, self._sessions[worker].push({}, 0.0, None, pulls=True), pushes=True)
 
-    def _trips(self, worker: int, pushes: bool) -> Task:
-        """A message to each server, encoded one after the other and then sent; ends when all have answered."""
-        node = self.nodes[worker]
-        if pushes:
-            for _ in self._servers:
-                yield self.task(node, (self.calibration.worker, ENCODE, self._share))
-        trips = []
-        for server in self._servers:
-            yield node.work(self._rest)
-            trips.append(self.clockwork.start(self._trip(worker, server, pushes)))
-        yield from trips
+    def _call(self, worker: int, session: Session[Any], pushes: bool) -> Task:
+        """Carry out a worker's session."""
+        node, answer = self.nodes[worker], None
+        trips: list[deque[_Trip]] = [deque() for _ in self._servers]
+        while True:
+            try:
+                need = session.send(answer)
+            except StopIteration:
+                return
+            answer = None
+            if type(need) is Do:
+                yield from self.work(node, self.calibration.worker, need.spans, need.values, self._rest)
+                answer = need.call()
+            elif type(need) is Send:
+                yield node.work(self._rest)
+                trip = _Trip(self, worker, self._servers[need.to], need.parcel, pushes)
+                trips[need.to].append(trip)
+            else:
+                trip = trips[need.source].popleft()
+                yield trip.over
+                answer = trip.answer
 
-    def _trip(self, worker: int, server: "_Server", pushes: bool) -> Task:
-        """A message's way to a server, what the server does with it, and the answer's way back.
 
-        Where the pull codec remembers nothing, an answer is encoded once for all who ask for its version.
-        """
-        node, clockwork, calibration = self.nodes[worker], self.clockwork, self.calibration
-        began, nbytes = clockwork.now, self.load.pushed if pushes else 0.0
-        start = node.depart(nbytes)
-        yield self._flight
-        yield server.node.arrive(start, nbytes)
+class _Trip:
+    """A message's way to a server, what the server does with it, and the answer's way back."""
+
+    def __init__(self, walk: ServedWalk, worker: int, server: "_Server", message: Sized, timed: bool) -> None:
+        self.answer: Sized | None = None
+        self.over = walk.clockwork.start(self._make(walk, walk.nodes[worker], server, message, timed))
+
+    def _make(self, walk: ServedWalk, node: Node, server: "_Server", message: Sized, timed: bool) -> Task:
+        clockwork = walk.clockwork
+        began = clockwork.now
+        start = node.depart(message.nbytes)
+        yield walk._flight
+        yield server.node.arrive(start, message.nbytes)
         came = clockwork.now
-        yield server.node.work(self._server_rest)
-        waited = 0.0
-        if pushes:
-            yield self.task(server.node, (calibration.server, DECODE, self._share))
-            waited += yield from server.wait(lambda: server.shard.may_push(server.shard.clocks[worker]))
-            yield from server.take(worker, self._share)
-        waited += yield from server.wait(lambda: server.shard.may_pull(worker))
-        if server.encoded != server.shard.version or not self.config.pull.memory.stateless:
-            server.encoded = server.shard.version
-            yield self.task(server.node, (calibration.server, ENCODE, self._share))
-        away = clockwork.now - came
-        yield server.node.work(self._server_rest)
-        start = server.node.depart(self.load.pulled)
-        yield self._flight
-        yield node.arrive(start, self.load.pulled)
-        if pushes:
-            self.record("transfer", clockwork.now - began - away)
-            self.record("wait", waited)
-        yield self.task(node, (calibration.worker, DECODE, self._share))
-        yield node.work(self._rest)
+        answer, waited, left = yield from server.answer(message)
+        start = server.node.depart(answer.nbytes)
+        yield walk._flight
+        yield node.arrive(start, answer.nbytes)
+        if timed:
+            walk.record("transfer", clockwork.now - began - (left - came))
+            walk.record("wait", waited)
+        self.answer = answer
 
 
 class _Server:
-    """A node with a shard: what the walk asks it is what a server asks its own."""
+    """A node with a shard, and the sessions of its requests."""
 
-    def __init__(self, walk: ServedWalk) -> None:
-        config = walk.config
+    def __init__(self, walk: ServedWalk, index: int) -> None:
+        config, calibration = walk.config, walk.calibration
         self._walk, self.node = walk, walk.node()
         self.shard = Shard(
             {},
@@ -241,32 +302,48 @@ class _Server:
             consistency=config.consistency,
             optimizer=SGD(),
             updates=config.workers * walk.steps,
+            now=lambda: walk.clockwork.now,
         )
         self.applied = 0
         """Pushes that are in the parameters; the shard knows of them a little earlier, before the work is done."""
-        self.encoded = -1
-        """The version that was encoded last."""
-        self._lines = update_lines(walk.calibration, config)
+        self._lines = {**calibration.server, **update_lines(calibration, config)}
+        self._rest = calibration.server_rest.at(walk.share) / 2 * walk.crowded(calibration.server_crowd)
+        self._session = _DeclaredSessions(self, walk, index)
         self._changed = Signal()
+        self._alone: Signal | None = None
 
-    def take(self, worker: int, values: float) -> Task:
-        """A push that was decoded: held, or applied with its round, which takes a while."""
-        shard, before = self.shard, self.shard.version
-        outcome = shard.push(Contribution(worker, shard.clocks[worker], before, {}))
-        if shard.version > before:
-            yield self._walk.task(self.node, (self._lines, UPDATE, values))
-        self.applied = shard.applied
-        if outcome != "held":
-            changed, self._changed = self._changed, Signal()
-            changed.happen()
+    def answer(self, message: Sized) -> Generator[float | Signal, None, tuple[Sized, float, float]]:
+        """Carry out the session of a request: the answer, how long it has waited, and when it was ready to be sent."""
+        session, clockwork = self._session.answer(message.header, message), self._walk.clockwork
+        waited = ready = 0.0
+        answer = None
+        while True:
+            while self._alone:
+                yield self._alone
+            try:
+                need = session.send(answer)
+            except StopIteration as end:
+                stamp, sized = end.value
+                return Sized(sized.header, sized.nbytes, stamp), waited, ready
+            answer = None
+            if type(need) is Until:
+                began = clockwork.now
+                while not need.ready():
+                    yield self._changed
+                waited += clockwork.now - began
+                continue
+            over = self._alone = Signal() if need.alone else self._alone
+            ready = yield from self._walk.work(self.node, self._lines, need.spans, need.values, self._rest)
+            if over and need.alone:
+                self._alone = None
+                over.happen()
+            answer = need.call()
 
-    def wait(self, ready: Callable[[], bool]) -> Generator[float | Signal, None, float]:
-        """Wait until ``ready()``; how long it was."""
-        clockwork = self._walk.clockwork
-        began = clockwork.now
-        while not ready():
-            yield self._changed
-        return clockwork.now - began
+    def changed(self) -> None:
+        """The shard has changed, and the time of an update is over."""
+        self.applied = self.shard.applied
+        changed, self._changed = self._changed, Signal()
+        changed.happen()
 
 
 class TogetherWalk(Walk):

@@ -98,7 +98,7 @@ class Server(Closable):
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._sessions = ServerSession(
-            self.shard, config, index, self.layout, self.trace, self._note, silence_s, threading.Lock()
+            self.shard, config, index, self.layout, self.trace, self._note, nothing, silence_s, threading.Lock()
         )
         self._present = [_Presence() for _ in range(config.workers)]
         self._endpoint: Endpoint | None = None
@@ -196,7 +196,7 @@ class Server(Closable):
                         began = time.monotonic()
                         error = self._wait(need)
                         waited += time.monotonic() - began
-                elif need.call is not nothing:
+                elif need.call is not nothing and not need.alone:
                     self._changed.release()
                     try:
                         answer = need.call()

@@ -23,7 +23,6 @@ from minips.runtime.shard import Outcome, Shard
 from minips.runtime.trace import DECODE, ENCODE, UPDATE, Trace
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
-from minips.stages.serializers import Packet
 
 PUSHES, PULLS, KINDS = ("push", "push_pull"), ("pull", "push_pull"), ("hello", "alive", "bye")
 
@@ -54,8 +53,8 @@ class WorkerLink:
 class ServerSession:
     """The requests to one server. ``answer`` is the session of one of them.
 
-    ``layout`` is this server's part of the parameters. ``changed()`` is called when the shard has changed, with the
-    time of an update spent: then pulls may be granted that waited. ``encoding`` is held around the encoding of an
+    ``layout`` is this server's part of the parameters. ``updated()`` is called once the time of an update is over, and
+    ``changed()`` when sessions that wait may go on. ``encoding`` is held around the encoding of an
     answer that several workers share.
     """
 
@@ -67,10 +66,12 @@ class ServerSession:
         layout: dict[str, Layout],
         trace: Trace,
         changed: Callable[[], None],
+        updated: Callable[[], None],
         silence_s: float,
         encoding: AbstractContextManager[Any] = _NO_LOCK,
     ) -> None:
         self.shard, self.config, self.layout, self._changed, self._encoding = shard, config, layout, changed, encoding
+        self._updated = updated
         self.values: float = sum(part.stop - part.start for part in layout.values())
         """Values of this server's parameters: what the time of a step of the way depends on."""
         self.links = [WorkerLink(config, index, worker, trace) for worker in range(config.workers)]
@@ -151,7 +152,7 @@ class ServerSession:
             contribution = Contribution(worker, clock, _integer(header, "version"), gradients, loss)
             outcome, taken = shard.push(contribution, checked=True), True
             if shard.version > before:
-                yield Do(UPDATE, self.values, nothing)  # made at once, so that no other request comes between
+                yield Do(UPDATE, self.values, self._updated, alone=True)
         finally:
             if not taken:
                 decoder.go_back(mark)
@@ -162,7 +163,7 @@ class ServerSession:
             self._changed()
         return outcome
 
-    def decode(self, packet: Packet, decoder: Decoder) -> Tensors:
+    def decode(self, packet: Any, decoder: Decoder) -> Tensors:
         """The gradients of a push. ValueError where they are none of these parameters, or not finite."""
         gradients = decoder.decode(packet).tensors
         self.shard.check(gradients)

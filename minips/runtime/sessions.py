@@ -20,12 +20,14 @@ Result = TypeVar("Result")
 
 class Do(NamedTuple):
     """Work under these spans on so many values; the session goes on with what ``call`` returns. ``transfer`` is the
-    processor's part of sending or receiving a message.
+    processor's part of sending or receiving a message. Other sessions of the same party go on meanwhile, unless it is
+    done ``alone``.
     """
 
     spans: tuple[str, ...]
     values: float
     call: Callable[[], Any]
+    alone: bool = False
 
 
 class Send(NamedTuple):
@@ -73,8 +75,16 @@ def advance(session: Session[Any], answer: Any = None, error: BaseException | No
             answer, error = None, raised
 
 
-def carry_out(session: Session[Result], send: Callable[[Send], object], receive: Callable[[Receive], Parcel]) -> Result:
-    """Carry a session out here and now, in this thread; what it returns."""
+def _no_other(need: Send | Receive) -> Parcel:
+    raise RuntimeError(f"This session has no other party; it wanted {need!r}.")
+
+
+def carry_out(
+    session: Session[Result],
+    send: Callable[[Send], object] = _no_other,
+    receive: Callable[[Receive], Parcel] = _no_other,
+) -> Result:
+    """Carry a session out here and now, in this thread; what it returns. What it waits for must hold already."""
     answer, error = None, None
     while True:
         try:
@@ -82,6 +92,10 @@ def carry_out(session: Session[Result], send: Callable[[Send], object], receive:
         except StopIteration as end:
             result: Result = end.value
             return result
+        if type(need) is Until:
+            assert need.ready(), f"Worker {need.worker} would have to wait."
+            answer, error = None, None
+            continue
         try:
             answer, error = (send(need) if type(need) is Send else receive(need)), None
         except Exception as raised:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import simpy
 
@@ -19,12 +19,15 @@ from minips.problems import Problem
 from minips.runtime.config import Config
 from minips.runtime.engines import Progress
 from minips.runtime.message import DivergedError
+from minips.runtime.sessions import Do, Receive, Send, Session, Until
 from minips.runtime.trace import Span, Trace
 from minips.runtime.worker import compute
 from minips.stage import Frames, Tensors, reason
 
 if TYPE_CHECKING:
     from minips.cost.simulate.engine import Simulated
+
+T = TypeVar("T")
 
 UNTIMED = Trace(limit=0)
 """For the codec, whose spans are of the clock on the wall."""
@@ -114,6 +117,8 @@ class Node:
     def __init__(self, cluster: Cluster, who: str, times: Mapping[str, Line]) -> None:
         self.cluster, self.env, self.config, self.who, self._times = cluster, cluster.env, cluster.config, who, times
         self._processor = simpy.Resource(self.env)
+        self._alone: simpy.Event | None = None
+        """Happens at the end of the work that is done alone."""
 
     def work(self, names: Iterable[str], values: float, step: int) -> Way:
         """Spend what these spans take for so many values. Until the processor is free, that is a wait."""
@@ -128,6 +133,49 @@ class Node:
                 began = self.env.now
                 yield self.env.timeout(seconds)
                 self.cluster.record(name, self.who, began, step)
+
+    def carry_out(self, session: Session[T], step: int) -> Generator[simpy.Event, Any, T]:
+        """A session in virtual time, with the real arrays; what it returns."""
+        answer, error = None, None
+        while True:
+            while self._alone:
+                yield self._alone
+            try:
+                need = session.send(answer) if error is None else session.throw(error)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            answer, error = None, None
+            match need:
+                case Do(spans, values, call, alone):
+                    over = self.env.event() if alone else None
+                    self._alone = over or self._alone
+                    yield from self.work(spans, values, step)
+                    if over:
+                        self._alone = None
+                        over.succeed()
+                    try:
+                        answer = call()
+                    except Exception as raised:
+                        error = raised
+                case Send():
+                    yield from self.send(need, step)
+                case Receive():
+                    answer = yield from self.receive(need, step)
+                case Until():
+                    yield from self.wait(need, step)
+
+    def send(self, message: Send, step: int) -> Way:
+        """Send a message."""
+        raise NotImplementedError
+
+    def receive(self, wanted: Receive, step: int) -> Generator[simpy.Event, Any, Any]:
+        """Wait for a message; what it holds."""
+        raise NotImplementedError
+
+    def wait(self, wanted: Until, step: int) -> Way:
+        """Wait for a condition."""
+        raise NotImplementedError
 
 
 class Trainer(Node):

@@ -7,7 +7,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Generator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import simpy
 
@@ -23,7 +23,7 @@ from minips.runtime.engines import Outcome
 from minips.runtime.peer import greeting_of
 from minips.runtime.reduction import Reduction
 from minips.runtime.replica import Replica, check_same, requantization_error
-from minips.runtime.sessions import Do, Receive, Send, Session
+from minips.runtime.sessions import Receive, Send
 from minips.runtime.worker import contribute
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
@@ -117,35 +117,25 @@ class Member(Trainer):
         """One step of all the workers; True where it is the last one."""
         reduction, step = self._reduction, own.clock
         reduction.begin(step, own.gradients, ending, diverged)
-        mean = yield from self._carry_out(all_reduce(reduction), step)
+        mean = yield from self.carry_out(all_reduce(reduction), step)
         self.replica.step(own, mean)
         self._team.stepped()
         return reduction.ending
 
-    def _carry_out(self, session: Session[Tensors], step: int) -> Generator[simpy.Event, Any, Tensors]:
-        """A session in virtual time, with the real arrays; what it returns."""
-        answer: Any = None
-        while True:
-            try:
-                need = session.send(answer)
-            except StopIteration as end:
-                mean: Tensors = end.value
-                return mean
-            match need:
-                case Do(spans, values, call):
-                    yield from self.work(spans, values, step)
-                    answer = call()
-                case Send(to, parcel):
-                    frames = [_SENT_AT, *parcel]
-                    self.bytes_sent += size(frames)
-                    self.process(self._deliver(self._team.members[to], frames))
-                case Receive(source):
-                    began = self.env.now
-                    sent, frames = yield self._boxes[source].get()
-                    self.cluster.record("wait", self.who, began, step, end=sent)
-                    self.cluster.record("transfer", self.who, max(began, sent), step)
-                    self.bytes_received += size(frames)
-                    answer = frames[1:]
+    def send(self, message: Send, step: int) -> Way:
+        frames = [_SENT_AT, *message.parcel]
+        self.bytes_sent += size(frames)
+        self.process(self._deliver(self._team.members[message.to], frames))
+        return
+        yield
+
+    def receive(self, wanted: Receive, step: int) -> Generator[simpy.Event, Any, Frames]:
+        began = self.env.now
+        sent, frames = yield self._boxes[wanted.source].get()
+        self.cluster.record("wait", self.who, began, step, end=sent)
+        self.cluster.record("transfer", self.who, max(began, sent), step)
+        self.bytes_received += size(frames)
+        return cast(Frames, frames[1:])
 
     def _deliver(self, target: "Member", frames: Frames) -> Way:
         """A message's way into its box. What a worker sends leaves in turn, whoever it is for, as hops do."""
