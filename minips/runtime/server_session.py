@@ -111,7 +111,12 @@ class ServerSession:
         if kind in PULLS:
             if kind == "pull":
                 yield Do(("transfer",), self.values, nothing)
-            yield Until(lambda: shard.may_pull(worker), worker)
+            try:
+                yield Until(lambda: shard.may_pull(worker), worker)
+            except (TimeoutError, RuntimeError) as error:
+                if outcome is None:
+                    raise
+                raise type(error)(f"{error} The push was taken, with the outcome {outcome!r}: do not push it again.")
             version, params = self.read(worker)
             params = self._chosen(header, params)
             fresh = self._last_encoded != version or not self.config.pull.memory.stateless
@@ -139,8 +144,7 @@ class ServerSession:
             yield Until(lambda: not link.pushing, worker)
             link.queued -= 1
         if not shard.is_new(worker, clock):
-            shard.duplicates += 1
-            return "duplicate"
+            return shard.repeated(worker, clock)
         link.pushing, decoder = True, link.decoder
         mark, taken = decoder.mark(), False
         try:

@@ -13,7 +13,7 @@ An update that would make a parameter NaN or infinite is not applied: the run en
 An aggregator or an optimizer that raises ends the run too: the optimizer's state may have changed in part.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Literal, NamedTuple
@@ -29,6 +29,10 @@ Outcome = Literal["applied", "held", "late", "duplicate", "over"]
 """What became of a push: applied; held until its round is complete; too late for its round and dropped; a repetition;
 after the end of the run, which it may have brought about: an update that would make parameters NaN or infinite is not
 applied."""
+
+
+OUTSTANDING = 64
+"""Pushes that a worker may have outstanding and, if late, hear about again."""
 
 
 class Grant(NamedTuple):
@@ -70,6 +74,8 @@ class Shard:
         self.clocks = [0] * workers
         self._missed = [range(0)] * workers
         """The clocks that each worker was moved past while it was away, and at which no push of it has come."""
+        self._dropped = [deque[int](maxlen=OUTSTANDING) for _ in range(workers)]
+        """The clocks of each worker's last late pushes, for repetitions of them."""
         self.live = set(range(workers))
         self._slowest: int | None = None
         self.staleness: Counter[int] = Counter()
@@ -122,6 +128,11 @@ class Shard:
             )
         return clock == at or clock in self._missed[worker]
 
+    def repeated(self, worker: int, clock: int) -> Outcome:
+        """What is said to a push that has been taken before: that it was dropped, or that it is a duplicate."""
+        self.duplicates += 1
+        return "late" if clock in self._dropped[worker] else "duplicate"
+
     def may_push(self, clock: int) -> bool:
         """False while a push of this clock has to wait for the round before it."""
         return self.quorum is None or clock <= self.rounds or self.done
@@ -134,8 +145,7 @@ class Shard:
         """
         worker, clock = contribution.worker, contribution.clock
         if not self.is_new(worker, clock):
-            self.duplicates += 1
-            return "duplicate"
+            return self.repeated(worker, clock)
         if not self.may_push(clock):
             raise ValueError(f"Worker {worker} pushed at clock {clock}, but round {self.rounds} is not complete.")
         if not checked:
@@ -157,6 +167,7 @@ class Shard:
             return "applied" if self._apply([contribution], 1 / self.workers) else "over"
         if contribution.clock < self.rounds:
             self.late += 1
+            self._dropped[contribution.worker].append(contribution.clock)
             return "late"
         rounds = self.rounds
         self._held[contribution.worker] = contribution

@@ -222,14 +222,25 @@ class WireEndpoint(Endpoint):
 
     def _talk(self, first: Wire) -> None:
         wire: Wire | None = first
+        connection: Connection | None = None
         try:
             challenge(first, self._token, HANDSHAKE_S)
-            connection = self._service.connection()
             try:
                 while wire:
-                    wire = self._serve_one(wire, connection)
+                    tag, frames = wire.receive()
+                    if tag == POOL:
+                        wire = self._replace(wire.join(frames))
+                    else:
+                        connection = connection or self._service.connection()
+                        answer = self._answer(frames, connection)
+                        del frames  # before the answer leaves, so that their memory is free by the next call
+                        try:
+                            wire.send(*answer)
+                        except RuntimeError as error:  # this side could not even begin to send it
+                            wire.send(*_refusal(error))
+                        del answer
             finally:
-                if wire:
+                if connection:
                     connection.closed()
         except (EOFError, OSError, ValueError):
             pass  # the peer went away, talked nonsense or did not know the token: the other connections go on
@@ -237,19 +248,6 @@ class WireEndpoint(Endpoint):
             if wire:
                 wire.close()
             self._replace(None)
-
-    def _serve_one(self, wire: Wire, connection: Connection) -> Wire | None:
-        """Take one message, and answer it. Where the next one will come in; None where another thread takes it."""
-        tag, frames = wire.receive()
-        if tag == POOL:
-            return self._replace(wire.join(frames))
-        answer = self._answer(frames, connection)
-        del frames  # before the answer leaves, so that their memory is free by the time of the next call
-        try:
-            wire.send(*answer)
-        except RuntimeError as error:  # this side could not even begin to send it
-            wire.send(*_refusal(error))
-        return wire
 
     def _replace(self, wire: Wire | None) -> Wire | None:
         """What this thread serves from now on."""

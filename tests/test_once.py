@@ -1,0 +1,222 @@
+"""A push counts once, neither twice nor never, whatever a proxy does to the connections between workers and server."""
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import numpy as np
+import pytest
+
+import minips as ps
+from minips import seeds
+from minips.runtime.codec import Decoder, Encoder, unpack
+from minips.runtime.message import Message
+from minips.stage import Frames, Tensors
+from minips.stages.transports import Connection, Service
+
+WAIT_S = 30.0
+TOKEN = "once"
+WORKERS, PUSHES = 2, 8
+START = {"w": np.zeros(6), "b": np.zeros(2)}
+SOON = (0.0, 0.01, 0.02, 0.05, 0.4, 0.1, 0.1)
+TRANSPORTS = {"tcp": ps.Tcp(), "shm": ps.SharedMemory(), "http": ps.Http()}
+RULES = {"bsp": ps.BSP(), "ssp": ps.SSP(2), "asp": ps.ASP()}
+MEMORIES = {
+    "none": ps.Codec(ps.TopK(0.5)),
+    "errorfeedback": ps.Codec(ps.TopK(0.5), ps.ErrorFeedback()),
+    "delta": ps.Codec(ps.TopK(0.5), ps.Delta()),
+    "momentumcorrection": ps.Codec(ps.TopK(0.5), ps.MomentumCorrection(momentum=0.5)),
+}
+
+
+class Proxy(Service):
+    """Passes requests on to the server at ``address``; some it delays, repeats, or cuts the connection for."""
+
+    def __init__(self, transport: ps.Transport, address: str, seed: int) -> None:
+        self.transport, self.address, self.seed = transport, address, seed
+        self.opened = 0
+        self.endpoint = transport.serve(self, None, TOKEN)
+
+    def connection(self) -> Connection:
+        self.opened += 1
+        return _Passing(self, random.Random(1000 * self.seed + self.opened))
+
+
+class _Passing(Connection):
+    def __init__(self, proxy: Proxy, rng: random.Random) -> None:
+        self.proxy, self.rng = proxy, rng
+        self.channel = self.connect()
+
+    def connect(self):
+        return self.proxy.transport.connect(self.proxy.address, TOKEN)
+
+    def answer(self, frames: Frames) -> Frames:
+        frames = [bytes(frame) for frame in frames]
+        deed = self.rng.random()
+        if deed < 0.05:
+            return self.cut()  # before the server hears of it
+        if deed < 0.10:
+            self.channel.call(frames)
+            return self.cut()  # before the server has answered, perhaps before it has heard all of it
+        if deed < 0.15:
+            self.pass_on(frames)
+            return self.cut()  # before the worker hears the answer
+        if deed < 0.20:
+            self.channel.call(frames)
+        elif deed < 0.25:
+            with self.connect() as another, suppress(ConnectionError, TimeoutError):
+                another.call(frames).result(0.05)
+        elif deed < 0.30:
+            time.sleep(self.rng.choice([0.01, 0.05, 0.4]))
+        return self.pass_on(frames)
+
+    def pass_on(self, frames: Frames) -> Frames:
+        try:
+            return self.channel.call(frames).result(WAIT_S)
+        except ConnectionError:
+            return self.cut()
+
+    def cut(self) -> Frames:
+        self.channel.close()
+        self.proxy.endpoint._wires[threading.current_thread()].hang_up()
+        return []
+
+    def closed(self) -> None:
+        self.channel.close()
+
+
+@contextmanager
+def proxied(server: ps.Server, config: ps.Config, seed: int) -> Iterator[str]:
+    proxy = Proxy(config.transport, server.address, seed)
+    with proxy.endpoint:
+        yield proxy.endpoint.address
+
+
+def gradient(seed: int, worker: int, number: int) -> Tensors:
+    """Small whole numbers: sums of them, and halves of sums, are exact in any order."""
+    rng = np.random.default_rng([seed, worker, number])
+    return {name: rng.integers(-8, 9, x.shape).astype(x.dtype) for name, x in START.items()}
+
+
+class Trial:
+    """Two workers that push through a proxy; what they were told, and what the server applied."""
+
+    def __init__(self, config: ps.Config, seed: int) -> None:
+        self.config, self.seed = config, seed
+        self.acknowledged: list[dict[int, tuple[int, str]]] = [{} for _ in range(WORKERS)]
+        """Of each worker, by the number of its gradient: the clock that it was pushed at, and its outcome."""
+        self.sent: list[list[tuple[int, int]]] = [[] for _ in range(WORKERS)]
+        """Of each worker: clock and number of all that its encoder was given, without what was taken back."""
+        self.updates: list[tuple[list[tuple[int, int]], float]] = []
+        self.failures: list[BaseException] = []
+
+    def run(self) -> Tensors:
+        with ps.Server(START, self.config).serve(None, TOKEN) as server:
+            update = server.shard.parameters.update
+
+            def noted(contributions, scale):
+                lost = update(contributions, scale)
+                self.updates.append(([(one.worker, one.clock) for one in contributions], scale))
+                return lost
+
+            server.shard.parameters.update = noted
+            with proxied(server, self.config, self.seed) as address:
+                threads = [threading.Thread(target=self.work, args=(worker, address)) for worker in range(WORKERS)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join(WAIT_S)
+                assert not any(thread.is_alive() for thread in threads)
+            if self.failures:
+                raise self.failures[0]
+            return server.params
+
+    def work(self, worker: int, address: str) -> None:
+        try:
+            with ps.connect(address, self.config, worker=worker, token=TOKEN, pauses_s=SOON) as client:
+                link = client._links[0]
+                for number in range(PUSHES):
+                    while number not in self.acknowledged[worker]:
+                        pulls = (number + worker) % 2 == 0
+                        call = (client.push_pull if pulls else client.push)(gradient(self.seed, worker, number))
+                        clock = link.clock - 1
+                        while self.sent[worker] and self.sent[worker][-1][0] >= clock:
+                            self.sent[worker].pop()  # it was taken back
+                        self.sent[worker].append((clock, number))
+                        outcome = "taken"
+                        try:
+                            result = call.result(WAIT_S)
+                            outcome = outcome if pulls else str(result)
+                        except TimeoutError as error:
+                            if "was taken" not in str(error):
+                                continue
+                        self.acknowledged[worker][number] = clock, outcome
+        except BaseException as error:
+            self.failures.append(error)
+
+    def expected(self) -> Tensors:
+        """The serial loop of what was sent and applied."""
+        decoded: dict[tuple[int, int], Tensors] = {}
+        for worker in range(WORKERS):
+            encoder = Encoder(self.config.push, seeds.push(self.config.seed, worker, 0), ps.Trace())
+            decoder = Decoder(ps.Trace())
+            for clock, number in self.sent[worker]:
+                frames = encoder.encode(Message({"kind": "push"}, gradient(self.seed, worker, number)))
+                decoded[worker, clock] = decoder.decode(unpack(frames, self.config.push, ps.Trace())[0]).tensors
+        params = {name: x.copy() for name, x in START.items()}
+        for pushes, scale in self.updates:
+            for name in params:
+                params[name] -= sum(decoded[one][name] for one in pushes) / len(pushes) * scale
+        return params
+
+    def check_counts(self) -> None:
+        applied = [one for pushes, _ in self.updates for one in pushes]
+        assert len(applied) == len(set(applied)), "a push was applied twice"
+        for worker, told in enumerate(self.acknowledged):
+            for clock, outcome in told.values():
+                if outcome == "late":
+                    assert (worker, clock) not in applied
+                elif outcome != "taken":
+                    assert (worker, clock) in applied, f"worker {worker}'s push at {clock} was {outcome}, and is not"
+        if self.config.consistency != RULES["bsp"]:
+            assert len(applied) == WORKERS * PUSHES
+
+
+def try_out(seed: int) -> None:
+    transport = list(TRANSPORTS.values())[seed % 3]
+    rule = list(RULES.values())[seed // 3 % 3]
+    codec = list(MEMORIES.values())[seed // 9 % 4]
+    config = ps.Config(
+        transport=transport,
+        consistency=rule,
+        push=codec,
+        pull=ps.Codec(memory=ps.Delta()) if seed % 2 else ps.Codec(),
+        workers=WORKERS,
+        optimizer=ps.SGD(lr=1.0),
+        timeout_s=0.3 if seed % 5 == 0 else 20.0,
+    )
+    trial = Trial(config, seed)
+    params = trial.run()
+    trial.check_counts()
+    for name, x in trial.expected().items():
+        np.testing.assert_array_equal(params[name], x, err_msg=f"seed {seed}: {config}")
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_a_push_counts_once_through_a_proxy_that_cuts_delays_and_repeats(seed: int) -> None:
+    try_out(4 * seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100, 141))
+def test_a_push_counts_once_in_more_runs(seed: int) -> None:
+    try_out(seed)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+def test_a_push_counts_once_in_hundreds_of_runs() -> None:
+    for seed in range(1000, 1450):
+        try_out(seed)
