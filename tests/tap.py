@@ -5,7 +5,7 @@ import struct
 import threading
 from contextlib import ExitStack, contextmanager, suppress
 
-from minips.stages.transports.network import HEAD, stream_nbytes
+from minips.stages.transports.framing import HEAD, stream_nbytes
 
 WAIT_S = 10.0
 

@@ -7,9 +7,9 @@ from concurrent.futures import Future, wait
 
 import pytest
 
-from minips.stages.transports.base import WireChannel
+from minips.stages.transports.framing import pieces
 from minips.stages.transports.futures import Driven, Joined, Then
-from minips.stages.transports.network import pieces
+from minips.stages.transports.streams import StreamChannel
 from minips.stages.transports.tcp import _TcpWire
 from minips.stages.transports.wire import CALL
 
@@ -33,7 +33,7 @@ class ByHand(Driven):
 def ends():
     """A channel, and the wire at its other end."""
     here, there = (_TcpWire(sock, 2**24) for sock in _sockets())
-    channel = WireChannel(here, "tcp://test")
+    channel = StreamChannel(here, "tcp://test")
     yield channel, there
     channel.close()
     there.close()
@@ -47,7 +47,7 @@ def _sockets():
 
 def test_who_waits_does_the_work():
     future = ByHand()
-    assert not future.done()
+    assert not future.completed()
     assert future.result() == threading.current_thread().name
     assert not future.attended
 
@@ -62,6 +62,12 @@ def test_a_wait_that_is_too_short_is_a_time_out_once():
 def test_who_wants_to_be_called_has_it_attended():
     future = ByHand()
     future.add_done_callback(lambda done: None)
+    assert future.attended
+
+
+def test_one_who_asks_whether_it_is_done_has_it_attended():
+    future = ByHand()
+    assert not future.done()
     assert future.attended
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import minips as ps
 from minips.stages.transports import pools
-from minips.stages.transports.network import padded, size
+from minips.stages.transports.framing import padded, size
 from minips.stages.transports.pools import SHARED_BYTES, PooledWire, Pools, between
 from minips.stages.transports.tcp import _TcpWire
 from minips.stages.transports.wire import CALL, MOST_FRAMES, POOL

@@ -25,7 +25,7 @@ from minips.runtime.trace import SPANS, Trace
 from minips.runtime.train import Run
 from minips.runtime.worker import compute
 from minips.stage import Tensors
-from minips.stages.transports.network import stream_nbytes
+from minips.stages.transports.framing import stream_nbytes
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,9 @@ class ServerSession:
             except (TimeoutError, RuntimeError) as error:
                 if outcome is None:
                     raise
-                raise type(error)(f"{error} The push was taken, with the outcome {outcome!r}: do not push it again.")
+                raise type(error)(
+                    f"{error} The push was taken, with the outcome {outcome!r}: do not push it again."
+                ) from None
             version, params = self.read(worker)
             params = self._chosen(header, params)
             fresh = self._last_encoded != version or not self.config.pull.memory.stateless

@@ -10,7 +10,7 @@ import numpy as np
 from minips.lab.exercises.base import Refused, asks, refuse_if
 from minips.stage import Frames
 from minips.stages.transports import Channel, InProc
-from minips.stages.transports.base import WireTransport
+from minips.stages.transports.streams import StreamTransport
 from minips.stages.transports.wire import Closable
 from minips.testing import check_transport
 
@@ -28,7 +28,7 @@ PATIENCE_S, WAIT_S = 3.0, 10.0
 def queues(transport: Any) -> str:
     """A transport between threads: are random frames copies, does a wire give up in time, and all that any must do."""
     refuse_if(
-        not isinstance(transport, WireTransport) or type(transport).__module__.startswith("minips."),
+        not isinstance(transport, StreamTransport) or type(transport).__module__.startswith("minips."),
         f"Expected an instance of your transport, such as Queues(), got {transport!r}.",
     )
     rng = np.random.default_rng()
@@ -42,7 +42,7 @@ def queues(transport: Any) -> str:
     return "Frames travel as copies, a wire gives up in time, and it does all that minips' own transports do."
 
 
-def _travels_as_a_copy(transport: WireTransport, content: bytes) -> None:
+def _travels_as_a_copy(transport: StreamTransport, content: bytes) -> None:
     kept: list[bytearray] = []
 
     def handler(frames: Frames) -> Frames:
@@ -69,7 +69,7 @@ def _travels_as_a_copy(transport: WireTransport, content: bytes) -> None:
         refuse_if(kept[0] != content, "The caller wrote into the answer that it got, and the server's buffer changed.")
 
 
-def _gives_up(transport: WireTransport, timeout: float) -> None:
+def _gives_up(transport: StreamTransport, timeout: float) -> None:
     """A wire on which nothing comes: TimeoutError, and what comes later is still received."""
     outcome: list[Any] = []
 

@@ -19,7 +19,7 @@ from minips.stage import Array, Tensors, Value, option
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Quantizer, Uniform, contractive
 from minips.stages.serializers import Packet
-from minips.stages.transports.network import stream_nbytes
+from minips.stages.transports.framing import stream_nbytes
 
 STEPS, BINS = 100, 41
 

@@ -26,7 +26,7 @@ from minips.runtime.engines.crew import FAREWELL_S, LocalEngine, Member, multipr
 from minips.runtime.engines.roles import Line, play
 from minips.runtime.shipping import ship, unship
 from minips.stage import reason, register
-from minips.stages.transports.network import memory
+from minips.stages.transports.framing import memory
 
 FORKS = hasattr(os, "fork") and sys.platform != "darwin"
 """Whether a process that has imported NumPy may fork; macOS's own libraries do not survive it."""

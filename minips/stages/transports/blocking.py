@@ -19,7 +19,8 @@ from typing import ClassVar
 
 from minips.stage import Buffer, reason
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.network import NetworkTransport, writable
+from minips.stages.transports.framing import writable
+from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.sessions import Asking, Body, Session, Sessions
 
 _ENVELOPE_BYTES = 2**11

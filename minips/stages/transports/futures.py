@@ -24,26 +24,48 @@ class Driven(Future[T]):
         """Have it completed in the background."""
         raise NotImplementedError
 
+    def completed(self) -> bool:
+        """True once it holds a result or an error. Unlike ``done``, it has nothing done about that."""
+        return super().done()
+
+    def done(self) -> bool:
+        if super().done():
+            return True
+        self.attend()  # for one that asks again and again
+        return False
+
+    @property
+    def _waiters(self) -> list[Any]:
+        """Those of ``concurrent.futures.wait``, which wait without a call that could be driven."""
+        if not super().done():
+            self.attend()
+        waiters: list[Any] = self.__dict__["_waiters"]
+        return waiters
+
+    @_waiters.setter
+    def _waiters(self, waiters: list[Any]) -> None:
+        self.__dict__["_waiters"] = waiters
+
     def cancel(self) -> bool:
         """False: what has been sent cannot be taken back."""
         return False
 
     def result(self, timeout: float | None = None) -> T:
         try:
-            return super().result(timeout if self.done() else self._driven(timeout))
+            return super().result(timeout if self.completed() else self._driven(timeout))
         except TimeoutError:
-            if self.done() or timeout is None:  # then it is what the call was answered with
+            if self.completed() or timeout is None:  # then it is what the call was answered with
                 raise
             raise TimeoutError(
                 f"No answer came within {timeout:g} seconds. Is the other side running, and what it waits for itself?"
             ) from None
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        return super().exception(timeout if self.done() else self._driven(timeout))
+        return super().exception(timeout if self.completed() else self._driven(timeout))
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         super().add_done_callback(fn)
-        if not self.done():
+        if not self.completed():
             self.attend()
 
     def then(self, fn: Callable[[Any], object]) -> None:

@@ -20,7 +20,8 @@ from typing import Any
 
 from minips.stage import Buffer, Frames, option, register
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.network import NetworkTransport, netloc, pieces, split, writable
+from minips.stages.transports.framing import pieces, split, writable
+from minips.stages.transports.network import NetworkTransport, netloc
 from minips.stages.transports.wire import Listener, Wire
 
 _METHOD = "/minips/Talk"

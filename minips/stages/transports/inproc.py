@@ -5,7 +5,8 @@ import threading
 from dataclasses import dataclass
 
 from minips.stage import Frames, register
-from minips.stages.transports.base import WireTransport, fresh_name
+from minips.stages.transports.base import fresh_name
+from minips.stages.transports.streams import StreamTransport
 from minips.stages.transports.wire import Listener, Wire
 
 _Queue = queue.SimpleQueue[tuple[int, Frames] | None]
@@ -15,7 +16,7 @@ _lock = threading.Lock()
 
 @register
 @dataclass(frozen=True)
-class InProc(WireTransport):
+class InProc(StreamTransport):
     """Queues between the threads of one process: ``inproc://name``. What is left when there is no network."""
 
     name = "inproc"

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minips.stage import Frames, option, register
-from minips.stages.transports.base import WireTransport, fresh_name
+from minips.stages.transports.base import fresh_name
+from minips.stages.transports.streams import StreamTransport
 from minips.stages.transports.wire import MOST_FRAMES, Listener, Wire
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _HEAD = struct.Struct("<BI")
 
 @register
 @dataclass(frozen=True)
-class Pipe(WireTransport):
+class Pipe(StreamTransport):
     """``multiprocessing.connection`` between processes of one machine: ``pipe://name``.
 
     A message is a small head (tag, number of frames, their lengths) and then each frame by itself.

@@ -12,7 +12,6 @@ belongs, and from then on the first one announces each message whose frames take
                          share: the padded frames are cut every ⌈bytes / (64 · connections)⌉ · 64 bytes
 """
 
-import math
 import secrets
 import threading
 import time
@@ -21,8 +20,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from minips.stage import Buffer, Frames, reason
-from minips.stages.transports.network import ALIGNMENT, cut, lengths_of, padded, size, starts
-from minips.stages.transports.sockets import Blocks, SocketWire, lengths
+from minips.stages.transports.framing import ALIGNMENT, Blocks, cut, lengths, lengths_of, padded, padded_size, size
+from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.wire import POOL, Wire, check_count
 
 KEY_BYTES, MOST = 16, 16
@@ -64,7 +63,7 @@ class PooledWire(Wire):
             raise
 
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
         if not self._coming:
             tag, frames = self._first.receive(timeout, limit)
             if tag != POOL:
@@ -73,7 +72,7 @@ class PooledWire(Wire):
         coming = self._coming
         try:
             coming.left = self._first.fill(coming.left, deadline)
-            late = coming.left or wait(coming.filling, timeout and max(deadline - time.monotonic(), 0)).not_done
+            late = coming.left or wait(coming.filling, deadline and max(deadline - time.monotonic(), 0)).not_done
             for filled in () if late else coming.filling:
                 filled.result()
         except BaseException as error:
@@ -90,14 +89,14 @@ class PooledWire(Wire):
         """Have the other wires take their shares of a message that has been announced."""
         (tag,), sizes_told = told
         check_count(len(sizes_told) // 8)
-        sizes = lengths(memoryview(sizes_told), 0, len(sizes_told) // 8, self._first.max_message_bytes)
-        begins, total = starts(sizes)
+        sizes = lengths(memoryview(sizes_told), 0, len(sizes_told) // 8, self._first.framer.max_message_bytes)
+        total = sum(map(padded_size, sizes))
         block = self._blocks.take(total)
         own, *shares = self._shares(total)
         filling = [
             self._helpers.submit(other.fill, block[share]) for other, share in zip(self._others, shares, strict=True)
         ]
-        return _Coming(tag, cut(block, begins, sizes), block[own], filling)
+        return _Coming(tag, cut(block, sizes), block[own], filling)
 
     def _shares(self, total: int) -> list[slice]:
         """Which bytes travel over which wire."""

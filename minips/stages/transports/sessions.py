@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from minips.stage import Buffer, Frames
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.network import HANDSHAKE_BYTES, pieces, split
+from minips.stages.transports.framing import HANDSHAKE_BYTES, pieces, split
 from minips.stages.transports.wire import Listener, Wire
 
 Body = list[Buffer]

@@ -22,14 +22,24 @@ import struct
 import sys
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from minips.stage import Frames, option, register
-from minips.stages.transports.base import WireTransport, fresh_name
-from minips.stages.transports.network import ALIGNMENT, cut, lengths_of, padded, starts
-from minips.stages.transports.sockets import SocketListener, SocketWire, Steps, lengths
+from minips.stages.transports.base import fresh_name
+from minips.stages.transports.framing import (
+    Framer,
+    check_head,
+    cut,
+    lengths,
+    lengths_of,
+    padded,
+    padded_size,
+)
+from minips.stages.transports.sockets import SocketListener, SocketWire
+from minips.stages.transports.streams import StreamTransport
 from minips.stages.transports.wire import Listener, Wire, check_count
 
 _HEAD = struct.Struct("<BBxxIII")
@@ -41,7 +51,7 @@ _FDS = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") 
 
 @register
 @dataclass(frozen=True)
-class SharedMemory(WireTransport):
+class SharedMemory(StreamTransport):
     """Shared memory between processes of one Linux machine: ``shm://name``. Each array is copied once each way."""
 
     name = "shm"
@@ -74,7 +84,8 @@ class SharedMemory(WireTransport):
 
 class _ShmWire(SocketWire):
     def __init__(self, sock: socket.socket, max_message_bytes: int) -> None:
-        super().__init__(sock, max_message_bytes)
+        super().__init__(sock, _ShmFramer(max_message_bytes, self))
+        self.max_message_bytes = max_message_bytes
         self._mine: dict[int, mmap.mmap] = {}
         self._free: set[int] = set()
         self._theirs: dict[int, mmap.mmap] = {}
@@ -82,13 +93,13 @@ class _ShmWire(SocketWire):
         self._descriptors: list[int] = []
 
     def send(self, tag: int, frames: Frames) -> None:
-        begins, total = starts([len(frame) for frame in frames])
+        total = sum(padded_size(len(frame)) for frame in frames)
         place, segment, ancillary, descriptor = _SOCKET, 0, [], -1
         if total > _SMALL_BYTES:
             place, segment, descriptor = self._segment(total)
-            memory = memoryview(self._mine[segment])
-            for begin, frame in zip(begins, frames, strict=True):
-                memory[begin : begin + len(frame)] = frame
+            places = cut(memoryview(self._mine[segment]), [len(frame) for frame in frames])
+            for there, frame in zip(places, frames, strict=True):
+                there[:] = frame  # type: ignore[index]
             if descriptor >= 0:
                 ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))]
         done = [self._done.popleft() for _ in range(len(self._done))]
@@ -125,23 +136,7 @@ class _ShmWire(SocketWire):
             ) from None
         return _NEW_SEGMENT, number, descriptor
 
-    def _message(self, limit: int) -> Steps[tuple[int, Frames]]:
-        head = yield from self._bytes(ALIGNMENT)
-        tag, place, count, done, segment = _HEAD.unpack_from(head)
-        check_count(count)
-        if place != _SOCKET and limit < self.max_message_bytes:
-            raise ValueError("a peer that has not proved itself offers shared memory")
-        if place == _NEW_SEGMENT:
-            self._map(segment)
-        if done > len(self._mine):
-            raise ValueError(f"{done} segments are given back, and there are {len(self._mine)}")
-        end = _HEAD.size + 8 * count
-        head = yield from self._longer(head, end + 4 * done, limit)
-        sizes = lengths(head, _HEAD.size, count, limit)
-        self._free.update(set(struct.unpack_from(f"<{done}I", head, end)) & self._mine.keys())
-        return tag, (yield from self._frames(sizes)) if place == _SOCKET else self._view(segment, sizes)
-
-    def _take(self, room: memoryview) -> int:
+    def receive_into(self, room: memoryview) -> int:
         got, ancillary, _, _ = self._sock.recvmsg_into([room], _FDS)
         for level, kind, data in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
@@ -167,14 +162,25 @@ class _ShmWire(SocketWire):
         finally:
             os.close(descriptor)
 
-    def _view(self, segment: int, sizes: tuple[int, ...]) -> Frames:
+    def take_segments(self, place: int, segment: int, done: Sequence[int]) -> None:
+        """What a head says of segments: those that are given back, and a new one."""
+        if place == _NEW_SEGMENT:
+            self._map(segment)
+        self._free.update(set(done) & self._mine.keys())
+
+    @property
+    def segments(self) -> int:
+        """How many segments this side has made."""
+        return len(self._mine)
+
+    def view(self, segment: int, sizes: Sequence[int]) -> Frames:
         """Frames that are the peer's segment itself; it is given back when the last array made of them is gone."""
-        begins, total = starts(sizes)
+        total = sum(map(padded_size, sizes))
         if segment not in self._theirs or total > len(self._theirs[segment]):
             raise ValueError(f"there is no segment {segment} of {total} bytes")
         block = np.frombuffer(self._theirs[segment], np.uint8, total)
         weakref.finalize(block, self._done.append, segment).atexit = False
-        return cut(block.data, begins, sizes)
+        return cut(block.data, sizes)
 
     def close(self) -> None:
         super().close()
@@ -182,6 +188,29 @@ class _ShmWire(SocketWire):
             os.close(self._descriptors.pop())
         self._theirs.clear()  # what arrays still use stays mapped until they are gone
         self._mine.clear()
+
+
+class _ShmFramer(Framer):
+    """Heads that tell of segments."""
+
+    def __init__(self, max_message_bytes: int, wire: _ShmWire) -> None:
+        super().__init__(max_message_bytes)
+        self._wire = weakref.proxy(wire)
+
+    def head(self, here: memoryview, limit: int) -> int | tuple[int, int, Sequence[int], Frames | None]:
+        tag, place, count, done, segment = _HEAD.unpack_from(here)
+        check_count(count)
+        if place != _SOCKET and limit < self.max_message_bytes:
+            raise ValueError("a peer that has not proved itself offers shared memory")
+        if done > self._wire.segments:
+            raise ValueError(f"{done} segments are given back, and there are {self._wire.segments}")
+        end = _HEAD.size + 8 * count
+        nbytes = padded_size(end + 4 * done)
+        if nbytes > len(here):
+            return check_head(nbytes, limit)
+        sizes = lengths(here, _HEAD.size, count, limit)
+        self._wire.take_segments(place, segment, struct.unpack_from(f"<{done}I", here, end))
+        return nbytes, tag, sizes, None if place == _SOCKET else self._wire.view(segment, sizes)
 
 
 class _ShmListener(SocketListener):

@@ -1,6 +1,6 @@
 """TCP: blocking sockets, scatter-gather sends, and receives straight into the memory that the arrays will live in.
 
-Messages travel as bodies, one behind the other: see `minips.stages.transports.network`.
+Messages travel as bodies, one behind the other: see `minips.stages.transports.framing`.
 """
 
 import socket
@@ -11,11 +11,13 @@ from typing import Any
 
 from minips.stage import Frames, option, register
 from minips.stages.transports.auth import answer_challenge
-from minips.stages.transports.base import HANDSHAKE_S, Channel, WireChannel
-from minips.stages.transports.network import ALIGNMENT, HEAD, NetworkTransport, pieces
+from minips.stages.transports.base import HANDSHAKE_S, Channel
+from minips.stages.transports.framing import Framer
+from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.pools import MOST, Pools, pooled
-from minips.stages.transports.sockets import SocketListener, SocketWire, Steps, lengths
-from minips.stages.transports.wire import Listener, Wire, check_count
+from minips.stages.transports.sockets import SocketListener, SocketWire
+from minips.stages.transports.streams import StreamChannel
+from minips.stages.transports.wire import Listener, Wire
 
 
 @register
@@ -47,7 +49,7 @@ class Tcp(NetworkTransport):
             for _ in range(self.pool):
                 wires.append(self.dial(address, timeout))
                 answer_challenge(wires[-1], token, address, min(timeout, HANDSHAKE_S))
-            return WireChannel(pooled(wires), address)
+            return StreamChannel(pooled(wires), address)
         except BaseException:
             for wire in wires:
                 wire.close()
@@ -106,23 +108,13 @@ def _pem(**files: str) -> Iterator[None]:
 
 class _TcpWire(SocketWire):
     def __init__(self, sock: Any, max_message_bytes: int, pools: Pools | None = None) -> None:
-        super().__init__(sock, max_message_bytes)
+        super().__init__(sock, Framer(max_message_bytes))
         self._pools = pools
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
-    def send(self, tag: int, frames: Frames) -> None:
-        self.write(pieces(tag, frames))
-
     def join(self, frames: Frames) -> Wire | None:
         return self._pools.join(self, frames) if self._pools else super().join(frames)
-
-    def _message(self, limit: int) -> Steps[tuple[int, Frames]]:
-        head = yield from self._bytes(ALIGNMENT)
-        tag, count = HEAD.unpack_from(head)
-        check_count(count)
-        head = yield from self._longer(head, HEAD.size + 8 * count, limit)
-        return tag, (yield from self._frames(lengths(head, HEAD.size, count, limit)))
 
 
 class _TcpListener(SocketListener):

@@ -26,7 +26,8 @@ from typing import Any
 
 from minips.stage import Buffer, Frames, option, register
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.network import NetworkTransport, netloc, size
+from minips.stages.transports.framing import size
+from minips.stages.transports.network import NetworkTransport, netloc
 from minips.stages.transports.wire import AUTH, Listener, Wire
 
 _HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from minips.stage import reason
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.network import memory, size
+from minips.stages.transports.framing import memory, size
 from minips.stages.transports.sessions import Asking, Body, Session, Sessions
 
 T = TypeVar("T")

@@ -1,0 +1,285 @@
+"""Transports over streams: connections that stay open, on which messages follow each other.
+
+A `Wire` is one end of a connection: whole messages, in order. `StreamTransport` makes a transport of a way to listen
+and a way to dial: a thread for each connection on the server, and on the client a channel on which many calls may be
+outstanding. Answers come in the order of the calls.
+"""
+
+import threading
+import time
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+
+from minips.stage import Frames, reason
+from minips.stages.transports.auth import answer_challenge, challenge
+from minips.stages.transports.base import (
+    COMMON,
+    HANDSHAKE_S,
+    Caller,
+    Channel,
+    Connection,
+    Endpoint,
+    Handler,
+    Service,
+    Transport,
+    remote_error,
+    service_of,
+)
+from minips.stages.transports.futures import Driven
+from minips.stages.transports.wire import CALL, ERROR, MOST_FRAMES, POOL, Listener, Wire, check_count
+
+
+class StreamTransport(Transport):
+    """A transport made of a listener and a dial."""
+
+    @abstractmethod
+    def listen(self, address: str | None) -> Listener:
+        """Take connections at ``address``, or at a fresh local one."""
+
+    @abstractmethod
+    def dial(self, address: str, timeout: float) -> Wire:
+        """Connect to a listener."""
+
+    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
+        return StreamEndpoint(self.listen(address), service_of(handler), token)
+
+    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
+        wire = self.dial(address, timeout)
+        try:
+            answer_challenge(wire, token, address, min(timeout, HANDSHAKE_S))
+        except BaseException:
+            wire.close()
+            raise
+        return StreamChannel(wire, address)
+
+
+class StreamEndpoint(Endpoint):
+    """One thread that accepts, and one for each connection."""
+
+    def __init__(self, listener: Listener, service: Service, token: str) -> None:
+        self.address = listener.address
+        self._listener, self._service, self._token = listener, service, token
+        self._lock = threading.Lock()
+        self._closing = False
+        self._wires: dict[threading.Thread, Wire] = {}
+        self._accepting = threading.Thread(target=self._accept, name=f"minips-accept-{self.address}", daemon=True)
+        self._accepting.start()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closing = True
+            wires = dict(self._wires)
+        self._listener.hang_up()
+        for wire in wires.values():
+            wire.hang_up()
+        for thread in (self._accepting, *wires):
+            if thread is not threading.current_thread():
+                thread.join(HANDSHAKE_S)
+
+    def _accept(self) -> None:
+        try:
+            while not self._closing:
+                self._accept_one()
+        finally:
+            self._listener.close()
+
+    def _accept_one(self) -> None:
+        try:
+            wire = self._listener.accept()
+        except OSError:
+            time.sleep(0 if self._closing else 0.05)  # out of descriptors, perhaps: give the others time to let some go
+            return
+        thread = threading.Thread(target=self._talk, args=(wire,), name=f"minips-serve-{self.address}", daemon=True)
+        with self._lock:
+            if not self._closing:
+                self._wires[thread] = wire
+                try:
+                    thread.start()
+                    return
+                except RuntimeError as error:
+                    del self._wires[thread]
+                    words = f"{error}. Is there a limit on threads or on memory (ulimit -u, ulimit -v)?"
+                    with suppress(OSError):
+                        wire.send(*_refusal(RuntimeError(f"The server cannot serve one more connection: {words}")))
+        wire.close()
+
+    def _talk(self, first: Wire) -> None:
+        wire: Wire | None = first
+        connection: Connection | None = None
+        try:
+            challenge(first, self._token, HANDSHAKE_S)
+            try:
+                while wire:
+                    tag, frames = wire.receive()
+                    if tag == POOL:
+                        wire = self._replace(wire.join(frames))
+                    else:
+                        connection = connection or self._service.connection()
+                        answer = self._answer(frames, connection)
+                        del frames  # before the answer leaves, so that their memory is free by the next call
+                        try:
+                            wire.send(*answer)
+                        except RuntimeError as error:  # this side could not even begin to send it
+                            wire.send(*_refusal(error))
+                        del answer
+            finally:
+                if connection:
+                    connection.closed()
+        except (EOFError, OSError, ValueError):
+            pass  # the peer went away, talked nonsense or did not know the token: the other connections go on
+        finally:
+            if wire:
+                wire.close()
+            self._replace(None)
+
+    def _replace(self, wire: Wire | None) -> Wire | None:
+        """What this thread serves from now on."""
+        with self._lock:
+            self._wires.pop(threading.current_thread(), None)
+            if wire:
+                self._wires[threading.current_thread()] = wire
+        return wire
+
+    def _answer(self, frames: Frames, connection: Connection) -> tuple[int, Frames]:
+        """Tag and frames of what the handler says to a call."""
+        try:
+            answer = connection.answer(frames)
+            check_count(len(answer))
+            return CALL, answer
+        except Exception as error:
+            return _refusal(error)
+
+
+def _refusal(error: Exception) -> tuple[int, Frames]:
+    """Tag and frames that tell the caller of an error."""
+    kind = next((one for one in COMMON if isinstance(error, one)), type(error))
+    return ERROR, [kind.__name__.encode(), reason(error).encode()]
+
+
+class StreamChannel(Channel):
+    """Calls go out under a lock, and the answers come back in the same order.
+
+    A thread that waits for an answer reads the wire itself, and hands out the answers that come before its own: no
+    thread has to wake another. A thread in the background, which starts when it is first needed, reads where several
+    calls are under way and where an answer is to come that no thread waits for.
+    """
+
+    def __init__(self, wire: Wire, address: str) -> None:
+        self._wire, self._address = wire, address
+        self._sending, self._reading = threading.Lock(), threading.Lock()
+        self._gone: Exception | None = None
+        self._waiting: deque[Caller] = deque()
+        self._starting, self._wake = threading.Lock(), threading.Event()
+        self._background: threading.Thread | None = None
+
+    def call(self, frames: Frames) -> "Future[Frames]":
+        answer = _Answer(self)
+        self.ask(frames, answer)
+        return answer
+
+    def ask(self, frames: Frames, caller: Caller) -> None:
+        if len(frames) > MOST_FRAMES:
+            check_count(len(frames))
+        with self._sending:
+            if self._gone:
+                raise ConnectionError(str(self._gone))
+            self._waiting.append(caller)
+            if len(self._waiting) > 1 or not self._wire.resumes:
+                self.attend()
+            try:
+                self._wire.send(CALL, frames)
+            except OSError:  # the reader finds the end of the stream, and tells all that wait
+                self._wire.hang_up()
+                self.attend()
+            except BaseException:
+                with suppress(ValueError):
+                    self._waiting.remove(caller)
+                self._wire.hang_up()  # a message sent in part cannot be taken back
+                self.attend()
+                raise
+            finally:
+                if self._gone:  # since it was looked at: no thread reads any more
+                    self._fail(self._gone)
+
+    def close(self) -> None:
+        self._wire.hang_up()  # before the lock: a sender that is stuck holds it
+        with self._sending:
+            self._gone = self._gone or ConnectionError(f"The channel to {self._address} is closed.")
+        self._wake.set()
+        if self._background and self._background is not threading.current_thread():
+            self._background.join(HANDSHAKE_S)
+        if self._reading.acquire(timeout=HANDSHAKE_S):
+            self._fail(self._gone)
+            self._wire.close()
+            self._reading.release()
+
+    def read(self, until: Callable[[], bool], timeout: float | None) -> None:
+        if self._wire.resumes and self._reading.acquire(blocking=False):
+            deadline = None if timeout is None else time.monotonic() + timeout
+            try:
+                while not until() and self._read_one(deadline):
+                    pass
+            finally:
+                self._reading.release()
+                if self._waiting:
+                    self.attend()
+
+    def attend(self) -> None:
+        if not self._background:
+            with self._starting:
+                if not self._background and not self._gone:
+                    self._background = threading.Thread(
+                        target=self._read_in_background, name=f"minips-read-{self._address}", daemon=True
+                    )
+                    self._background.start()
+        self._wake.set()
+
+    def _read_in_background(self) -> None:
+        while not self._gone:
+            self._wake.wait()
+            self._wake.clear()
+            with self._reading:
+                while self._waiting and not self._gone and self._read_one(None):
+                    pass
+
+    def _read_one(self, deadline: float | None) -> bool:
+        """Take one message off the wire; False where there was none in time, or will be none any more."""
+        try:
+            tag, frames = self._wire.receive(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+            caller = self._waiting.popleft()
+        except TimeoutError:
+            return False
+        except (EOFError, OSError, ValueError, IndexError) as error:
+            self._wire.hang_up()
+            gone = ConnectionError(f"The server at {self._address} closed the connection. {error}".strip())
+            self._gone = self._gone or gone
+            self._fail(self._gone)
+            return False
+        if tag == CALL:
+            caller.arrived(frames)
+        else:
+            caller.failed(remote_error(frames))
+        return True
+
+    def _fail(self, error: Exception) -> None:
+        while self._waiting:
+            self._waiting.popleft().failed(error)
+
+
+class _Answer(Driven[Frames]):
+    """What a call will be answered with."""
+
+    def __init__(self, channel: StreamChannel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    arrived, failed = Driven.set_result, Driven.set_exception
+
+    def drive(self, timeout: float | None) -> None:
+        self._channel.read(self.completed, timeout)
+
+    def attend(self) -> None:
+        self._channel.attend()
