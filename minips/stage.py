@@ -71,6 +71,8 @@ Frames = list[Buffer]
 """The buffers that travel."""
 
 _KINDS: dict[str, dict[str, type["Stage"] | str]] = {}
+DEFAULTS: dict[tuple[str, str], "Stage"] = {}
+"""What `default_stage` has made, by kind and name, for those who look there often."""
 
 
 def option(
@@ -234,6 +236,7 @@ def register(cls: type[S]) -> type[S]:
     if taken is not None and _where(taken) != _where(cls):
         raise ValueError(f"The {kind} name {name!r} belongs to {_where(taken).replace(':', '.')}; choose another.")
     known[name] = cls
+    DEFAULTS.pop((kind, name), None)
     return cls
 
 
@@ -268,6 +271,14 @@ def stage_class(kind: str, name: str) -> type[Stage]:
         module, _, of_class = cls.partition(":")
         cls = classes[name] = cast(type[Stage], getattr(import_module(module), of_class))
     return cls
+
+
+def default_stage(kind: str, name: str) -> Any:
+    """The stage of that name with its fields' defaults, the same object each time. ValueError as `stage_class`."""
+    stage = DEFAULTS.get((kind, name))
+    if stage is None:
+        stage = DEFAULTS[kind, name] = stage_class(kind, name)()
+    return stage
 
 
 def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:

@@ -69,13 +69,15 @@ def receive(frames, own=PLAIN, decoder=None):
 
 
 def test_the_first_frame_is_a_map_of_version_serializer_and_compressor():
-    frames = encoder(ps.Codec(serializer="json", compressor="zlib")).encode(Message({"kind": "pull"}), {"busy": 0.5})
-    assert msgpack.unpackb(frames[0]) == {"v": PROTOCOL_VERSION, "s": "json", "c": "zlib", "busy": 0.5}
+    codec = ps.Codec(serializer="json", compressor="zlib")
+    plain = {"v": PROTOCOL_VERSION, "s": "json", "c": "zlib"}
+    assert msgpack.unpackb(encoder(codec).encode(Message({"kind": "pull"}))[0]) == plain
+    assert msgpack.unpackb(ps.runtime.codec.envelope(codec, {"busy": 0.5})) == {**plain, "busy": 0.5}
 
 
 def test_the_stamp_comes_back_with_the_packet():
-    frames = encoder(PLAIN).encode(Message({"kind": "reply"}), {"waited": 1.5})
-    assert unpack(frames, PLAIN, ps.Trace())[1]["waited"] == 1.5
+    _, *frames = encoder(PLAIN).encode(Message({"kind": "reply"}))
+    assert unpack([ps.runtime.codec.envelope(PLAIN, {"waited": 1.5}), *frames], PLAIN, ps.Trace())[1]["waited"] == 1.5
 
 
 def test_the_packet_names_memory_and_quantizers():

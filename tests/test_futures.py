@@ -3,13 +3,12 @@
 import socket
 import threading
 import time
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 
 import pytest
 
 from minips.stages.transports.framing import pieces
-from minips.stages.transports.futures import Driven, Joined, Then
-from minips.stages.transports.streams import StreamChannel
+from minips.stages.transports.streams import Driven, StreamChannel, Then
 from minips.stages.transports.tcp import _TcpWire
 from minips.stages.transports.wire import CALL
 
@@ -72,21 +71,9 @@ def test_one_who_asks_whether_it_is_done_has_it_attended():
 
 
 def test_what_follows_is_driven_through():
-    plain: Future[int] = Future()
-    plain.set_result(1)
-    joined = Joined([plain, Then(ByHand(), lambda done: len(done.result()))], sum)
-    assert not joined.done()
-    assert joined.result(WAIT_S) == 1 + len(threading.current_thread().name)
-
-
-def test_the_first_error_comes_once_all_are_done():
-    first, second = Future(), Future()
-    joined = Joined([Then(first, lambda done: done.result()), second], list)
-    second.set_exception(ValueError("second"))
-    assert not joined.done()
-    first.set_exception(ValueError("first"))
-    with pytest.raises(ValueError, match="first"):
-        joined.result(0)
+    then = Then(ByHand(), lambda done: len(done.result()))
+    assert not then.completed()
+    assert then.result(WAIT_S) == len(threading.current_thread().name)
 
 
 def test_the_callers_thread_reads_its_own_answer(ends):

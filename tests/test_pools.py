@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import minips as ps
 from minips.stages.transports import pools
 from minips.stages.transports.framing import padded, size
-from minips.stages.transports.pools import SHARED_BYTES, PooledWire, Pools, between
+from minips.stages.transports.pools import SHARED_BYTES, Pool, Pools, between
 from minips.stages.transports.tcp import _TcpWire
 from minips.stages.transports.wire import CALL, MOST_FRAMES, POOL
 
@@ -36,7 +36,7 @@ def pairs(count):
 def ends(request):
     """Both ends of a pool."""
     here, there = zip(*pairs(request.param), strict=True)
-    with PooledWire(here) as one, PooledWire(there) as other:
+    with Pool(here).first as one, Pool(there).first as other:
         yield one, other
 
 
@@ -74,7 +74,7 @@ def test_all_connections_carry_their_share_of_a_large_message(ends, written):
     thread.join(WAIT_S)
     assert (tag, [bytes(frame) for frame in frames]) == (CALL, [b"head", LARGE, b"", b"tail"])
     shares = [*written.values()]
-    assert len(shares) == 1 + len(one._others)
+    assert len(shares) == 1 + len(one.pool.others)
     assert max(shares) - min(shares) < 1000
 
 
@@ -83,7 +83,7 @@ def test_small_messages_travel_over_the_first(ends, written):
     for _ in range(5):
         one.send(CALL, [b"small"])
         assert [bytes(frame) for frame in other.receive(WAIT_S)[1]] == [b"small"]
-    assert [*written] == [one._first]
+    assert [*written] == [one]
 
 
 def test_messages_of_all_sizes_stay_in_order_both_ways(ends):
@@ -100,13 +100,13 @@ def test_messages_of_all_sizes_stay_in_order_both_ways(ends):
 def test_a_wait_that_ends_in_the_middle_of_a_large_message_loses_nothing(ends):
     one, other = ends
     body = padded([LARGE])
-    own, *shares = one._shares(size(body))
-    one._first.send(POOL, [bytes([CALL]), struct.pack("<Q", len(LARGE))])
+    own, *shares = one.pool._shares(size(body))
+    one.send(POOL, [bytes([CALL]), struct.pack("<Q", len(LARGE))])
     for part in (slice(0, 100), slice(100, 2**20), slice(2**20, own.stop)):
         with pytest.raises(TimeoutError):
             other.receive(0.05)
-        one._first.write(between(body, part))
-    for wire, share in zip(one._others, shares, strict=True):
+        one.write(between(body, part))
+    for wire, share in zip(one.pool.others, shares, strict=True):
         with pytest.raises(TimeoutError):
             other.receive(0.05)
         wire.write(between(body, share))
@@ -116,7 +116,7 @@ def test_a_wait_that_ends_in_the_middle_of_a_large_message_loses_nothing(ends):
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_connection_that_breaks_takes_the_pool_with_it(ends, place):
     one, other = ends
-    (other._first, *other._others)[place].hang_up()
+    (other, *other.pool.others)[place].hang_up()
     thread = sending(one, [LARGE])
     with pytest.raises((EOFError, OSError)):
         other.receive(WAIT_S)
@@ -133,7 +133,7 @@ def test_a_client_whose_pool_broke_goes_on_with_a_new_one():
         client = stack.enter_context(ps.connect(server.address, config, token=server.token))
         for _ in range(3):
             client.push_pull(ones).result(WAIT_S)
-            client._channels[0]._channel._wire._others[0].hang_up()
+            client._connections[0].channel._wire.pool.others[0].hang_up()
         pulled = client.pull().result(WAIT_S)
     np.testing.assert_array_equal(pulled["w"], np.float32(-1.5))
 
@@ -224,6 +224,6 @@ def test_shares_are_the_whole(buffers, cuts):
 
 def test_a_large_message_of_too_many_frames_is_not_begun(ends):
     one, other = ends
-    one._first.send(POOL, [bytes([CALL]), bytes(8 * (MOST_FRAMES + 1))])
+    one.send(POOL, [bytes([CALL]), bytes(8 * (MOST_FRAMES + 1))])
     with pytest.raises(ValueError, match="65537 frames"):
         other.receive(WAIT_S)

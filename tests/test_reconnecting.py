@@ -1,6 +1,7 @@
 """Connections that break: what was under way is sent again, and counts once."""
 
 import dataclasses
+import itertools
 import threading
 from concurrent.futures import Future
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import minips as ps
-from minips.runtime.reconnecting import ReconnectingChannel
+from minips.runtime.reconnecting import Reconnecting
 from minips.stages.transports import Channel
 
 WAIT_S = 20.0
@@ -48,19 +49,28 @@ def scripted(*breaks, pauses_s=SOON):
             raise ConnectionError("Nobody answers.")
         return Scripted(turn, log)
 
-    return ReconnectingChannel(connect, lambda channel: None, pauses_s), log
+    return Reconnecting(connect, lambda channel: None, pauses_s), log
 
 
 class Asked(Future):
-    """A request's answer, or its error, as a future."""
+    """A request as a future of its answer."""
 
-    def answered(self, channel, frames, error):
-        self.set_exception(error) if error else self.set_result(frames)
+    numbers = itertools.count()
+
+    def __init__(self, connection, frames, last):
+        super().__init__()
+        self.connection, self.frames, self.last, self.number = connection, frames, last, next(self.numbers)
+
+    arrived, lost = Future.set_result, Future.set_exception
+
+    def failed(self, error):
+        if not self.connection.retries(self, error):
+            self.lost(error)
 
 
-def ask(channel, frames, **options):
-    asked = Asked()
-    channel.ask(frames, asked, **options)
+def ask(connection, frames, last=False):
+    asked = Asked(connection, frames, last)
+    connection.channel.ask(frames, asked)
     return asked
 
 
@@ -109,7 +119,7 @@ def test_a_channel_that_is_closed_tries_no_more():
 
 def cut(client):
     """Break the connection under a client's feet."""
-    client._channels[0]._channel._wire.hang_up()
+    client._connections[0].channel._wire.hang_up()
 
 
 @pytest.mark.parametrize("codec", [ps.Codec(), ps.Codec(memory=ps.Delta()), ps.Codec(ps.TopK(0.5), ps.ErrorFeedback())])

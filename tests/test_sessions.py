@@ -15,8 +15,8 @@ import minips as ps
 from minips.cost import probe, walk
 from minips.cost.simulate import mutual
 from minips.runtime import allreduce_session, peer, sessions
+from minips.runtime.protocol import ServerSession
 from minips.runtime.reduction import Reduction
-from minips.runtime.server_session import ServerSession
 from minips.runtime.shard import Shard
 
 EXCHANGES = {"ring": 4, "tree": 5, "halvingdoubling": 8}

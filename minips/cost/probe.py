@@ -18,13 +18,12 @@ from minips.runtime.collectives import AllReduce
 from minips.runtime.config import Config
 from minips.runtime.message import DivergedError, Message, NonFiniteError, check_finite
 from minips.runtime.partition import cut, join, partition
+from minips.runtime.protocol import ServerLink, ServerSession, WorkerSession
 from minips.runtime.reduction import Reduction
-from minips.runtime.server_session import ServerSession
 from minips.runtime.sessions import Receive, Send, Session, carry_out, carry_out_together, nothing
 from minips.runtime.shard import Shard
 from minips.runtime.trace import Trace
 from minips.runtime.worker import compute
-from minips.runtime.worker_session import ServerLink, WorkerSession
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.consistency import BSP

@@ -20,11 +20,10 @@ from minips.runtime.codec import Decoder, Encoder
 from minips.runtime.collectives import Hop
 from minips.runtime.config import Config
 from minips.runtime.message import Header, Message
-from minips.runtime.server_session import PUSHES, ServerSession
+from minips.runtime.protocol import PUSHES, ServerLink, ServerSession, WorkerSession
 from minips.runtime.sessions import Do, Receive, Send, Session, Until, nothing, script
 from minips.runtime.shard import Shard
 from minips.runtime.trace import DECODE, ENCODE, UPDATE, Trace
-from minips.runtime.worker_session import ServerLink, WorkerSession
 from minips.stage import Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.optimizers import SGD

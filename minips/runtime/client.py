@@ -12,7 +12,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeVar
+from itertools import count
+from math import isfinite
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -20,14 +22,14 @@ from minips.runtime.codec import unpack
 from minips.runtime.config import Config, check_seconds
 from minips.runtime.message import Header, Message, check_finite
 from minips.runtime.partition import native
-from minips.runtime.reconnecting import PAUSES_S, ReconnectingChannel
-from minips.runtime.sessions import Receive, Send, Session, advance, carry_out
+from minips.runtime.protocol import ServerLink, WorkerSession
+from minips.runtime.reconnecting import PAUSES_S, Reconnecting
+from minips.runtime.sessions import Do, Receive, Send, Session, carry_out
 from minips.runtime.trace import Trace
-from minips.runtime.worker_session import ServerLink, WorkerSession
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Channel
 from minips.stages.transports.auth import check_token
-from minips.stages.transports.futures import Driven
+from minips.stages.transports.streams import Driven
 from minips.stages.transports.wire import Closable
 
 T = TypeVar("T")
@@ -112,12 +114,13 @@ class Client(Closable):
         """Held from the beginning of a call until all of its messages have been sent."""
         self._links = [_MeteredLink(self, index) for index in range(len(addresses))]
         self._session = WorkerSession(self.worker, self._links)
-        self._channels: list[ReconnectingChannel] = []
+        self._connections: list[Reconnecting] = []
+        self._numbers = count()
         node = config.node()
         try:
             for index, address in enumerate(addresses):
                 connect = partial(node.connect, address, token, timeout)
-                self._channels.append(ReconnectingChannel(connect, partial(self._resume, index), pauses_s))
+                self._connections.append(Reconnecting(connect, partial(self._resume, index), pauses_s))
             self._check_servers(self._begin(self._session.hello()).result(timeout) if addresses else [])
         except BaseException:
             self._hang_up()
@@ -229,7 +232,6 @@ class Client(Closable):
                 f"versions holds one whole number for each of the {len(self._links)} servers, as client.versions "
                 f"does, or is None; got {versions!r}."
             )
-        self.trace.step = self.clock
         call = self._begin(
             self._session.push(whole, None if loss is None else float(loss), versions, pulls), finish, timed=True
         )
@@ -246,18 +248,23 @@ class Client(Closable):
             )
         if gradients.keys() != refs.keys():
             raise ValueError(f"Expected gradients of {', '.join(refs)}; got {', '.join(gradients) or 'none'}.")
-        whole = {name: native(gradients[name]) for name in refs}
+        whole: Tensors = {}
         for name, ref in refs.items():
-            g = whole[name]
+            given = gradients[name]
+            g = given if type(given) is np.ndarray and given.dtype.isnative else native(given)
             if g.shape != ref.shape or g.dtype != self._dtypes[name]:
                 raise ValueError(
                     f"The gradient of {name!r} must be {ref.dtype} of shape {ref.shape}; got {g.dtype} of {g.shape}."
                 )
-        check_finite(whole, "The gradient of")
+            if not isfinite(np.vdot(g, g)):  # or a square has overflowed
+                check_finite({name: g}, "The gradient of")
+            whole[name] = g
         return whole
 
     def _whole(self, answers: list[Message], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
         tensors = self._session.join(answers, rows)
+        if len(self._links) == 1:
+            return tensors
         return {name: tensors[name] for name in self._refs if name in tensors}
 
     def _begin(
@@ -272,7 +279,7 @@ class Client(Closable):
         A ``timed`` call's way is told to the trace; the ``last`` one is no reason to connect again.
         """
         with self._beginning:
-            if any(link.unsure for link in self._links):
+            if self._session.unsure:
                 _Call(self, self._session.agree()).begin().result(self._timeout)
             return _Call(self, session, finish, timed, last).begin()
 
@@ -281,28 +288,25 @@ class Client(Closable):
         answers: list[Future[Frames]] = []
 
         def receive(need: Receive) -> _Answer:
-            return _Answer(answers[0].result(self.config.timeout_s), None)
+            return answers[0].result(self.config.timeout_s), None
 
         carry_out(self._session.hello(index), lambda need: answers.append(channel.call(need.parcel)), receive)
 
     def _beat(self) -> None:
         while not self._closing.wait(self._beat_s):
-            for link, channel in zip(self._links, self._channels, strict=True):
-                if not channel.outstanding:
+            for link in self._links:
+                if not link.outstanding:
                     with suppress(Exception):
                         self._begin(self._session.alive(link)).result(self._beat_s)
 
     def _hang_up(self) -> None:
         self._closing.set()
-        for channel in self._channels:
-            channel.close()
+        for connection in self._connections:
+            connection.close()
 
 
-class _Answer(NamedTuple):
-    """The frames of an answer, and when its request was sent; None where that is of no interest."""
-
-    frames: Frames
-    asked_at: float | None
+_Answer = tuple[Frames, float | None]
+"""The frames of an answer, and when its request was sent; None where that is of no interest."""
 
 
 class _MeteredLink(ServerLink):
@@ -310,17 +314,38 @@ class _MeteredLink(ServerLink):
 
     def __init__(self, client: Client, index: int) -> None:
         super().__init__(client.config, client.worker, index, client.trace)
-        self._client = client
+        self._client, self.outstanding = client, 0
 
     def decode(self, answer: _Answer) -> tuple[Message, Header]:
         came, (frames, asked_at) = time.monotonic(), answer
         self._client.bytes_received += sum(map(len, frames))
         packet, stamp = unpack(frames, self.config.pull, self.trace)
-        if asked_at is not None:
+        if asked_at is not None:  # the wait is put behind the way, there and back, which it is a part of
             busy, waited = float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
-            self.trace.add("transfer", asked_at, max(0.0, came - asked_at - busy - waited))
+            travelled = max(0.0, came - asked_at - busy - waited)
+            self.trace.add("transfer", asked_at, travelled)
             self.trace.add("wait", came - waited, waited)
         return self.decoder.decode(packet), stamp
+
+
+class _Request:
+    """One message of a call, as it was sent to one server."""
+
+    __slots__ = ("asked_at", "call", "frames", "index", "last", "number")
+
+    def __init__(self, call: "_Call", index: int, frames: Frames, asked_at: float | None) -> None:
+        self.call, self.index, self.frames, self.asked_at = call, index, frames, asked_at
+        self.number, self.last = next(call.client._numbers), call.last
+
+    def arrived(self, frames: Frames) -> None:
+        self.call.answered(self, frames, None)
+
+    def failed(self, error: Exception) -> None:
+        if not self.call.client._connections[self.index].retries(self, error):
+            self.call.answered(self, [], error)
+
+    def lost(self, error: Exception) -> None:
+        self.call.answered(self, [], error)
 
 
 class _Call(Driven[Any]):
@@ -335,38 +360,30 @@ class _Call(Driven[Any]):
         last: bool = False,
     ) -> None:
         super().__init__()
-        self._client, self._channels, self._session, self._finish = client, client._channels, session, finish
-        self._timed, self._last = timed, last
+        self.client, self.last, self._session, self._finish, self._timed = client, last, session, finish, timed
         self._source: int | None = None
         """The server whose answer the session needs next."""
-        self._asked_at: dict[int, float] = {}
-        self._came: dict[int, tuple[Frames | None, Exception | None]] = {}
+        self._came: dict[int, tuple[_Answer, Exception | None]] = {}
+        self._asked = False
         self._going = threading.RLock()
 
     def begin(self) -> Self:
         """Send the call's messages. Raises what the session raises before it has sent any."""
         with self._going:
             self._go_on(None, None)
-            self._use_answers()
+        if not self._asked:
+            self.result(0)
         return self
 
-    def answered(self, channel: ReconnectingChannel, frames: Frames | None, error: Exception | None) -> None:
+    def answered(self, request: _Request, frames: Frames, error: Exception | None) -> None:
         """An answer has come, or the error that came instead; of several servers, perhaps out of turn."""
         with self._going:
-            self._came[self._channels.index(channel)] = frames, error
-            self._use_answers()
-
-    def _use_answers(self) -> None:
-        while self._source in self._came:
-            source, self._source = self._source, None
-            frames, error = self._came.pop(source)
-            asked_at = self._asked_at.pop(source) if self._timed else None
-            try:
-                self._go_on(None if frames is None else _Answer(frames, asked_at), error)
-            except StopIteration as end:
-                self._complete(end.value)
-            except Exception as raised:
-                self.set_exception(raised)
+            self.client._links[request.index].outstanding -= 1
+            if request.index != self._source:
+                self._came[request.index] = (frames, request.asked_at), error
+                return
+            self._source = None
+            self._go_on((frames, request.asked_at), error)
 
     def drive(self, timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -374,27 +391,54 @@ class _Call(Driven[Any]):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return
-            self._channels[source].read(lambda: self._source != source, left)
+            self.client._connections[source].channel.read(lambda: self._source != source, left)
             if self._source == source:  # another thread reads, or the connection is being made again
                 return
 
     def attend(self) -> None:
-        for channel in self._channels:
-            channel.attend()
+        for connection in self.client._connections:
+            connection.channel.attend()
 
     def _go_on(self, answer: Any, error: Exception | None) -> None:
-        need = advance(self._session, answer, error)
-        while type(need) is Send:
-            parcel, error = need.parcel, None
-            self._client.bytes_sent += sum(map(len, parcel))
-            if self._timed:
-                self._asked_at[need.to] = time.monotonic()
-            try:
-                self._channels[need.to].ask(parcel, self, self._last)
-            except Exception as raised:
-                error = raised
-            need = advance(self._session, None, error)
-        self._source = need.source
+        """Give the session an answer, and carry it out until it needs one that has not come."""
+        try:
+            while True:
+                need = self._session.send(answer) if error is None else self._session.throw(error)
+                answer, error = None, None
+                if type(need) is Do:
+                    try:
+                        answer = need.call()
+                    except Exception as raised:
+                        error = raised
+                elif type(need) is Send:
+                    error = self._send(need.to, need.parcel)
+                elif need.source in self._came:
+                    answer, error = self._came.pop(need.source)
+                else:
+                    self._source = need.source
+                    return
+        except StopIteration as end:
+            self._complete(end.value)
+        except Exception as raised:
+            self.set_exception(raised)
+
+    def _send(self, index: int, frames: Frames) -> Exception | None:
+        """Send a message; the error where it can never be sent."""
+        client = self.client
+        client.bytes_sent += sum(map(len, frames))
+        request = _Request(self, index, frames, time.monotonic() if self._timed else None)
+        client._links[index].outstanding += 1
+        try:
+            client._connections[index].channel.ask(frames, request)
+        except ConnectionError as error:  # before it was sent
+            if not client._connections[index].retries(request, error):
+                client._links[index].outstanding -= 1
+                return error
+        except Exception as error:
+            client._links[index].outstanding -= 1
+            return error
+        self._asked = True
+        return None
 
     def _complete(self, result: Any) -> None:
         try:

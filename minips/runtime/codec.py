@@ -12,15 +12,24 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
 from typing import Any
 
 import msgpack
 import numpy as np
 
 from minips.runtime.message import PROTOCOL_VERSION, Header, Message
-from minips.runtime.trace import Trace
-from minips.stage import Array, Buffer, Frames, StageField, Tensors, Value, option, reason, stage_class
+from minips.runtime.trace import DECODE, ENCODE, Trace
+from minips.stage import (
+    DEFAULTS,
+    Array,
+    Frames,
+    StageField,
+    Tensors,
+    Value,
+    default_stage,
+    option,
+    reason,
+)
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
@@ -81,7 +90,10 @@ class _Half:
 
     def mark(self) -> Mark:
         """What the memories hold now, for `go_back`. Cheap: memories replace arrays and never write into them."""
-        return {name: {**state} for name, state in self._states.items()}
+        states = {}
+        for name, state in self._states.items():
+            states[name] = {**state}
+        return states
 
     def go_back(self, mark: Mark) -> None:
         """Let the memories hold what they held at the mark."""
@@ -94,29 +106,55 @@ class Encoder(_Half):
     def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace) -> None:
         super().__init__()
         self.codec, self.rng, self.trace = codec, rng, trace
+        self._quantizers: dict[str, Quantizer] = {}
+        self._envelope = envelope(codec, {})
+        self._compensating = 0.0
 
-    def encode(self, message: Message, stamp: Header | None = None) -> Frames:
-        """The frames of a message; ``stamp`` goes into the envelope. The tensors must be finite."""
-        tensors = {name: self.quantize(name, x) for name, x in message.tensors.items()}
-        header = {**message.header, "memory": self.codec.memory.name}
-        return pack(Packet(header, tensors), self.codec, self.trace, stamp)
+    def encode(self, message: Message) -> Frames:
+        """The frames of a message. The tensors must be finite."""
+        codec, began, self._compensating = self.codec, time.monotonic(), 0.0
+        tensors = {}
+        for name, x in message.tensors.items():
+            tensors[name] = self._quantized(name, x)
+        quantized = time.monotonic()
+        frames = codec.serializer.dumps(Packet({**message.header, "memory": codec.memory.name}, tensors))
+        serialized = compressed = time.monotonic()
+        if not codec.compressor.identity:
+            frames = _compressed(codec.compressor, frames)
+            compressed = time.monotonic()
+        compensated = began + self._compensating
+        self.trace.laps(ENCODE, (began, compensated, quantized, serialized, compressed))
+        return [self._envelope, *frames]
 
     def quantize(self, name: str, x: Array) -> tuple[str, Parts]:
         """One tensor: its quantizer's name and its parts."""
-        codec, trace = self.codec, self.trace
-        quantizer = codec.quantizer_of(name)
-        began = time.monotonic()
-        if codec.memory.stateless:
-            parts = _encode(quantizer, name, x, self.rng)
-            trace.lap("quantize", began)
-            return quantizer.name, parts
-        state = self._states[name]
-        p = codec.memory.compensate(x, state)
-        began = trace.lap("compensate", began)
-        parts = _encode(quantizer, name, contractive(quantizer, p), self.rng)
-        began = trace.lap("quantize", began)
-        codec.memory.update(p, quantizer.decode(parts), state)
-        trace.lap("compensate", began)
+        began, self._compensating = time.monotonic(), 0.0
+        quantized = self._quantized(name, x)
+        compensated = began + self._compensating
+        self.trace.laps(("compensate", "quantize"), (began, compensated, time.monotonic()))
+        return quantized
+
+    def _quantized(self, name: str, x: Array) -> tuple[str, Parts]:
+        memory = self.codec.memory
+        quantizer = self._quantizers.get(name)
+        if quantizer is None:
+            quantizer = self._quantizers[name] = self.codec.quantizer_of(name)
+        if not memory.stateless:
+            state, began = self._states[name], time.monotonic()
+            p = memory.compensate(x, state)
+            self._compensating += time.monotonic() - began
+            x = contractive(quantizer, p)
+        try:
+            parts = quantizer.encode(x, self.rng)
+            for part in parts.values() if isinstance(parts, dict) else (None,):
+                if not isinstance(part, _ARRAYS):
+                    raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
+        except Exception as error:
+            raise _does_not_encode(name, quantizer, error) from error
+        if not memory.stateless:
+            began = time.monotonic()
+            memory.update(p, quantizer.decode(parts), state)
+            self._compensating += time.monotonic() - began
         return quantizer.name, parts
 
 
@@ -129,45 +167,37 @@ class Decoder(_Half):
 
     def decode(self, packet: Packet) -> Message:
         """The message of a packet. ValueError where its parts do not fit together."""
-        memory: Memory = _stage("memory", str(packet.header.get("memory", "none")))
-        tensors: Tensors = {}
         began = time.monotonic()
+        name = packet.header.get("memory", "none")
+        memory: Any = DEFAULTS.get(("memory", name)) or default_stage("memory", str(name))
+        tensors: Tensors = {}
         for name, (quantizer, parts) in packet.tensors.items():
-            x = _decode(quantizer, name, parts)
-            tensors[name] = x if memory.stateless else memory.restore(x, self._states[name])
-            began = self.trace.lap("dequantize", began)
+            try:
+                decoder: Any = DEFAULTS.get(("quantizer", quantizer)) or default_stage("quantizer", quantizer)
+                x: Any = decoder.decode(parts)
+                if not isinstance(x, _ARRAYS):
+                    raise TypeError(f"decode gave {type(x).__name__}, expected an array.")
+            except Exception as error:
+                raise ValueError(f"The tensor {name!r} does not decode with {quantizer}: {reason(error)}") from error
+            tensors[name] = x if memory.stateless else memory.restore(x, self._states[name])  # type: ignore[assignment]
+        if tensors:
+            self.trace.laps(("dequantize",), (began, time.monotonic()))
         return Message(packet.header, tensors)
 
 
-def _encode(quantizer: Quantizer, name: str, x: Array, rng: np.random.Generator) -> Parts:
-    """The quantizer's parts. ValueError with the tensor's name where it, perhaps a learner's own, gives none."""
-    try:
-        parts = quantizer.encode(x, rng)
-        if not isinstance(parts, dict) or not all(map(_is_array, parts.values())):
-            raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
-    except Exception as error:
-        words = f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {reason(error)}"
-        raise ValueError(words) from error
-    return parts
+def _does_not_encode(name: str, quantizer: Quantizer, error: Exception) -> ValueError:
+    """The sentence with the tensor's name, where a quantizer, perhaps a learner's own, gives no parts."""
+    return ValueError(
+        f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {reason(error)}"
+    )
 
 
-def _decode(quantizer: str, name: str, parts: Parts) -> Array:
-    """The array of the parts. ValueError with the tensor's name where they are none of this quantizer's."""
-    try:
-        x: Any = _stage("quantizer", quantizer).decode(parts)
-        if not _is_array(x):
-            raise TypeError(f"decode gave {type(x).__name__}, expected an array.")
-    except Exception as error:
-        raise ValueError(f"The tensor {name!r} does not decode with {quantizer}: {reason(error)}") from error
-    return x  # type: ignore[no-any-return]
+def _compressed(compressor: Compressor, frames: Frames) -> Frames:
+    """The frames, each compressed. An empty frame stays empty."""
+    return [compressor.compress(frame) if len(frame) else frame for frame in frames]
 
 
 _ARRAYS = (np.ndarray, np.generic)
-
-
-def _is_array(x: object) -> bool:
-    """A scalar of numpy's, which is what arithmetic makes of a 0-d array, will do."""
-    return isinstance(x, _ARRAYS)
 
 
 def _kinds(parts: object) -> str:
@@ -176,14 +206,14 @@ def _kinds(parts: object) -> str:
     return f"a dict of {', '.join(sorted({type(part).__name__ for part in parts.values()}))}"
 
 
-def pack(packet: Packet, codec: Codec, trace: Trace, stamp: Header | None = None) -> Frames:
-    """Packet to frames: the envelope, then the compressed frames of the serializer. An empty frame stays empty."""
+def pack(packet: Packet, codec: Codec, trace: Trace) -> Frames:
+    """Packet to frames: the envelope, then the compressed frames of the serializer."""
     began = time.monotonic()
     frames = codec.serializer.dumps(packet)
-    began = trace.lap("serialize", began)
-    frames = [codec.compressor.compress(frame) if len(frame) else frame for frame in frames]
-    trace.lap("compress", began)
-    return [envelope(codec, stamp or {}), *frames]
+    serialized = time.monotonic()
+    frames = _compressed(codec.compressor, frames)
+    trace.laps(("serialize", "compress"), (began, serialized, time.monotonic()))
+    return [envelope(codec, {}), *frames]
 
 
 def envelope(codec: Codec, stamp: Header) -> bytes:
@@ -198,40 +228,33 @@ def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
 
     ``codec`` is the receiver's own: a serializer that can run code is taken only where that names it.
     """
-    told = _envelope(frames)
-    serializer, compressor = _stage("serializer", told["s"]), _stage("compressor", told["c"])
+    began = time.monotonic()
+    try:
+        told = msgpack.unpackb(frames[0])
+        version, names = told["v"], (told["s"] + "", told["c"] + "")
+    except Exception as error:
+        raise ValueError(f"The first frame is not a minips envelope: {reason(error)}.") from error
+    if version != PROTOCOL_VERSION:
+        raise ValueError(f"The peer speaks version {version!r} of the protocol, this is version {PROTOCOL_VERSION}.")
+    serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
+    compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])
     if serializer.trusted_only and serializer.name != codec.serializer.name:
         raise ValueError(
             f"The serializer {serializer.name} can run code, so it is taken only where the receiver's own config "
             f"names it; this one names {codec.serializer.name}."
         )
-    began, left = time.monotonic(), MAX_BYTES
-    opened: list[Buffer] = []
-    for frame in frames[1:]:
+    opened = frames[1:] if compressor.identity else _decompressed(compressor, frames[1:])
+    decompressed = time.monotonic()
+    packet = serializer.loads(opened)
+    trace.laps(DECODE[:2], (began, decompressed, time.monotonic()))
+    return packet, dict(told)
+
+
+def _decompressed(compressor: Compressor, frames: Frames) -> Frames:
+    """The frames as they were before. ValueError where they make more than ``MAX_BYTES`` in all."""
+    opened: Frames = []
+    left = MAX_BYTES
+    for frame in frames:
         opened.append(compressor.decompress(frame, left) if len(frame) else frame)
         left -= len(opened[-1])
-    began = trace.lap("decompress", began)
-    packet = serializer.loads(opened)
-    trace.lap("deserialize", began)
-    return packet, told
-
-
-def _envelope(frames: Frames) -> Header:
-    try:
-        told = msgpack.unpackb(frames[0])
-        version, _, _ = told["v"], told["s"] + "", told["c"] + ""
-    except Exception as error:
-        raise ValueError(f"The first frame is not a minips envelope: {reason(error)}.") from error
-    if version != PROTOCOL_VERSION:
-        raise ValueError(f"The peer speaks version {version!r} of the protocol, this is version {PROTOCOL_VERSION}.")
-    return dict(told)
-
-
-def _stage(kind: str, name: str) -> Any:
-    cls: Any = stage_class(kind, name)
-    return _default(cls)
-
-
-@cache
-def _default(cls: Any) -> Any:
-    return cls()
+    return opened

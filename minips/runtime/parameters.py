@@ -6,7 +6,7 @@ Those are used for the next update as soon as no reader holds them, or a part of
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ BLOCK = 2**18
 class Parameters:
     """Named arrays, and the aggregator and the optimizer that change them.
 
-    ``span(name)`` is entered around aggregating and around applying. NonFiniteError for an array that is not finite.
+    ``now()`` tells the time, for ``times``. NonFiniteError for an array that is not finite.
     """
 
     def __init__(
@@ -31,11 +31,13 @@ class Parameters:
         params: Mapping[str, Array],
         aggregator: Aggregator,
         optimizer: Optimizer,
-        span: Callable[[str], AbstractContextManager[Any]] = lambda name: nullcontext(),
+        now: Callable[[], float] = lambda: 0.0,
     ) -> None:
         check_finite(dict(params), "The parameter")
-        self.aggregator, self.optimizer, self._span = aggregator, optimizer, span
+        self.aggregator, self.optimizer, self._now = aggregator, optimizer, now
         self.arrays = {name: x.copy() for name, x in params.items()}
+        self.times: tuple[float, float, float] = 0.0, 0.0, 0.0
+        """When the last update began, and the seconds of its aggregating and of its applying."""
         self._loans: dict[str, weakref.ref[Array]] = {}
         self._spare: tuple[Tensors, dict[str, weakref.ref[Array]]] = {}, {}
         """The arrays before these, and what was lent of them: the next update goes there."""
@@ -63,32 +65,38 @@ class Parameters:
         Returns the name of a parameter that the step would make NaN or infinite; then nothing has changed but the
         optimizer's state. What the aggregator and the optimizer raise passes through, with the parameters as they were.
         """
-        before, after = self.arrays, self._free_arrays()
+        before, after, now = self.arrays, self._free_arrays(), self._now
+        began, aggregating, applying = now(), 0.0, 0.0
         for block, state in zip(self._blocks, self._states, strict=True):
             old, new, some = before, after, contributions
             if block is not None:
                 old, new = _views(before, block), _views(after, block)
                 some = [one._replace(gradients=_views(one.gradients, block)) for one in contributions]
             with np.errstate(over="ignore", invalid="ignore"):
-                with self._span("aggregate"):
-                    gradients = self.aggregator.combine(some)
-                with self._span("apply"):
-                    if scale != 1.0:
-                        gradients = {name: np.asarray(g * scale) for name, g in gradients.items()}
-                    self.optimizer.step_into(new, old, gradients, state)
+                start = now()
+                gradients = self.aggregator.combine(some)
+                aggregated = now()
+                if scale != 1.0:
+                    gradients = {name: np.asarray(g * scale) for name, g in gradients.items()}
+                self.optimizer.step_into(new, old, gradients, state)
+            aggregating, applying = aggregating + aggregated - start, applying + now() - aggregated
             for name, p in new.items():
-                if not is_finite(p):
+                if not isfinite(np.vdot(p, p)) and not is_finite(p):
                     return name
         self._spare = before, self._loans
-        self.arrays, self._loans = after, {}
+        self.arrays, self._loans, self.times = after, {}, (began, aggregating, applying)
         return None
 
     def _free_arrays(self) -> Tensors:
         """Arrays for the next parameters, their values unknown: those before these, if no reader holds them."""
         spare, loans = self._spare
-        if spare and all(loan() is None for loan in loans.values()):
-            return spare
-        return {name: np.empty_like(p) for name, p in self.arrays.items()}
+        for loan in loans.values():
+            if loan() is not None:
+                spare = {}
+        if not spare:
+            for name, p in self.arrays.items():
+                spare[name] = np.empty_like(p)
+        return spare
 
 
 def _blocks(params: Tensors) -> Iterator[dict[str, slice]]:

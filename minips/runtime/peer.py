@@ -20,7 +20,7 @@ from minips.runtime.sessions import Receive, Send, carry_out
 from minips.runtime.trace import Trace
 from minips.stage import Frames, Tensors, reason
 from minips.stages.transports import Channel, Connection, Service
-from minips.stages.transports.futures import then
+from minips.stages.transports.base import then
 from minips.stages.transports.wire import Closable
 
 _SENT = struct.Struct("<d")

@@ -1,6 +1,7 @@
-"""A channel that outlives its connection.
+"""A connection that is made again when it breaks.
 
-When the connection breaks, a new one is made, after pauses that grow, and what had not been answered is sent again: the
+While it holds, requests go to its channel and answers come from there. When it breaks, the channel fails all that was
+asked and not answered. `Reconnecting` collects that, connects again, after pauses that grow, and sends it again: the
 same bytes, in the same order. The server knows a push by its worker and its clock, so each is applied once, however
 often it is sent.
 """
@@ -17,123 +18,73 @@ PAUSES_S = (0.0, 0.1, 0.3, 0.9)
 """Seconds before each attempt to connect again."""
 
 
-class Asker(Protocol):
-    """What a request is made for: it is given the answer, or the error that came instead, once."""
+class Request(Protocol):
+    """What was asked over a channel: the channel tells it that an answer has arrived, or that it has failed."""
 
-    def answered(self, channel: "ReconnectingChannel", frames: Frames | None, error: Exception | None) -> None: ...
-
-
-class _Request:
-    """A request as it was sent over one connection."""
-
-    __slots__ = ("asker", "channel", "frames", "last")
-
-    def __init__(self, channel: "ReconnectingChannel", frames: Frames, asker: Asker, last: bool) -> None:
-        self.channel, self.frames, self.asker, self.last = channel, frames, asker, last
+    frames: Frames
+    number: int
+    """Those of smaller numbers were asked before."""
+    last: bool
+    """True for the last request of all, which is no reason to connect again."""
 
     def arrived(self, frames: Frames) -> None:
-        if self.channel.settles(self):
-            self.asker.answered(self.channel, frames, None)
+        """With an answer."""
 
     def failed(self, error: Exception) -> None:
-        if self.channel.settles(self, error):
-            self.asker.answered(self.channel, None, error)
+        """On this connection. It asks `Reconnecting.retries`, and goes on with the error where that says no."""
+
+    def lost(self, error: Exception) -> None:
+        """For good."""
 
 
-class ReconnectingChannel(Closable):
-    """Requests over the channels that ``connect()`` makes; ``resume(channel)`` says on a new one who is there again.
+class Reconnecting(Closable):
+    """``channel`` is what to ask: that of the connection or, while it is being made again, a queue.
 
-    Once all the attempts have failed, so does every request, with what broke the connection first.
+    ``connect()`` makes a channel, ``resume(channel)`` says on a new one who is there again. Once all attempts have
+    failed, so does every request, with what broke the connection first.
     """
 
     def __init__(
         self, connect: Callable[[], Channel], resume: Callable[[Channel], None], pauses_s: Sequence[float] = PAUSES_S
     ) -> None:
         self._connect, self._resume, self._pauses_s = connect, resume, pauses_s
-        self._channel = connect()
-        self._sending, self._lock = threading.Lock(), threading.Lock()  # to be taken in this order
-        self._open: dict[_Request, None] = {}
-        """What was sent and not answered, in order."""
-        self._closing = threading.Event()
+        self._lock, self._closing = threading.RLock(), threading.Event()
+        self._queue = _Queue(self)
         self._broken: Exception | None = None
-        self._torn = False
-        self._reconnecting: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
+        self.channel: Channel = connect()
+        self._connected = self.channel
 
-    @property
-    def outstanding(self) -> bool:
-        """True while an answer is to come."""
-        return bool(self._open)
-
-    def ask(self, frames: Frames, asker: Asker, last: bool = False) -> None:
-        """Send the frames; ``asker`` is given the answer. The ``last`` request is no reason to connect again.
-
-        ConnectionError once the connection is broken for good, and what the channel raises.
-        """
-        request = _Request(self, frames, asker, last)
-        with self._sending:
-            with self._lock:
-                if self._broken and not self._reconnecting:
-                    raise ConnectionError(str(self._broken))
-                self._open[request] = None
-                if self._reconnecting:
-                    return
-            self._send(request)
-
-    def read(self, until: Callable[[], bool], timeout: float | None) -> None:
-        """Read answers in this thread until ``until()``, or for ``timeout`` seconds, unless another thread does."""
-        self._channel.read(until, timeout)
-
-    def attend(self) -> None:
-        """Have the answers read in the background."""
-        self._channel.attend()
+    def retries(self, request: Request, error: Exception) -> bool:
+        """True where a request that has failed will be sent again."""
+        with self._lock:
+            if not isinstance(error, ConnectionError) or request.last or self._closing.is_set() or not self._pauses_s:
+                return False
+            if self._broken and self.channel is not self._queue:
+                return False
+            self._queue.requests.append(request)
+            if self.channel is not self._queue:
+                self.channel, self._broken = self._queue, error
+                self._thread = threading.Thread(target=self._reconnect, name="minips-reconnect", daemon=True)
+                self._thread.start()
+            return True
 
     def close(self) -> None:
         self._closing.set()
-        self._channel.close()
-        reconnecting = self._reconnecting
-        if reconnecting and reconnecting is not threading.current_thread():
-            reconnecting.join()
-            self._channel.close()
+        self._connected.close()
+        thread = self._thread
+        if thread and thread is not threading.current_thread():
+            thread.join()
+            self._connected.close()
 
-    def settles(self, request: _Request, error: Exception | None = None) -> bool:
-        """True where this is how the request ends; False where it was, or will be, sent again."""
-        with self._lock:
-            if request not in self._open:
-                return False
-            if error and isinstance(error, ConnectionError) and not request.last and self._reconnect(error):
-                return False
-            del self._open[request]
-            return True
-
-    def _send(self, request: _Request) -> None:
-        try:
-            self._channel.ask(request.frames, request)
-        except ConnectionError as error:
-            request.failed(error)
-        except BaseException:
-            with self._lock:
-                self._open.pop(request, None)
-            raise
-
-    def _reconnect(self, error: Exception) -> bool:
-        """Have the connection made again; False where it is not to be. With the lock held."""
-        if self._closing.is_set() or not self._pauses_s or (self._broken and not self._reconnecting):
-            return False
-        self._torn = True
-        if not self._reconnecting:
-            self._broken = error
-            self._reconnecting = threading.Thread(target=self._try_again, name="minips-reconnect", daemon=True)
-            self._reconnecting.start()
-        return True
-
-    def _try_again(self) -> None:
+    def _reconnect(self) -> None:
         for pause in self._pauses_s:
             if self._closing.wait(pause):
                 break
             try:
-                self._channel.close()
-                self._channel = self._connect()
-                self._resume(self._channel)
+                self._connected.close()
+                self._connected = self._connect()
+                self._resume(self._connected)
             except OSError:  # no server there yet, or gone again
                 continue
             except Exception as error:
@@ -142,23 +93,65 @@ class ReconnectingChannel(Closable):
             if self._send_again():
                 return
         with self._lock:
-            self._reconnecting = None
-            requests, self._open = self._open, {}
+            self.channel, requests = _Broken(self._broken), self._queue.take()
         for request in requests:
-            request.asker.answered(self, None, self._broken)
+            request.lost(self._broken or ConnectionError("The connection is closed."))
 
     def _send_again(self) -> bool:
         """Send what has not been answered; False where the new connection broke too."""
-        with self._sending:
-            with self._lock:  # as new requests: what the old connection still says of the old ones no longer counts
-                requests = [_Request(self, old.frames, old.asker, old.last) for old in self._open]
-                self._open, self._torn = dict.fromkeys(requests), False
-            for request in requests:
-                if not self._torn:  # what comes after the one that broke must not overtake it
-                    self._send(request)
-            with self._lock:
-                if self._torn:
-                    return False
-                self._reconnecting, self._broken = None, None
-        self._channel.attend()  # those that wait have waited for the connection that broke
+        with self._lock:
+            requests = self._queue.take()
+            while requests and not self._queue.requests:  # none must overtake one that has failed again
+                try:
+                    self._connected.ask(requests[0].frames, requests[0])
+                except ConnectionError:
+                    break
+                del requests[0]
+            self._queue.requests += requests
+            if self._queue.requests:
+                return False
+            self.channel, self._broken, self._thread = self._connected, None, None
+        self._connected.attend()  # those that wait have waited for the connection that broke
         return True
+
+
+class _Queue(Channel):
+    """Keeps requests until there is a connection again."""
+
+    def __init__(self, owner: Reconnecting) -> None:
+        self.requests: list[Request] = []
+        self._owner = owner
+
+    def ask(self, frames: Frames, caller: Request) -> None:  # type: ignore[override]
+        with self._owner._lock:
+            if self._owner.channel is self:
+                self.requests.append(caller)
+                return
+        self._owner.channel.ask(frames, caller)
+
+    def call(self, frames: Frames) -> None:  # type: ignore[override]
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+    def take(self) -> list[Request]:
+        """All of them, in order."""
+        requests, self.requests = sorted(self.requests, key=lambda request: request.number), []
+        return requests
+
+
+class _Broken(Channel):
+    """A connection that is broken for good."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    def ask(self, frames: Frames, caller: object) -> None:
+        raise ConnectionError(str(self._error))
+
+    def call(self, frames: Frames) -> None:  # type: ignore[override]
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass

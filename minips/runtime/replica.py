@@ -11,7 +11,7 @@ from minips.runtime.config import Config
 from minips.runtime.message import DivergedError
 from minips.runtime.partition import partition
 from minips.runtime.shard import Shard
-from minips.runtime.trace import Laps, Trace
+from minips.runtime.trace import UPDATE, Trace
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
 
@@ -29,14 +29,14 @@ class Replica:
     """
 
     def __init__(self, params: Tensors, config: Config, rank: int, trace: Trace) -> None:
-        self._laps = Laps(trace)
+        self._trace = trace
         self.shard = Shard(
             params,
             workers=1,
             aggregator=config.aggregator,
             consistency=config.consistency,
             optimizer=config.optimizer,
-            span=self._laps.span,
+            now=time.monotonic,
         )
         self.losses: list[tuple[float, int, float]] = []
         self.changed_at = time.monotonic()
@@ -57,7 +57,8 @@ class Replica:
         if self.shard.version in self._sampled:
             self._samples.append((own.gradients, {name: g.copy() for name, g in mean.items() if self._rank == 0}))
         self.shard.push(own._replace(worker=0, gradients=mean))
-        self._laps.record()
+        began, aggregating, applying = self.shard.parameters.times
+        self._trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying))
         if self.shard.diverged:
             raise DivergedError(self.shard.diverged)
         self.changed_at = time.monotonic()

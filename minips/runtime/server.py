@@ -1,6 +1,6 @@
 """A parameter server: a transport, its threads and the wall clock around one shard and its sessions.
 
-Each connection has a thread, which carries out the session of each request (`minips.runtime.server_session`): it holds
+Each connection has a thread, which carries out the session of each request (`minips.runtime.protocol`): it holds
 the one lock between two needs of the session, waits on the one condition while the session has to, and releases the
 lock for the session's work.
 """
@@ -15,10 +15,10 @@ from typing import Any, Self, TypeVar
 from minips.runtime.codec import envelope, unpack
 from minips.runtime.config import Config, check_seconds
 from minips.runtime.partition import cut, native, partition
-from minips.runtime.server_session import PUSHES, ServerSession
+from minips.runtime.protocol import PUSHES, ServerSession
 from minips.runtime.sessions import Session, Until, nothing
 from minips.runtime.shard import Shard
-from minips.runtime.trace import Laps, Trace
+from minips.runtime.trace import UPDATE, Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Connection, Endpoint, Service
 from minips.stages.transports.auth import check_token
@@ -79,7 +79,6 @@ class Server(Closable):
         self.config, self.index, self.silence_s = config, index, silence_s
         self.layout = partition(whole, config.servers)[index]
         self.trace = Trace(f"server {index}")
-        self._laps = Laps(self.trace)
         self.shard = Shard(
             cut(whole, self.layout),
             workers=config.workers,
@@ -87,7 +86,6 @@ class Server(Closable):
             consistency=config.consistency,
             optimizer=config.optimizer,
             updates=updates,
-            span=self._laps.span,
             now=time.monotonic,
         )
         self.losses: list[tuple[float, int, float]] = []
@@ -158,27 +156,6 @@ class Server(Closable):
         if self._watcher:
             self._watcher.join()
 
-    def _answer(self, frames: Frames, connection: "_WorkerConnection") -> Frames:
-        """Carry out the session of one request, in the thread of its connection."""
-        began = time.monotonic()
-        packet, _ = unpack(frames, self.config.push, self.trace)
-        presence = self._present[self.shard.known(packet.header.get("worker"))]
-        presence.heard, presence.busy = began, presence.busy + 1
-        kind = packet.header.get("kind")
-        try:
-            if kind == "hello":
-                presence.connections.add(connection)
-            elif kind == "bye":
-                presence.connections.discard(connection)
-            elif kind in PUSHES:
-                clock = packet.header.get("clock")
-                self.trace.step = clock if isinstance(clock, int) else 0
-            (stamp, answer), waited = self._carry_out(self._sessions.answer(packet.header, packet))
-            stamp |= {"busy": time.monotonic() - began - waited, "waited": waited}
-            return [envelope(self.config.pull, stamp), *answer]
-        finally:
-            presence.heard, presence.busy = time.monotonic(), presence.busy - 1
-
     def _carry_out(self, session: Session[T]) -> tuple[T, float]:
         """What a session returns, and the seconds that it has waited. Between two needs it holds the lock."""
         answer, error, waited = None, None, 0.0
@@ -231,12 +208,14 @@ class Server(Closable):
 
     def _note(self) -> None:
         """The shard has changed: stamp what it has recorded with the time, and wake those that wait."""
-        now = time.monotonic()
-        self._laps.record()
-        rows, self.shard.losses = self.shard.losses, []
-        self.losses += [(now, step, loss) for step, loss in rows]
         if self.shard.version > self._version:
-            self._version, self.changed_at = self.shard.version, now
+            self._version = self.shard.version
+            began, aggregating, applying = self.shard.parameters.times
+            aggregated = began + aggregating
+            self.trace.laps(UPDATE, (began, aggregated, aggregated + applying))
+            now = self.changed_at = time.monotonic()
+            while self.shard.losses:
+                self.losses.append((now, *self.shard.losses.pop(0)))
         self._changed.notify_all()
 
     def _forget(self) -> None:
@@ -292,7 +271,24 @@ class _WorkerConnection(Connection):
         self._server = server
 
     def answer(self, frames: Frames) -> Frames:
-        return self._server._answer(frames, self)
+        """Carry out the session of one request."""
+        began, server = time.monotonic(), self._server
+        packet, _ = unpack(frames, server.config.push, server.trace)
+        header, kind = packet.header, packet.header.get("kind")
+        presence = server._present[server.shard.known(header.get("worker"))]
+        presence.heard, presence.busy = began, presence.busy + 1
+        try:
+            if kind == "hello":
+                presence.connections.add(self)
+            elif kind == "bye":
+                presence.connections.discard(self)
+            elif kind in PUSHES:
+                server.trace.step = header["clock"] if isinstance(header.get("clock"), int) else 0
+            (stamp, answer), waited = server._carry_out(server._sessions.answer(header, packet))
+            stamp |= {"busy": time.monotonic() - began - waited, "waited": waited}
+            return [envelope(server.config.pull, stamp), *answer]
+        finally:
+            presence.heard, presence.busy = time.monotonic(), presence.busy - 1
 
     def closed(self) -> None:
         self._server._connection_closed(self)

@@ -15,8 +15,11 @@ An aggregator or an optimizer that raises ends the run too: the optimizer's stat
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
+from math import isfinite
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from minips.runtime.message import ADVICE, check_finite
 from minips.runtime.parameters import Parameters
@@ -46,8 +49,8 @@ class Grant(NamedTuple):
 class Shard:
     """Parameters, and the rules by which they change.
 
-    ``updates`` is how many applied pushes end the run; None for a shard without an end. ``span(name)`` is entered
-    around aggregating and around applying, ``now()`` is the time that a consistency model sees.
+    ``updates`` is how many applied pushes end the run; None for a shard without an end. ``now()`` is the time
+    that a consistency model sees.
     """
 
     def __init__(
@@ -59,13 +62,13 @@ class Shard:
         consistency: Consistency,
         optimizer: Optimizer,
         updates: int | None = None,
-        span: Callable[[str], AbstractContextManager[Any]] = lambda name: nullcontext(),
         now: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.workers, self.updates, self.now = workers, updates, now
         self.aggregator, self.consistency, self.optimizer = aggregator, consistency, optimizer
         self.quorum = consistency.quorum(workers)
-        self.parameters = Parameters(params, aggregator, optimizer, span)
+        self._least = aggregator.least
+        self.parameters = Parameters(params, aggregator, optimizer, now)
         self.version = 0
         self.rounds = 0
         self.applied = 0
@@ -84,6 +87,8 @@ class Shard:
         self.stuck = ""
         """Why no round can be completed any more: too few workers for the aggregator, or a stage that raised."""
         self._failed = False
+        self.done = False
+        """True once the run's updates have been applied, or it has diverged."""
         self.diverged: str | None = None
         """Why the run has ended before its updates were applied."""
         self._held: dict[int, Contribution] = {}
@@ -98,15 +103,10 @@ class Shard:
         """The parameters as they are now, read-only. An update goes to other arrays."""
         return self.parameters.lend()
 
-    @property
-    def done(self) -> bool:
-        """True once the run's updates have been applied, or it has diverged."""
-        return self.diverged is not None or (self.updates is not None and self.applied >= self.updates)
-
     def diverge(self, reason: str) -> None:
         """End the run with the parameters as they are; what waits for its round is dropped."""
         if not self.done:
-            self.diverged, self._held = reason, {}
+            self.diverged, self._held, self.done = reason, {}, True
 
     def slowest(self) -> int:
         """The clock that others wait for: the completed rounds or, without rounds, that of the slowest live worker."""
@@ -121,7 +121,7 @@ class Shard:
         """True for a push that has not been taken yet: the worker's next one, or one that it was moved past while away.
         ValueError where pushes are missing before it.
         """
-        at = self.clocks[self.known(worker)]
+        at = self.clocks[worker]
         if clock > at:
             raise ValueError(
                 f"Worker {worker} pushed at clock {clock}, but its clock here is {at}: pushes are missing between."
@@ -141,44 +141,40 @@ class Shard:
         """Take a push. ValueError, with nothing changed, where it does not fit the parameters or is not finite;
         RuntimeError where a stage raises, which ends the run.
 
-        ``checked``: `check` has seen the gradients already.
+        ``checked``: `is_new`, `may_push` and `check` have been asked already.
         """
         worker, clock = contribution.worker, contribution.clock
-        if not self.is_new(worker, clock):
-            return self.repeated(worker, clock)
-        if not self.may_push(clock):
-            raise ValueError(f"Worker {worker} pushed at clock {clock}, but round {self.rounds} is not complete.")
         if not checked:
+            if not self.is_new(self.known(worker), clock):
+                return self.repeated(worker, clock)
+            if not self.may_push(clock):
+                raise ValueError(f"Worker {worker} pushed at clock {clock}, but round {self.rounds} is not complete.")
             self.check(contribution.gradients)
-        before = self.join(worker)
         if self._failed:
             raise RuntimeError(self.stuck)
-        outcome = "over" if self.done else self._take(contribution)
+        if worker not in self.live:
+            self.join(worker)
+        outcome: Outcome = "over"
+        if not self.done and self.quorum is None:
+            outcome = "applied" if self._apply([contribution], 1 / self.workers) else "over"
+        elif not self.done and clock < self.rounds:
+            outcome, self.late = "late", self.late + 1
+            self._dropped[worker].append(clock)
+        elif not self.done:
+            rounds, self._held[worker] = self.rounds, contribution
+            try:
+                self._complete_round()
+            except RuntimeError:
+                del self._held[worker]
+                raise
+            outcome = "over" if self.diverged else "applied" if self.rounds > rounds else "held"
         if clock in self._missed[worker]:
             self._missed[worker] = range(clock + 1, self._missed[worker].stop)
-        self.clocks[worker] = max(before, clock + 1, self.rounds if outcome == "late" else 0)
+        self.clocks[worker] = max(self.clocks[worker], clock + 1, self.rounds if outcome == "late" else 0)
         self._slowest = None
         if self.sees_time:
             self._pushed_at[worker] = self.now()
         return outcome
-
-    def _take(self, contribution: Contribution) -> Outcome:
-        if self.quorum is None:
-            return "applied" if self._apply([contribution], 1 / self.workers) else "over"
-        if contribution.clock < self.rounds:
-            self.late += 1
-            self._dropped[contribution.worker].append(contribution.clock)
-            return "late"
-        rounds = self.rounds
-        self._held[contribution.worker] = contribution
-        try:
-            self._complete_round()
-        except RuntimeError:
-            del self._held[contribution.worker]
-            raise
-        if self.diverged:
-            return "over"
-        return "applied" if self.rounds > rounds else "held"
 
     def skip(self, worker: int) -> None:
         """A worker gives up a gradient whose round was completed without it, and goes on with the round under way."""
@@ -191,17 +187,19 @@ class Shard:
         if self.done:
             return True
         if not self.sees_time:
-            return self.consistency.may_pull(self.clocks[self.known(worker)], self.slowest())
+            slowest = self.rounds if self.quorum is not None else self.slowest()
+            return self.consistency.may_pull(self.clocks[worker], slowest)
         clocks, pushed_at = tuple(self.clocks), tuple(self._pushed_at)
         return self.consistency.may_pull(
-            PullView(self.known(worker), clocks, self.slowest(), pushed_at, self.now(), self._policy_state)
+            PullView(worker, clocks, self.slowest(), pushed_at, self.now(), self._policy_state)
         )
 
     def pull(self, worker: int) -> Tensors:
         """The parameters, for a worker that may pull."""
         if not self.done:
-            self.grants.append(Grant(worker, self.clocks[worker], self.slowest()))
-        return self.params
+            slowest = self.rounds if self.quorum is not None else self.slowest()
+            self.grants.append(Grant(worker, self.clocks[worker], slowest))
+        return self.parameters.lend()
 
     def join(self, worker: int) -> int:
         """A worker is here, for the first time or again. Returns its clock.
@@ -240,27 +238,31 @@ class Shard:
                 raise ValueError(
                     f"The gradient of {name!r} must be {p.dtype} of shape {p.shape}; got {g.dtype} of {g.shape}."
                 )
-        check_finite(gradients, "The gradient of")
+            if not isfinite(np.vdot(g, g)):  # or a square has overflowed
+                check_finite({name: g}, "The gradient of")
 
     def _complete_round(self) -> None:
+        """Apply the contributions as one aggregate, if there are enough of them."""
         assert self.quorum is not None
         arrived = len(self._held)
         if self._held and (arrived >= self.quorum or self.live <= self._held.keys()):
-            if arrived < self.aggregator.least:
+            if arrived < self._least:
                 self.stuck = (
                     f"{len(self.live)} workers are left, and {self.aggregator!r} needs {self.aggregator.least} "
                     "contributions at once, so no round can be completed any more."
                 )
-                return
-            if self._apply([self._held[worker] for worker in sorted(self._held)], 1.0):
+            elif self._apply(list(map(self._held.__getitem__, sorted(self._held))), 1.0):
                 self._held = {}
                 self.rounds += 1
 
     def _apply(self, contributions: Sequence[Contribution], scale: float) -> bool:
         """Apply contributions as one aggregate; False where the run has diverged instead."""
-        contributions = [one._replace(staleness=self.version - one.version) for one in contributions]
+        aged = []
+        for one in contributions:
+            staleness = self.version - one.version
+            aged.append(one._replace(staleness=staleness) if staleness else one)
         try:
-            lost = self.parameters.update(contributions, scale)
+            lost = self.parameters.update(aged, scale)
         except Exception as error:
             self._failed = True
             self.stuck = (
@@ -274,11 +276,12 @@ class Shard:
                 f"applied. {ADVICE}"
             )
             return False
-        for one in contributions:
+        for one in aged:
             self.staleness[one.staleness] += 1
+            self._recent.append(one.loss)
         self.version += 1
         self.applied += len(contributions)
-        self._recent += [one.loss for one in contributions]
+        self.done = self.updates is not None and self.applied >= self.updates
         while len(self._recent) >= self.workers:
             mean = sum(self._recent[: self.workers]) / self.workers
             self.losses.append((self.applied // self.workers, mean))

@@ -62,6 +62,8 @@ class Step(NamedTuple):
 
 
 _Row = tuple[str, str, float, float, int]
+_Laps = tuple[tuple[str, ...], str, tuple[float, ...], int]
+"""Names, who, moments, step."""
 
 
 class Trace:
@@ -75,25 +77,23 @@ class Trace:
     """
 
     def __init__(self, who: str = "", spans: Iterable[_Row] = (), limit: int = 200_000) -> None:
-        self.who, self.step, self.limit = who, 0, limit
-        self._rows: list[_Row] = list(spans)  # plain tuples: they are made in the loop that is measured
+        self.who, self.step, self.limit, self._room = who, 0, limit, limit
+        self._rows: list[_Row | _Laps] = list(spans)  # plain tuples: they are made in the loop that is measured
 
     def span(self, name: str) -> "_Open":
         """A context manager that records how long its block took."""
         return _Open(self, name)
 
-    def lap(self, name: str, start: float) -> float:
-        """Record a span from ``start`` until now, which is returned: stretches that follow each other share a look at
-        the clock.
-        """
-        now = time.monotonic()
-        if len(self._rows) < self.limit:
-            self._rows.append((name, self.who, start, now - start, self.step))
-        return now
+    def laps(self, names: tuple[str, ...], moments: tuple[float, ...]) -> None:
+        """Record spans that follow each other: the first from the first moment to the second, and so on."""
+        if self._room > 0:
+            self._room -= len(names)
+            self._rows.append((names, self.who, moments, self.step))
 
     def add(self, name: str, start: float, seconds: float) -> None:
         """Record a span that was measured elsewhere. Beyond ``limit`` spans nothing more is kept."""
-        if len(self._rows) < self.limit:
+        if self._room > 0:
+            self._room -= 1
             self._rows.append((name, self.who, start, seconds, self.step))
 
     @property
@@ -159,13 +159,19 @@ class Trace:
         return Trace(self.who, (span._replace(start=span.start - origin) for span in self), self.limit)
 
     def __add__(self, other: "Trace") -> "Trace":
-        return Trace("", [*self._rows, *other._rows], self.limit + other.limit)
+        return Trace("", [*self, *other], self.limit + other.limit)
 
     def __iter__(self) -> Iterator[Span]:
-        return map(Span._make, self._rows)
+        for row in self._rows:
+            if len(row) == 5:
+                yield Span._make(row)
+            else:
+                names, who, moments, step = row
+                for name, (start, stop) in zip(names, pairwise(moments), strict=True):
+                    yield Span(name, who, start, stop - start, step)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return sum(1 if len(row) == 5 else len(row[0]) for row in self._rows)
 
     def __repr__(self) -> str:
         return f"<Trace of {len(self)} spans>"
@@ -180,34 +186,10 @@ def _covered(stretches: Iterable[tuple[float, float]], start: float, stop: float
     return total
 
 
-class Laps:
-    """Seconds by span name, added up over stretches of work that alternate, to be recorded as one span each."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace, self._began = trace, 0.0
-        self._seconds: dict[str, float] = {}
-
-    def span(self, name: str) -> "_Open":
-        """A context manager that adds to the seconds of ``name``."""
-        return _Open(self, name)
-
-    def add(self, name: str, start: float, seconds: float) -> None:
-        """Add a stretch that was measured elsewhere."""
-        self._began = self._began or start
-        self._seconds[name] = self._seconds.get(name, 0.0) + seconds
-
-    def record(self) -> None:
-        """Tell the trace, one span behind the other, and begin anew."""
-        for name, seconds in self._seconds.items():
-            self._trace.add(name, self._began, seconds)
-            self._began += seconds
-        self._began, self._seconds = 0.0, {}
-
-
 class _Open:
     __slots__ = ("_name", "_start", "_trace")
 
-    def __init__(self, trace: Trace | Laps, name: str) -> None:
+    def __init__(self, trace: Trace, name: str) -> None:
         self._trace, self._name = trace, name
 
     def __enter__(self) -> Self:

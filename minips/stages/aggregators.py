@@ -58,9 +58,10 @@ class Mean(Aggregator):
     elementwise = True
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
+        if len(contributions) == 1:
+            return contributions[0].gradients
+
         def mean(pieces: list[Array]) -> Array:
-            if len(pieces) == 1:
-                return pieces[0]
             total = np.add(pieces[0], pieces[1], dtype=np.result_type(pieces[0], np.float32))
             for piece in pieces[2:]:
                 total += piece

@@ -23,6 +23,8 @@ class Compressor(Stage):
     """The contract. Any buffer of contiguous bytes goes in; the bytes that come out may be the same object."""
 
     kind: ClassVar[str] = "compressor"
+    identity: ClassVar[bool] = False
+    """True where the bytes stay as they are: the codec then leaves them alone."""
 
     @abstractmethod
     def compress(self, buffer: Buffer) -> Buffer:
@@ -39,6 +41,7 @@ class NoCompression(Compressor):
     """The bytes as they are, uncopied."""
 
     name = "none"
+    identity = True
 
     def compress(self, buffer: Buffer) -> Buffer:
         return buffer

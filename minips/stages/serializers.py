@@ -60,22 +60,34 @@ class MsgPack(Serializer):
     name = "msgpack"
 
     def dumps(self, packet: Packet) -> Frames:
-        index, frames = outline(packet, lambda x: [dtype_name(x.dtype), x.shape])
-        return [msgpack.packb([packet.header, index]), *map(raw, frames)]
+        index, frames = [], []
+        for name, (quantizer, parts) in packet.tensors.items():
+            described = []
+            for part, array in parts.items():
+                x = np.asarray(array)
+                described.append([part, dtype_name(x.dtype), x.shape])
+                frames.append(raw(x))
+            index.append([name, quantizer, described])
+        return [msgpack.packb([packet.header, index]), *frames]
 
     def loads(self, frames: Frames) -> Packet:
-        rest = iter(frames[1:])
-
-        def array(entry: Any) -> Array:
-            dtype, shape = entry
-            frame = next(rest, None)
-            if frame is None:
-                raise ValueError("there are fewer frames than parts")
-            return np.frombuffer(frame, array_dtype(dtype, "<")).reshape(shape)
-
-        with _Malformed("MessagePack"):
+        try:
             header, index = msgpack.unpackb(frames[0])
-            return restore(header, index, array)
+            tensors: dict[str, tuple[str, Parts]] = {}
+            number = 0
+            for name, quantizer, described in index:
+                if not (isinstance(name, str) and isinstance(quantizer, str)):
+                    check_names(name, quantizer)
+                parts: Parts = {}
+                for part, dtype, shape in described:
+                    number += 1
+                    parts[part] = np.frombuffer(frames[number], _array_dtype(dtype, "<")).reshape(shape)
+                tensors[name] = quantizer, parts
+            return Packet(header if isinstance(header, dict) else check_header(header), tensors)
+        except IndexError:
+            raise _malformed("MessagePack", ValueError("there are fewer frames than parts")) from None
+        except Exception as error:
+            raise _malformed("MessagePack", error) from error
 
 
 @register
@@ -239,14 +251,24 @@ def outline(packet: Packet, describe: Callable[[Array], Any]) -> tuple[list[Any]
 
 def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
     """The packet of an outline; ``array`` makes an array of what ``describe`` said of it."""
-    if not isinstance(header, dict):
-        raise ValueError(f"the header is {type(header).__name__}, not a map")
     tensors = {}
     for name, quantizer, parts in index:
-        if not (isinstance(name, str) and isinstance(quantizer, str)):
-            raise ValueError("a tensor's name or its quantizer's is not text")
+        check_names(name, quantizer)
         tensors[name] = (quantizer, {part: array(entry) for part, *entry in parts})
-    return Packet(header, tensors)
+    return Packet(check_header(header), tensors)
+
+
+def check_header(header: Any) -> dict[str, Any]:
+    """``header``. ValueError where it is no map."""
+    if not isinstance(header, dict):
+        raise ValueError(f"the header is {type(header).__name__}, not a map")
+    return header
+
+
+def check_names(name: Any, quantizer: Any) -> None:
+    """ValueError where these are not the names of a tensor and a quantizer."""
+    if not (isinstance(name, str) and isinstance(quantizer, str)):
+        raise ValueError("a tensor's name or its quantizer's is not text")
 
 
 def raw(array: Array) -> Buffer:
@@ -297,7 +319,11 @@ class _Malformed:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):
-            raise ValueError(f"The frames are not a packet in {self.what}: {reason(error)}.") from error
+            raise _malformed(self.what, error) from error
+
+
+def _malformed(what: str, error: Exception) -> ValueError:
+    return ValueError(f"The frames are not a packet in {what}: {reason(error)}.")
 
 
 @cache

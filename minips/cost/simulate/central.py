@@ -20,11 +20,10 @@ from minips.runtime.codec import envelope, unpack
 from minips.runtime.engines import Outcome
 from minips.runtime.message import Header, NonFiniteError, check_finite
 from minips.runtime.partition import cut, join, native, partition
-from minips.runtime.server_session import ServerSession
+from minips.runtime.protocol import ServerLink, ServerSession, WorkerSession
 from minips.runtime.sessions import Receive, Send, Session, Until, carry_out
 from minips.runtime.shard import Shard
 from minips.runtime.worker import at_step
-from minips.runtime.worker_session import ServerLink, WorkerSession
 from minips.stage import Frames, Tensors
 
 _SILENCE_S = 30.0

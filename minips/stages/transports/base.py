@@ -4,10 +4,9 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 from minips.stage import Frames, Stage
-from minips.stages.transports.futures import then
 from minips.stages.transports.wire import Closable
 
 Handler = Callable[[Frames], Frames]
@@ -46,6 +45,11 @@ class _Plain(Service, Connection):
 def service_of(handler: Handler | Service) -> Service:
     """``handler`` as a service."""
     return handler if isinstance(handler, Service) else _Plain(handler)
+
+
+def then(future: "Future[Any]", fn: Callable[["Future[Any]"], object]) -> None:
+    """Call ``fn`` with the future when it is done; no thread is set to work for that."""
+    getattr(future, "then", future.add_done_callback)(fn)
 
 
 class Caller(Protocol):

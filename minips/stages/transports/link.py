@@ -28,7 +28,7 @@ from minips.stages.transports.base import (
     Transport,
     service_of,
 )
-from minips.stages.transports.futures import Then
+from minips.stages.transports.streams import Then
 
 _DEPARTURE = struct.Struct("<d")
 _PLAUSIBLE_S = 3600.0

@@ -20,9 +20,19 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from minips.stage import Buffer, Frames, reason
-from minips.stages.transports.framing import ALIGNMENT, Blocks, cut, lengths, lengths_of, padded, padded_size, size
+from minips.stages.transports.framing import (
+    ALIGNMENT,
+    Blocks,
+    cut,
+    lengths,
+    lengths_of,
+    padded,
+    padded_size,
+    pieces,
+    size,
+)
 from minips.stages.transports.sockets import SocketWire
-from minips.stages.transports.wire import POOL, Wire, check_count
+from minips.stages.transports.wire import POOL, Closable, check_count
 
 KEY_BYTES, MOST = 16, 16
 """The most connections of one pool."""
@@ -32,24 +42,33 @@ COMPLETE_S = 5.0
 """How long the connections of a pool wait for each other."""
 
 
-class PooledWire(Wire):
-    """The wires of a pool, which are its own, as one."""
+class Pool(Closable):
+    """What the first wire of a pool asks for help with large messages; the other wires, which are the pool's own."""
 
-    resumes = True
+    least_bytes = SHARED_BYTES
 
     def __init__(self, wires: Sequence[SocketWire]) -> None:
         self._first, *self._others = wires
+        self._first.pool = self
         self._blocks = Blocks()
         self._helpers = ThreadPoolExecutor(2 * len(self._others), "minips-pool")  # both directions at once
-        self._coming: _Coming | None = None
+        self.coming: _Coming | None = None
+
+    @property
+    def first(self) -> SocketWire:
+        """The wire that carries the messages."""
+        return self._first
+
+    @property
+    def others(self) -> list[SocketWire]:
+        """The wires that help."""
+        return self._others
 
     def send(self, tag: int, frames: Frames) -> None:
-        if size(frames) < SHARED_BYTES:
-            self._first.send(tag, frames)
-            return
+        """Send a message over all the wires."""
         body = padded(frames)
         own, *shares = self._shares(size(body))
-        self._first.send(POOL, [bytes([tag]), lengths_of(frames)])
+        self._first.write(pieces(POOL, [bytes([tag]), lengths_of(frames)]))
         try:
             sending = [
                 self._helpers.submit(other.write, between(body, share))
@@ -62,17 +81,13 @@ class PooledWire(Wire):
             self.hang_up()  # nobody knows any more where the next message begins
             raise
 
-    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        if not self._coming:
-            tag, frames = self._first.receive(timeout, limit)
-            if tag != POOL:
-                return tag, frames
-            self._coming = self._begin(frames)
-        coming = self._coming
+    def receive(self, deadline: float | None, told: Frames | None = None) -> tuple[int, Frames]:
+        """A message that comes over all the wires: one that ``told`` announces, or the rest of the one before."""
+        coming = self.coming = self.coming or self._begin(told or [])
         try:
             coming.left = self._first.fill(coming.left, deadline)
-            late = coming.left or wait(coming.filling, deadline and max(deadline - time.monotonic(), 0)).not_done
+            left = None if deadline is None else max(deadline - time.monotonic(), 0)
+            late = coming.left or wait(coming.filling, left).not_done
             for filled in () if late else coming.filling:
                 filled.result()
         except BaseException as error:
@@ -82,7 +97,7 @@ class PooledWire(Wire):
             raise
         if late:
             raise TimeoutError("no message came in time")
-        self._coming = None
+        self.coming = None
         return coming.tag, coming.frames
 
     def _begin(self, told: Frames) -> "_Coming":
@@ -105,13 +120,14 @@ class PooledWire(Wire):
         return [slice(step * place, min(step * (place + 1), total)) for place in range(wires)]
 
     def hang_up(self) -> None:
-        for wire in (self._first, *self._others):
-            wire.hang_up()
+        """Hang up on all the wires."""
+        self._first.hang_up()
 
     def close(self) -> None:
-        self.hang_up()
+        for wire in self._others:
+            wire.hang_up()
         self._helpers.shutdown()
-        for wire in (self._first, *self._others):
+        for wire in self._others:
             wire.close()
 
 
@@ -125,14 +141,14 @@ class _Coming:
     filling: "list[Future[memoryview]]"
 
 
-def pooled(wires: Sequence[SocketWire]) -> Wire:
+def pooled(wires: Sequence[SocketWire]) -> SocketWire:
     """The client's side: one wire of several to the same peer."""
     if len(wires) == 1:
         return wires[0]
     key = secrets.token_bytes(KEY_BYTES)
     for place, wire in enumerate(wires):
         wire.send(POOL, [key, bytes([place, len(wires)])])
-    return PooledWire(wires)
+    return Pool(wires).first
 
 
 class Pools:
@@ -142,7 +158,7 @@ class Pools:
         self._changed = threading.Condition()
         self._come: dict[bytes, dict[int, SocketWire]] = {}
 
-    def join(self, wire: SocketWire, frames: Frames) -> PooledWire | None:
+    def join(self, wire: SocketWire, frames: Frames) -> SocketWire | None:
         """Wait for the other wires of this one's pool. The pool for its first wire; None for the others, which are the
         pool's from now on.
 
@@ -159,7 +175,7 @@ class Pools:
             self._come.pop(key, None)
         if not complete:
             raise TimeoutError(f"{len(come)} of the {count} connections of a pool came")
-        return PooledWire([come[number] for number in range(count)]) if place == 0 else None
+        return Pool([come[number] for number in range(count)]).first if place == 0 else None
 
 
 def _told(frames: Frames) -> tuple[bytes, int, int]:

@@ -85,7 +85,7 @@ class SharedMemory(StreamTransport):
 class _ShmWire(SocketWire):
     def __init__(self, sock: socket.socket, max_message_bytes: int) -> None:
         super().__init__(sock, _ShmFramer(max_message_bytes, self))
-        self.max_message_bytes = max_message_bytes
+        self.max_message_bytes, self.receive_into = max_message_bytes, self._receive_with_descriptors
         self._mine: dict[int, mmap.mmap] = {}
         self._free: set[int] = set()
         self._theirs: dict[int, mmap.mmap] = {}
@@ -136,7 +136,7 @@ class _ShmWire(SocketWire):
             ) from None
         return _NEW_SEGMENT, number, descriptor
 
-    def receive_into(self, room: memoryview) -> int:
+    def _receive_with_descriptors(self, room: memoryview) -> int:
         got, ancillary, _, _ = self._sock.recvmsg_into([room], _FDS)
         for level, kind, data in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):

@@ -10,18 +10,33 @@ import struct
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from minips.stage import Buffer, Frames
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
-from minips.stages.transports.wire import Listener, Wire
+from minips.stages.transports.wire import POOL, Listener, Wire
 
 VECTORS = 512
 """Buffers for one sendmsg; POSIX promises 16, Linux and macOS take 1024."""
 SEND_TIMEOUT_S, TICK_S = 60, 1.0
 """How long the peer may take nothing, and how often a wait for it looks at its deadline."""
+
+
+class SharesLarge(Protocol):
+    """Wires that help one with its large messages: see `minips.stages.transports.pools`."""
+
+    least_bytes: int
+    coming: Any
+    """A large message of which parts have come, or None."""
+
+    @property
+    def others(self) -> Sequence["SocketWire"]: ...
+
+    def send(self, tag: int, frames: Frames) -> None: ...
+    def receive(self, deadline: float | None, told: Frames | None = None) -> tuple[int, Frames]: ...
+    def close(self) -> None: ...
 
 
 class SocketWire(Wire):
@@ -31,6 +46,9 @@ class SocketWire(Wire):
 
     def __init__(self, sock: Any, framer: Framer) -> None:
         self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or what behaves like one
+        self.receive_into: Callable[[memoryview], int] = sock.recv_into
+        """What the system has, into this room."""
+        self.pool: SharesLarge | None = None
         self._kernel_times_out = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
         if self._kernel_times_out:
             sock.settimeout(None)
@@ -39,14 +57,21 @@ class SocketWire(Wire):
             sock.settimeout(SEND_TIMEOUT_S)
 
     def send(self, tag: int, frames: Frames) -> None:
-        self.write(pieces(tag, frames))
+        if self.pool and sum(map(len, frames)) >= self.pool.least_bytes:
+            self.pool.send(tag, frames)
+        else:
+            self.write(pieces(tag, frames))
 
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
         deadline = None if timeout is None else time.monotonic() + timeout
         framer = self.framer
+        if self.pool and self.pool.coming:
+            return self.pool.receive(deadline)
         try:
             while (message := framer.message(limit)) is None:
                 framer.took(self.take(framer.room, deadline))
+            if message[0] == POOL and self.pool:
+                return self.pool.receive(deadline, message[1])
             return message
         except TimeoutError:
             raise
@@ -108,16 +133,16 @@ class SocketWire(Wire):
                     raise EOFError
                 return got
 
-    def receive_into(self, room: memoryview) -> int:
-        """What the system has, into this room."""
-        return int(self._sock.recv_into(room))
-
     def hang_up(self) -> None:
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
+        for other in self.pool.others if self.pool else ():
+            other.hang_up()
 
     def close(self) -> None:
         self.hang_up()
+        if self.pool:
+            self.pool.close()
         self._sock.close()
 
 

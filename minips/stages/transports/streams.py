@@ -7,11 +7,13 @@ outstanding. Answers come in the order of the calls.
 
 import threading
 import time
+import weakref
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from minips.stage import Frames, reason
 from minips.stages.transports.auth import answer_challenge, challenge
@@ -27,9 +29,117 @@ from minips.stages.transports.base import (
     Transport,
     remote_error,
     service_of,
+    then,
 )
-from minips.stages.transports.futures import Driven
 from minips.stages.transports.wire import CALL, ERROR, MOST_FRAMES, POOL, Listener, Wire, check_count
+
+T = TypeVar("T")
+
+
+class Driven(Future[T]):
+    """A future that is completed by the thread that waits for it, or in the background once that is wanted.
+
+    To hand an answer from one thread to another takes longer than to read a small answer. So the thread that waits for
+    such a future works for it itself, ``drive``; for one that no thread waits for, ``attend`` has that done.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiters = _Waiters(self)  # those of ``concurrent.futures.wait``
+
+    def drive(self, timeout: float | None) -> None:
+        """Work until it is done, or for ``timeout`` seconds; at once where another thread does already."""
+        raise NotImplementedError
+
+    def attend(self) -> None:
+        """Have it completed in the background."""
+        raise NotImplementedError
+
+    def completed(self) -> bool:
+        """True once it holds a result or an error. Unlike ``done``, it has nothing done about that."""
+        return super().done()
+
+    def done(self) -> bool:
+        if super().done():
+            return True
+        self.attend()  # for one that asks again and again
+        return False
+
+    def cancel(self) -> bool:
+        """False: what has been sent cannot be taken back."""
+        return False
+
+    def result(self, timeout: float | None = None) -> T:
+        try:
+            return super().result(self._driven(timeout))
+        except TimeoutError:
+            if self.completed() or timeout is None:  # then it is what the call was answered with
+                raise
+            raise TimeoutError(
+                f"No answer came within {timeout:g} seconds. Is the other side running, and what it waits for itself?"
+            ) from None
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        return super().exception(self._driven(timeout))
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        super().add_done_callback(fn)
+        if not self.completed():
+            self.attend()
+
+    def then(self, fn: Callable[[Any], object]) -> None:
+        """Call ``fn`` when it is done, whichever thread completes it, and whenever."""
+        super().add_done_callback(fn)
+
+    def _driven(self, timeout: float | None) -> float | None:
+        """Drive, where that is still to be done, and return the seconds that are left of ``timeout``."""
+        if super().done():
+            return timeout
+        began = time.monotonic()
+        self.drive(timeout)
+        return None if timeout is None else max(0.0, began + timeout - time.monotonic())
+
+
+class _Waiters(list[Any]):
+    """The waiters of a future, which is attended once there is one: they wait without a call that could be driven."""
+
+    def __init__(self, future: Driven[Any]) -> None:
+        super().__init__()
+        self._future = weakref.ref(future)
+
+    def append(self, waiter: Any) -> None:
+        super().append(waiter)
+        if future := self._future():
+            future.attend()
+
+
+class Then(Driven[T]):
+    """The future of ``fn(future)``, called when ``future`` is done, by whoever completes that."""
+
+    def __init__(self, future: "Future[Any]", fn: Callable[["Future[Any]"], T]) -> None:
+        super().__init__()
+        self._future: Future[Any] | None = future
+        self._fn = fn
+        then(future, self._arrived)
+
+    def drive(self, timeout: float | None) -> None:
+        future = self._future
+        if isinstance(future, Driven):
+            future.drive(timeout)
+
+    def attend(self) -> None:
+        future = self._future
+        if isinstance(future, Driven):
+            future.attend()
+
+    def _arrived(self, future: "Future[Any]") -> None:
+        self._future = None  # which knows this one: a circle would keep what has arrived until it is swept up
+        try:
+            result = self._fn(future)
+        except Exception as error:
+            self.set_exception(error)
+        else:
+            self.set_result(result)
 
 
 class StreamTransport(Transport):
@@ -147,7 +257,8 @@ class StreamEndpoint(Endpoint):
         """Tag and frames of what the handler says to a call."""
         try:
             answer = connection.answer(frames)
-            check_count(len(answer))
+            if len(answer) > MOST_FRAMES:
+                check_count(len(answer))
             return CALL, answer
         except Exception as error:
             return _refusal(error)
