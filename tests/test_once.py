@@ -1,10 +1,15 @@
 """A push counts once, neither twice nor never, whatever a proxy does to the connections between workers and server."""
 
+import os
 import random
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -220,3 +225,61 @@ def test_a_push_counts_once_in_more_runs(seed: int) -> None:
 def test_a_push_counts_once_in_hundreds_of_runs() -> None:
     for seed in range(1000, 1450):
         try_out(seed)
+
+
+SERVER = """
+import sys
+import time
+import numpy as np
+import minips as ps
+
+if __name__ == "__main__":
+    consistency, silence_s, timeout_s = ps.build("consistency", sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+    config = ps.Config(workers=2, consistency=consistency, optimizer=ps.SGD(lr=1.0), timeout_s=timeout_s)
+    start = {"w": np.zeros(6), "b": np.zeros(2)}
+    with ps.Server(start, config, silence_s=silence_s).serve(None, "once") as server:
+        print(server.address, flush=True)
+        sys.stdin.read()
+        print(server.events, flush=True)
+"""
+
+
+@pytest.mark.parametrize("consistency", ["bsp", "asp"])
+@pytest.mark.parametrize(
+    ("silence_s", "timeout_s", "pause_s"),
+    [(0.8, 2.0, 2.5), pytest.param(30.0, 40.0, 45.0, marks=pytest.mark.soak)],
+)
+def test_a_server_that_was_paused_blames_no_worker(
+    tmp_path: Path, consistency: str, silence_s: float, timeout_s: float, pause_s: float
+) -> None:
+    program = tmp_path / "server.py"
+    program.write_text(SERVER)
+    command = [sys.executable, str(program), consistency, str(silence_s), str(timeout_s)]
+    config = ps.Config(workers=2, consistency=ps.build("consistency", consistency))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        address = process.stdout.readline().strip()
+        clients = [ps.connect(address, config, worker=worker, token=TOKEN) for worker in range(2)]
+        pulled: list[Tensors] = [{}, {}]
+
+        def work(worker: int) -> None:
+            for number in range(30):
+                if number == 15 and worker == 0:
+                    os.kill(process.pid, signal.SIGSTOP)
+                    threading.Timer(pause_s, os.kill, (process.pid, signal.SIGCONT)).start()
+                pulled[worker] = clients[worker].push_pull(gradient(7, worker, number)).result(pause_s + WAIT_S)
+
+        threads = [threading.Thread(target=work, args=(worker,)) for worker in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(pause_s + 2 * WAIT_S)
+        last = clients[0].pull().result(WAIT_S)
+        for client in clients:
+            client.close()
+        process.stdin.close()
+        assert process.stdout.read().strip() == "[]", "an event tells of a worker that was dropped"
+    for name, x in START.items():
+        sums = [gradient(7, worker, number)[name] for worker in range(2) for number in range(30)]
+        np.testing.assert_array_equal(last[name], x - sum(sums) / 2)

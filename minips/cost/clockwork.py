@@ -74,6 +74,10 @@ class Clockwork:
             self.now, _, call = heapq.heappop(self._agenda)
             call()
 
+    def left(self) -> list[float]:
+        """Seconds from now of all that is to happen, in order."""
+        return sorted(when - self.now for when, _, _ in self._agenda)
+
 
 class Cores:
     """Cores that all who want one share evenly; nobody has more than one. ``others`` want one all the time, too.
@@ -96,6 +100,11 @@ class Cores:
         heapq.heappush(self._working, (self._served + seconds, next(self._order), done))
         self._plan()
         return done
+
+    def left(self) -> list[float]:
+        """Seconds of work that are left, in order."""
+        self._pass()
+        return sorted(work - self._served for work, _, _ in self._working)
 
     def _rate(self) -> float:
         return min(1.0, self._cores / (len(self._working) + self._others))

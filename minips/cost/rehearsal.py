@@ -18,6 +18,7 @@ from minips.runtime.reduction import Reduction
 from minips.runtime.trace import Trace
 from minips.runtime.train import train
 from minips.stage import Tensors, missing
+from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
 from minips.stages.serializers import Packet, Serializer
 from minips.stages.transports import InProc
@@ -38,7 +39,9 @@ def rehearse(config: Config, params: Tensors, gradients: Tensors, rows: int) -> 
     """The traffic of a run that exchanges such gradients, of batches of so many rows, all the time."""
     alike = BSP()  # the other ways to wait send the same messages, in another order
     quiet = replace(config, transport=InProc(), link=None, delays=None, overlap=False, accumulate=1, consistency=alike)
-    problem = Canned(params, gradients, config.workers)
+    if not isinstance(config.exchange, AllReduce):  # of workers that talk to servers, one does as the other
+        quiet = replace(quiet, workers=min(config.workers, 2), aggregator=Mean())
+    problem = Canned(params, gradients, quiet.workers)
     engine: Engine = Threads() if missing(Simulated) else Simulated()  # the same bytes; one needs threads, one SimPy
     one, two = (train(problem, replace(quiet, steps=steps), engine=engine) for steps in (1, 2))
     step = (two.bytes_sent - one.bytes_sent, two.bytes_received - one.bytes_received)
@@ -50,8 +53,27 @@ def rehearse(config: Config, params: Tensors, gradients: Tensors, rows: int) -> 
     if isinstance(config.exchange, AllReduce):
         load = Load(values, rows, parts=_parts(config, config.exchange, gradients))
     else:
+        step = _of_all(config, quiet.workers, step, 1)
+        sent, received = _of_all(config, quiet.workers, (sent, received), config.steps)
         load = Load(values, rows, step[0] / messages, step[1] / messages)
     return Traffic(load, sent, received, _exact(config, params))
+
+
+def _of_all(config: Config, rehearsed: int, nbytes: tuple[int, int], steps: int) -> tuple[int, int]:
+    """What all the workers send and receive in so many steps, from what ``rehearsed`` of them do. Their numbers grow,
+    and of a round's pushes the last one is answered with another word.
+    """
+
+    def push(worker: int) -> int:
+        return _size(config.push.serializer, Packet({"worker": worker}, {}))
+
+    words = [len(envelope(config.pull, {"outcome": outcome})) for outcome in ("held", "applied")]
+    last = (words[1] - words[0]) * steps * config.servers if rehearsed > 1 else 0
+    sent, received = nbytes
+    more = config.workers - rehearsed
+    messages = steps if steps == 1 else steps + 3  # hello, the first pull, bye
+    longer = sum(push(worker) - push(0) for worker in range(rehearsed, config.workers)) * messages * config.servers
+    return sent + sent * more // rehearsed + longer, received + (received - last) * more // rehearsed
 
 
 def _parts(config: Config, exchange: AllReduce, gradients: Tensors) -> tuple[Declared, ...]:

@@ -7,8 +7,10 @@ processes share the cores, and messages wait for each other on the nodes' links,
 
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import isclose
 from typing import Any, NamedTuple
 
 from minips.cost.calibration import Calibration
@@ -29,8 +31,11 @@ from minips.stages.aggregators import Mean
 from minips.stages.optimizers import SGD
 
 _NO_TRACE = Trace(limit=0)
-MAX_STEPS, EVEN_STEPS = 200, 24
+MAX_STEPS, EVEN_STEPS, ALIKE = 200, 24, 4
 """The walk stops after so many steps, and goes on as in its second half: fewer where all steps are alike."""
+
+
+_alike = partial(isclose, rel_tol=1e-9, abs_tol=1e-15)
 
 
 @dataclass(frozen=True)
@@ -81,20 +86,40 @@ class Walk(ABC):
         gradient = calibration.gradient
         self._gradient_s = gradient.at(load.rows) * config.accumulate if gradient else 0.0
         self._totals: dict[str, float] = defaultdict(float)
+        self._tasks: dict[tuple[int, tuple[str, ...], float], tuple[float, list[tuple[str, float]]]] = {}
         self.clockwork = Clockwork()
         self._cores = Cores(self.clockwork, calibration.cores, calibration.others)
         self.nodes = [self.node() for _ in range(config.workers)]
         self.begin()
         for worker in range(config.workers):
             self.clockwork.start(self._train(worker))
+        ends = self._walk(even)
         half = self.steps // 2
-        self.clockwork.run(lambda: self.applied() >= half)
-        half_s = self.clockwork.now
-        self.clockwork.run(lambda: self.applied() >= self.steps)
-        pace = (self.clockwork.now - half_s) / (self.steps - half)
-        self.seconds = self.clockwork.now + pace * (config.steps - self.steps)
+        pace = (ends[self.steps] - ends[half]) / (self.steps - half)
+        self.seconds = ends[self.steps] + pace * (config.steps - self.steps)
         updates = config.workers * self.steps
         self.spans = {name: seconds / updates for name, seconds in self._totals.items()}
+
+    def _walk(self, even: bool) -> list[float]:
+        """When each step ended, from the beginning on. Where all steps are alike, and ``ALIKE`` of them have taken the
+        same time by every span and ended with the same left to do, those that follow do too.
+        """
+        ends, totals, spent, left, alike = [0.0], dict[str, float](), dict[str, float](), list[float](), 0
+        while len(ends) <= self.steps:
+            step = len(ends)
+            self.clockwork.run(lambda: self.applied() >= step)  # noqa: B023 - it is called at once
+            last, spent = spent, {name: seconds - totals.get(name, 0.0) for name, seconds in self._totals.items()}
+            ends.append(self.clockwork.now)
+            before, left = left, [*self.clockwork.left(), *self._cores.left()] if even and not self.load.parts else []
+            same = len(before) == len(left) and all(map(_alike, before, left)) and last.keys() == spent.keys()
+            alike = alike + 1 if left and same and all(_alike(last[name], spent[name]) for name in spent) else 0
+            if alike == ALIKE:
+                more = self.steps - step
+                ends += [ends[-1] + (ends[-1] - ends[-2]) * number for number in range(1, more + 1)]
+                for name in self._totals:
+                    self._totals[name] += spent[name] * more
+            totals = dict(self._totals)
+        return ends
 
     @property
     def seconds_per_step(self) -> float:
@@ -133,14 +158,19 @@ class Walk(ABC):
         """Add to a span."""
         self._totals[name] += seconds
 
-    def task(self, node: Node, *parts: tuple[Mapping[str, Line], Iterable[str], float]) -> Signal:
+    def task(self, node: Node, lines: Mapping[str, Line], names: tuple[str, ...], values: float) -> Signal:
         """Work through spans of so many values, recorded by their names as long as they took."""
-        spans = [(name, lines[name].at(values)) for lines, names, values in parts for name in names if name in lines]
-        seconds = sum(part for _, part in spans)
+        key = id(lines), names, values
+        if key not in self._tasks:
+            spans = {name: lines[name].at(values) for name in names if name in lines}
+            self._tasks[key] = sum(spans.values()), list(spans.items())
+        seconds, shares = self._tasks[key]
+        totals = self._totals
 
         def record(wall: float) -> None:
-            for name, part in spans:
-                self.record(name, wall * part / seconds if seconds else 0.0)
+            if seconds:
+                for name, part in shares:
+                    totals[name] += wall * part / seconds
 
         return node.work(seconds, record)
 
@@ -152,7 +182,7 @@ class Walk(ABC):
         if first:
             yield node.work(transfer_s)
         if named := spans[first : len(spans) - last]:
-            yield self.task(node, (lines, named, values))
+            yield self.task(node, lines, named, values)
         began = self.clockwork.now
         if last:
             yield node.work(transfer_s)
@@ -370,7 +400,7 @@ class TogetherWalk(Walk):
         for need in self._scripts[worker]:
             match need:
                 case Do(spans, values):
-                    yield self.task(node, (self._lines, spans, values))
+                    yield self.task(node, self._lines, spans, values)
                 case Send(_, _, values):
                     yield node.work(self._rest(values), lambda wall: self.record("transfer", wall))
                     self.clockwork.start(self._message(worker, need, clock))

@@ -247,7 +247,7 @@ def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
     decompressed = time.monotonic()
     packet = serializer.loads(opened)
     trace.laps(DECODE[:2], (began, decompressed, time.monotonic()))
-    return packet, dict(told)
+    return packet, told
 
 
 def _decompressed(compressor: Compressor, frames: Frames) -> Frames:

@@ -44,7 +44,7 @@ def check_finite(tensors: Tensors, what: str) -> None:
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Message:
     """A header of plain values (``kind`` says which message it is) and named arrays."""
 

@@ -232,7 +232,8 @@ class WorkerSession:
                 link.note(stamp)
                 if pulls:
                     link.version = int(answer.header["version"])
-                answers.append(Message({**answer.header, **stamp}, answer.tensors))
+                answer.header |= stamp
+                answers.append(answer)
         if failed:
             raise failed
         return answers

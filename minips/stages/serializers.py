@@ -25,7 +25,7 @@ from minips.stage import Array, Buffer, Frames, Stage, reason, register
 from minips.stages.quantizers import Parts
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Packet:
     """A header of plain values and, by tensor name, ``(quantizer name, parts)``."""
 

@@ -44,7 +44,7 @@ class Cluster:
     def __init__(
         self, engine: "Simulated", config: Config, watch: Callable[[Progress], None], stop: Callable[[], bool]
     ) -> None:
-        self.engine, self.config = engine, config
+        self.engine, self.config, self.plain = engine, config, replace(config, delays=None)
         self.env = simpy.Environment()
         self.halt = self.env.event()
         """Happens when the run is stopped from outside."""
@@ -185,7 +185,7 @@ class Trainer(Node):
         super().__init__(cluster, f"worker {rank}", times)
         self.rank, self.problem = rank, problem
         self.bytes_sent = self.bytes_received = 0
-        self._plain = replace(self.config, delays=None)
+        self._plain = cluster.plain
         self._rows = min(self.config.batch_size or problem.rows, problem.rows)
         self._computing = False
         self._process: simpy.Process | None = None

@@ -184,6 +184,8 @@ class Framer:
         more than ``limit`` bytes.
         """
         if self._left is None:
+            if self._start == self._stop:
+                return None
             limit = min(limit or self.max_message_bytes, self.max_message_bytes)
             here = self._ahead[self._start : self._stop]
             wanted = ALIGNMENT

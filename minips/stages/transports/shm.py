@@ -136,8 +136,8 @@ class _ShmWire(SocketWire):
             ) from None
         return _NEW_SEGMENT, number, descriptor
 
-    def _receive_with_descriptors(self, room: memoryview) -> int:
-        got, ancillary, _, _ = self._sock.recvmsg_into([room], _FDS)
+    def _receive_with_descriptors(self, room: memoryview, nbytes: int = 0, flags: int = 0) -> int:
+        got, ancillary, _, _ = self._sock.recvmsg_into([room], _FDS, flags)
         for level, kind, data in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])

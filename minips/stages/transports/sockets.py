@@ -46,7 +46,7 @@ class SocketWire(Wire):
 
     def __init__(self, sock: Any, framer: Framer) -> None:
         self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or what behaves like one
-        self.receive_into: Callable[[memoryview], int] = sock.recv_into
+        self.receive_into: Callable[..., int] = sock.recv_into
         """What the system has, into this room."""
         self.pool: SharesLarge | None = None
         self._kernel_times_out = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
@@ -124,7 +124,7 @@ class SocketWire(Wire):
                         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, seconds)
                 elif not select.select([self._sock], [], [], tick)[0]:
                     raise BlockingIOError
-                got = self.receive_into(room)
+                got = self.receive_into(room, 0, socket.MSG_WAITALL if len(room) > AHEAD_BYTES else 0)
             except BlockingIOError:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError("no message came in time") from None
