@@ -1,5 +1,6 @@
 """A push counts once, neither twice nor never, whatever a proxy does to the connections between workers and server."""
 
+import dataclasses
 import os
 import random
 import signal
@@ -283,3 +284,58 @@ def test_a_server_that_was_paused_blames_no_worker(
     for name, x in START.items():
         sums = [gradient(7, worker, number)[name] for worker in range(2) for number in range(30)]
         np.testing.assert_array_equal(last[name], x - sum(sums) / 2)
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_push_that_was_refused_leaves_both_halves_of_a_memory_as_they_were(memory: str) -> None:
+    config = ps.Config(
+        transport="tcp", push=MEMORIES[memory], workers=2, optimizer=ps.SGD(lr=1.0), timeout_s=0.2, consistency="bsp"
+    )
+    results = []
+    for disturbed in (False, True):
+        with (
+            ps.Server(START, config).serve(None, TOKEN) as server,
+            ps.connect(server.address, config, worker=0, token=TOKEN) as one,
+            ps.connect(server.address, config, worker=1, token=TOKEN) as other,
+        ):
+            for number in range(4):
+                assert one.push(gradient(1, 0, number)).result(WAIT_S) in ("held", "applied")
+                if disturbed:  # its round is not complete, so it waits and is refused, after it has been encoded
+                    late = [one.push(gradient(2, 0, turn)) for turn in range(2)]
+                    for push in late:
+                        with pytest.raises((TimeoutError, ValueError)):
+                            push.result(WAIT_S)
+                assert other.push(gradient(1, 1, number)).result(WAIT_S) == "applied"
+            results.append(server.params)
+    for name in START:
+        np.testing.assert_array_equal(results[0][name], results[1][name])
+    assert any(x.any() for x in results[0].values())
+
+
+@pytest.mark.parametrize("raises", ["aggregator", "optimizer"])
+@pytest.mark.parametrize("consistency", ["bsp", "asp"])
+def test_a_stage_that_raises_ends_the_run_with_its_reason(raises: str, consistency: str) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Broken(ps.Mean if raises == "aggregator" else ps.SGD):
+        name = "broken"
+
+        def combine(self, contributions):
+            raise ZeroDivisionError("Nothing to divide by.")
+
+        def step_into(self, *arguments):
+            raise ZeroDivisionError("Nothing to divide by.")
+
+    config = ps.Config(transport="inproc", workers=2, consistency=consistency, timeout_s=5.0, **{raises: Broken()})
+    with (
+        ps.Server(START, config).serve(None, TOKEN) as server,
+        ps.connect(server.address, config, worker=0, token=TOKEN) as one,
+        ps.connect(server.address, config, worker=1, token=TOKEN) as other,
+    ):
+        pushes = [client.push(gradient(0, worker, 0)) for worker, client in enumerate((one, other))]
+        errors = [push.exception(WAIT_S) for push in pushes]
+        assert any("Update 1 failed and was not applied: ZeroDivisionError" in str(error) for error in errors)
+        with pytest.raises(RuntimeError, match="Nothing to divide by"):
+            one.push_pull(gradient(0, 0, 1)).result(WAIT_S)
+        for name, x in START.items():
+            np.testing.assert_array_equal(server.params[name], x)
+        assert (server.shard.applied, server.shard.version) == (0, 0)

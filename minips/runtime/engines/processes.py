@@ -176,7 +176,7 @@ class _Fork:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        self._signal(signal.SIGKILL)
+        self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has one kind of end
 
     def _signal(self, number: int) -> None:
         if self.pid is not None:
@@ -237,7 +237,7 @@ def _fresh_start() -> Iterator[None]:
         os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
         spawn.get_preparation_data = prepare_without_main
         resource_tracker.ensure_running()  # its start would let Ctrl-C through to the first child
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if sys.platform != "win32" else None
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
         try:
             yield
         finally:

@@ -45,10 +45,15 @@ class Pipe(StreamTransport):
             raise ConnectionError(f"No server listens at {address}: {error}.") from None
 
 
-def _place(name: str) -> str:
-    """Where the operating system keeps a pipe of this name; on Linux nothing is left on the disk."""
+def _place(name: str) -> str | tuple[str, int]:
+    """Where the operating system keeps a pipe of this name; on Linux nothing is left on the disk. Without Unix sockets,
+    and without Windows' pipes, it is a port of this machine.
+    """
     if sys.platform == "win32":
         return rf"\\.\pipe\{name}"
+    if not hasattr(socket, "AF_UNIX"):
+        host, _, port = name.rpartition(":")
+        return (host, int(port)) if port.isdigit() else ("127.0.0.1", 0)
     if sys.platform == "linux":
         return f"\0{name}"
     import tempfile  # which brings the compressors of archives along
@@ -112,6 +117,9 @@ class _PipeListener(Listener):
             raise OSError(
                 f"{address} cannot be served: {error.strerror}. Choose another name, or None for a fresh one."
             ) from None
+        if isinstance(self._place, tuple):  # which has its port only now
+            self._place = self._listener.address
+            self.address = "pipe://{}:{}".format(*self._place)
 
     def accept(self) -> Wire:
         return _PipeWire(self._listener.accept(), self._transport.max_message_bytes)

@@ -18,6 +18,7 @@ from minips.stage import Buffer, Frames
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
 from minips.stages.transports.wire import POOL, Listener, Wire
 
+_ALL: int = getattr(socket, "MSG_WAITALL", 0)
 VECTORS = 512
 """Buffers for one sendmsg; POSIX promises 16, Linux and macOS take 1024."""
 SEND_TIMEOUT_S, TICK_S = 60, 1.0
@@ -124,7 +125,7 @@ class SocketWire(Wire):
                         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, seconds)
                 elif not select.select([self._sock], [], [], tick)[0]:
                     raise BlockingIOError
-                got = self.receive_into(room, 0, socket.MSG_WAITALL if len(room) > AHEAD_BYTES else 0)
+                got = self.receive_into(room, 0, _ALL if len(room) > AHEAD_BYTES else 0)
             except BlockingIOError:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError("no message came in time") from None
