@@ -32,7 +32,7 @@ from minips.stages.aggregators import (
     TrimmedMean,
 )
 from minips.stages.compressors import Blosc, Compressor, Gzip, Lz4, NoCompression, Zlib, Zstd
-from minips.stages.consistency import ASP, BSP, SSP, Consistency
+from minips.stages.consistency import ASP, BSP, SSP, Consistency, PullView
 from minips.stages.memories import Delta, ErrorFeedback, Memory, MomentumCorrection, NoMemory
 from minips.stages.optimizers import SGD, Adagrad, Adam, Optimizer
 from minips.stages.quantizers import (
@@ -111,6 +111,7 @@ __all__ = [
     "Processes",
     "Progress",
     "Protobuf",
+    "PullView",
     "Pyro",
     "Quantizer",
     "RandomK",

@@ -1,8 +1,11 @@
 """Who waits for whom, in a table."""
 
+import dataclasses
+
 import pytest
 
 import minips as ps
+from minips import stage
 
 
 @pytest.mark.parametrize(
@@ -43,3 +46,50 @@ def test_more_backups_than_workers_cannot_work():
 @pytest.mark.parametrize("model", [ps.SSP(), ps.ASP()], ids=repr)
 def test_without_rounds_there_is_no_quorum(model):
     assert model.quorum(4) is None
+
+
+@pytest.fixture
+def dynssp(monkeypatch):
+    """A model that sees when the others pushed last. Source: Zhao et al. 2019, "Dynamic Stale Synchronous Parallel"."""
+    monkeypatch.setitem(stage._KINDS, "consistency", dict(stage._KINDS["consistency"]))
+
+    @ps.register
+    @dataclasses.dataclass(frozen=True)
+    class DynSSP(ps.Consistency):
+        name = "dynssp"
+        least: int = 1
+        most: int = 4
+
+        def quorum(self, workers):
+            return None
+
+        def may_pull(self, view):
+            view.state["asked"] = view.state.get("asked", 0) + 1
+            slow = min(range(len(view.clocks)), key=view.clocks.__getitem__)
+            step_s = view.pushed_at[slow] / max(view.clocks[slow], 1)
+            due_s = max(view.pushed_at[slow] + step_s - view.now, 0.0)
+            own_s = max(view.pushed_at[view.worker] / max(view.clocks[view.worker], 1), 1e-9)
+            extra = min(int(due_s / own_s), self.most - self.least)
+            return view.clocks[view.worker] - view.slowest <= self.least + extra
+
+    return DynSSP
+
+
+def test_a_model_may_see_clocks_times_and_a_state_of_its_own(dynssp):
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))
+    delays = ps.Delays(seconds=0.01, slow={1: 3.5})
+    config = ps.Config(workers=3, steps=30, consistency=dynssp(), delays=delays, optimizer=ps.SGD(lr=0.01))
+    runs = {
+        rule: ps.train(problem, dataclasses.replace(config, consistency=rule), engine=ps.Simulated())
+        for rule in (dynssp(), ps.SSP(1), ps.SSP(4))
+    }
+    ahead = [max(grant.clock - grant.slowest for grant in run.grants) for run in runs.values()]
+    assert ahead[1] <= 1 < ahead[0] <= 4
+    assert runs[ps.SSP(4)].seconds <= runs[dynssp()].seconds < runs[ps.SSP(1)].seconds
+    ps.testing.check_consistency(dynssp())
+
+
+def test_a_model_that_sees_the_time_runs_on_threads_too(dynssp):
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))
+    run = ps.train(problem, ps.Config(workers=3, steps=10, consistency=dynssp()), engine=ps.Threads())
+    assert run.updates == 30

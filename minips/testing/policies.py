@@ -7,7 +7,7 @@ import numpy as np
 
 from minips.stage import Tensors
 from minips.stages.aggregators import Aggregator, Contribution
-from minips.stages.consistency import Consistency
+from minips.stages.consistency import Consistency, PullView, takes_view
 from minips.stages.optimizers import Optimizer
 from minips.testing.base import failing_only_with, require, same_bits, strictly
 from minips.testing.stages import check_stage
@@ -69,7 +69,10 @@ def check_consistency(consistency: Consistency) -> None:
             require(possible, f"{what} is {quorum!r}; it takes None, or 1 to {workers} pushes to complete a round.")
     for slowest in range(8):
         for clock in range(8):
-            _check_wait(consistency, clock, slowest)
+            if takes_view(consistency):
+                _check_view(consistency, clock, slowest)
+            else:
+                _check_wait(consistency, clock, slowest)
 
 
 def _check_wait(consistency: Consistency, clock: int, slowest: int) -> None:
@@ -85,6 +88,18 @@ def _check_wait(consistency: Consistency, clock: int, slowest: int) -> None:
         if may:
             later = consistency.may_pull(clock, slowest + 1)
             require(later, f"{what} is True, and False once the slowest has come one clock further.")
+
+
+def _check_view(consistency: Consistency, clock: int, slowest: int) -> None:
+    """A model that sees more may change its mind: but the slowest worker must never wait."""
+    clocks = (clock, max(clock, slowest), slowest)
+    view = PullView(0, clocks, min(clocks), (1.0, 2.0, 3.0), 4.0, {})
+    what = f"{consistency!r}.may_pull({view!r})"
+    with strictly(what):
+        may = consistency.may_pull(view)
+        require(isinstance(may, bool), f"{what} is {may!r}, neither True nor False.")
+        if clock <= slowest:
+            require(may, f"{what} is False, so that even the slowest worker would wait, for ever.")
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
