@@ -47,7 +47,12 @@ def rehearse(config: Config, params: Tensors, gradients: Tensors, rows: int) -> 
     step = (two.bytes_sent - one.bytes_sent, two.bytes_received - one.bytes_received)
     sent, received = (
         first + (config.steps - 1) * each + extra
-        for first, each, extra in zip((one.bytes_sent, one.bytes_received), step, _longer(config), strict=True)
+        for first, each, extra in zip(
+            (one.bytes_sent, one.bytes_received),
+            step,
+            _longer(replace(config, workers=quiet.workers)),
+            strict=True,
+        )
     )
     values, messages = sum(x.size for x in params.values()), config.workers * config.servers
     if isinstance(config.exchange, AllReduce):

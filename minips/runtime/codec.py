@@ -122,16 +122,19 @@ class Encoder(_Half):
         if not codec.compressor.identity:
             frames = _compressed(codec.compressor, frames)
             compressed = time.monotonic()
-        compensated = began + self._compensating
-        self.trace.laps(ENCODE, (began, compensated, quantized, serialized, compressed))
+        moments = began, began + self._compensating, quantized, serialized, compressed
+        first, last = int(codec.memory.stateless), len(ENCODE) - codec.compressor.identity
+        self.trace.laps(ENCODE[first:last], moments[first : last + 1])  # without what there was nothing to do for
         return [self._envelope, *frames]
 
     def quantize(self, name: str, x: Array) -> tuple[str, Parts]:
         """One tensor: its quantizer's name and its parts."""
         began, self._compensating = time.monotonic(), 0.0
         quantized = self._quantized(name, x)
-        compensated = began + self._compensating
-        self.trace.laps(("compensate", "quantize"), (began, compensated, time.monotonic()))
+        if self.codec.memory.stateless:
+            self.trace.laps(("quantize",), (began, time.monotonic()))
+        else:
+            self.trace.laps(("compensate", "quantize"), (began, began + self._compensating, time.monotonic()))
         return quantized
 
     def _quantized(self, name: str, x: Array) -> tuple[str, Parts]:

@@ -61,7 +61,7 @@ class TlsSocket:
             total += len(buffer)
         return total
 
-    def recv_into(self, room: memoryview) -> int:
+    def recv_into(self, room: memoryview, nbytes: int = 0, flags: int = 0) -> int:
         """What has come, at least a byte; 0 where the peer is gone. BlockingIOError where nothing came in time."""
         self.shake_hands()
         while True:
