@@ -118,13 +118,13 @@ class Encoder(_Half):
             tensors[name] = self._quantized(name, x)
         quantized = time.monotonic()
         frames = codec.serializer.dumps(Packet({**message.header, "memory": codec.memory.name}, tensors))
-        serialized = compressed = time.monotonic()
+        serialized = time.monotonic()
         if not codec.compressor.identity:
             frames = _compressed(codec.compressor, frames)
-            compressed = time.monotonic()
+        compressed = time.monotonic()
         moments = began, began + self._compensating, quantized, serialized, compressed
-        first, last = int(codec.memory.stateless), len(ENCODE) - codec.compressor.identity
-        self.trace.laps(ENCODE[first:last], moments[first : last + 1])  # without what there was nothing to do for
+        first = int(codec.memory.stateless)  # which has nothing to compensate
+        self.trace.laps(ENCODE[first:], moments[first:])
         return [self._envelope, *frames]
 
     def quantize(self, name: str, x: Array) -> tuple[str, Parts]:
