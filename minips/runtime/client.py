@@ -26,7 +26,7 @@ from minips.runtime.protocol import ServerLink, WorkerSession
 from minips.runtime.reconnecting import PAUSES_S, Reconnecting
 from minips.runtime.sessions import Do, Receive, Send, Session, carry_out
 from minips.runtime.trace import Trace
-from minips.stage import Array, Frames, Tensors
+from minips.stage import ONE_THREAD, Array, Frames, Tensors
 from minips.stages.transports import Channel
 from minips.stages.transports.auth import check_token
 from minips.stages.transports.streams import Driven
@@ -256,7 +256,7 @@ class Client(Closable):
                 raise ValueError(
                     f"The gradient of {name!r} must be {ref.dtype} of shape {ref.shape}; got {g.dtype} of {g.shape}."
                 )
-            if not isfinite(np.vdot(g, g)):  # or a square has overflowed
+            if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # or a square has overflowed
                 check_finite({name: g}, "The gradient of")
             whole[name] = g
         return whole

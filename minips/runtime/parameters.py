@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minips.runtime.message import check_finite
-from minips.stage import Array, Tensors, is_finite
+from minips.stage import ONE_THREAD, Array, Tensors, is_finite
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.optimizers import Optimizer
 
@@ -81,7 +81,7 @@ class Parameters:
                 self.optimizer.step_into(new, old, gradients, state)
             aggregating, applying = aggregating + aggregated - start, applying + now() - aggregated
             for name, p in new.items():
-                if not isfinite(np.vdot(p, p)) and not is_finite(p):
+                if (p.size > ONE_THREAD or not isfinite(np.vdot(p, p))) and not is_finite(p):
                     return name
         self._spare = before, self._loans
         self.arrays, self._loans, self.times = after, {}, (began, aggregating, applying)

@@ -93,7 +93,8 @@ class Server(Closable):
         self.events: list[tuple[float, str]] = []
         self.address, self.token = "", ""
         self._version = 0
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._closing = threading.Event()
         self._sessions = ServerSession(
             self.shard, config, index, self.layout, self.trace, self._note, nothing, silence_s, threading.Lock()
@@ -159,7 +160,7 @@ class Server(Closable):
     def _carry_out(self, session: Session[T]) -> tuple[T, float]:
         """What a session returns, and the seconds that it has waited. Between two needs it holds the lock."""
         answer, error, waited = None, None, 0.0
-        with self._changed:
+        with self._lock:
             while True:
                 try:
                     need = session.send(answer) if error is None else session.throw(error)
@@ -174,13 +175,13 @@ class Server(Closable):
                         error = self._wait(need)
                         waited += time.monotonic() - began
                 elif need.call is not nothing and not need.alone:
-                    self._changed.release()
+                    self._lock.release()
                     try:
                         answer = need.call()
                     except Exception as raised:
                         error = raised
                     finally:
-                        self._changed.acquire()
+                        self._lock.acquire()
 
     def _wait(self, need: Until) -> Exception | None:
         """Wait, with the lock held, until ``need.ready()``; the error where that does not come about.

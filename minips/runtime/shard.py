@@ -23,7 +23,7 @@ import numpy as np
 
 from minips.runtime.message import ADVICE, check_finite
 from minips.runtime.parameters import Parameters
-from minips.stage import Array, Tensors, reason
+from minips.stage import ONE_THREAD, Array, Tensors, reason
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.consistency import Consistency, PullView, takes_view
 from minips.stages.optimizers import Optimizer
@@ -238,7 +238,7 @@ class Shard:
                 raise ValueError(
                     f"The gradient of {name!r} must be {p.dtype} of shape {p.shape}; got {g.dtype} of {g.shape}."
                 )
-            if not isfinite(np.vdot(g, g)):  # or a square has overflowed
+            if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # or a square has overflowed
                 check_finite({name: g}, "The gradient of")
 
     def _complete_round(self) -> None:
