@@ -9,17 +9,17 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from minips import datasets
+from minips.core.codec import Codec
+from minips.core.collectives import PS, AllReduce, Exchange, HalvingDoubling, Hop, RingAllReduce, TreeAllReduce
+from minips.core.config import Config, Delays
+from minips.core.shard import Shard
+from minips.core.trace import Trace
+from minips.cost.sensitivity import sensitivity
+from minips.drivers.client import Client, Ref, connect
+from minips.drivers.server import Server
+from minips.engines import Engine, Processes, Progress, Threads
+from minips.engines.train import Run, train
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
-from minips.runtime.client import Client, Ref, connect
-from minips.runtime.codec import Codec
-from minips.runtime.collectives import PS, AllReduce, Exchange, HalvingDoubling, Hop, RingAllReduce, TreeAllReduce
-from minips.runtime.config import Config, Delays
-from minips.runtime.engines import Engine, Processes, Progress, Threads
-from minips.runtime.sensitivity import sensitivity
-from minips.runtime.server import Server
-from minips.runtime.shard import Shard
-from minips.runtime.trace import Trace
-from minips.runtime.train import Run, train
 from minips.stage import Stage, announce, build, kinds, names, option, register, stage_class
 from minips.stages.aggregators import (
     Aggregator,
@@ -155,19 +155,19 @@ __all__ = [
 ]
 
 for _kind, _name, _where in (
-    ("engine", "simulated", "simulate.engine:Simulated"),
-    ("topology", "star", "topology:Star"),
-    ("topology", "ring", "topology:Ring"),
-    ("topology", "tree", "topology:Tree"),
-    ("topology", "fattree", "topology:FatTree"),
-    ("topology", "tworacks", "topology:TwoRacks"),
+    ("engine", "simulated", "engines.simulated.engine:Simulated"),
+    ("topology", "star", "core.topology:Star"),
+    ("topology", "ring", "core.topology:Ring"),
+    ("topology", "tree", "core.topology:Tree"),
+    ("topology", "fattree", "core.topology:FatTree"),
+    ("topology", "tworacks", "core.topology:TwoRacks"),
 ):
-    announce(_kind, _name, f"minips.cost.{_where}")
+    announce(_kind, _name, f"minips.{_where}")
 
 
 if TYPE_CHECKING:
     from minips import bench, cost, lab, testing  # noqa: F401
-    from minips.cost.simulate.engine import Simulated
+    from minips.engines.simulated.engine import Simulated
 
     __version__: str
 else:  # where a checker saw this, a name that does not exist would be of any type

@@ -27,9 +27,9 @@ from rich.console import Console
 from rich.table import Table
 
 from minips import __version__
+from minips.core.codec import Codec
+from minips.core.config import Config
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
-from minips.runtime.codec import Codec
-from minips.runtime.config import Config
 from minips.stage import Stage, Value, default_of, kinds, missing, names, reason, stage_class
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
@@ -106,7 +106,7 @@ def demo(options: argparse.Namespace) -> None:
 
 def train(options: argparse.Namespace) -> None:
     """Train once, as the options say."""
-    from minips.runtime.train import train as run_it
+    from minips.engines.train import train as run_it
 
     _check_folders(options.json, options.trace)
     config = _config(options)

@@ -13,12 +13,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from minips import datasets
+from minips.core.codec import Codec
+from minips.core.config import Config, Delays
 from minips.cost import calibrate, predict
+from minips.engines import Processes
+from minips.engines.train import Run, train
 from minips.problems import Problem, SoftmaxRegression
-from minips.runtime.codec import Codec
-from minips.runtime.config import Config, Delays
-from minips.runtime.engines import Processes
-from minips.runtime.train import Run, train
 from minips.stages.consistency import ASP, BSP, SSP
 from minips.stages.memories import ErrorFeedback
 from minips.stages.optimizers import SGD

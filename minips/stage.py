@@ -403,7 +403,11 @@ def _classes_within(hint: Any) -> Iterator[Any]:
 
 def _public(cls: type) -> str:
     """How a user calls a class."""
-    return f"ps.{cls.__name__}" if cls.__module__.startswith(("minips.runtime.", "minips.stages.")) else cls.__name__
+    return (
+        f"ps.{cls.__name__}"
+        if cls.__module__.startswith(("minips.core.", "minips.drivers.", "minips.engines.", "minips.stages."))
+        else cls.__name__
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minips as ps
-from minips.runtime.shard import Shard
+from minips.core.shard import Shard
 from minips.testing import check_aggregator
 
 

@@ -10,10 +10,10 @@ import pytest
 
 import minips as ps
 from minips import cost
+from minips.core.calibration import Calibration
+from minips.core.fit import Line
 from minips.cost import meters
 from minips.cost.calibrate import MOST_CROWDED, _server_crowd
-from minips.cost.calibration import Calibration
-from minips.cost.fit import Line
 from minips.cost.walk import Load, walk
 
 calibrate = import_module("minips.cost.calibrate")  # minips.cost gives the function of that name

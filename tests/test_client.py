@@ -297,7 +297,7 @@ def test_a_push_that_is_late_at_one_server_and_in_time_at_another_holds_nobody_u
         slow = connect(2)
         for clock in range(2):  # rounds that only the first server has seen
             for worker in (0, 1):
-                pieces = ps.runtime.partition.cut(ONES, servers[0].layout)
+                pieces = ps.core.partition.cut(ONES, servers[0].layout)
                 servers[0].shard.push(ps.Contribution(worker, clock, clock, pieces))
         slow.push(ONES).result(WAIT_S)
         assert [server.shard.clocks[2] for server in servers] == [2, 1]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import minips as ps
 from minips import stage
-from minips.runtime.codec import Decoder, Encoder, pack, unpack
-from minips.runtime.message import PROTOCOL_VERSION, Message, check_finite
+from minips.core.codec import Decoder, Encoder, pack, unpack
+from minips.core.message import PROTOCOL_VERSION, Message, check_finite
 from minips.stages.serializers import Packet
 
 PLAIN = ps.Codec()
@@ -72,12 +72,12 @@ def test_the_first_frame_is_a_map_of_version_serializer_and_compressor():
     codec = ps.Codec(serializer="json", compressor="zlib")
     plain = {"v": PROTOCOL_VERSION, "s": "json", "c": "zlib"}
     assert msgpack.unpackb(encoder(codec).encode(Message({"kind": "pull"}))[0]) == plain
-    assert msgpack.unpackb(ps.runtime.codec.envelope(codec, {"busy": 0.5})) == {**plain, "busy": 0.5}
+    assert msgpack.unpackb(ps.core.codec.envelope(codec, {"busy": 0.5})) == {**plain, "busy": 0.5}
 
 
 def test_the_stamp_comes_back_with_the_packet():
     _, *frames = encoder(PLAIN).encode(Message({"kind": "reply"}))
-    assert unpack([ps.runtime.codec.envelope(PLAIN, {"waited": 1.5}), *frames], PLAIN, ps.Trace())[1]["waited"] == 1.5
+    assert unpack([ps.core.codec.envelope(PLAIN, {"waited": 1.5}), *frames], PLAIN, ps.Trace())[1]["waited"] == 1.5
 
 
 def test_the_packet_names_memory_and_quantizers():

@@ -14,8 +14,8 @@ from tap import tapped
 
 import minips as ps
 from minips import cli
-from minips.runtime.peer import Peer
-from minips.runtime.reduction import Reduction
+from minips.core.reduction import Reduction
+from minips.drivers.peer import Peer
 from minips.stage import missing, stage_class
 from minips.stages.transports.wire import CALL
 

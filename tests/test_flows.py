@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import simpy
 
+from minips.core.topology import Network
 from minips.cost import Star, Traffic
-from minips.cost.simulate import flows
-from minips.cost.simulate.flows import PACKET_BYTES, Wire
-from minips.cost.topology import Network
+from minips.engines.simulated import flows
+from minips.engines.simulated.flows import PACKET_BYTES, Wire
 
 STAR = Star(bandwidth_bps=80.0, latency_s=0.5)  # ten bytes per second, a second from host to host
 

@@ -17,9 +17,9 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.cost.calibration import Calibration
-from minips.cost.fit import Line
-from minips.runtime.trace import DECODE, ENCODE, UPDATE
+from minips.core.calibration import Calibration
+from minips.core.fit import Line
+from minips.core.trace import DECODE, ENCODE, UPDATE
 from minips.stage import Frames, Tensors
 from minips.stages.serializers import Packet
 

@@ -6,6 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import grimp
+import networkx
 import pytest
 import yaml
 
@@ -36,6 +38,16 @@ def tracked():
 def test_the_house_is_in_order(command):
     done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """The package itself is left out: it lists the public names, and the lab is written with them."""
+    graph = grimp.build_graph("minips", cache_dir=None)
+    arrows = networkx.DiGraph()
+    for module in graph.modules - {"minips"}:
+        arrows.add_edges_from((module, other) for other in graph.find_modules_directly_imported_by(module))
+    arrows.remove_nodes_from(["minips"])
+    assert [sorted(one) for one in networkx.strongly_connected_components(arrows) if len(one) > 1] == []
 
 
 def test_the_conda_environment_wants_what_the_project_wants():

@@ -7,8 +7,8 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.cost.calibration import Calibration
-from minips.cost.fit import Line
+from minips.core.calibration import Calibration
+from minips.core.fit import Line
 from minips.cost.maps import _spread
 
 CODECS = {"exact": ps.Codec(), "half": ps.Codec(ps.Float16())}

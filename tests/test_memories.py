@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import minips as ps
+from minips.core.codec import Decoder, Encoder, unpack
+from minips.core.message import Message
 from minips.cost.probe import rounds
-from minips.runtime.codec import Decoder, Encoder, unpack
-from minips.runtime.message import Message
 from minips.stages.quantizers import contractive
 from minips.testing import check_memory
 

@@ -17,8 +17,8 @@ import pytest
 
 import minips as ps
 from minips import seeds
-from minips.runtime.codec import Decoder, Encoder, unpack
-from minips.runtime.message import Message
+from minips.core.codec import Decoder, Encoder, unpack
+from minips.core.message import Message
 from minips.stage import Frames, Tensors
 from minips.stages.transports import Connection, Service
 

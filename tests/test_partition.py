@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minips.runtime.partition import cut, join, partition
+from minips.core.partition import cut, join, partition
 
 shapes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 tensors = st.dictionaries(

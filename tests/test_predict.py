@@ -8,11 +8,11 @@ from tap import tapped
 
 import minips as ps
 from minips import cost
-from minips.cost.calibration import Calibration
-from minips.cost.fit import Line
-from minips.runtime.codec import Encoder
-from minips.runtime.message import Message
-from minips.runtime.trace import SPANS
+from minips.core.calibration import Calibration
+from minips.core.codec import Encoder
+from minips.core.fit import Line
+from minips.core.message import Message
+from minips.core.trace import SPANS
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, features=200, classes=3))
 STAGES = ("compensate", "quantize", "serialize", "compress", "decompress", "deserialize", "dequantize")

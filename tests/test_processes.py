@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 import minips as ps
-from minips.runtime.engines import processes
+from minips.engines import processes
 
 CONFIG = ps.Config(workers=3, servers=2, steps=5, batch_size=8)
 PROBLEM = ps.LinearRegression(*misfits.rows())

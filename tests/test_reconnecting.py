@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import minips as ps
-from minips.runtime.reconnecting import Reconnecting
+from minips.drivers.reconnecting import Reconnecting
 from minips.stages.transports import Channel
 
 WAIT_S = 20.0

@@ -12,9 +12,9 @@ import pytest
 import minips as ps
 from minips import stage
 from minips.bench.base import Company
-from minips.runtime.codec import Decoder, Encoder
-from minips.runtime.engines import roles
-from minips.runtime.message import Message
+from minips.core.codec import Decoder, Encoder
+from minips.core.message import Message
+from minips.engines import roles
 
 START = {"w": np.zeros(3), "b": np.array(1.0)}
 ONES = {"w": np.ones(3), "b": np.array(1.0)}
@@ -36,7 +36,7 @@ class Raw:
 
     def send(self, frames):
         answer = self.channel.call(frames).result(WAIT_S)
-        packet, stamp = ps.runtime.codec.unpack(answer, ps.Codec(), ps.Trace())
+        packet, stamp = ps.core.codec.unpack(answer, ps.Codec(), ps.Trace())
         message = Decoder(ps.Trace()).decode(packet)
         return Message({**message.header, **stamp}, message.tensors)
 
@@ -105,7 +105,7 @@ def test_a_report_holds_what_a_run_keeps():
 
 @pytest.mark.parametrize("updates", [None, 100])
 def test_a_server_without_an_end_keeps_the_last_rows_and_a_run_keeps_all(monkeypatch, updates):
-    monkeypatch.setattr(ps.runtime.server, "KEPT_ROWS", 10)
+    monkeypatch.setattr(ps.drivers.server, "KEPT_ROWS", 10)
     with serve(dataclasses.replace(LOCAL, workers=1), updates=updates) as server, Raw(server) as raw:
         for clock in range(100):
             raw.push(clock=clock, loss=float(clock))

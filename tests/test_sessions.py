@@ -12,12 +12,13 @@ import pytest
 from test_golden import CLOCKS, CONFIGS
 
 import minips as ps
+from minips.core import allreduce_session, sessions
+from minips.core.protocol import ServerSession
+from minips.core.reduction import Reduction
+from minips.core.shard import Shard
 from minips.cost import probe, walk
-from minips.cost.simulate import mutual
-from minips.runtime import allreduce_session, peer, sessions
-from minips.runtime.protocol import ServerSession
-from minips.runtime.reduction import Reduction
-from minips.runtime.shard import Shard
+from minips.drivers import peer
+from minips.engines.simulated import mutual
 
 EXCHANGES = {"ring": 4, "tree": 5, "halvingdoubling": 8}
 EVERY_CLOCK, COMPUTING = {"threads", "simulated", "predicted"}, {"threads", "simulated"}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minips import ASP, BSP, SGD, SSP, Adagrad, Adam, Contribution, Mean, Median, Shard, TrimmedMean
-from minips.runtime.partition import cut, join, partition
+from minips.core.partition import cut, join, partition
 
 START = {"w": np.array([1.0, -2.0, 3.0], "f4"), "b": np.array(0.5, "f4")}
 
@@ -491,7 +491,7 @@ def in_one_piece(cls):
 @pytest.mark.parametrize("optimizer", [SGD, Adagrad, Adam])
 @pytest.mark.parametrize("aggregator", [Mean, Median])
 def test_large_tensors_in_stretches_come_to_the_same_bits(optimizer, aggregator, monkeypatch):
-    monkeypatch.setattr("minips.runtime.parameters.BLOCK", 2**13)
+    monkeypatch.setattr("minips.core.parameters.BLOCK", 2**13)
     options = {"momentum": 0.9} if optimizer is SGD else {}
     whole = make(BSP(), params=LARGE, aggregator=in_one_piece(aggregator)(), optimizer=optimizer(lr=0.1, **options))
     pieces = make(BSP(), params=LARGE, aggregator=aggregator(), optimizer=optimizer(lr=0.1, **options))

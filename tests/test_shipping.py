@@ -12,7 +12,7 @@ import pytest
 
 import minips as ps
 from minips import stage
-from minips.runtime.shipping import enroll, ship, unship
+from minips.engines.shipping import enroll, ship, unship
 
 
 def run_script(tmp_path, text, *options):
@@ -28,9 +28,9 @@ HEAD = """
     from dataclasses import dataclass
     import numpy as np
     import minips as ps
-    from minips.runtime.shipping import ship
+    from minips.engines.shipping import ship
 
-    UNSHIP = "import sys; from minips.runtime.shipping import enroll, unship; x = unship(sys.stdin.buffer.read()); "
+    UNSHIP = "import sys; from minips.engines.shipping import enroll, unship; x = unship(sys.stdin.buffer.read()); "
 
     def elsewhere(data, program):
         command = [sys.executable, "-c", UNSHIP + program]

@@ -11,7 +11,7 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.cost.fit import Line
+from minips.core.fit import Line
 
 SOFTMAX = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=120, classes=3))
 TOP = ps.Codec(ps.TopK(0.2), ps.ErrorFeedback())

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 import minips as ps
-from minips.runtime.trace import SPANS, Span, Trace
+from minips.core.trace import SPANS, Span, Trace
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import minips as ps
-from minips.runtime.worker import batch, compute
+from minips.engines.worker import batch, compute
 from minips.stage import missing
 
 ROWS = misfits.rows()

@@ -7,9 +7,9 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.cost.calibration import Calibration
+from minips.core.calibration import Calibration
+from minips.core.fit import Line
 from minips.cost.clockwork import Clockwork, Cores, Node, Signal
-from minips.cost.fit import Line
 from minips.cost.walk import Declared, Load
 from minips.cost.walk import walk as walk_it
 

@@ -14,8 +14,8 @@ from multiprocess import connection
 from rich.markup import escape
 from rich.table import Table
 
-from minips.runtime.engines import Processes
-from minips.runtime.engines.crew import Member, ctrl_c_later
+from minips.engines import Processes
+from minips.engines.crew import Member, ctrl_c_later
 from minips.stage import nearest
 
 START_S, TURN_S, FAREWELL_S = 120.0, 600.0, 3.0

@@ -16,10 +16,10 @@ from minips import datasets
 from minips.arithmetic import one_blas_thread
 from minips.bench import base
 from minips.bench.base import Chart, Spread, Watch
+from minips.core.codec import Codec
+from minips.core.config import Config
 from minips.cost.probe import rounds
 from minips.problems import SoftmaxRegression
-from minips.runtime.codec import Codec
-from minips.runtime.config import Config
 from minips.stage import Array, names, stage_class
 from minips.stages.memories import ErrorFeedback, Memory, NoMemory
 from minips.stages.optimizers import SGD

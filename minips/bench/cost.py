@@ -18,12 +18,12 @@ from rich.table import Table
 from minips import datasets
 from minips.bench import base
 from minips.bench.base import Chart, Spread, Watch
+from minips.core.codec import Codec
+from minips.core.collectives import PS, Exchange, RingAllReduce
+from minips.core.config import Config
 from minips.cost import calibrate, predict
+from minips.engines.train import train
 from minips.problems import SoftmaxRegression
-from minips.runtime.codec import Codec
-from minips.runtime.collectives import PS, Exchange, RingAllReduce
-from minips.runtime.config import Config
-from minips.runtime.train import train
 from minips.stages.compressors import Lz4
 from minips.stages.memories import ErrorFeedback
 from minips.stages.optimizers import SGD

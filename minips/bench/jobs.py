@@ -1,7 +1,7 @@
 """A training run without minips' servers, clients and transports: gradients alone, and plain multiprocessing pipes.
 
 Gradient, mean and SGD are the code that minips runs, so that what differs is how they meet. A role (see
-`minips.runtime.engines.roles`) hears go when all are ready, and then runs its steps under BSP.
+`minips.engines.roles`) hears go when all are ready, and then runs its steps under BSP.
 """
 
 import threading
@@ -13,10 +13,10 @@ from typing import Any
 
 from minips import seeds
 from minips.bench.trips import WAIT_S, pipe_listener
+from minips.core.config import Config
+from minips.engines.roles import Line
+from minips.engines.worker import compute
 from minips.problems import Problem
-from minips.runtime.config import Config
-from minips.runtime.engines.roles import Line
-from minips.runtime.worker import compute
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
 

@@ -23,10 +23,10 @@ from rich.table import Table
 from minips import datasets, seeds
 from minips.bench import base, jobs, with_ray, with_torch
 from minips.bench.base import START_S, TURN_S, Chart, Company, Spread, Watch
+from minips.core.config import Config
+from minips.engines import Processes
+from minips.engines.train import train
 from minips.problems import Problem, SoftmaxRegression
-from minips.runtime.config import Config
-from minips.runtime.engines import Processes
-from minips.runtime.train import train
 from minips.stage import Tensors, build
 from minips.stages.optimizers import SGD
 

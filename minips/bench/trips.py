@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from minips.runtime.client import connect
-from minips.runtime.config import Config
-from minips.runtime.engines.roles import Line
-from minips.runtime.server import Server
+from minips.core.config import Config
+from minips.drivers.client import connect
+from minips.drivers.server import Server
+from minips.engines.roles import Line
 from minips.stage import Array, Tensors
 from minips.stages.optimizers import SGD
 from minips.stages.transports import Transport

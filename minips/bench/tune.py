@@ -12,9 +12,9 @@ from rich.table import Table
 from minips import datasets
 from minips.bench import base
 from minips.bench.base import Chart, Spread, Watch
+from minips.core.config import Config
 from minips.cost.tune import Tuning, tune, words
 from minips.problems import SoftmaxRegression
-from minips.runtime.config import Config
 from minips.stages.optimizers import SGD
 from minips.stages.transports import Link
 

@@ -13,10 +13,10 @@ from typing import Any
 from minips import seeds
 from minips.bench.jobs import Rounds, told_to_go
 from minips.bench.trips import WAIT_S, Trip, answering, numbers, silence
+from minips.core.config import Config
+from minips.engines.roles import Line
+from minips.engines.worker import compute
 from minips.problems import Problem
-from minips.runtime.config import Config
-from minips.runtime.engines.roles import Line
-from minips.runtime.worker import compute
 from minips.stage import Array, Tensors
 
 

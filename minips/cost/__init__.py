@@ -1,7 +1,8 @@
 """What it should cost: closed forms, what this machine takes for each stage, and a prediction to hold against a run."""
 
+from minips.core.calibration import Calibration
+from minips.core.topology import FatTree, Ring, Star, Topology, Traffic, Tree, TwoRacks
 from minips.cost.calibrate import alone, calibrate, problem_words
-from minips.cost.calibration import Calibration
 from minips.cost.formulas import (
     asynchronous_lr_limit,
     asynchronous_update_s,
@@ -19,11 +20,11 @@ from minips.cost.formulas import (
     tree_allreduce_s,
 )
 from minips.cost.maps import CodecMap, Sample, codec_map
+from minips.cost.measured import against_measured
 from minips.cost.predict import Comparison, Prediction, compare, message_nbytes, predict
 from minips.cost.probe import rounds, steps_to
-from minips.cost.simulate import Simulated, against_measured
-from minips.cost.topology import FatTree, Ring, Star, Topology, Traffic, Tree, TwoRacks
 from minips.cost.tune import Choice, Tuning, tune
+from minips.engines.simulated import Simulated
 
 __all__ = [
     "Calibration",

@@ -22,19 +22,19 @@ import numpy as np
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
+from minips.core.calibration import Calibration
+from minips.core.codec import Codec
+from minips.core.collectives import PS, RingAllReduce
+from minips.core.config import Config
+from minips.core.fit import Line
+from minips.core.partition import cut, partition
+from minips.core.trace import SPANS, Span
 from minips.cost import meters
-from minips.cost.calibration import Calibration
-from minips.cost.fit import Line
 from minips.cost.walk import EVEN_STEPS, Load, walk
+from minips.engines import Processes, Threads
+from minips.engines.crew import FAREWELL_S, START_S, LocalEngine, Member, ctrl_c_later
+from minips.engines.worker import compute
 from minips.problems import Problem
-from minips.runtime.codec import Codec
-from minips.runtime.collectives import PS, RingAllReduce
-from minips.runtime.config import Config
-from minips.runtime.engines import Processes, Threads
-from minips.runtime.engines.crew import FAREWELL_S, START_S, LocalEngine, Member, ctrl_c_later
-from minips.runtime.partition import cut, partition
-from minips.runtime.trace import SPANS, Span
-from minips.runtime.worker import compute
 from minips.stage import Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from minips.core.calibration import Calibration
+from minips.core.codec import Codec
+from minips.core.config import Config
 from minips.cost.calibrate import calibrate
-from minips.cost.calibration import Calibration
 from minips.cost.predict import message_nbytes
 from minips.cost.rehearsal import Canned
 from minips.cost.walk import Load, walk
-from minips.runtime.codec import Codec
-from minips.runtime.config import Config
-from minips.runtime.engines import Engine
-from minips.runtime.train import train
+from minips.engines import Engine
+from minips.engines.train import train
 from minips.stage import Tensors
 from minips.stages.memories import ErrorFeedback
 from minips.stages.optimizers import SGD

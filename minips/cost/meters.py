@@ -23,15 +23,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minips import seeds
+from minips.core.collectives import AllReduce
+from minips.core.config import Config
+from minips.core.trace import Trace
+from minips.drivers.client import Client, connect
+from minips.drivers.peer import Peer
+from minips.drivers.server import Server
+from minips.engines.roles import Line as Pipe
+from minips.engines.worker import compute
 from minips.problems import Problem
-from minips.runtime.client import Client, connect
-from minips.runtime.collectives import AllReduce
-from minips.runtime.config import Config
-from minips.runtime.engines.roles import Line as Pipe
-from minips.runtime.peer import Peer
-from minips.runtime.server import Server
-from minips.runtime.trace import Trace
-from minips.runtime.worker import compute
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.transports import Channel, Link

@@ -12,18 +12,18 @@ import numpy as np
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
+from minips.core.calibration import Calibration
+from minips.core.codec import Codec, Encoder
+from minips.core.config import Config
+from minips.core.fit import Line
+from minips.core.message import Message
+from minips.core.trace import SPANS, Trace
 from minips.cost.calibrate import calibrate, problem_words
-from minips.cost.calibration import Calibration
-from minips.cost.fit import Line
 from minips.cost.rehearsal import rehearse
 from minips.cost.walk import walk
+from minips.engines.train import Run
+from minips.engines.worker import compute
 from minips.problems import Problem
-from minips.runtime.codec import Codec, Encoder
-from minips.runtime.config import Config
-from minips.runtime.message import Message
-from minips.runtime.trace import SPANS, Trace
-from minips.runtime.train import Run
-from minips.runtime.worker import compute
 from minips.stage import Tensors
 from minips.stages.transports.framing import stream_nbytes
 

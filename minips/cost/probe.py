@@ -11,19 +11,19 @@ from dataclasses import replace
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
+from minips.core.allreduce_session import all_reduce
+from minips.core.codec import envelope, unpack
+from minips.core.collectives import AllReduce
+from minips.core.config import Config
+from minips.core.message import DivergedError, Message, NonFiniteError, check_finite
+from minips.core.partition import cut, join, partition
+from minips.core.protocol import ServerLink, ServerSession, WorkerSession
+from minips.core.reduction import Reduction
+from minips.core.sessions import Receive, Send, Session, carry_out, carry_out_together, nothing
+from minips.core.shard import Shard
+from minips.core.trace import Trace
+from minips.engines.worker import compute
 from minips.problems import Problem
-from minips.runtime.allreduce_session import all_reduce
-from minips.runtime.codec import envelope, unpack
-from minips.runtime.collectives import AllReduce
-from minips.runtime.config import Config
-from minips.runtime.message import DivergedError, Message, NonFiniteError, check_finite
-from minips.runtime.partition import cut, join, partition
-from minips.runtime.protocol import ServerLink, ServerSession, WorkerSession
-from minips.runtime.reduction import Reduction
-from minips.runtime.sessions import Receive, Send, Session, carry_out, carry_out_together, nothing
-from minips.runtime.shard import Shard
-from minips.runtime.trace import Trace
-from minips.runtime.worker import compute
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.consistency import BSP

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from minips.cost.simulate.engine import Simulated
+from minips.core.codec import envelope
+from minips.core.collectives import AllReduce
+from minips.core.config import Config
+from minips.core.reduction import Reduction
+from minips.core.trace import Trace
 from minips.cost.walk import Declared, Load
+from minips.engines import Engine, Threads
+from minips.engines.simulated.engine import Simulated
+from minips.engines.train import train
 from minips.problems import Problem
-from minips.runtime.codec import envelope
-from minips.runtime.collectives import AllReduce
-from minips.runtime.config import Config
-from minips.runtime.engines import Engine, Threads
-from minips.runtime.reduction import Reduction
-from minips.runtime.trace import Trace
-from minips.runtime.train import train
 from minips.stage import Tensors, missing
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP

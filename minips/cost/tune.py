@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from minips.core.calibration import Calibration
+from minips.core.codec import Codec
+from minips.core.collectives import PS, AllReduce, Exchange, RingAllReduce
+from minips.core.config import Config
 from minips.cost.calibrate import alone, calibrate
-from minips.cost.calibration import Calibration
 from minips.cost.predict import predict
 from minips.cost.probe import steps_to
+from minips.engines import Engine
+from minips.engines.train import train
 from minips.problems import Problem
-from minips.runtime.codec import Codec
-from minips.runtime.collectives import PS, AllReduce, Exchange, RingAllReduce
-from minips.runtime.config import Config
-from minips.runtime.engines import Engine
-from minips.runtime.train import train
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
 from minips.stages.memories import ErrorFeedback

@@ -13,19 +13,19 @@ from functools import partial
 from math import isclose
 from typing import Any, NamedTuple
 
-from minips.cost.calibration import Calibration
+from minips.core.allreduce_session import all_reduce
+from minips.core.calibration import Calibration, rank_lines, update_lines
+from minips.core.codec import Decoder, Encoder
+from minips.core.collectives import Hop
+from minips.core.config import Config
+from minips.core.fit import Line
+from minips.core.message import Header, Message
+from minips.core.protocol import PUSHES, ServerLink, ServerSession, WorkerSession
+from minips.core.sessions import Do, Receive, Send, Session, Until, nothing, script
+from minips.core.shard import Shard
+from minips.core.trace import Trace
 from minips.cost.clockwork import Clockwork, Cores, Node, Signal, Task
-from minips.cost.fit import Line
 from minips.cost.meters import CROWD
-from minips.runtime.allreduce_session import all_reduce
-from minips.runtime.codec import Decoder, Encoder
-from minips.runtime.collectives import Hop
-from minips.runtime.config import Config
-from minips.runtime.message import Header, Message
-from minips.runtime.protocol import PUSHES, ServerLink, ServerSession, WorkerSession
-from minips.runtime.sessions import Do, Receive, Send, Session, Until, nothing, script
-from minips.runtime.shard import Shard
-from minips.runtime.trace import DECODE, ENCODE, UPDATE, Trace
 from minips.stage import Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.optimizers import SGD
@@ -429,20 +429,3 @@ class TogetherWalk(Walk):
         sent = max(began, self._sent.pop(key))
         self.record("wait", sent - began)
         self.record("transfer", self.clockwork.now - sent)
-
-
-def rank_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
-    """The lines of a rank of an all-reduce: it encodes as a worker, decodes as a server, and aggregates one message at
-    a time.
-    """
-    lines = {name: calibration.worker[name] for name in ENCODE if name in calibration.worker}
-    lines |= {name: calibration.server[name] for name in DECODE if name in calibration.server}
-    lines |= update_lines(calibration, config)
-    return {name: line.times(1 / config.workers) if name == "aggregate" else line for name, line in lines.items()}
-
-
-def update_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
-    """The server's lines of a round, for as many contributions as this config's has."""
-    together = (config.consistency.quorum(config.workers) or 1) / calibration.together
-    lines = {name: calibration.server[name] for name in UPDATE if name in calibration.server}
-    return {name: line.times(together) if name == "aggregate" else line for name, line in lines.items()}

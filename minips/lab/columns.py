@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 import ipywidgets
 
+from minips.core.config import Config, Delays
 from minips.lab.controls import (
     LAYOUT,
     STYLE,
@@ -23,7 +24,6 @@ from minips.lab.controls import (
     wrong,
 )
 from minips.lab.source import code
-from minips.runtime.config import Config, Delays
 from minips.stage import Stage
 from minips.stages.transports import Link
 

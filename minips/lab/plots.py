@@ -18,12 +18,12 @@ from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from minips.core.config import Config
+from minips.core.trace import DECODE, ENCODE, SPANS, UPDATE
 from minips.cost import CodecMap, Comparison
+from minips.engines.train import Run
 from minips.lab.source import code
 from minips.lab.style import NARROW_IN
-from minips.runtime.config import Config
-from minips.runtime.trace import DECODE, ENCODE, SPANS, UPDATE
-from minips.runtime.train import Run
 from minips.stage import Stage
 
 Rows = Sequence[tuple[float, int, float]]

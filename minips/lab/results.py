@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from minips.core.config import Config
 from minips.cost import Comparison, Prediction
+from minips.engines.train import Run
 from minips.lab.source import code
-from minips.runtime.config import Config
-from minips.runtime.train import Run
 
 
 class Record(NamedTuple):

@@ -13,17 +13,17 @@ from IPython.display import HTML, display
 from matplotlib.figure import Figure
 
 from minips import cost, datasets
+from minips.core.codec import Codec
+from minips.core.collectives import RingAllReduce
+from minips.core.config import Config, Delays
+from minips.engines import Engine, Progress
+from minips.engines.train import Run, train
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, REST, Column, shown
 from minips.lab.controls import bare, explained
 from minips.lab.panels.base import Job, Picture, beside, drawn, numbered, refresh_after_cells, still
 from minips.lab.style import NARROW_IN, STYLE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
-from minips.runtime.codec import Codec
-from minips.runtime.collectives import RingAllReduce
-from minips.runtime.config import Config, Delays
-from minips.runtime.engines import Engine, Progress
-from minips.runtime.train import Run, train
 from minips.stages.consistency import ASP
 from minips.stages.memories import ErrorFeedback
 from minips.stages.quantizers import Sign, TopK, Uniform

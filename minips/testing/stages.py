@@ -4,7 +4,7 @@ import dataclasses
 import json
 from typing import Any, cast
 
-from minips.runtime.shipping import ship, unship
+from minips.engines.shipping import ship, unship
 from minips.stage import Stage, Value, build, kinds, names, stage_class
 from minips.testing.base import doing, refusing, require
 

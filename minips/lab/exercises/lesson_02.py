@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from minips import datasets
+from minips.core.config import Config
+from minips.engines import Processes, Threads
+from minips.engines.train import train
 from minips.lab.exercises.base import Refused, asks, fresh_seed, refuse_if
 from minips.problems import LinearRegression
-from minips.runtime.config import Config
-from minips.runtime.engines import Processes, Threads
-from minips.runtime.train import train
 from minips.stage import Tensors
 from minips.stages.optimizers import SGD, Optimizer
 

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from minips import datasets
+from minips.core.codec import Codec
+from minips.core.config import Config
+from minips.engines import Processes, Threads
+from minips.engines.train import train
 from minips.lab.exercises.base import Refused, asks, conforms, fresh_seed, refuse_if
 from minips.problems import SoftmaxRegression
-from minips.runtime.codec import Codec
-from minips.runtime.config import Config
-from minips.runtime.engines import Processes, Threads
-from minips.runtime.train import train
 from minips.stage import Array
 from minips.stages.compressors import Compressor, Zlib
 from minips.testing.base import same_bits

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from minips import datasets
+from minips.core.config import Config, Delays
+from minips.engines import Threads
+from minips.engines.train import train
 from minips.lab.exercises.base import asks, fresh_seed, refuse_if
 from minips.problems import LinearRegression
-from minips.runtime.config import Config, Delays
-from minips.runtime.engines import Threads
-from minips.runtime.train import train
 from minips.stage import Array
 from minips.stages.consistency import Consistency
 from minips.testing import check_consistency

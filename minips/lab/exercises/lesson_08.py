@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from minips import datasets
+from minips.core.config import Config
+from minips.engines import Threads
+from minips.engines.train import train
 from minips.lab.exercises.base import asks, conforms, fresh_seed, refuse_if
 from minips.problems import SoftmaxRegression
-from minips.runtime.config import Config
-from minips.runtime.engines import Threads
-from minips.runtime.train import train
 from minips.stage import Tensors
 from minips.stages.aggregators import Aggregator, Contribution, Mean, Median
 

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from minips import datasets
+from minips.core.collectives import AllReduce, Hop, RingAllReduce
+from minips.core.config import Config
 from minips.cost import ring_allreduce_s, tree_allreduce_s
+from minips.engines import Threads
+from minips.engines.train import train
 from minips.lab.exercises.base import asks, refuse_if
 from minips.problems import LinearRegression
-from minips.runtime.collectives import AllReduce, Hop, RingAllReduce
-from minips.runtime.config import Config
-from minips.runtime.engines import Threads
-from minips.runtime.train import train
 from minips.stage import Array
 from minips.testing import check_stage
 

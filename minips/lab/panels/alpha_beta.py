@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from minips.cost.fit import Line
+from minips.core.fit import Line
 from minips.lab.controls import named
 from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS, MEASURED, PREDICTED

@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from minips import datasets
+from minips.core.codec import Codec, pack
+from minips.core.trace import Trace
 from minips.lab.panels.base import Panel, beside
 from minips.lab.plots import LOOKS
 from minips.lab.style import NARROW_IN
 from minips.problems import MLP
-from minips.runtime.codec import Codec, pack
-from minips.runtime.trace import Trace
 from minips.stage import Array, Tensors, Value, option
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Quantizer, Uniform, contractive

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
+from minips.core.collectives import AllReduce, Exchange, RingAllReduce
+from minips.core.config import Config
 from minips.cost import Simulated, Star, Topology, Traffic
+from minips.engines.train import train
 from minips.lab.panels.base import Panel, beside
 from minips.lab.plots import LOOKS
 from minips.lab.source import code
 from minips.lab.style import NARROW_IN
 from minips.problems import Problem
-from minips.runtime.collectives import AllReduce, Exchange, RingAllReduce
-from minips.runtime.config import Config
-from minips.runtime.train import train
 from minips.stage import Tensors, Value, names, option, stage_class
 from minips.stages.transports import Link
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from minips import datasets
+from minips.core.config import Config, Delays
+from minips.engines import Threads
+from minips.engines.train import Run, train
 from minips.lab import plots
 from minips.lab.panels.base import Panel
 from minips.lab.source import code
 from minips.lab.style import NARROW_IN
 from minips.problems import SoftmaxRegression
-from minips.runtime.config import Config, Delays
-from minips.runtime.engines import Threads
-from minips.runtime.train import Run, train
 from minips.stage import Value, option
 from minips.stages.consistency import SSP, Consistency
 

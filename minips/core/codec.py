@@ -1,0 +1,263 @@
+"""The way from a message to frames and back.
+
+    Message ── memory, quantizer ──► Packet ── serializer, compressor ──► Frames
+
+Every encoded message describes itself. Its first frame is a small msgpack map, the envelope: the protocol's version and
+the names of serializer and compressor; the packet names the memory and each tensor's quantizer. So a receiver decodes
+what any sender makes, with no shared configuration. Memories and random draws make an encoder and a decoder stateful:
+there is one of each for each link.
+"""
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from minips.core.message import PROTOCOL_VERSION, Header, Message
+from minips.core.trace import DECODE, ENCODE, Trace
+from minips.stage import (
+    DEFAULTS,
+    Array,
+    Frames,
+    StageField,
+    Tensors,
+    Value,
+    default_stage,
+    option,
+    reason,
+)
+from minips.stages.compressors import Compressor, NoCompression
+from minips.stages.memories import Memory, NoMemory, State
+from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
+from minips.stages.serializers import MsgPack, Packet, Serializer
+
+MAX_BYTES = 2**31
+"""The most that the frames of one message may decompress to."""
+
+
+@dataclass(frozen=True, repr=False)
+class Codec(Value):
+    """The four stages between arrays and frames: quantizer, memory, serializer, compressor.
+
+    A mapping from name patterns to quantizers gives each tensor that of the first pattern that matches:
+    ``Codec(quantizer={"b": Exact(), "*": Uniform(bits=4)})``.
+
+    With several servers each piece of a tensor is quantized by itself: a lossy quantizer sees the pieces, not the
+    whole.
+    """
+
+    quantizer: StageField[Quantizer | dict[str, Quantizer]] = option(Exact(), "fewer bits for each value")
+    memory: StageField[Memory] = option(NoMemory(), "what is remembered of a tensor from step to step")
+    serializer: StageField[Serializer] = option(MsgPack(), "how arrays become frames")
+    compressor: StageField[Compressor] = option(NoCompression(), "fewer bytes for each frame")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        quantizers = [self.quantizer] if isinstance(self.quantizer, Quantizer) else self.quantizer.values()
+        for quantizer in quantizers:
+            if isinstance(quantizer, RandomK) and quantizer.unbiased and not self.memory.stateless:
+                raise ValueError(
+                    f"{self.memory!r} needs a contraction, and {quantizer!r} is none: its variance grows without bound "
+                    "in a memory. Scaled to a contraction it is RandomK(unbiased=False): use that, or no memory."
+                )
+
+    def quantizer_of(self, name: str) -> Quantizer:
+        """The quantizer of the tensor ``name``: that of the first pattern that matches. ValueError where none does."""
+        if isinstance(self.quantizer, Quantizer):
+            return self.quantizer
+        for pattern, quantizer in self.quantizer.items():
+            if fnmatchcase(name, pattern):
+                return quantizer
+        raise ValueError(
+            f"No pattern of the codec's quantizers matches the tensor {name!r}; there are {', '.join(self.quantizer)}. "
+            'Add "*" as the last one.'
+        )
+
+
+Mark = dict[str, State]
+"""What the memories of one half of a link hold, by tensor."""
+
+
+class _Half:
+    """What one half of a link remembers."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, State] = defaultdict(dict)
+
+    def mark(self) -> Mark:
+        """What the memories hold now, for `go_back`. Cheap: memories replace arrays and never write into them."""
+        states = {}
+        for name, state in self._states.items():
+            states[name] = {**state}
+        return states
+
+    def go_back(self, mark: Mark) -> None:
+        """Let the memories hold what they held at the mark."""
+        self._states = defaultdict(dict, {name: {**state} for name, state in mark.items()})
+
+
+class Encoder(_Half):
+    """One sender's half of one link: ``codec``, what its memories hold, and its random draws."""
+
+    def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace) -> None:
+        super().__init__()
+        self.codec, self.rng, self.trace = codec, rng, trace
+        self._quantizers: dict[str, Quantizer] = {}
+        self._envelope = envelope(codec, {})
+        self._compensating = 0.0
+
+    def encode(self, message: Message) -> Frames:
+        """The frames of a message. The tensors must be finite."""
+        codec, began, self._compensating = self.codec, time.monotonic(), 0.0
+        tensors = {}
+        for name, x in message.tensors.items():
+            tensors[name] = self._quantized(name, x)
+        quantized = time.monotonic()
+        frames = codec.serializer.dumps(Packet({**message.header, "memory": codec.memory.name}, tensors))
+        serialized = time.monotonic()
+        if not codec.compressor.identity:
+            frames = _compressed(codec.compressor, frames)
+        compressed = time.monotonic()
+        moments = began, began + self._compensating, quantized, serialized, compressed
+        first = int(codec.memory.stateless)  # which has nothing to compensate
+        self.trace.laps(ENCODE[first:], moments[first:])
+        return [self._envelope, *frames]
+
+    def quantize(self, name: str, x: Array) -> tuple[str, Parts]:
+        """One tensor: its quantizer's name and its parts."""
+        began, self._compensating = time.monotonic(), 0.0
+        quantized = self._quantized(name, x)
+        if self.codec.memory.stateless:
+            self.trace.laps(("quantize",), (began, time.monotonic()))
+        else:
+            self.trace.laps(("compensate", "quantize"), (began, began + self._compensating, time.monotonic()))
+        return quantized
+
+    def _quantized(self, name: str, x: Array) -> tuple[str, Parts]:
+        memory = self.codec.memory
+        quantizer = self._quantizers.get(name)
+        if quantizer is None:
+            quantizer = self._quantizers[name] = self.codec.quantizer_of(name)
+        if not memory.stateless:
+            state, began = self._states[name], time.monotonic()
+            p = memory.compensate(x, state)
+            self._compensating += time.monotonic() - began
+            x = contractive(quantizer, p)
+        try:
+            parts = quantizer.encode(x, self.rng)
+            for part in parts.values() if isinstance(parts, dict) else (None,):
+                if not isinstance(part, _ARRAYS):
+                    raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
+        except Exception as error:
+            raise _does_not_encode(name, quantizer, error) from error
+        if not memory.stateless:
+            began = time.monotonic()
+            memory.update(p, quantizer.decode(parts), state)
+            self._compensating += time.monotonic() - began
+        return quantizer.name, parts
+
+
+class Decoder(_Half):
+    """One receiver's half of one link: what the memories of that sender's tensors need to be restored."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+
+    def decode(self, packet: Packet) -> Message:
+        """The message of a packet. ValueError where its parts do not fit together."""
+        began = time.monotonic()
+        name = packet.header.get("memory", "none")
+        memory: Any = DEFAULTS.get(("memory", name)) or default_stage("memory", str(name))
+        tensors: Tensors = {}
+        for name, (quantizer, parts) in packet.tensors.items():
+            try:
+                decoder: Any = DEFAULTS.get(("quantizer", quantizer)) or default_stage("quantizer", quantizer)
+                x: Any = decoder.decode(parts)
+                if not isinstance(x, _ARRAYS):
+                    raise TypeError(f"decode gave {type(x).__name__}, expected an array.")
+            except Exception as error:
+                raise ValueError(f"The tensor {name!r} does not decode with {quantizer}: {reason(error)}") from error
+            tensors[name] = x if memory.stateless else memory.restore(x, self._states[name])  # type: ignore[assignment]
+        if tensors:
+            self.trace.laps(("dequantize",), (began, time.monotonic()))
+        return Message(packet.header, tensors)
+
+
+def _does_not_encode(name: str, quantizer: Quantizer, error: Exception) -> ValueError:
+    """The sentence with the tensor's name, where a quantizer, perhaps a learner's own, gives no parts."""
+    return ValueError(
+        f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {reason(error)}"
+    )
+
+
+def _compressed(compressor: Compressor, frames: Frames) -> Frames:
+    """The frames, each compressed. An empty frame stays empty."""
+    return [compressor.compress(frame) if len(frame) else frame for frame in frames]
+
+
+_ARRAYS = (np.ndarray, np.generic)
+
+
+def _kinds(parts: object) -> str:
+    if not isinstance(parts, dict):
+        return type(parts).__name__
+    return f"a dict of {', '.join(sorted({type(part).__name__ for part in parts.values()}))}"
+
+
+def pack(packet: Packet, codec: Codec, trace: Trace) -> Frames:
+    """Packet to frames: the envelope, then the compressed frames of the serializer."""
+    began = time.monotonic()
+    frames = codec.serializer.dumps(packet)
+    serialized = time.monotonic()
+    frames = _compressed(codec.compressor, frames)
+    trace.laps(("serialize", "compress"), (began, serialized, time.monotonic()))
+    return [envelope(codec, {}), *frames]
+
+
+def envelope(codec: Codec, stamp: Header) -> bytes:
+    """The first frame of a message: what a receiver has to know to read the others, and ``stamp``."""
+    return bytes(
+        msgpack.packb({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
+    )
+
+
+def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
+    """Frames to packet, and the envelope. ValueError where they are malformed or name what is not known here.
+
+    ``codec`` is the receiver's own: a serializer that can run code is taken only where that names it.
+    """
+    began = time.monotonic()
+    try:
+        told = msgpack.unpackb(frames[0])
+        version, names = told["v"], (told["s"] + "", told["c"] + "")
+    except Exception as error:
+        raise ValueError(f"The first frame is not a minips envelope: {reason(error)}.") from error
+    if version != PROTOCOL_VERSION:
+        raise ValueError(f"The peer speaks version {version!r} of the protocol, this is version {PROTOCOL_VERSION}.")
+    serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
+    compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])
+    if serializer.trusted_only and serializer.name != codec.serializer.name:
+        raise ValueError(
+            f"The serializer {serializer.name} can run code, so it is taken only where the receiver's own config "
+            f"names it; this one names {codec.serializer.name}."
+        )
+    opened = frames[1:] if compressor.identity else _decompressed(compressor, frames[1:])
+    decompressed = time.monotonic()
+    packet = serializer.loads(opened)
+    trace.laps(DECODE[:2], (began, decompressed, time.monotonic()))
+    return packet, told
+
+
+def _decompressed(compressor: Compressor, frames: Frames) -> Frames:
+    """The frames as they were before. ValueError where they make more than ``MAX_BYTES`` in all."""
+    opened: Frames = []
+    left = MAX_BYTES
+    for frame in frames:
+        opened.append(compressor.decompress(frame, left) if len(frame) else frame)
+        left -= len(opened[-1])
+    return opened

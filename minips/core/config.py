@@ -1,0 +1,124 @@
+"""An experiment is a value: everything that `train` needs to repeat it, and nothing else."""
+
+import math
+from dataclasses import dataclass
+
+from minips import seeds
+from minips.core.codec import Codec
+from minips.core.collectives import PS, AllReduce, Exchange
+from minips.stage import StageField, Value, ValueField, option
+from minips.stages.aggregators import Aggregator, Mean
+from minips.stages.consistency import BSP, Consistency
+from minips.stages.memories import MomentumCorrection
+from minips.stages.optimizers import SGD, Optimizer
+from minips.stages.transports import Link, Tcp, Transport
+
+MOST_S = 1e6
+"""The longest time-out, eleven days. Not every system can wait for longer, and none for ever."""
+
+
+def check_seconds(what: str, seconds: object) -> None:
+    """ValueError where ``seconds`` is no time-out."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MOST_S:
+        raise ValueError(f"{what} takes seconds above 0 and at most {MOST_S:g}; got {seconds!r}.")
+
+
+@dataclass(frozen=True)
+class Delays(Value):
+    """Slower workers: a step computes for at least ``seconds``, times the worker's factor in ``slow``.
+
+    The wait tops up the real work. With ``exponential`` each step's time is drawn anew with that mean, seeded.
+
+    >>> Delays(seconds=0.01, slow={1: 5.0}).of(worker=1, clock=0, seed=0)
+    0.05
+    """
+
+    seconds: float = option(0.01, "least seconds of computing in a step", minimum=0, unit="s")
+    slow: dict[int, float] = option(dict, "factor by worker")
+    exponential: bool = option(False, "draw each step's time from an exponential distribution")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for worker, factor in self.slow.items():
+            if worker < 0 or not 0 <= factor < math.inf:
+                raise ValueError(f"Delays.slow takes a worker's number and its factor, got {worker}: {factor}.")
+
+    def of(self, worker: int, clock: int, seed: int) -> float:
+        """The least seconds that this worker computes at this clock."""
+        seconds = self.seconds * self.slow.get(worker, 1.0)
+        if self.exponential:
+            seconds *= seeds.delay(seed, worker, clock).exponential()
+        return float(seconds)
+
+
+@dataclass(frozen=True, repr=False)
+class Config(Value):
+    """One experiment. A stage may be given by its name, or as a dict of its name and fields.
+
+    >>> Config(workers=2)
+    Config(workers=2)
+    >>> Config(consistency="asp", workers=2).consistency
+    ASP()
+    >>> Config.from_dict(Config().to_dict()) == Config()
+    True
+    """
+
+    push: ValueField[Codec] = option(Codec(), "from worker to server, or to the next worker")
+    pull: ValueField[Codec] = option(Codec(), "from server to worker")
+    transport: StageField[Transport] = option(Tcp(), "how frames move")
+    aggregator: StageField[Aggregator] = option(Mean(), "one gradient from many")
+    consistency: StageField[Consistency] = option(BSP(), "who waits for whom")
+    optimizer: StageField[Optimizer] = option(SGD(), "what the server does with a gradient")
+    workers: int = option(4, "processes that compute gradients", minimum=1, step=1)
+    servers: int = option(1, "processes that hold the parameters", minimum=1, step=1)
+    steps: int = option(200, "clocks of all the workers: the run applies workers × steps pushes", minimum=1, step=1)
+    batch_size: int | None = option(
+        32, "rows of one gradient; None or more than there are: the worker's whole shard", minimum=1
+    )
+    accumulate: int = option(1, "batches that are averaged before a push", minimum=1, step=1)
+    overlap: bool = option(False, "compute the next gradient while the last one travels")
+    link: ValueField[Link | None] = option(None, "a slow network around the transport; None: the bare transport")
+    delays: ValueField[Delays | None] = option(None, "slower workers; None: no delay")
+    exchange: StageField[Exchange] = option(PS(), "how gradients meet: at servers, or by an all-reduce")
+    seed: int = option(0, "of batches, delays and random quantizers", minimum=0, step=1)
+    timeout_s: float = option(
+        60.0, "the longest that one message waits for the others", above=0, maximum=MOST_S, unit="s"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        together = self.consistency.quorum(self.workers) or 1
+        if together < self.aggregator.least:
+            raise ValueError(
+                f"{self.aggregator!r} needs at least {self.aggregator.least} contributions at once, and "
+                f"{self.consistency!r} with {self.workers} workers combines {together}. Use more workers under BSP."
+            )
+        for worker in self.delays.slow if self.delays else ():
+            if worker >= self.workers:
+                raise ValueError(
+                    f"Delays.slow names worker {worker}, but there are workers 0 to {self.workers - 1} only."
+                )
+
+        if isinstance(self.exchange, AllReduce):
+            self._check_all_reduce(self.exchange)
+
+    def _check_all_reduce(self, exchange: AllReduce) -> None:
+        """ValueError where a field asks for what only a server could do."""
+        exchange.schedule(0, self.workers)
+        wanted = {"consistency": BSP(), "aggregator": Mean(), "servers": 1, "pull": Codec()}
+        for field, only in wanted.items():
+            got = getattr(self, field)
+            if got != only:
+                raise ValueError(
+                    f"{exchange!r} adds up the gradients of all the workers at every step, without a server: it takes "
+                    f"{field}={only!r} only, got {got!r}. Use exchange=PS() for that."
+                )
+        if isinstance(self.push.memory, MomentumCorrection):
+            raise ValueError(
+                f"{exchange!r} quantizes partial sums at each hop, so {self.push.memory!r} would add its momentum "
+                "again and again. Use ErrorFeedback(), and the optimizer's momentum."
+            )
+
+    def node(self) -> Transport:
+        """The transport as one process uses it, behind its link where there is one."""
+        return self.link.around(self.transport) if self.link else self.transport

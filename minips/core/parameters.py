@@ -1,0 +1,125 @@
+"""A server's parameters: arrays that readers may keep, and that updates replace.
+
+An update never writes where a reader may look. It goes to other arrays, which then take the place of those before.
+Those are used for the next update as soon as no reader holds them, or a part of them.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from minips.core.message import check_finite
+from minips.stage import ONE_THREAD, Array, Tensors, is_finite
+from minips.stages.aggregators import Aggregator, Contribution
+from minips.stages.optimizers import Optimizer
+
+BLOCK = 2**18
+"""Values that are aggregated and applied at a time, so that what lies between the two stays in a core's cache."""
+
+
+class Parameters:
+    """Named arrays, and the aggregator and the optimizer that change them.
+
+    ``now()`` tells the time, for ``times``. NonFiniteError for an array that is not finite.
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Array],
+        aggregator: Aggregator,
+        optimizer: Optimizer,
+        now: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        check_finite(dict(params), "The parameter")
+        self.aggregator, self.optimizer, self._now = aggregator, optimizer, now
+        self.arrays = {name: x.copy() for name, x in params.items()}
+        self.times: tuple[float, float, float] = 0.0, 0.0, 0.0
+        """When the last update began, and the seconds of its aggregating and of its applying."""
+        self._loans: dict[str, weakref.ref[Array]] = {}
+        self._spare: tuple[Tensors, dict[str, weakref.ref[Array]]] = {}, {}
+        """The arrays before these, and what was lent of them: the next update goes there."""
+        self._blocks: list[dict[str, slice] | None] = [None]  # None: all of the parameters at once
+        if aggregator.elementwise and optimizer.elementwise and sum(x.size for x in self.arrays.values()) > BLOCK:
+            self._blocks = [*_blocks(self.arrays)]
+        self._states: list[dict[str, Any]] = [{} for _ in self._blocks]
+        np.empty(4 * BLOCK)  # freed at once: from now on glibc keeps arrays of a block instead of unmapping them
+
+    def lend(self) -> Tensors:
+        """The parameters as they are now, read-only. They stay as they are for as long as anything looks at them."""
+        lent = {}
+        for name, p in self.arrays.items():
+            loan = self._loans[name]() if name in self._loans else None
+            if loan is None:
+                loan = np.frombuffer(p.data, p.dtype) if p.size else p[...]  # alive for as long as any view of it
+                loan.flags.writeable = False
+                self._loans[name] = weakref.ref(loan)
+            lent[name] = loan.reshape(p.shape)
+        return lent
+
+    def update(self, contributions: Sequence[Contribution], scale: float) -> str | None:
+        """Aggregate the contributions and make one step along ``scale`` times the result.
+
+        Returns the name of a parameter that the step would make NaN or infinite; then nothing has changed but the
+        optimizer's state. What the aggregator and the optimizer raise passes through, with the parameters as they were.
+        """
+        before, after, now = self.arrays, self._free_arrays(), self._now
+        began, aggregating, applying = now(), 0.0, 0.0
+        for block, state in zip(self._blocks, self._states, strict=True):
+            old, new, some = before, after, contributions
+            if block is not None:
+                old, new = _views(before, block), _views(after, block)
+                some = [one._replace(gradients=_views(one.gradients, block)) for one in contributions]
+            with np.errstate(over="ignore", invalid="ignore"):
+                start = now()
+                gradients = self.aggregator.combine(some)
+                aggregated = now()
+                if scale != 1.0:
+                    gradients = {name: np.asarray(g * scale) for name, g in gradients.items()}
+                self.optimizer.step_into(new, old, gradients, state)
+            aggregating, applying = aggregating + aggregated - start, applying + now() - aggregated
+            for name, p in new.items():
+                if (p.size > ONE_THREAD or not isfinite(np.vdot(p, p))) and not is_finite(p):
+                    return name
+        self._spare = before, self._loans
+        self.arrays, self._loans, self.times = after, {}, (began, aggregating, applying)
+        return None
+
+    def _free_arrays(self) -> Tensors:
+        """Arrays for the next parameters, their values unknown: those before these, if no reader holds them."""
+        spare, loans = self._spare
+        for loan in loans.values():
+            if loan() is not None:
+                spare = {}
+        if not spare:
+            for name, p in self.arrays.items():
+                spare[name] = np.empty_like(p)
+        return spare
+
+
+def _blocks(params: Tensors) -> Iterator[dict[str, slice]]:
+    """The parameters, cut into blocks of at most ``BLOCK`` values; small tensors share one."""
+    block: dict[str, slice] = {}
+    room = BLOCK
+    for name, p in params.items():
+        if p.size > BLOCK:
+            for start in range(0, p.size, BLOCK):
+                yield {name: slice(start, min(start + BLOCK, p.size))}
+            continue
+        if p.size > room:
+            yield block
+            block, room = {}, BLOCK
+        block[name] = slice(None)
+        room -= p.size
+    if block:
+        yield block
+
+
+def _views(tensors: Tensors, block: dict[str, slice]) -> Tensors:
+    """Views of a block of the flattened values; a tensor that is whole in it keeps its shape."""
+    return {
+        name: tensors[name] if where == slice(None) else tensors[name].reshape(-1)[where]
+        for name, where in block.items()
+    }

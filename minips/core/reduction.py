@@ -1,0 +1,143 @@
+"""One rank's part of an all-reduce: what it sends at each hop, and what it makes of what comes in. No I/O.
+
+Each piece is encoded by itself. A partial sum is decoded, added to and encoded again at every hop, so a lossy quantizer
+errs at each of them. A complete sum is encoded once, by its owner, and handed round as it is; the owner itself goes on
+with what the others decode, so that all ranks end with the same bits. Whoever carries this out (`minips.drivers.peer`,
+a simulation, a test) moves the frames as the schedule says.
+
+Memories stand at every hop: one for each piece that leaves, and one at the owner. With error feedback, all that is
+handed round, plus all that is held anywhere, equals all the gradients.
+"""
+
+from collections import defaultdict
+from functools import partial
+
+import numpy as np
+
+from minips.core.codec import Codec, Decoder, Encoder, pack, unpack
+from minips.core.collectives import AllReduce
+from minips.core.message import DivergedError, NonFiniteError, check_finite
+from minips.core.partition import cut, join, partition
+from minips.core.trace import Trace
+from minips.stage import Frames, Tensors
+from minips.stages.quantizers import Parts
+from minips.stages.serializers import Packet
+
+Encoded = dict[str, tuple[str, Parts]]
+"""One piece by tensor name: the quantizer's name and its parts."""
+_GATHER = -1
+"""Stands for the hop where a piece is handed round: that has one memory, whichever hop it is."""
+
+
+class Reduction:
+    """The sum of the tensors of all ranks, step after step.
+
+    ``like`` has the names, shapes and dtypes of what is added up. For each step: `begin`, then what
+    `minips.core.sessions.all_reduce` says: for every hop of ``hops``, `outgoing` where it sends and `incoming` where
+    it receives; then `mean`.
+    """
+
+    def __init__(
+        self,
+        exchange: AllReduce,
+        rank: int,
+        workers: int,
+        like: Tensors,
+        codec: Codec,
+        rng: np.random.Generator,
+        trace: Trace,
+    ) -> None:
+        self.hops = exchange.schedule(rank, workers)
+        self.targets = sorted({hop.to for hop in self.hops if hop.to is not None})
+        """The ranks that this one sends to."""
+        self.step = 0
+        self.ending = False
+        """True once any rank has begun this step with ``ending``; after the last hop, the same at every rank."""
+        self.diverged = ""
+        """Why this step has no finite mean, once any rank has found that; after the last hop, so at every rank."""
+        self._workers, self._codec, self._trace, self._names = workers, codec, trace, list(like)
+        self._layouts = partition(like, exchange.pieces(workers))
+        self.sizes = [sum(part.stop - part.start for part in layout.values()) for layout in self._layouts]
+        """Values of each piece."""
+        self._encoders: dict[tuple[int, int], Encoder] = defaultdict(partial(Encoder, codec, rng, trace))
+        self._decoders: dict[tuple[int, int], Decoder] = defaultdict(partial(Decoder, trace))
+        self._values: list[Tensors] = []
+        self._complete: dict[int, Encoded] = {}
+
+    def begin(self, step: int, gradients: Tensors, ending: bool = False, diverged: str = "") -> None:
+        """Start a step with this rank's gradients, which must be finite, and must not change before the last hop.
+        ``diverged`` says why it has none.
+        """
+        self.step, self.ending, self.diverged = step, ending, diverged
+        self._values = [cut(gradients, layout) for layout in self._layouts]
+        self._complete = {}
+
+    def outgoing(self, number: int) -> Frames:
+        """What this rank sends at hop ``number``."""
+        hop = self.hops[number]
+        encoded = {piece: self._encode(number, piece) if hop.adds else self._owned(piece) for piece in hop.sends}
+        tensors = {f"{piece}/{name}": parts for piece, named in encoded.items() for name, parts in named.items()}
+        header = {"kind": "hop", "step": self.step, "hop": number, "ending": self.ending}
+        if self.diverged:
+            header["diverged"] = self.diverged
+        return pack(Packet({**header, "memory": self._codec.memory.name}, tensors), self._codec, self._trace)
+
+    def incoming(self, number: int, frames: Frames) -> None:
+        """Take what came in at hop ``number``. ValueError where it is not what belongs there."""
+        hop = self.hops[number]
+        packet, _ = unpack(frames, self._codec, self._trace)
+        at = [packet.header.get(key) for key in ("kind", "step", "hop")]
+        if at != ["hop", self.step, number]:
+            raise ValueError(f"Expected hop {number} of step {self.step}, got {at[0]} {at[2]} of step {at[1]}.")
+        self.ending = self.ending or bool(packet.header.get("ending"))
+        self.diverged = self.diverged or str(packet.header.get("diverged", ""))
+        expected = {f"{piece}/{name}" for piece in hop.receives for name in self._layouts[piece]}
+        if packet.tensors.keys() != expected:
+            raise ValueError(f"Expected the pieces {', '.join(sorted(expected))}; got {', '.join(packet.tensors)}.")
+        for piece in hop.receives:
+            encoded = {name: packet.tensors[f"{piece}/{name}"] for name in self._layouts[piece]}
+            if hop.adds:
+                came = self._decode(number, piece, encoded)
+                with self._trace.span("aggregate"), np.errstate(over="ignore"):
+                    self._values[piece] = {name: np.asarray(came[name] + x) for name, x in self._values[piece].items()}
+            else:
+                self._complete[piece] = encoded
+                self._values[piece] = self._decode(_GATHER, piece, encoded)
+
+    def mean(self) -> Tensors:
+        """The sum of all ranks' gradients, divided by their number: new arrays, the same bits at every rank.
+
+        DivergedError, at every rank, where one of them has ``diverged``.
+        """
+        if self.diverged:
+            raise DivergedError(self.diverged)
+        with self._trace.span("aggregate"):
+            whole = join(self._values, self._layouts)
+            return {name: np.asarray(whole[name] / self._workers) for name in self._names}
+
+    def _owned(self, piece: int) -> Encoded:
+        """A complete sum, encoded at its owner the first time that it is asked for."""
+        if piece not in self._complete:
+            self._complete[piece] = self._encode(_GATHER, piece)
+            self._values[piece] = self._decode(_GATHER, piece, self._complete[piece])
+        return self._complete[piece]
+
+    def _encode(self, number: int, piece: int) -> Encoded:
+        try:
+            check_finite(self._values[piece], "The sum of the gradients of")
+        except NonFiniteError as error:
+            self.diverged = self.diverged or f"At step {self.step}: {error}"
+            self._values[piece] = {name: np.zeros_like(x) for name, x in self._values[piece].items()}
+        encoder = self._encoders[number, piece]
+        return {name: encoder.quantize(name, x) for name, x in self._values[piece].items()}
+
+    def _decode(self, number: int, piece: int, encoded: Encoded) -> Tensors:
+        packet = Packet({"memory": self._codec.memory.name}, encoded)
+        tensors = self._decoders[number, piece].decode(packet).tensors
+        for name, x in self._values[piece].items():
+            if (tensors[name].shape, tensors[name].dtype) != (x.shape, x.dtype):
+                raise ValueError(
+                    f"Piece {piece} of {name!r} must be {x.dtype} of shape {x.shape}; "
+                    f"got {tensors[name].dtype} of {tensors[name].shape}."
+                )
+        return tensors

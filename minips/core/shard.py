@@ -1,0 +1,289 @@
+"""The server's decisions: who pushed what at which clock, what is ready to be applied, who may pull.
+
+A shard is a state machine without thread, socket or wall clock. A server's sessions ask it, in a real run, a simulation
+and a prediction alike, and a test can call it in any order. One call has to end before the next.
+
+With rounds (BSP) a push waits in the shard until its round has its quorum; the round is then applied as one aggregate,
+in worker order. Without rounds (SSP, ASP) each push is applied at once, scaled by 1/workers, so that under plain SGD
+one clock of all the workers moves the parameters as far as one round does. With momentum it does so once the velocity
+is steady. Other steps do not shrink with the gradient: with n workers, weight decay is applied n times in a clock, Adam
+moves n times as far, Adagrad about √n times. Divide ``weight_decay`` or ``lr`` by that.
+
+An update that would make a parameter NaN or infinite is not applied: the run ends there, with the parameters before it.
+An aggregator or an optimizer that raises ends the run too: the optimizer's state may have changed in part.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from math import isfinite
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from minips.core.message import ADVICE, check_finite
+from minips.core.parameters import Parameters
+from minips.stage import ONE_THREAD, Array, Tensors, reason
+from minips.stages.aggregators import Aggregator, Contribution
+from minips.stages.consistency import Consistency, PullView, takes_view
+from minips.stages.optimizers import Optimizer
+
+Outcome = Literal["applied", "held", "late", "duplicate", "over"]
+"""What became of a push: applied; held until its round is complete; too late for its round and dropped; a repetition;
+after the end of the run, which it may have brought about: an update that would make parameters NaN or infinite is not
+applied."""
+
+
+OUTSTANDING = 64
+"""Pushes that a worker may have outstanding and, if late, hear about again."""
+
+
+class Grant(NamedTuple):
+    """A pull that was granted: whose, at which clock, and where the slowest was."""
+
+    worker: int
+    clock: int
+    slowest: int
+
+
+class Shard:
+    """Parameters, and the rules by which they change.
+
+    ``updates`` is how many applied pushes end the run; None for a shard without an end. ``now()`` is the time
+    that a consistency model sees.
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Array],
+        *,
+        workers: int,
+        aggregator: Aggregator,
+        consistency: Consistency,
+        optimizer: Optimizer,
+        updates: int | None = None,
+        now: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.workers, self.updates, self.now = workers, updates, now
+        self.aggregator, self.consistency, self.optimizer = aggregator, consistency, optimizer
+        self.quorum = consistency.quorum(workers)
+        self._least = aggregator.least
+        self.parameters = Parameters(params, aggregator, optimizer, now)
+        self.version = 0
+        self.rounds = 0
+        self.applied = 0
+        self.late = 0
+        self.duplicates = 0
+        self.clocks = [0] * workers
+        self._missed = [range(0)] * workers
+        """The clocks that each worker was moved past while it was away, and at which no push of it has come."""
+        self._dropped = [deque[int](maxlen=OUTSTANDING) for _ in range(workers)]
+        """The clocks of each worker's last late pushes, for repetitions of them."""
+        self.live = set(range(workers))
+        self._slowest: int | None = None
+        self.staleness: Counter[int] = Counter()
+        self.grants: list[Grant] = []
+        self.losses: list[tuple[int, float]] = []
+        self.stuck = ""
+        """Why no round can be completed any more: too few workers for the aggregator, or a stage that raised."""
+        self._failed = False
+        self.done = False
+        """True once the run's updates have been applied, or it has diverged."""
+        self.diverged: str | None = None
+        """Why the run has ended before its updates were applied."""
+        self._held: dict[int, Contribution] = {}
+        self._recent: list[float] = []
+        self.sees_time = takes_view(consistency)
+        """True where the consistency model looks at more than two clocks."""
+        self._pushed_at = [now()] * workers
+        self._policy_state: dict[str, Any] = {}
+
+    @property
+    def params(self) -> Tensors:
+        """The parameters as they are now, read-only. An update goes to other arrays."""
+        return self.parameters.lend()
+
+    def diverge(self, reason: str) -> None:
+        """End the run with the parameters as they are; what waits for its round is dropped."""
+        if not self.done:
+            self.diverged, self._held, self.done = reason, {}, True
+
+    def slowest(self) -> int:
+        """The clock that others wait for: the completed rounds or, without rounds, that of the slowest live worker."""
+        if self.quorum is not None:
+            return self.rounds
+        if self._slowest is None:  # many ask between two pushes
+            live = self.clocks if len(self.live) == self.workers else [self.clocks[worker] for worker in self.live]
+            self._slowest = min(live, default=max(self.clocks))
+        return self._slowest
+
+    def is_new(self, worker: int, clock: int) -> bool:
+        """True for a push that has not been taken yet: the worker's next one, or one that it was moved past while away.
+        ValueError where pushes are missing before it.
+        """
+        at = self.clocks[worker]
+        if clock > at:
+            raise ValueError(
+                f"Worker {worker} pushed at clock {clock}, but its clock here is {at}: pushes are missing between."
+            )
+        return clock == at or clock in self._missed[worker]
+
+    def repeated(self, worker: int, clock: int) -> Outcome:
+        """What is said to a push that has been taken before: that it was dropped, or that it is a duplicate."""
+        self.duplicates += 1
+        return "late" if clock in self._dropped[worker] else "duplicate"
+
+    def may_push(self, clock: int) -> bool:
+        """False while a push of this clock has to wait for the round before it."""
+        return self.quorum is None or clock <= self.rounds or self.done
+
+    def push(self, contribution: Contribution, checked: bool = False) -> Outcome:
+        """Take a push. ValueError, with nothing changed, where it does not fit the parameters or is not finite;
+        RuntimeError where a stage raises, which ends the run.
+
+        ``checked``: `is_new`, `may_push` and `check` have been asked already.
+        """
+        worker, clock = contribution.worker, contribution.clock
+        if not checked:
+            if not self.is_new(self.known(worker), clock):
+                return self.repeated(worker, clock)
+            if not self.may_push(clock):
+                raise ValueError(f"Worker {worker} pushed at clock {clock}, but round {self.rounds} is not complete.")
+            self.check(contribution.gradients)
+        if self._failed:
+            raise RuntimeError(self.stuck)
+        if worker not in self.live:
+            self.join(worker)
+        outcome: Outcome = "over"
+        if not self.done and self.quorum is None:
+            outcome = "applied" if self._apply([contribution], 1 / self.workers) else "over"
+        elif not self.done and clock < self.rounds:
+            outcome, self.late = "late", self.late + 1
+            self._dropped[worker].append(clock)
+        elif not self.done:
+            rounds, self._held[worker] = self.rounds, contribution
+            try:
+                self._complete_round()
+            except RuntimeError:
+                del self._held[worker]
+                raise
+            outcome = "over" if self.diverged else "applied" if self.rounds > rounds else "held"
+        if clock in self._missed[worker]:
+            self._missed[worker] = range(clock + 1, self._missed[worker].stop)
+        self.clocks[worker] = max(self.clocks[worker], clock + 1, self.rounds if outcome == "late" else 0)
+        self._slowest = None
+        if self.sees_time:
+            self._pushed_at[worker] = self.now()
+        return outcome
+
+    def skip(self, worker: int) -> None:
+        """A worker gives up a gradient whose round was completed without it, and goes on with the round under way."""
+        if self.quorum is not None and self.clocks[self.known(worker)] < self.rounds:
+            self.late += 1
+            self.clocks[worker] = self.rounds
+
+    def may_pull(self, worker: int) -> bool:
+        """True where a pull of this worker is to be answered now. After the end of the run, everybody's is."""
+        if self.done:
+            return True
+        if not self.sees_time:
+            slowest = self.rounds if self.quorum is not None else self.slowest()
+            return self.consistency.may_pull(self.clocks[worker], slowest)
+        clocks, pushed_at = tuple(self.clocks), tuple(self._pushed_at)
+        return self.consistency.may_pull(
+            PullView(worker, clocks, self.slowest(), pushed_at, self.now(), self._policy_state)
+        )
+
+    def pull(self, worker: int) -> Tensors:
+        """The parameters, for a worker that may pull."""
+        if not self.done:
+            slowest = self.rounds if self.quorum is not None else self.slowest()
+            self.grants.append(Grant(worker, self.clocks[worker], slowest))
+        return self.parameters.lend()
+
+    def join(self, worker: int) -> int:
+        """A worker is here, for the first time or again. Returns its clock.
+
+        One that comes back goes on where the slowest of the others is, so that nobody waits for what it missed.
+        """
+        if self.known(worker) not in self.live:
+            self._missed[worker] = range(self.clocks[worker], max(self.clocks[worker], self.slowest()))
+            self.clocks[worker] = max(self.clocks[worker], self.slowest())
+            self.live.add(worker)
+            self._slowest = None
+        return self.clocks[worker]
+
+    def leave(self, worker: int) -> None:
+        """A worker is gone: nobody waits for it any longer. What it has pushed counts."""
+        self.live.discard(self.known(worker))
+        self._slowest = None
+        if self.quorum is not None:
+            with suppress(RuntimeError):  # no push that could be refused: those that wait are told why
+                self._complete_round()
+
+    def known(self, worker: Any) -> int:
+        """``worker``, or ValueError where there is no such worker."""
+        if not isinstance(worker, int) or not 0 <= worker < self.workers:
+            raise ValueError(f"There are workers 0 to {self.workers - 1}; got worker {worker!r}.")
+        return worker
+
+    def check(self, gradients: Tensors) -> None:
+        """ValueError where these are no gradients of the parameters, or not finite. Safe to call at any time."""
+        params = self.parameters.arrays
+        if gradients.keys() != params.keys():
+            raise ValueError(f"Expected gradients of {', '.join(params)}; got {', '.join(gradients) or 'none'}.")
+        for name, p in params.items():
+            g = gradients[name]
+            if g.shape != p.shape or g.dtype != p.dtype:
+                raise ValueError(
+                    f"The gradient of {name!r} must be {p.dtype} of shape {p.shape}; got {g.dtype} of {g.shape}."
+                )
+            if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # or a square has overflowed
+                check_finite({name: g}, "The gradient of")
+
+    def _complete_round(self) -> None:
+        """Apply the contributions as one aggregate, if there are enough of them."""
+        assert self.quorum is not None
+        arrived = len(self._held)
+        if self._held and (arrived >= self.quorum or self.live <= self._held.keys()):
+            if arrived < self._least:
+                self.stuck = (
+                    f"{len(self.live)} workers are left, and {self.aggregator!r} needs {self.aggregator.least} "
+                    "contributions at once, so no round can be completed any more."
+                )
+            elif self._apply(list(map(self._held.__getitem__, sorted(self._held))), 1.0):
+                self._held = {}
+                self.rounds += 1
+
+    def _apply(self, contributions: Sequence[Contribution], scale: float) -> bool:
+        """Apply contributions as one aggregate; False where the run has diverged instead."""
+        aged = []
+        for one in contributions:
+            staleness = self.version - one.version
+            aged.append(one._replace(staleness=staleness) if staleness else one)
+        try:
+            lost = self.parameters.update(aged, scale)
+        except Exception as error:
+            self._failed = True
+            self.stuck = (
+                f"Update {self.version + 1} failed and was not applied: {type(error).__name__}: {reason(error)} "
+                f"(with {self.aggregator!r} and {self.optimizer!r})."
+            )
+            raise RuntimeError(self.stuck) from error
+        if lost is not None:
+            self.diverge(
+                f"Update {self.version + 1} would make the parameter {lost!r} NaN or infinite, so it was not "
+                f"applied. {ADVICE}"
+            )
+            return False
+        for one in aged:
+            self.staleness[one.staleness] += 1
+            self._recent.append(one.loss)
+        self.version += 1
+        self.applied += len(contributions)
+        self.done = self.updates is not None and self.applied >= self.updates
+        while len(self._recent) >= self.workers:
+            mean = sum(self._recent[: self.workers]) / self.workers
+            self.losses.append((self.applied // self.workers, mean))
+            self._recent = self._recent[self.workers :]
+        return True

@@ -1,0 +1,449 @@
+"""A worker's side: push gradients, pull parameters, over one channel to each server.
+
+Every call returns a future at once. A tensor that is split over several servers goes out in pieces and comes back
+whole.
+"""
+
+import reprlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from math import isfinite
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from minips.core.codec import unpack
+from minips.core.config import Config, check_seconds
+from minips.core.message import Header, Message, check_finite
+from minips.core.partition import native
+from minips.core.protocol import ServerLink, WorkerSession
+from minips.core.sessions import Do, Receive, Send, Session, carry_out
+from minips.core.trace import Trace
+from minips.drivers.reconnecting import PAUSES_S, Reconnecting
+from minips.stage import ONE_THREAD, Array, Frames, Tensors
+from minips.stages.transports import Channel
+from minips.stages.transports.auth import check_token
+from minips.stages.transports.streams import Driven
+from minips.stages.transports.wire import Closable
+
+T = TypeVar("T")
+
+
+def connect(
+    address: str | Sequence[str],
+    config: Config | None = None,
+    *,
+    worker: int = 0,
+    token: str = "",
+    timeout: float = 10.0,
+    trace: Trace | None = None,
+    pauses_s: Sequence[float] = PAUSES_S,
+) -> "Client":
+    """A client of the server at ``address``, or of several servers at their addresses. Use with ``with``.
+
+    A connection that breaks is made again, after each of ``pauses_s`` seconds; a push counts once, whether its
+    acknowledgement was lost or not.
+
+    ConnectionError where nobody answers, PermissionError for a wrong token, ValueError where the addresses are not
+    those of all the servers of one run; ValueError or TypeError for what is no address, token, worker or time.
+    """
+    check_token(token)
+    check_seconds("timeout", timeout)
+    if not isinstance(config, Config | None):
+        raise TypeError(f"connect takes the Config that the server has; got {config!r}.")
+    if not isinstance(worker, int | np.integer):
+        raise TypeError(f"worker is a worker's number, from 0 on; got {worker!r}.")
+    return Client(_addresses(address), config or Config(), worker, token, timeout, trace, pauses_s)
+
+
+def _addresses(address: Any) -> list[str]:
+    try:
+        listed = [address] if isinstance(address, str) else [*address]
+    except TypeError:
+        listed = [address]
+    if not all(isinstance(one, str) for one in listed):
+        raise TypeError(
+            "connect takes the server's address, server.address, or a list of all the servers' addresses; "
+            f"got {address!r}."
+        )
+    return listed
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A reference to a tensor that lives on the servers: its name, shape and dtype. ``fetch()`` brings its values."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    _client: "Client"
+
+    def fetch(self, rows: Sequence[int] | None = None) -> Array:
+        """The values, once the consistency model lets this worker pull; of these rows alone, where they are given."""
+        chosen = None if rows is None else {self.name: rows}
+        return self._client.pull([self.name], chosen).result()[self.name]
+
+    def __repr__(self) -> str:
+        return f"<Ref {self.name!r} {self.dtype}{list(self.shape)}>"
+
+
+class Client(Closable):
+    """One worker's connection to all the servers. Made by `connect`."""
+
+    def __init__(
+        self,
+        addresses: list[str],
+        config: Config,
+        worker: int,
+        token: str,
+        timeout: float,
+        trace: Trace | None,
+        pauses_s: Sequence[float],
+    ) -> None:
+        self.config, self.worker, self._timeout = config, int(worker), timeout
+        self.trace = trace or Trace(f"worker {worker}")
+        self.bytes_sent = self.bytes_received = 0
+        self._closing = threading.Event()
+        self._beginning = threading.Lock()
+        """Held from the beginning of a call until all of its messages have been sent."""
+        self._links = [_MeteredLink(self, index) for index in range(len(addresses))]
+        self._session = WorkerSession(self.worker, self._links)
+        self._connections: list[Reconnecting] = []
+        self._numbers = count()
+        node = config.node()
+        try:
+            for index, address in enumerate(addresses):
+                connect = partial(node.connect, address, token, timeout)
+                self._connections.append(Reconnecting(connect, partial(self._resume, index), pauses_s))
+            self._check_servers(self._begin(self._session.hello()).result(timeout) if addresses else [])
+        except BaseException:
+            self._hang_up()
+            raise
+        self._heart = threading.Thread(target=self._beat, name=f"minips-heart-{worker}", daemon=True)
+        self._heart.start()
+
+    @property
+    def done(self) -> bool:
+        """True once every server has said that the run is over."""
+        return self._session.done
+
+    @property
+    def clock(self) -> int:
+        """This worker's completed pushes.
+
+        Each server counts by itself: with backup workers a push can be late at one and in time at another. This is the
+        furthest.
+        """
+        return self._session.clock
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The version of each server's parameters that was pulled last."""
+        return self._session.versions
+
+    def push(
+        self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
+    ) -> "Future[str]":
+        """Send gradients; the future holds what became of them: applied, held (until the round is complete), late or
+        over.
+
+        ``loss`` is the training loss that belongs to them, ``versions`` what they were computed from (None: what was
+        pulled last). ValueError where names, shapes or dtypes are not those of the parameters, or a value is NaN or
+        infinite.
+        """
+        return self._push(gradients, loss, versions, False, lambda answers: str(answers[0].header["outcome"]))
+
+    def pull(
+        self, names: Sequence[str] | None = None, rows: Mapping[str, Sequence[int]] | None = None
+    ) -> "Future[Tensors]":
+        """Fetch the parameters, or those of these ``names``. The future waits as the consistency model says.
+
+        ``rows`` gives, by name, the rows of a tensor that are wanted, in that order: those alone travel. ValueError for
+        names and rows that there are not.
+        """
+        if isinstance(names, str) or not isinstance(names, Iterable | None):
+            raise TypeError(f"pull takes a list of names, such as ['w'], or None for all of them; got {names!r}.")
+        if not isinstance(rows, Mapping | None):
+            raise TypeError(f"pull takes rows as a mapping, such as {{'w': [0, 2]}}; got {rows!r}.")
+        names = None if names is None else list(names)
+        chosen = {name: [int(row) for row in some] for name, some in (rows or {}).items()}
+        for name in (*(names or ()), *chosen):
+            if name not in self._refs:
+                raise ValueError(f"There is no tensor {name!r} on the servers; there are {', '.join(self._refs)}.")
+        for link in self._links:
+            for name, some in chosen.items():
+                if name in link.layout:
+                    link.layout[name].rows(some)
+        return self._begin(self._session.pull(names, chosen), lambda answers: self._whole(answers, chosen), timed=True)
+
+    def push_pull(
+        self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
+    ) -> "Future[Tensors]":
+        """A push and the pull after it in one message each way: one round trip instead of two."""
+        return self._push(gradients, loss, versions, True, self._whole)
+
+    def refs(self) -> dict[str, Ref]:
+        """A reference to each tensor on the servers, by name."""
+        return dict(self._refs)
+
+    def report(self) -> dict[str, Any]:
+        """What a run keeps of this client."""
+        return {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received, "trace": self.trace}
+
+    def close(self) -> None:
+        """Say goodbye and hang up."""
+        if not self._closing.is_set():
+            self._closing.set()
+            with suppress(Exception):
+                self._begin(self._session.say("bye"), last=True).result(1.0)
+        self._hang_up()
+        self._heart.join()
+
+    def _check_servers(self, answers: list[Message]) -> None:
+        indices = [answer.header["index"] for answer in answers]
+        wanted = answers[0].header["servers"] if answers else self.config.servers
+        if indices != list(range(wanted)):
+            raise ValueError(
+                f"Expected the addresses of all {wanted} servers of one run, in their order; "
+                f"got servers {', '.join(map(str, indices)) or 'none'}."
+            )
+        layouts = [item for link in self._links for item in link.layout.items()]
+        self._refs = {name: Ref(name, part.shape, part.dtype, self) for name, part in layouts}
+        self._dtypes = {name: np.dtype(ref.dtype) for name, ref in self._refs.items()}
+        self._beat_s = min(answer.header["silence_s"] for answer in answers) / 4
+
+    def _push(
+        self,
+        gradients: Mapping[str, Array],
+        loss: float | None,
+        versions: tuple[int, ...] | None,
+        pulls: bool,
+        finish: Callable[[list[Message]], Any],
+    ) -> "Future[Any]":
+        whole = self._check(gradients)
+        if versions is not None and not (isinstance(versions, Sequence) and len(versions) == len(self._links)):
+            raise ValueError(
+                f"versions holds one whole number for each of the {len(self._links)} servers, as client.versions "
+                f"does, or is None; got {versions!r}."
+            )
+        call = self._begin(
+            self._session.push(whole, None if loss is None else float(loss), versions, pulls), finish, timed=True
+        )
+        if self.config.overlap:
+            call.attend()  # the next gradient is computed before anything waits for it
+        return call
+
+    def _check(self, gradients: Mapping[str, Array]) -> Tensors:
+        refs = self._refs
+        if not isinstance(gradients, Mapping):
+            raise TypeError(
+                f"A push takes a mapping of names to gradients, here of {', '.join(refs)}; "
+                f"got {reprlib.repr(gradients)}."
+            )
+        if gradients.keys() != refs.keys():
+            raise ValueError(f"Expected gradients of {', '.join(refs)}; got {', '.join(gradients) or 'none'}.")
+        whole: Tensors = {}
+        for name, ref in refs.items():
+            given = gradients[name]
+            g = given if type(given) is np.ndarray and given.dtype.isnative else native(given)
+            if g.shape != ref.shape or g.dtype != self._dtypes[name]:
+                raise ValueError(
+                    f"The gradient of {name!r} must be {ref.dtype} of shape {ref.shape}; got {g.dtype} of {g.shape}."
+                )
+            if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # or a square has overflowed
+                check_finite({name: g}, "The gradient of")
+            whole[name] = g
+        return whole
+
+    def _whole(self, answers: list[Message], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
+        tensors = self._session.join(answers, rows)
+        if len(self._links) == 1:
+            return tensors
+        return {name: tensors[name] for name in self._refs if name in tensors}
+
+    def _begin(
+        self,
+        session: Session[T],
+        finish: Callable[[T], Any] = lambda result: result,
+        timed: bool = False,
+        last: bool = False,
+    ) -> "_Call":
+        """Carry a session out until it has sent all its messages; the future of ``finish`` of what it returns.
+
+        A ``timed`` call's way is told to the trace; the ``last`` one is no reason to connect again.
+        """
+        with self._beginning:
+            if self._session.unsure:
+                _Call(self, self._session.agree()).begin().result(self._timeout)
+            return _Call(self, session, finish, timed, last).begin()
+
+    def _resume(self, index: int, channel: Channel) -> None:
+        """Say hello again, on a new connection."""
+        answers: list[Future[Frames]] = []
+
+        def receive(need: Receive) -> _Answer:
+            return answers[0].result(self.config.timeout_s), None
+
+        carry_out(self._session.hello(index), lambda need: answers.append(channel.call(need.parcel)), receive)
+
+    def _beat(self) -> None:
+        while not self._closing.wait(self._beat_s):
+            for link in self._links:
+                if not link.outstanding:
+                    with suppress(Exception):
+                        self._begin(self._session.alive(link)).result(self._beat_s)
+
+    def _hang_up(self) -> None:
+        self._closing.set()
+        for connection in self._connections:
+            connection.close()
+
+
+_Answer = tuple[Frames, float | None]
+"""The frames of an answer, and when its request was sent; None where that is of no interest."""
+
+
+class _MeteredLink(ServerLink):
+    """A link that tells the client's trace what the way of a message took."""
+
+    def __init__(self, client: Client, index: int) -> None:
+        super().__init__(client.config, client.worker, index, client.trace)
+        self._client, self.outstanding = client, 0
+
+    def decode(self, answer: _Answer) -> tuple[Message, Header]:
+        came, (frames, asked_at) = time.monotonic(), answer
+        self._client.bytes_received += sum(map(len, frames))
+        packet, stamp = unpack(frames, self.config.pull, self.trace)
+        if asked_at is not None:  # the wait is put behind the way, there and back, which it is a part of
+            busy, waited = float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
+            travelled = max(0.0, came - asked_at - busy - waited)
+            self.trace.add("transfer", asked_at, travelled)
+            self.trace.add("wait", came - waited, waited)
+        return self.decoder.decode(packet), stamp
+
+
+class _Request:
+    """One message of a call, as it was sent to one server."""
+
+    __slots__ = ("asked_at", "call", "frames", "index", "last", "number")
+
+    def __init__(self, call: "_Call", index: int, frames: Frames, asked_at: float | None) -> None:
+        self.call, self.index, self.frames, self.asked_at = call, index, frames, asked_at
+        self.number, self.last = next(call.client._numbers), call.last
+
+    def arrived(self, frames: Frames) -> None:
+        self.call.answered(self, frames, None)
+
+    def failed(self, error: Exception) -> None:
+        if not self.call.client._connections[self.index].retries(self, error):
+            self.call.answered(self, [], error)
+
+    def lost(self, error: Exception) -> None:
+        self.call.answered(self, [], error)
+
+
+class _Call(Driven[Any]):
+    """A call as a future. Each answer takes its session further, in the thread that reads it."""
+
+    def __init__(
+        self,
+        client: Client,
+        session: Session[Any],
+        finish: Callable[[Any], Any] = lambda result: result,
+        timed: bool = False,
+        last: bool = False,
+    ) -> None:
+        super().__init__()
+        self.client, self.last, self._session, self._finish, self._timed = client, last, session, finish, timed
+        self._source: int | None = None
+        """The server whose answer the session needs next."""
+        self._came: dict[int, tuple[_Answer, Exception | None]] = {}
+        self._asked = False
+        self._going = threading.RLock()
+
+    def begin(self) -> Self:
+        """Send the call's messages. Raises what the session raises before it has sent any."""
+        with self._going:
+            self._go_on(None, None)
+        if not self._asked:
+            self.result(0)
+        return self
+
+    def answered(self, request: _Request, frames: Frames, error: Exception | None) -> None:
+        """An answer has come, or the error that came instead; of several servers, perhaps out of turn."""
+        with self._going:
+            self.client._links[request.index].outstanding -= 1
+            if request.index != self._source:
+                self._came[request.index] = (frames, request.asked_at), error
+                return
+            self._source = None
+            self._go_on((frames, request.asked_at), error)
+
+    def drive(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (source := self._source) is not None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            self.client._connections[source].channel.read(lambda: self._source != source, left)
+            if self._source == source:  # another thread reads, or the connection is being made again
+                return
+
+    def attend(self) -> None:
+        for connection in self.client._connections:
+            connection.channel.attend()
+
+    def _go_on(self, answer: Any, error: Exception | None) -> None:
+        """Give the session an answer, and carry it out until it needs one that has not come."""
+        try:
+            while True:
+                need = self._session.send(answer) if error is None else self._session.throw(error)
+                answer, error = None, None
+                if type(need) is Do:
+                    try:
+                        answer = need.call()
+                    except Exception as raised:
+                        error = raised
+                elif type(need) is Send:
+                    error = self._send(need.to, need.parcel)
+                elif need.source in self._came:
+                    answer, error = self._came.pop(need.source)
+                else:
+                    self._source = need.source
+                    return
+        except StopIteration as end:
+            self._complete(end.value)
+        except Exception as raised:
+            self.set_exception(raised)
+
+    def _send(self, index: int, frames: Frames) -> Exception | None:
+        """Send a message; the error where it can never be sent."""
+        client = self.client
+        client.bytes_sent += sum(map(len, frames))
+        request = _Request(self, index, frames, time.monotonic() if self._timed else None)
+        client._links[index].outstanding += 1
+        try:
+            client._connections[index].channel.ask(frames, request)
+        except ConnectionError as error:  # before it was sent
+            if not client._connections[index].retries(request, error):
+                client._links[index].outstanding -= 1
+                return error
+        except Exception as error:
+            client._links[index].outstanding -= 1
+            return error
+        self._asked = True
+        return None
+
+    def _complete(self, result: Any) -> None:
+        try:
+            result = self._finish(result)
+        except Exception as error:
+            self.set_exception(error)
+        else:
+            self.set_result(result)

@@ -1,0 +1,171 @@
+"""A worker among its equals: it serves the others, calls them, and adds up gradients with them as an all-reduce says.
+
+What comes in is put into a box for each sender by the thread that serves it, which never waits for anything; the worker
+takes it out when its schedule gets there. So all can send at once, however large the messages are.
+"""
+
+import struct
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from minips import seeds
+from minips.core.allreduce_session import all_reduce
+from minips.core.collectives import AllReduce
+from minips.core.config import Config
+from minips.core.reduction import Reduction
+from minips.core.sessions import Receive, Send, carry_out
+from minips.core.trace import Trace
+from minips.stage import Frames, Tensors, reason
+from minips.stages.transports import Channel, Connection, Service
+from minips.stages.transports.base import then
+from minips.stages.transports.wire import Closable
+
+_SENT = struct.Struct("<d")
+
+
+def greeting_of(rank: int) -> Frames:
+    """The first call of a connection: it says who calls."""
+    return [str(rank).encode()]
+
+
+class LostError(ConnectionError):
+    """Another worker is gone, so the sum cannot be completed. Whoever it is will have the reason."""
+
+
+class Peer(Closable):
+    """One rank's endpoint, and its channels to those that it sends to. Use with ``with``, then `meet`.
+
+    ``like`` has the names, shapes and dtypes of the gradients.
+    """
+
+    def __init__(self, exchange: AllReduce, config: Config, rank: int, like: Tensors, token: str) -> None:
+        self.rank, self.config = rank, config
+        self.trace = Trace(f"worker {rank}")
+        self.bytes_sent = self.bytes_received = 0
+        self._token, self._node = token, config.node()
+        rng = seeds.all_reduce(config.seed, rank)
+        self._reduction = Reduction(exchange, rank, config.workers, like, config.push, rng, self.trace)
+        self._changed = threading.Condition()
+        self._boxes: dict[int, deque[Frames]] = defaultdict(deque)
+        self._gone: dict[int, str] = {}
+        self._channels: dict[int, Channel] = {}
+        self._endpoint = self._node.serve(_Peers(self), None, token)
+        self.address = self._endpoint.address
+
+    def meet(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
+        """Connect to those that this rank sends to; ``addresses`` are those of all, by rank."""
+        greeting = greeting_of(self.rank)
+        for rank in self._reduction.targets:
+            try:
+                self._channels[rank] = self._node.connect(addresses[rank], self._token, timeout)
+                self.bytes_sent += sum(map(len, greeting))
+                self._channels[rank].call(greeting).result(timeout)
+            except ConnectionError as error:
+                raise LostError(f"Worker {rank} cannot be reached: {reason(error)}") from error
+
+    def mean(self, step: int, gradients: Tensors, ending: bool = False, diverged: str = "") -> tuple[Tensors, bool]:
+        """The mean of all the workers' gradients of this step, the same bits for all of them; and whether any of them
+        is ``ending``.
+
+        DivergedError, at all the workers, where one of them says why it has ``diverged`` or the sum overflows.
+        LostError where another worker is gone, TimeoutError where one does not send.
+        """
+        reduction, self.trace.step = self._reduction, step
+        reduction.begin(step, gradients, ending, diverged)
+        return carry_out(all_reduce(reduction), self._send, self._receive), reduction.ending
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        for channel in self._channels.values():
+            channel.close()
+        self._endpoint.close()
+
+    def _send(self, message: Send) -> None:
+        to = message.to
+
+        def answered(call: "Future[Frames]") -> None:
+            if error := call.exception():
+                self._lose(to, reason(error))
+
+        with self.trace.span("transfer"):
+            frames: Frames = [_SENT.pack(time.monotonic()), *message.parcel]
+            self.bytes_sent += sum(map(len, frames))
+            try:
+                call = self._channels[to].call(frames)
+            except ConnectionError as error:
+                raise LostError(f"Worker {to} is gone: {reason(error)}") from error
+        then(call, answered)
+
+    def _receive(self, wanted: Receive) -> Frames:
+        """The next message of this sender. Of the time until it is here, that before it was sent is a wait."""
+        source, began = wanted.source, time.monotonic()
+        with self._changed:
+            came = self._changed.wait_for(lambda: self._boxes[source] or source in self._gone, self.config.timeout_s)
+            if not came:
+                raise TimeoutError(
+                    f"Worker {self.rank} waited {self.config.timeout_s:g} seconds for hop {wanted.number} of step "
+                    f"{self.trace.step} from worker {source}. Is it running, and are those that it waits for? "
+                    "Config.timeout_s sets how long to wait."
+                )
+            if not self._boxes[source]:
+                raise LostError(f"Worker {source} is gone: {self._gone[source]}")
+            frames = self._boxes[source].popleft()
+            self.bytes_received += sum(map(len, frames))
+        here = time.monotonic()
+        sent = min(max(_SENT.unpack(frames[0])[0], began), here)
+        self.trace.add("wait", began, sent - began)
+        self.trace.add("transfer", sent, here - sent)
+        return frames[1:]
+
+    def _take_in(self, frames: Frames, connection: "_PeerConnection") -> Frames:
+        """Put what another worker sends into its box. The first call of a connection says who calls."""
+        with self._changed:
+            if connection.rank is None:
+                connection.rank = self._rank(frames)
+                self.bytes_received += sum(map(len, frames))
+            elif not frames or len(frames[0]) != _SENT.size:
+                raise ValueError("A message between workers starts with the time at which it was sent.")
+            else:
+                self._boxes[connection.rank].append(frames)
+                self._changed.notify_all()
+        return []
+
+    def _rank(self, frames: Frames) -> int:
+        try:
+            rank = int(bytes(frames[0]))
+        except (ValueError, IndexError):
+            rank = -1
+        if not 0 <= rank < self.config.workers:
+            raise ValueError(f"Expected the number of a worker, 0 to {self.config.workers - 1}.")
+        return rank
+
+    def _lose(self, rank: int, why: str) -> None:
+        with self._changed:
+            self._gone.setdefault(rank, why)
+            self._changed.notify_all()
+
+
+class _Peers(Service):
+    """What a rank's endpoint serves: connections of other ranks."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def connection(self) -> Connection:
+        return _PeerConnection(self._peer)
+
+
+class _PeerConnection(Connection):
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self.rank: int | None = None
+
+    def answer(self, frames: Frames) -> Frames:
+        return self._peer._take_in(frames, self)
+
+    def closed(self) -> None:
+        if self.rank is not None:
+            self._peer._lose(self.rank, "its connection closed")

@@ -1,0 +1,320 @@
+"""A parameter server: a transport, its threads and the wall clock around one shard and its sessions.
+
+Each connection has a thread, which carries out the session of each request (`minips.core.protocol`): it holds
+the one lock between two needs of the session, waits on the one condition while the session has to, and releases the
+lock for the session's work.
+"""
+
+import reprlib
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
+
+from minips.core.codec import envelope, unpack
+from minips.core.config import Config, check_seconds
+from minips.core.partition import cut, native, partition
+from minips.core.protocol import PUSHES, ServerSession
+from minips.core.sessions import Session, Until, nothing
+from minips.core.shard import Shard
+from minips.core.trace import UPDATE, Trace
+from minips.stage import Array, Frames, Tensors
+from minips.stages.transports import Connection, Endpoint, Service
+from minips.stages.transports.auth import check_token
+from minips.stages.transports.wire import Closable
+
+T = TypeVar("T")
+
+GRACE_S = 0.25
+"""How long a worker whose connection broke may take to come back before it no longer counts."""
+TURN_S = 1.0
+"""How long a wait lasts at most before its reason is looked at again."""
+KEPT_ROWS = 10_000
+"""How many losses, grants and events, the last ones, a server without an end keeps at least; it keeps twice as many at
+most."""
+
+
+class Server(Closable):
+    """Holds parameters, applies what workers push, answers their pulls.
+
+    ``params`` are all the parameters, arrays of floating-point numbers by name; of several servers (``config.servers``)
+    this one is number ``index`` and keeps its part. ``updates`` is how many applied pushes end the run, None for as
+    long as it is served: of what is recorded then, the last rows alone are kept. A worker that says nothing for
+    ``silence_s`` seconds no longer counts.
+
+    TypeError or ValueError for any of them that could not work.
+
+    >>> import numpy as np
+    >>> import minips as ps
+    >>> config = ps.Config(transport="inproc", consistency="asp", workers=1, optimizer=ps.SGD(lr=0.5))
+    >>> with Server({"w": np.zeros(2)}, config).serve() as server:
+    ...     with ps.connect(server.address, config, token=server.token) as client:
+    ...         client.push_pull({"w": np.array([1.0, -1.0])}).result()["w"]
+    array([-0.5,  0.5])
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Array],
+        config: Config,
+        *,
+        index: int = 0,
+        updates: int | None = None,
+        silence_s: float = 30.0,
+    ) -> None:
+        if not isinstance(config, Config):
+            raise TypeError(f"Server takes the Config that its clients have; got {config!r}.")
+        if not isinstance(index, int) or not 0 <= index < config.servers:
+            raise ValueError(
+                f"Config.servers is {config.servers}, so index is 0 to {config.servers - 1}; got {index!r}."
+            )
+        if updates is not None and not (isinstance(updates, int) and updates > 0):
+            raise ValueError(
+                f"updates is how many pushes end the run, at least 1, or None for as long as the server is open; "
+                f"got {updates!r}."
+            )
+        check_seconds("silence_s", silence_s)
+        whole = _parameters(params)
+        self.config, self.index, self.silence_s = config, index, silence_s
+        self.layout = partition(whole, config.servers)[index]
+        self.trace = Trace(f"server {index}")
+        self.shard = Shard(
+            cut(whole, self.layout),
+            workers=config.workers,
+            aggregator=config.aggregator,
+            consistency=config.consistency,
+            optimizer=config.optimizer,
+            updates=updates,
+            now=time.monotonic,
+        )
+        self.losses: list[tuple[float, int, float]] = []
+        self.changed_at = time.monotonic()
+        self.events: list[tuple[float, str]] = []
+        self.address, self.token = "", ""
+        self._version = 0
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._closing = threading.Event()
+        self._sessions = ServerSession(
+            self.shard, config, index, self.layout, self.trace, self._note, nothing, silence_s, threading.Lock()
+        )
+        self._present = [_Presence() for _ in range(config.workers)]
+        self._endpoint: Endpoint | None = None
+        self._watcher: threading.Thread | None = None
+
+    def serve(self, address: str | None = None, token: str | None = None) -> Self:
+        """Start answering at ``address`` (None: a fresh local one). A ``token`` is made where none is given. Use with
+        ``with``.
+
+        OSError where the address cannot be had; ValueError or TypeError for what is no address, or no token.
+        """
+        if not isinstance(address, str | None):
+            raise TypeError(
+                f"serve takes an address, such as tcp://127.0.0.1:0, or None for a fresh local one; got {address!r}."
+            )
+        if token is not None:
+            check_token(token)
+        self.token = secrets.token_hex(16) if token is None else token
+        self._endpoint = self.config.node().serve(_Workers(self), address, self.token)
+        self.address = self._endpoint.address
+        self._watcher = threading.Thread(target=self._watch, name=f"minips-watch-{self.index}", daemon=True)
+        self._watcher.start()
+        return self
+
+    @property
+    def params(self) -> Tensors:
+        """A copy of this server's parameters as they are now."""
+        with self._changed:
+            params = self.shard.params
+        return {name: x.copy() for name, x in params.items()}
+
+    @property
+    def diverged(self) -> str | None:
+        """Why the run has ended before its updates were applied."""
+        return self.shard.diverged
+
+    def diverge(self, reason: str) -> None:
+        """End the run with the parameters as they are: every push is answered with ``over``, every pull at once."""
+        with self._changed:
+            self.shard.diverge(reason)
+            self._note()
+
+    def report(self) -> dict[str, Any]:
+        """What a run keeps of this server."""
+        shard = self.shard
+        counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
+        times = {"losses": self.losses, "changed_at": self.changed_at, "events": self.events, "trace": self.trace}
+        return {"params": self.params, "layout": self.layout, **counts, **times}
+
+    def close(self) -> None:
+        """Wake whoever waits, hang up on everybody, let the address go."""
+        self._closing.set()
+        with self._changed:
+            self._changed.notify_all()
+        if self._endpoint:
+            self._endpoint.close()
+        if self._watcher:
+            self._watcher.join()
+
+    def _carry_out(self, session: Session[T]) -> tuple[T, float]:
+        """What a session returns, and the seconds that it has waited. Between two needs it holds the lock."""
+        answer, error, waited = None, None, 0.0
+        with self._lock:
+            while True:
+                try:
+                    need = session.send(answer) if error is None else session.throw(error)
+                except StopIteration as end:
+                    if self.shard.updates is None:
+                        self._forget()
+                    return end.value, waited
+                answer, error = None, None
+                if type(need) is Until:
+                    if not need.ready():
+                        began = time.monotonic()
+                        error = self._wait(need)
+                        waited += time.monotonic() - began
+                elif need.call is not nothing and not need.alone:
+                    self._lock.release()
+                    try:
+                        answer = need.call()
+                    except Exception as raised:
+                        error = raised
+                    finally:
+                        self._lock.acquire()
+
+    def _wait(self, need: Until) -> Exception | None:
+        """Wait, with the lock held, until ``need.ready()``; the error where that does not come about.
+
+        The wait is counted in short turns, so that a server which was itself paused does not blame its workers.
+        """
+        left, shard = self.config.timeout_s, self.shard
+        while not need.ready():
+            if self._closing.is_set():
+                return ConnectionError("The server is closing.")
+            if shard.stuck:
+                return RuntimeError(shard.stuck)
+            if left <= 0:
+                behind = [w for w in sorted(shard.live) if w != need.worker and shard.clocks[w] <= shard.slowest()]
+                return TimeoutError(
+                    f"Worker {need.worker} at clock {shard.clocks[need.worker]} waited {self.config.timeout_s:g} "
+                    f"seconds for {', '.join(f'worker {w}' for w in behind) or 'the others'} at clock "
+                    f"{shard.slowest()}. Are they running? Config.timeout_s sets how long to wait."
+                )
+            turn = min(left, TURN_S)
+            began = time.monotonic()
+            self._changed.wait(turn)
+            left -= min(time.monotonic() - began, turn)
+        return None
+
+    def _note(self) -> None:
+        """The shard has changed: stamp what it has recorded with the time, and wake those that wait."""
+        if self.shard.version > self._version:
+            self._version = self.shard.version
+            began, aggregating, applying = self.shard.parameters.times
+            aggregated = began + aggregating
+            self.trace.laps(UPDATE, (began, aggregated, aggregated + applying))
+            now = self.changed_at = time.monotonic()
+            while self.shard.losses:
+                self.losses.append((now, *self.shard.losses.pop(0)))
+        self._changed.notify_all()
+
+    def _forget(self) -> None:
+        """Let go of the oldest rows that a server without an end has recorded."""
+        recorded: tuple[list[Any], ...] = (self.losses, self.shard.grants, self.events)
+        for rows in recorded:
+            if len(rows) >= 2 * KEPT_ROWS:
+                del rows[:-KEPT_ROWS]
+
+    def _connection_closed(self, connection: "_WorkerConnection") -> None:
+        """A connection has closed, with or without a goodbye. Its worker may come back for a while."""
+        for worker, presence in enumerate(self._present):
+            if connection in presence.connections:
+                presence.connections.discard(connection)
+                if not presence.connections and not self._closing.wait(GRACE_S) and not presence.connections:
+                    self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye")
+
+    def _leave(self, worker: int, event: str) -> None:
+        with self._changed:
+            if worker in self.shard.live and not self.shard.done and not self._closing.is_set():
+                self.events.append((time.monotonic(), event))
+            self._sessions.leave(worker)
+
+    def _watch(self) -> None:
+        """Drop workers that hold a connection and have fallen silent. Where this process was itself paused, the silence
+        begins anew.
+        """
+        turn = self.silence_s / 4
+        looked = time.monotonic()
+        while not self._closing.wait(turn):
+            now = time.monotonic()
+            paused, looked = now - looked > 2 * turn, now
+            for worker, presence in enumerate(self._present):
+                if paused:
+                    presence.heard = now
+                silent = now - presence.heard
+                if presence.connections and not presence.busy and silent > self.silence_s and worker in self.shard.live:
+                    self._leave(worker, f"worker {worker} has been silent for {silent:.1f} s: it no longer counts")
+
+
+class _Workers(Service):
+    """What a server's endpoint serves: connections of workers."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def connection(self) -> Connection:
+        return _WorkerConnection(self._server)
+
+
+class _WorkerConnection(Connection):
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def answer(self, frames: Frames) -> Frames:
+        """Carry out the session of one request."""
+        began, server = time.monotonic(), self._server
+        packet, _ = unpack(frames, server.config.push, server.trace)
+        header, kind = packet.header, packet.header.get("kind")
+        presence = server._present[server.shard.known(header.get("worker"))]
+        presence.heard, presence.busy = began, presence.busy + 1
+        try:
+            if kind == "hello":
+                presence.connections.add(self)
+            elif kind == "bye":
+                presence.connections.discard(self)
+            elif kind in PUSHES:
+                server.trace.step = header["clock"] if isinstance(header.get("clock"), int) else 0
+            (stamp, answer), waited = server._carry_out(server._sessions.answer(header, packet))
+            stamp |= {"busy": time.monotonic() - began - waited, "waited": waited}
+            return [envelope(server.config.pull, stamp), *answer]
+        finally:
+            presence.heard, presence.busy = time.monotonic(), presence.busy - 1
+
+    def closed(self) -> None:
+        self._server._connection_closed(self)
+
+
+class _Presence:
+    """The connections on which a worker has said hello, its requests under way, and when it was last heard."""
+
+    def __init__(self) -> None:
+        self.connections: set[Connection] = set()
+        self.busy, self.heard = 0, time.monotonic()
+
+
+def _parameters(params: object) -> Tensors:
+    """Named arrays that a gradient can move. TypeError or ValueError where they are none."""
+    if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
+        raise TypeError(
+            'Server takes its parameters as a mapping of names to arrays, such as {"w": np.zeros(3)}; '
+            f"got {reprlib.repr(params)}."
+        )
+    whole = {name: native(x) for name, x in params.items()}
+    for name, x in whole.items():
+        if x.dtype.kind != "f":
+            raise ValueError(
+                f"The parameter {name!r} must hold floating-point numbers; got {x.dtype}. "
+                "Convert it, for example with .astype(np.float32)."
+            )
+    return whole

@@ -1,0 +1,7 @@
+"""Engines: where servers and workers run. The same call trains on threads or on processes."""
+
+from minips.engines.base import Engine, Outcome, Progress
+from minips.engines.processes import Processes
+from minips.engines.threads import Threads
+
+__all__ = ["Engine", "Outcome", "Processes", "Progress", "Threads"]

@@ -1,0 +1,302 @@
+"""Servers and workers as processes of this machine, briefed over a pipe.
+
+A child is started afresh (spawn) and never forked from the user's process, whose threads and locks it would inherit in
+the middle of their work. On Linux a crew starts one process, which imports minips once and, while it has no thread,
+forks into all its members: an import takes a third of a second of a core, a fork a hundredth.
+
+A child imports this package and nothing of the user's: not the main module, which might train again, nor anything that
+draws or shows. What it needs comes by value (`minips.engines.shipping`). It ignores Ctrl-C, which is the parent's to
+hear; it never prints: what user code prints travels to the run's events; and it leaves by itself when its parent is
+gone.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minips.engines.crew import FAREWELL_S, LocalEngine, Member, multiprocess
+from minips.engines.roles import Line, play
+from minips.engines.shipping import ship, unship
+from minips.stage import reason, register
+from minips.stages.transports.framing import memory
+
+FORKS = hasattr(os, "fork") and sys.platform != "darwin"
+"""Whether a process that has imported NumPy may fork; macOS's own libraries do not survive it."""
+_starting = threading.Lock()
+_ONE_THREAD = tuple(f"{name}_THREADS" for name in ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM"))
+
+
+@register
+@dataclass(frozen=True)
+class Processes(LocalEngine):
+    """Everybody in a process of their own, each with one thread of arithmetic, so that workers do not fight for the
+    cores.
+    """
+
+    name = "processes"
+
+    def start(self, *names: str) -> list[Member]:
+        if multiprocess().current_process().daemon:
+            raise RuntimeError(
+                "Processes cannot run within a daemonic process, such as a worker of a Pool or of another run: it may "
+                "start none. Use engine=Threads() there."
+            )
+        pipes = [multiprocess().Pipe() for _ in names]
+        members: list[Member] = []
+        try:
+            server = _ForkServer(names, [there for _, there in pipes]) if FORKS and len(names) > 1 else None
+            for i, (who, (here, there)) in enumerate(zip(names, pipes, strict=True)):
+                process = server.forks[i] if server else _spawn(_child, who, there)
+                members.append(_Process(who, here, process))
+        except BaseException:
+            for member in members:
+                member.end(FAREWELL_S)
+            for here, _ in pipes:
+                here.close()
+            raise
+        finally:
+            for _, there in pipes:
+                there.close()
+        return members
+
+
+class _Process(Member):
+    def __init__(self, who: str, pipe: Any, process: Any) -> None:
+        super().__init__(who, pipe)
+        self._process = process
+
+    def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
+        apart: list[memoryview] = []
+        briefing = ship({"role": role, **parts}, apart if hasattr(os, "readv") else None)
+        with suppress(OSError):  # where it is gone already, whoever listens for its first word will hear that
+            self.pipe.send_bytes(briefing)
+            self.pipe.send([len(one) for one in apart])
+            for one in apart:
+                while one:
+                    one = one[os.write(self.pipe.fileno(), one) :]
+
+    def end(self, timeout: float) -> str:
+        self.pipe.close()  # a child that was told only half of something hears no more of it, and leaves
+        self._process.join(timeout)
+        for force in (self._process.terminate, self._process.kill):
+            if self._process.is_alive():
+                force()
+                self._process.join(max(timeout, FAREWELL_S))
+        code = self._process.exitcode
+        self.gone = True
+        return (
+            f"its process was killed by {signal.Signals(-code).name}"
+            if code and code < 0
+            else f"its exit code was {code}"
+        )
+
+
+def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
+    """A process that has been started. RuntimeError in a sentence where none can be."""
+    context = multiprocess().get_context("spawn")
+    python = os.fsdecode(multiprocess().spawn.get_executable())
+    if not os.access(python, os.X_OK):
+        raise RuntimeError(f"No process can be started: {python!r}, which should be Python, cannot be run.")
+    process = context.Process(target=target, args=arguments, name=f"minips-{name}", daemon=True)
+    try:
+        with _fresh_start():
+            process.start()
+    except BrokenPipeError:
+        raise RuntimeError(f"The process {name} ended before its work was done: it did not even start.") from None
+    return process
+
+
+class _ForkServer:
+    """A process that forks once for each member and reports how each ends: they are its children, and not ours."""
+
+    def __init__(self, names: Sequence[str], pipes: list[Any]) -> None:
+        self._report, there = multiprocess().Pipe(duplex=False)
+        try:
+            self._process = _spawn(_serve_forks, "forkserver", there, names, pipes)
+        except BaseException:
+            self._report.close()
+            raise
+        finally:
+            there.close()
+        self.forks = [_Fork(self) for _ in names]
+
+    def hear(self, timeout: float) -> None:
+        """Learn the number of a member's process, or how it ended, within ``timeout`` seconds."""
+        try:
+            if self._report.poll(timeout):
+                index, word, value = self._report.recv()
+                setattr(self.forks[index], word, value)
+        except (EOFError, OSError):  # it could not fork, or was killed: there is nobody else who would tell
+            self.close()
+
+    def close(self) -> None:
+        """Wait for the end of the fork server, and end the members that it leaves behind."""
+        if self._report.closed:
+            return
+        self._report.close()
+        self._process.join(FAREWELL_S)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(FAREWELL_S)
+        for fork in self.forks:
+            if fork.exitcode is None:
+                fork.kill()
+                fork.exitcode = self._process.exitcode
+        with suppress(ValueError):  # where not even that ended it
+            self._process.close()
+
+
+class _Fork:
+    """A process that the fork server forked, with the methods of multiprocess's own."""
+
+    def __init__(self, server: _ForkServer) -> None:
+        self._server = server
+        self.pid: int | None = None
+        self.exitcode: int | None = None
+
+    def join(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while self.exitcode is None and (left := deadline - time.monotonic()) > 0:
+            self._server.hear(left)
+        if all(fork.exitcode is not None for fork in self._server.forks):
+            self._server.close()
+
+    def is_alive(self) -> bool:
+        return self.exitcode is None
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has one kind of end
+
+    def _signal(self, number: int) -> None:
+        if self.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
+    """What the fork server runs, and every member after its fork."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    indices: dict[int, int] = {}
+    for index, (name, pipe) in enumerate(zip(names, pipes, strict=True)):
+        try:
+            pid = os.fork()
+        except OSError as error:
+            Line(pipe).say("failed", (f"{type(error).__name__}: {reason(error)}", ""))
+            continue
+        if pid == 0:
+            for other in (report, *pipes):
+                if other is not pipe:
+                    other.close()
+            multiprocess().current_process().name = f"minips-{name}"
+            np.random.seed()  # where user code draws from this generator, no two members draw the same
+            _child(pipe)
+            return
+        indices[pid] = index
+    for pipe in pipes:
+        pipe.close()
+    with suppress(OSError):  # nobody listens any more, and the members leave by themselves
+        for pid, index in indices.items():
+            report.send((index, "pid", pid))
+        for _ in indices:
+            pid, status = os.wait()
+            report.send((indices[pid], "exitcode", os.waitstatus_to_exitcode(status)))
+
+
+@contextmanager
+def _fresh_start() -> Iterator[None]:
+    """The surroundings in which a child is started: one arithmetic thread, no main module, Ctrl-C held back."""
+    from multiprocess import resource_tracker, spawn
+
+    with _starting:
+        spare = {name: os.environ.get(name) for name in _ONE_THREAD}
+        prepare = spawn.get_preparation_data
+
+        def prepare_without_main(name: str) -> dict[str, Any]:
+            # A child that imports the main module would run a script without a __main__ guard again, and takes longer
+            # to start.
+            try:
+                told = prepare(name)
+            except FileNotFoundError:
+                raise OSError(
+                    "The working directory has been deleted, and new processes start in it. Go to another one with "
+                    "os.chdir, or use engine=Threads()."
+                ) from None
+            return {key: value for key, value in told.items() if not key.startswith("init_main")}
+
+        os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
+        spawn.get_preparation_data = prepare_without_main
+        resource_tracker.ensure_running()  # its start would let Ctrl-C through to the first child
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
+        try:
+            yield
+        finally:
+            if mask is not None:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            spawn.get_preparation_data = prepare
+            for name, value in spare.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def _child(pipe: Any) -> None:
+    """What a child process runs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    line = Line(pipe)
+    sys.stdout = sys.stderr = _Forward(line)
+    try:
+        briefing = pipe.recv_bytes()
+        apart = [_read(pipe, nbytes) for nbytes in pipe.recv()]
+    except (EOFError, OSError):
+        return
+    try:
+        parts = unship(briefing, apart)
+        role = parts.pop("role")
+    except Exception as error:
+        text = f"{type(error).__name__}: {reason(error)}."
+        line.say("failed", (f"{text} The problem or a stage could not be rebuilt in the new process", ""))
+        return
+    play(role, line, parts)
+
+
+def _read(pipe: Any, nbytes: int) -> memoryview:
+    """So many bytes off the pipe, straight into memory that an array can live in."""
+    block = left = memory(nbytes)
+    while left:
+        got = os.readv(pipe.fileno(), [left])
+        if not got:
+            raise EOFError
+        left = left[got:]
+    return block
+
+
+class _Forward:
+    """A text stream that sends whole lines to the conductor."""
+
+    def __init__(self, line: Line) -> None:
+        self._line, self._left = line, ""
+
+    def write(self, text: str) -> int:
+        *lines, self._left = (self._left + text).split("\n")
+        for each in lines:
+            self._line.say("log", each)
+        return len(text)
+
+    def flush(self) -> None:
+        if self._left:
+            self.write("\n")
+
+    def isatty(self) -> bool:
+        return False

@@ -1,0 +1,101 @@
+"""A worker's own copy of the parameters, where gradients meet by an all-reduce and every worker makes the same step."""
+
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minips.core.config import Config
+from minips.core.message import DivergedError
+from minips.core.partition import partition
+from minips.core.shard import Shard
+from minips.core.trace import UPDATE, Trace
+from minips.stage import Tensors
+from minips.stages.aggregators import Contribution
+
+SAMPLES = 8
+SAMPLE_BYTES = 2**23
+"""How many steps of a run, spread evenly, a replica keeps the gradients of, and how many bytes of them at most (but one
+step's in any case): from them the error of the exchange is measured after the run, when it slows nobody down.
+"""
+
+
+class Replica:
+    """A `Shard` that holds all the parameters and takes one push for each step, the mean of all the workers'.
+
+    ``trace`` is told how long its steps take.
+    """
+
+    def __init__(self, params: Tensors, config: Config, rank: int, trace: Trace) -> None:
+        self._trace = trace
+        self.shard = Shard(
+            params,
+            workers=1,
+            aggregator=config.aggregator,
+            consistency=config.consistency,
+            optimizer=config.optimizer,
+            now=time.monotonic,
+        )
+        self.losses: list[tuple[float, int, float]] = []
+        self.changed_at = time.monotonic()
+        self._rank = rank
+        count = max(1, min(SAMPLES, SAMPLE_BYTES // max(1, sum(x.nbytes for x in params.values()))))
+        self._sampled = {config.steps * sample // count for sample in range(count)}
+        self._samples: list[tuple[Tensors, Tensors]] = []
+
+    def copy(self) -> tuple[Tensors, int]:
+        """The parameters as they are now, to be kept, and their version."""
+        return {name: p.copy() for name, p in self.shard.params.items()}, self.shard.version
+
+    def step(self, own: Contribution, mean: Tensors) -> None:
+        """One step along ``mean``. ``own`` is what this worker has contributed to it.
+
+        DivergedError, with the parameters as they were, where the step would make them NaN or infinite.
+        """
+        if self.shard.version in self._sampled:
+            self._samples.append((own.gradients, {name: g.copy() for name, g in mean.items() if self._rank == 0}))
+        self.shard.push(own._replace(worker=0, gradients=mean))
+        began, aggregating, applying = self.shard.parameters.times
+        self._trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying))
+        if self.shard.diverged:
+            raise DivergedError(self.shard.diverged)
+        self.changed_at = time.monotonic()
+        self.losses.append((self.changed_at, self.shard.version, own.loss))
+
+    def report(self) -> dict[str, Any]:
+        """What a run keeps of this replica: the first brings the parameters home, all bring their digest."""
+        shard, params = self.shard, self.shard.params
+        whole = {"params": params, "layout": partition(params, 1)[0]} if self._rank == 0 else {}
+        counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
+        times = {"losses": self.losses, "changed_at": self.changed_at, "events": []}
+        digest = hashlib.sha256()
+        for name, p in params.items():
+            digest.update(f"{name} {p.dtype} {p.shape} ".encode() + p.tobytes())
+        return {**whole, **counts, **times, "digest": digest.hexdigest(), "samples": self._samples}
+
+
+def check_same(digests: Sequence[str]) -> None:
+    """RuntimeError where the replicas, by rank, are not all the same."""
+    for rank, digest in enumerate(digests):
+        if digest != digests[0]:
+            raise RuntimeError(
+                f"The replicas differ at the end of the run: worker {rank} does not have the parameters of worker 0. "
+                "An optimizer, and the decoding of a quantizer, must do the same with the same input at every worker."
+            )
+
+
+def requantization_error(samples: Sequence[Sequence[tuple[Tensors, Tensors]]]) -> float | None:
+    """How far the exchanged means are from the exact ones: ``|mean − exact| / |exact|`` over all tensors, averaged over
+    the sampled steps. ``samples`` has a list for each worker, the first of which holds the means; None without any.
+    """
+    errors = []
+    for step in zip(*samples, strict=True):
+        off = size = 0.0
+        for name, got in step[0][1].items():
+            exact = np.mean([gradients[name] for gradients, _ in step], axis=0, dtype=np.float64)
+            off += float(np.sum((got - exact) ** 2))
+            size += float(np.sum(exact**2))
+        errors.append((off / size) ** 0.5 if size else float(off > 0))
+    return sum(errors) / len(errors) if errors else None

@@ -1,0 +1,188 @@
+"""What a member of the crew does: serve, or work. The same code runs in a thread and in a process.
+
+A role talks to the conductor over one pipe, in pairs of a word and a value:
+
+    role → conductor   ready (who serves: its address), met, progress, diverged, finished, alone, result, failed, log
+    conductor → role   meet (the addresses of those who serve), go, diverged, halt, stop
+
+Servers serve; where gradients meet by an all-reduce, the workers do, and there is no server.
+"""
+
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self
+
+from minips.core.collectives import AllReduce
+from minips.core.config import Config
+from minips.core.message import DivergedError, NonFiniteError
+from minips.core.trace import Trace
+from minips.drivers.client import connect
+from minips.drivers.peer import LostError, Peer
+from minips.drivers.server import Server
+from minips.engines.replica import Replica
+from minips.engines.shipping import enroll
+from minips.engines.worker import at_step, work, work_together
+from minips.problems import Problem
+from minips.stage import Tensors, reason
+
+TICK_S = 0.01
+NEWS_TICKS = 10
+"""How often a server looks whether it is done, and after how many looks it tells how far it is."""
+LISTEN_S = 0.05
+"""How often a worker looks up from its work, and tells how far it is where no server does."""
+
+
+class Line:
+    """A role's end of its pipe, for several threads. What nobody hears any more is not said."""
+
+    def __init__(self, pipe: Any) -> None:
+        self._pipe, self._lock = pipe, threading.Lock()
+
+    def say(self, word: str, value: Any = None) -> None:
+        """Tell the conductor."""
+        with self._lock, suppress(OSError):
+            self._pipe.send((word, value))
+
+    def hear(self, timeout: float) -> tuple[str, Any]:
+        """The conductor's next word and value: silence after ``timeout`` seconds, stop where the conductor is gone."""
+        try:
+            return self._pipe.recv() if self._pipe.poll(timeout) else ("silence", None)
+        except (EOFError, OSError):
+            return "stop", None
+
+    def wait(self) -> tuple[str, Any]:
+        """The conductor's next word and value, however long it takes; a conductor that is gone says stop."""
+        while (heard := self.hear(1.0))[0] == "silence":
+            pass
+        return heard
+
+
+def play(role: Callable[..., Any], line: Line, parts: dict[str, Any]) -> None:
+    """Run a role; what it returns and what it raises become words to the conductor."""
+    try:
+        enroll(parts)
+        report = role(line, **parts)
+        print(end="", flush=True)  # a last line without an end, from user code
+        line.say("result", report)
+    except Exception as error:
+        _say_failed(line, error)
+
+
+def _say_failed(line: Line, error: Exception) -> None:
+    line.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
+
+
+def serve(line: Line, *, config: Config, params: Tensors, index: int, token: str) -> dict[str, Any]:
+    """One server, from its start until the conductor says stop; its report."""
+    told, ticks, finished = 0, 0, False
+    with Server(params, config, index=index, updates=config.workers * config.steps).serve(token=token) as server:
+        line.say("ready", server.address)
+        while (heard := line.hear(TICK_S))[0] != "stop":
+            if heard[0] == "diverged":
+                server.diverge(heard[1])
+            ticks += 1
+            over = server.shard.done and not finished
+            if over or ticks % NEWS_TICKS == 0:
+                rows = server.losses[told:]
+                told += len(rows)
+                line.say("progress", (server.shard.applied, rows))
+            if over:
+                finished = True
+                if server.diverged:
+                    line.say("diverged", server.diverged)
+                line.say("finished")
+    return server.report()
+
+
+def labour(line: Line, *, config: Config, problem: Problem, worker: int, token: str) -> dict[str, Any] | None:
+    """One worker, from its first connection until the run is done or the conductor says stop; its report."""
+    word, addresses = line.wait()
+    if word != "meet":
+        return None
+    with connect(addresses, config, worker=worker, token=token) as client:
+        line.say("met")
+        if line.wait()[0] == "go":
+            with _Listening(line, worker) as heard:
+                try:
+                    work(problem, config, client, heard.halt)
+                except Exception as error:
+                    # Told before the goodbye, which completes the round without this worker: the others could end the
+                    # run before anybody hears why.
+                    if isinstance(error, NonFiniteError) and any(client.versions):
+                        line.say("diverged", at_step(client.clock, worker, error))
+                    else:  # where nothing has moved yet, the data, or the problem, are at fault
+                        _say_failed(line, error)
+                    heard.halt.wait(config.timeout_s)
+    return client.report()
+
+
+def collaborate(
+    line: Line, *, config: Config, exchange: AllReduce, problem: Problem, params: Tensors, worker: int, token: str
+) -> dict[str, Any] | None:
+    """One worker among its equals, from its start until the conductor says stop; its report.
+
+    It stays reachable until then, so that nobody finds it gone in the middle of a hop. Where somebody else is gone it
+    says that it is alone, and leaves it to the conductor to find out why.
+    """
+    told = 0
+
+    def tell() -> None:
+        nonlocal told
+        rows = replica.losses[told:]
+        told += len(rows)
+        line.say("progress", (told, rows))
+
+    heard = _Listening(line, worker, tell)
+    with Peer(exchange, config, worker, params, token) as peer:
+        computing, replica = Trace(peer.trace.who), Replica(params, config, worker, peer.trace)
+        line.say("ready", peer.address)
+        word, addresses = line.wait()
+        try:
+            if word == "meet":
+                peer.meet(addresses)
+                line.say("met")
+                word, _ = line.wait()
+            if word == "go":
+                with heard:
+                    try:
+                        work_together(problem, config, peer, replica, heard.halt, computing)
+                    except DivergedError as error:
+                        line.say("diverged", str(error))
+                tell()
+            line.say("finished")
+        except LostError as error:
+            line.say("alone", str(error))
+        while "stop" not in (word, heard.word):
+            word, _ = line.wait()
+    counts = {"bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received}
+    return {**replica.report(), **counts, "trace": peer.trace + computing}
+
+
+class _Listening:
+    """``with``: a thread hears the conductor while the role works, and calls ``tell`` from time to time.
+
+    ``halt`` is set by halt and by stop; ``word`` is what was heard last.
+    """
+
+    def __init__(self, line: Line, worker: int, tell: Callable[[], None] = lambda: None) -> None:
+        self.halt, self.word = threading.Event(), ""
+        self._line, self._tell, self._over = line, tell, threading.Event()
+        self._thread = threading.Thread(target=self._listen, name=f"minips-listen-{worker}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _listen(self) -> None:
+        while not self._over.is_set() and self.word != "stop":
+            word, _ = self._line.hear(LISTEN_S)
+            if word != "silence":
+                self.word = word
+                self.halt.set()
+            self._tell()

@@ -1,0 +1,277 @@
+"""Workers that push to servers and pull from them, in virtual time.
+
+`Central` carries out the sessions of a server, `Pusher` those of a worker, and trains as `minips.engines.worker.work`
+does: the same messages with the same seeds, so that parameters are those of a real run to the bit, and bytes to the
+byte.
+"""
+
+from collections import deque
+from collections.abc import Generator
+from typing import Any, cast
+
+import simpy
+
+from minips.core.calibration import update_lines
+from minips.core.codec import envelope, unpack
+from minips.core.fit import Line
+from minips.core.message import Header, NonFiniteError, check_finite
+from minips.core.partition import cut, join, native, partition
+from minips.core.protocol import ServerLink, ServerSession, WorkerSession
+from minips.core.sessions import Receive, Send, Session, Until, carry_out
+from minips.core.shard import Shard
+from minips.engines import Outcome
+from minips.engines.simulated.cluster import UNTIMED, Cluster, Node, Rows, Trainer, size
+from minips.engines.simulated.flows import Way
+from minips.engines.worker import at_step
+from minips.problems import Problem
+from minips.stage import Frames, Tensors
+
+_SILENCE_S = 30.0
+"""What a simulated server says of silent workers: a simulated one is never silent."""
+
+Trip = Generator[simpy.Event, Any, Tensors]
+
+
+def run(cluster: Cluster, problem: Problem, params: Tensors) -> Outcome:
+    """Train with parameter servers."""
+    config = cluster.config
+    whole = {name: native(x) for name, x in params.items()}
+    servers: list[Central] = []
+    workers = [Pusher(cluster, rank, problem.shard(rank, config.workers), servers) for rank in range(config.workers)]
+    servers += [Central(cluster, index, whole, workers, servers) for index in range(config.servers)]
+    for worker in workers:
+        worker.at_once(worker.session.hello())
+    cluster.run([worker.start() for worker in workers], cluster.halt)
+    for worker in workers:
+        worker.at_once(worker.session.say("bye"))
+    shard, losses = servers[0].shard, servers[0].losses
+    cluster.tell(shard.applied, losses, last=True)
+    return Outcome(
+        params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
+        seconds=max(server.changed_at for server in servers),
+        losses=losses,
+        applied=shard.applied,
+        late=shard.late,
+        stopped=not all(server.shard.done for server in servers),
+        diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),
+        bytes_sent=sum(worker.bytes_sent for worker in workers),
+        bytes_received=sum(worker.bytes_received for worker in workers),
+        staleness=shard.staleness,
+        grants=shard.grants,
+        trace=cluster.trace,
+    )
+
+
+class Central(Node):
+    """A server: a shard, and the sessions of its requests."""
+
+    def __init__(
+        self, cluster: Cluster, index: int, params: Tensors, workers: "list[Pusher]", servers: "list[Central]"
+    ) -> None:
+        calibration, config = cluster.conditions.calibration, cluster.config
+        times = {**calibration.server, **update_lines(calibration, config)} if calibration else {}
+        if calibration:
+            times["transfer"] = calibration.server_rest.times(1 / 2)
+        super().__init__(cluster, f"server {index}", times)
+        self.index, self.layout, self._workers = index, partition(params, config.servers)[index], workers
+        self.shard = Shard(
+            cut(params, self.layout),
+            workers=config.workers,
+            aggregator=config.aggregator,
+            consistency=config.consistency,
+            optimizer=config.optimizer,
+            updates=config.workers * config.steps,
+            now=lambda: float(self.env.now),
+        )
+        self.losses: Rows = []
+        self.changed_at = 0.0
+        self._servers = servers
+        self.session = _Sessions(self)
+        self._waiting: list[tuple[Until, simpy.Event]] = []
+        self._state: tuple[Any, ...] = (0, False, 0)
+
+    def answer(self, frames: Frames, step: int) -> Generator[simpy.Event, Any, Frames]:
+        """What the server answers to a request, once it may."""
+        packet, _ = unpack(frames, self.config.push, UNTIMED)
+        session = self.session.answer(packet.header, packet)
+        return self._enveloped((yield from self.carry_out(session, step)))
+
+    def answer_at_once(self, frames: Frames) -> Frames:
+        """What the server answers to a request that takes no time."""
+        packet, _ = unpack(frames, self.config.push, UNTIMED)
+        return self._enveloped(carry_out(self.session.answer(packet.header, packet)))
+
+    def _enveloped(self, answer: tuple[Header, Frames]) -> Frames:
+        stamp, frames = answer
+        return [envelope(self.config.pull, {**stamp, "busy": 0.0, "waited": 0.0}), *frames]
+
+    def wait(self, wanted: Until, step: int) -> Way:
+        if not wanted.ready():
+            began, event = self.env.now, self.env.event()
+            self._waiting.append((wanted, event))
+            yield event
+            self.cluster.record("wait", f"worker {wanted.worker}", began, step)
+
+    def updated(self) -> None:
+        """An update has taken its time."""
+        shard = self.shard
+        self.changed_at = self.env.now
+        self.losses += [(self.env.now, step, loss) for step, loss in shard.losses[len(self.losses) :]]
+        self._leave_behind()
+        if self.index == 0:
+            self.cluster.tell(shard.applied, self.losses)
+
+    def changed(self) -> None:
+        """The shard has changed."""
+        if self.shard.diverged:
+            self.diverge(self.shard.diverged)
+        self._look()
+
+    def diverge(self, reason: str) -> None:
+        """The run ends at every server."""
+        for server in self._servers:
+            server.shard.diverge(reason)
+            server._look()
+
+    def _leave_behind(self) -> None:
+        """Stragglers give up, where they are to."""
+        if self.cluster.conditions.abandon and self.shard.quorum is not None and self.shard.quorum < self.shard.workers:
+            for worker in self._workers:
+                worker.left_behind()
+
+    def _look(self) -> None:
+        """Those that wait and need not any more go on. None can, as long as the slowest clock is the same."""
+        state = self.shard.slowest(), self.shard.done, self.shard.sees_time and self.shard.applied
+        if state != self._state:
+            self._state, waiting, self._waiting = state, self._waiting, []
+            for wanted, event in waiting:
+                if wanted.ready():
+                    event.succeed()
+                else:
+                    self._waiting.append((wanted, event))
+
+
+class _Sessions(ServerSession):
+    """A server's sessions whose pulls see an update once its time is over, and as many versions later as the engine
+    says.
+    """
+
+    def __init__(self, server: Central) -> None:
+        super().__init__(
+            server.shard,
+            server.config,
+            server.index,
+            server.layout,
+            UNTIMED,
+            server.changed,
+            self._publish,
+            _SILENCE_S,
+        )
+        self._server = server
+        self._versions = deque([(0, server.shard.params)], server.cluster.conditions.delay_versions + 1)
+
+    def read(self, worker: int) -> tuple[int, Tensors]:
+        self.shard.pull(worker)
+        return self._versions[0]
+
+    def _publish(self) -> None:
+        self._versions.append((self.shard.version, self.shard.params))
+        self._server.updated()
+
+
+class Pusher(Trainer):
+    """A worker and its client."""
+
+    def __init__(self, cluster: Cluster, rank: int, problem: Problem, servers: list[Central]) -> None:
+        calibration, config = cluster.conditions.calibration, cluster.config
+        rest = {"transfer": calibration.worker_rest.times(1 / 2)} if calibration else {}
+        super().__init__(cluster, rank, problem, {**calibration.worker, **rest} if calibration else {})
+        self._idle = calibration.idle.times(1 / 2) if calibration else Line()
+        self._servers = servers
+        self._links = [ServerLink(config, rank, index, UNTIMED) for index in range(config.servers)]
+        self.session = WorkerSession(rank, self._links)
+        self._trips: list[deque[simpy.Process]] = [deque() for _ in self._links]
+
+    def at_once(self, session: Session[Any]) -> None:
+        """Carry out a session that takes no time: hello before the clock starts, bye after it has stopped."""
+        asked: list[Send] = []
+
+        def receive(wanted: Receive) -> Frames:
+            frames = asked.pop(0).parcel
+            answer = self._servers[wanted.source].answer_at_once(frames)
+            self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
+            return answer
+
+        carry_out(session, asked.append, receive)
+
+    def left_behind(self) -> None:
+        """Give up a gradient whose round is over at every server."""
+        if all(server.shard.rounds > link.clock for server, link in zip(self._servers, self._links, strict=True)):
+            self.give_up()
+
+    def train(self) -> Way:
+        try:
+            yield from self._train()
+        except NonFiniteError as error:
+            if not any(self.session.versions):
+                raise
+            self._servers[0].diverge(at_step(self.session.clock, self.rank, error))
+
+    def _train(self) -> Way:
+        session = self.session
+        params = yield from self._pull()
+        travelling: simpy.Process | None = None
+        while not session.done:
+            read, clock = session.versions, session.clock
+            finished = yield from self.think(clock)
+            if all(server.shard.done for server in self._servers):
+                break
+            if finished:
+                loss, gradients = self.gradient(params, clock)
+            if travelling:
+                params = yield travelling
+                travelling = None
+                if session.done:
+                    return
+            if not finished:
+                for server in self._servers:
+                    server.shard.skip(self.rank)
+                params = yield from self._pull()
+            elif self.config.overlap:
+                travelling = self.process(self._push_pull(gradients, loss, read))
+                yield self.env.timeout(0)  # it has begun now
+            else:
+                params = yield from self._push_pull(gradients, loss, read)
+        if travelling:
+            yield travelling
+
+    def _pull(self) -> Trip:
+        return self.session.join((yield from self.carry_out(self.session.pull(), 0)))
+
+    def _push_pull(self, gradients: Tensors, loss: float, versions: tuple[int, ...]) -> Trip:
+        whole = {name: native(g) for name, g in gradients.items()}
+        check_finite(whole, "The gradient of")
+        session = self.session
+        answers = yield from self.carry_out(session.push(whole, float(loss), versions, pulls=True), session.clock)
+        return session.join(answers)
+
+    def send(self, message: Send, step: int) -> Way:
+        yield from self.work(("transfer",), message.values, step)
+        self._trips[message.to].append(self.process(self._trip(self._servers[message.to], message.parcel, step)))
+
+    def receive(self, wanted: Receive, step: int) -> Generator[simpy.Event, Any, Frames]:
+        return cast(Frames, (yield self._trips[wanted.source].popleft()))
+
+    def _trip(self, server: Central, frames: Frames, step: int) -> Generator[simpy.Event, Any, Frames]:
+        """The way of one message to a server, and of its answer back."""
+        cluster, least_s = self.cluster, self._idle.at(server.session.values)
+        began = self.env.now
+        self.bytes_sent += size(frames)
+        yield from cluster.travel(self, server, size(frames), least_s)
+        cluster.record("transfer", self.who, began, step)
+        answer = yield from server.answer(frames, step)
+        began = self.env.now
+        yield from cluster.travel(server, self, size(answer), least_s)
+        cluster.record("transfer", self.who, began, step)
+        self.bytes_received += size(answer)
+        return answer

@@ -1,0 +1,249 @@
+"""What a simulated cluster shares: the clock, the network, the trace; and what all of its nodes can do.
+
+No time passes but by ``yield``. What a node does in between, it does at once, so nobody needs a lock.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar, cast
+
+import simpy
+
+from minips import seeds
+from minips.core.calibration import Calibration
+from minips.core.config import Config
+from minips.core.fit import Line
+from minips.core.message import DivergedError
+from minips.core.sessions import Do, Receive, Send, Session, Until
+from minips.core.topology import Network, Traffic
+from minips.core.trace import Span, Trace
+from minips.engines import Progress
+from minips.engines.simulated.flows import Way, Wire
+from minips.engines.worker import compute
+from minips.problems import Problem
+from minips.stage import Frames, Tensors, reason
+
+T = TypeVar("T")
+
+UNTIMED = Trace(limit=0)
+"""For the codec, whose spans are of the clock on the wall."""
+MAX_SPANS = 1_000_000
+NEWS_S = 0.1
+"""How often, by the clock on the wall, whoever watches is told."""
+
+Rows = list[tuple[float, int, float]]
+
+
+class Conditions(NamedTuple):
+    """What a simulated cluster is told of the engine."""
+
+    graph: Any
+    """The network; None where it is infinitely fast."""
+    traffic: Sequence[Traffic]
+    seconds: Callable[[Config, int, int, int], float]
+    """How long a worker computes at a clock, on batches of so many rows."""
+    calibration: Calibration | None
+    abandon: bool
+    delay_versions: int
+
+
+class Cluster:
+    """The clock (``env``), the network, the spans, and whoever watches the run from outside."""
+
+    def __init__(
+        self, conditions: Conditions, config: Config, watch: Callable[[Progress], None], stop: Callable[[], bool]
+    ) -> None:
+        self.conditions, self.config, self.plain = conditions, config, replace(config, delays=None)
+        self.env = simpy.Environment()
+        self.halt = self.env.event()
+        """Happens when the run is stopped from outside."""
+        self._failed, self._over = self.env.event(), self.env.event()
+        self.diverged: str | None = None
+        self._spans: list[tuple[str, str, float, float, int]] = []  # tuples, which the garbage collector need not see
+        self._watch, self._stop, self._told_at = watch, stop, time.monotonic()
+        graph, rng = conditions.graph, seeds.loss(config.seed)
+        self._wire = None if graph is None else Wire(self.env, Network(graph), conditions.traffic, rng)
+
+    def run(self, processes: list[simpy.Process], *others: simpy.Event) -> None:
+        """Until all the processes have ended, or one of the other events has happened. RuntimeError where a worker
+        failed.
+        """
+        self.env.run(until=self.env.any_of([self.env.all_of(processes), self._failed, self._over, *others]))
+        if self._failed.triggered:
+            raise cast(RuntimeError, self._failed.value)
+
+    def fail(self, who: str, error: Exception) -> None:
+        """Somebody cannot go on, so nobody does."""
+        if not self._failed.triggered:
+            failure = RuntimeError(f"{who} failed: {type(error).__name__}: {reason(error)}")
+            failure.__cause__ = error
+            self._failed.succeed(failure)
+
+    def diverge(self, reason: str) -> None:
+        """The run is over, with the parameters as they are."""
+        if not self._over.triggered:
+            self.diverged = reason
+            self._over.succeed()
+
+    def travel(self, source: "Node", target: "Node", nbytes: int, least_s: float, line: str | None = None) -> Way:
+        """The way of a message, for a process's ``yield from``; see `Wire.travel`. The transport itself takes
+        ``least_s``.
+        """
+        began = self.env.now
+        if self._wire:
+            yield from self._wire.travel(source.who, target.who, nbytes, line)
+        left = began + least_s - self.env.now
+        if left > 0:
+            yield self.env.timeout(left)
+
+    def record(self, name: str, who: str, start: float, step: int, end: float | None = None) -> None:
+        """Keep a span that ends now, or at ``end``, if it took any time."""
+        seconds = (self.env.now if end is None else end) - start
+        if seconds > 0 and len(self._spans) < MAX_SPANS:
+            self._spans.append((name, who, start, seconds, step))
+
+    @property
+    def trace(self) -> Trace:
+        """The spans, by now."""
+        return Trace(spans=map(Span._make, self._spans))
+
+    def tell(self, applied: int, losses: Rows, last: bool = False) -> None:
+        """The parameters have changed: tell whoever watches, now and then and at the ``last``; see whether to stop."""
+        if self._stop() and not self.halt.triggered:
+            self.halt.succeed()
+        if last or time.monotonic() - self._told_at > NEWS_S:
+            self._told_at = time.monotonic()
+            self._watch(Progress(applied, self.config.workers * self.config.steps, losses))
+
+
+class Node:
+    """A host: its name, and its processor, which does one thing at a time.
+
+    ``times`` are calibrated, by span name and number of values; ``transfer`` is what sending or receiving a message
+    takes of the processor.
+    """
+
+    def __init__(self, cluster: Cluster, who: str, times: Mapping[str, Line]) -> None:
+        self.cluster, self.env, self.config, self.who, self._times = cluster, cluster.env, cluster.config, who, times
+        self._processor = simpy.Resource(self.env)
+        self._alone: simpy.Event | None = None
+        """Happens at the end of the work that is done alone."""
+
+    def work(self, names: Iterable[str], values: float, step: int) -> Way:
+        """Spend what these spans take for so many values. Until the processor is free, that is a wait."""
+        spans = [(name, self._times[name].at(values)) for name in names if name in self._times]
+        if not spans:
+            return
+        began = self.env.now
+        with self._processor.request() as turn:
+            yield turn
+            self.cluster.record("wait", self.who, began, step)
+            for name, seconds in spans:
+                began = self.env.now
+                yield self.env.timeout(seconds)
+                self.cluster.record(name, self.who, began, step)
+
+    def carry_out(self, session: Session[T], step: int) -> Generator[simpy.Event, Any, T]:
+        """A session in virtual time, with the real arrays; what it returns."""
+        answer, error = None, None
+        while True:
+            while self._alone:
+                yield self._alone
+            try:
+                need = session.send(answer) if error is None else session.throw(error)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            answer, error = None, None
+            match need:
+                case Do(spans, values, call, alone):
+                    over = self.env.event() if alone else None
+                    self._alone = over or self._alone
+                    yield from self.work(spans, values, step)
+                    if over:
+                        self._alone = None
+                        over.succeed()
+                    try:
+                        answer = call()
+                    except Exception as raised:
+                        error = raised
+                case Send():
+                    yield from self.send(need, step)
+                case Receive():
+                    answer = yield from self.receive(need, step)
+                case Until():
+                    yield from self.wait(need, step)
+
+    def send(self, message: Send, step: int) -> Way:
+        """Send a message."""
+        raise NotImplementedError
+
+    def receive(self, wanted: Receive, step: int) -> Generator[simpy.Event, Any, Any]:
+        """Wait for a message; what it holds."""
+        raise NotImplementedError
+
+    def wait(self, wanted: Until, step: int) -> Way:
+        """Wait for a condition."""
+        raise NotImplementedError
+
+
+class Trainer(Node):
+    """A worker: a shard of the problem, and a gradient after a while."""
+
+    def __init__(self, cluster: Cluster, rank: int, problem: Problem, times: Mapping[str, Line]) -> None:
+        super().__init__(cluster, f"worker {rank}", times)
+        self.rank, self.problem = rank, problem
+        self.bytes_sent = self.bytes_received = 0
+        self._plain = cluster.plain
+        self._rows = min(self.config.batch_size or problem.rows, problem.rows)
+        self._computing = False
+        self._process: simpy.Process | None = None
+
+    def start(self) -> simpy.Process:
+        """Begin to train."""
+        self._process = self.process(self.train())
+        return self._process
+
+    def process(self, steps: Generator[simpy.Event, Any, Any]) -> simpy.Process:
+        """Something that this worker does by itself. What goes wrong in it ends the run."""
+        return self.env.process(self._guard(steps))
+
+    def train(self) -> Way:
+        """The training loop."""
+        raise NotImplementedError
+
+    def gradient(self, params: Tensors, clock: int) -> tuple[float, Tensors]:
+        """Training loss and gradients, as a real worker computes them, in no time."""
+        return compute(self.problem, self._plain, params, self.rank, clock)
+
+    def think(self, clock: int) -> Generator[simpy.Event, Any, bool]:
+        """The time of one gradient; False where this worker gave it up."""
+        began, self._computing = self.env.now, True
+        with suppress(simpy.Interrupt):
+            yield self.env.timeout(self.cluster.conditions.seconds(self.config, self.rank, clock, self._rows))
+        self.cluster.record("compute", self.who, began, clock)
+        finished, self._computing = self._computing, False
+        return finished
+
+    def give_up(self) -> None:
+        """Leave the gradient that is being computed, if one is."""
+        if self._computing and self._process:
+            self._computing = False
+            self._process.interrupt()
+
+    def _guard(self, steps: Generator[simpy.Event, Any, Any]) -> Generator[simpy.Event, Any, Any]:
+        try:
+            return (yield from steps)
+        except DivergedError as error:
+            self.cluster.diverge(str(error))
+            yield self.env.event()
+        except Exception as error:
+            self.cluster.fail(self.who, error)
+            yield self.env.event()  # that never happens: nothing waits for this in vain, as the run is over
+
+
+def size(frames: Frames) -> int:
+    """Bytes of a message."""
+    return sum(map(len, frames))

@@ -1,0 +1,108 @@
+"""The simulated engine: a cluster in virtual time.
+
+Everything that decides, computes or encodes is what a real run uses: the problem's gradients, `Shard` with its
+aggregator, consistency and optimizer, both halves of the codec. Only time is made up. Computing takes what the engine
+says, messages travel over a network whose links they share, and SimPy keeps the clock. So the same seed gives the same
+run to the bit, trace included, and under BSP the parameters are those of a real run.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from minips import seeds
+from minips.core.calibration import Calibration
+from minips.core.collectives import AllReduce
+from minips.core.config import Config
+from minips.core.topology import Own, Star, Topology, Traffic
+from minips.engines import Engine, Outcome, Progress
+from minips.problems import Problem
+from minips.stage import StageField, Tensors, ValueField, option, register
+
+
+@register
+@dataclass(frozen=True)
+class Simulated(Engine):
+    """Everybody in virtual time: any number of workers, on any network, with seconds that are the same every time.
+
+    Without a ``topology`` every worker and server has the config's link to one switch, or an infinitely fast one where
+    the config has none; a ``networkx.Graph`` of your own will do. Links are shared by all that travels on them at once,
+    max-min fairly; a real run's shaped links let messages through one after the other. A batch takes ``compute_s``, or
+    is drawn anew for each step with that mean (``exponential``); the config's delays count as in a real run. With a
+    ``calibration`` everything else takes its time too: stages, updates and the transport, one thing after the other at
+    each node. Waiting has no limit, and all nodes live for ever.
+
+    With ``delay_versions`` τ a pull is answered with parameters that are τ versions old: one worker under ASP then
+    descends with a constant delay of τ, and more workers add their own staleness to that.
+
+    With backup workers a round leaves stragglers behind. They ``abandon`` what they compute and go on with the round
+    under way, as the order statistics of compute times assume; such a gradient counts as late. A real worker cannot
+    know and computes to the end: say ``abandon=False`` for that.
+
+    >>> import minips as ps
+    >>> problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))
+    >>> config = ps.Config(workers=4, steps=10)
+    >>> ps.train(problem, config, engine=Simulated(compute_s=0.5)).seconds
+    5.0
+    """
+
+    name = "simulated"
+    requires: ClassVar[tuple[str, ...]] = ("simpy", "networkx")
+    extra = "simulate"
+    topology: StageField[Topology | None] = option(None, "the network; None: a star of the config's links")
+    compute_s: float | None = option(
+        None, "seconds that a batch takes; None: what the calibration says, or none", minimum=0, unit="s"
+    )
+    exponential: bool = option(False, "draw each batch's time from an exponential distribution")
+    calibration: ValueField[Calibration | None] = option(None, "what stages and transport take; None: nothing")
+    delay_versions: int = option(0, "how old the parameters are that a pull brings", minimum=0, step=1)
+    abandon: bool = option(True, "stragglers give up a gradient whose round is over")
+    traffic: tuple[Traffic, ...] = option((), "what else travels on the network")
+
+    def __post_init__(self) -> None:
+        if hasattr(self.topology, "edges"):
+            object.__setattr__(self, "topology", Own(self.topology))
+        super().__post_init__()
+
+    def run(
+        self,
+        problem: Problem,
+        config: Config,
+        params: Tensors,
+        watch: Callable[[Progress], None],
+        stop: Callable[[], bool],
+    ) -> Outcome:
+        from minips.engines.simulated import central, mutual
+        from minips.engines.simulated.cluster import Cluster, Conditions
+
+        conditions = Conditions(
+            self.network(config), self.traffic, self.seconds, self.calibration, self.abandon, self.delay_versions
+        )
+        cluster = Cluster(conditions, config, watch, stop)
+        if isinstance(config.exchange, AllReduce):
+            if self.delay_versions:
+                raise ValueError(
+                    f"{config.exchange!r} has no server that could answer with old parameters; "
+                    "use exchange=PS(), or delay_versions=0."
+                )
+            return mutual.run(cluster, problem, params, config.exchange)
+        return central.run(cluster, problem, params)
+
+    def network(self, config: Config) -> Any:
+        """The graph that ``config`` runs on; None where it is infinitely fast."""
+        topology, link = self.topology, config.link
+        if topology is None and link is not None:
+            topology = Star(link.bandwidth_bps, link.latency_s / 2)
+        if topology is None and self.traffic:
+            raise ValueError("Competing traffic needs a network: give Simulated a topology, or the config a link.")
+        servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
+        return topology and topology.graph(config.workers, servers)
+
+    def seconds(self, config: Config, worker: int, clock: int, rows: int) -> float:
+        """How long this worker computes at this clock, on batches of so many rows."""
+        gradient = self.calibration and self.calibration.gradient
+        batch = self.compute_s if self.compute_s is not None else gradient.at(rows) if gradient else 0.0
+        seconds = batch * config.accumulate
+        if self.exponential:
+            seconds *= seeds.compute(config.seed, worker, clock).exponential()
+        return max(seconds, config.delays.of(worker, clock, config.seed) if config.delays else 0.0)

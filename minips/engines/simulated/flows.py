@@ -1,0 +1,161 @@
+"""Messages on a simulated network: flows that share its links max-min fairly, on SimPy's clock.
+
+A message is a flow: it has the fair share of its route until all of its bytes have left, and arrives the route's
+latency later. Messages from one node to another follow each other, as over one connection. Shares are worked out anew
+when flows begin or end: for all flows at once, and once for each instant, however many begin or end in it.
+
+A packet that is lost is sent again. The model: a message of k packets is sent; a round trip later the sender knows
+which of them are missing (a seeded draw for each) and sends those again; and so on. So S bytes take about S/(1 − loss)
+bytes of bandwidth on all of their way, and a round trip for each time that anything was missing.
+"""
+
+from collections.abc import Generator, Sequence
+from math import ceil, inf, isfinite
+from typing import Any
+
+import numpy as np
+import simpy
+
+from minips.core.topology import Links, Network, Route, Traffic, fair_shares
+
+PACKET_BYTES = 1500
+"""What one packet carries: an Ethernet frame's worth."""
+_SAME = 1e-12
+"""Two times that differ by less than this share of them are one: what is left is the rounding of sums."""
+
+Way = Generator[simpy.Event, Any, None]
+
+
+class Wire:
+    """A network in use. ``traffic`` is what else travels on it; ``rng`` draws which packets are lost."""
+
+    def __init__(
+        self, env: simpy.Environment, network: Network, traffic: Sequence[Traffic], rng: np.random.Generator
+    ) -> None:
+        self._env, self._network, self._rng = env, network, rng
+        # Each competing flow has a link of its own that holds it to its rate, and the last link is the filling of short
+        # routes.
+        limits = [inf if one.rate_bps is None else one.rate_bps / 8 for one in traffic]
+        self._capacity = np.array([*network.capacity, *limits, inf])
+        # The flows under way, as columns: their links, bytes left, bytes per second, when they end, whom to tell.
+        self._links = np.empty((0, 0), np.intp)
+        self._left, self._rate, self._due = np.empty(0), np.empty(0), np.empty(0)
+        self._ended = np.empty(0, object)
+        self._last: dict[str | tuple[str, str], simpy.Event] = {}
+        self._new: list[tuple[Links, float, simpy.Event]] = []
+        self._at, self._turn, self._settling, self._ending = 0.0, 0, False, False
+        for number, one in enumerate(traffic, len(network.capacity)):
+            env.process(self._compete(one, number))
+
+    def travel(self, source: str, target: str, nbytes: float, line: str | None = None) -> Way:
+        """The way of a message, for a process's ``yield from``: it ends when the last byte has arrived.
+
+        Messages of one ``line`` (None: of one source and target) leave in turn.
+        """
+        route = self._network.route(source, target)
+        seconds = route.latency_s
+        if route.loss:
+            nbytes, late = self._sent_again(route, nbytes)
+            seconds += late
+        if route.links.size and nbytes:
+            turn = line or (source, target)
+            before, left = self._last.get(turn), self._env.event()
+            self._last[turn] = left
+            if before and not before.triggered:
+                yield before
+            yield self._begin(route.links, nbytes)
+            left.succeed()
+        if seconds:
+            yield self._env.timeout(seconds)
+
+    def _sent_again(self, route: Route, nbytes: float) -> tuple[float, float]:
+        """The bytes of all that is sent until nothing is missing, and the seconds of asking for it."""
+        packets = missing = ceil(nbytes / PACKET_BYTES)
+        sent, seconds = packets, 0.0
+        while missing := int(self._rng.binomial(missing, route.loss)):
+            sent += missing
+            seconds += 2 * route.latency_s
+        return nbytes * sent / max(packets, 1), seconds
+
+    def _compete(self, one: Traffic, limit: int) -> Way:
+        route = self._network.route(one.source, one.target)
+        yield self._env.timeout(one.start_s)
+        links = np.append(route.links, [] if one.rate_bps is None else [limit]).astype(np.intp)
+        if links.size:
+            flow = self._begin(links, inf)
+            if one.stop_s is not None:
+                yield self._env.timeout(one.stop_s - one.start_s)
+                self._due[self._ended == flow], self._ending = self._env.now, True
+                self._touch()
+
+    def _begin(self, links: Links, nbytes: float) -> simpy.Event:
+        ended = self._env.event()
+        self._new.append((links, nbytes, ended))
+        self._touch()
+        return ended
+
+    def _touch(self) -> None:
+        """Share anew, after all that happens in this instant."""
+        if not self._settling:
+            self._settling = True
+            self._callback(0.0, self._settle)
+
+    def _settle(self) -> None:
+        self._settling = False
+        self._end()
+        if self._new:
+            self._admit()
+        if self._due.size:
+            self._rate = fair_shares(self._links, self._capacity)
+            self._due = self._at + self._left / self._rate
+            self._turn += 1
+            turn, soonest = self._turn, float(self._due.min())
+            if isfinite(soonest):
+                self._callback(soonest - self._at, lambda: self._wake(turn))
+
+    def _wake(self, turn: int) -> None:
+        """A flow ends now, unless the shares have changed since ``turn``, when that was worked out."""
+        if turn == self._turn:
+            self._ending = True
+            self._end()
+            self._touch()
+
+    def _end(self) -> None:
+        """Bring the columns up to this instant, and tell those that have ended: none, where no time has passed and none
+        was due.
+        """
+        now = self._env.now
+        if now == self._at and not self._ending:
+            return
+        self._ending = False
+        self._left = self._left - self._rate * (now - self._at)
+        self._at = now
+        going = self._due <= now * (1 + _SAME)
+        if going.any():
+            ended, stay = self._ended[going], ~going
+            self._links, self._ended = self._links[:, stay], self._ended[stay]
+            self._left, self._rate, self._due = self._left[stay], self._rate[stay], self._due[stay]
+            for event in ended:
+                event.succeed()
+
+    def _admit(self) -> None:
+        count, hops = len(self._new), max(links.size for links, _, _ in self._new)
+        filling = len(self._capacity) - 1
+        if hops > len(self._links):
+            more = np.full((hops - len(self._links), self._due.size), filling, np.intp)
+            self._links = np.concatenate([self._links, more])
+        links = np.full((len(self._links), count), filling, np.intp)
+        ended = np.empty(count, object)
+        for i, (one, _, event) in enumerate(self._new):
+            links[: one.size, i] = one
+            ended[i] = event
+        self._links = np.concatenate([self._links, links], axis=1)
+        self._left = np.append(self._left, [nbytes for _, nbytes, _ in self._new])
+        self._ended = np.concatenate([self._ended, ended])
+        self._due = np.append(self._due, np.full(count, inf))
+        self._new = []
+
+    def _callback(self, seconds: float, function: Any) -> None:
+        event = self._env.timeout(seconds)
+        assert event.callbacks is not None
+        event.callbacks.append(lambda _: function())

@@ -1,0 +1,144 @@
+"""Workers that add up their gradients among themselves, in virtual time.
+
+`minips.core.sessions.all_reduce` says what is sent to whom; `Member` carries it out in virtual time. It trains as
+`minips.engines.worker.work_together` does, and `Replica` makes the steps.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Generator
+from functools import partial
+from typing import Any, cast
+
+import simpy
+
+from minips import seeds
+from minips.core.allreduce_session import all_reduce
+from minips.core.calibration import rank_lines
+from minips.core.collectives import AllReduce
+from minips.core.fit import Line
+from minips.core.reduction import Reduction
+from minips.core.sessions import Receive, Send
+from minips.drivers.peer import greeting_of
+from minips.engines import Outcome
+from minips.engines.replica import Replica, check_same, requantization_error
+from minips.engines.simulated.cluster import UNTIMED, Cluster, Rows, Trainer, size
+from minips.engines.simulated.flows import Way
+from minips.engines.worker import contribute
+from minips.problems import Problem
+from minips.stage import Frames, Tensors
+from minips.stages.aggregators import Contribution
+
+_SENT_AT = bytes(8)
+"""The frame in which a real message says when it was sent."""
+
+
+def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> Outcome:
+    """Train by all-reduce."""
+    team = Team(cluster, problem, params, exchange)
+    for member in team.members:
+        member.greet()
+    cluster.run([member.start() for member in team.members])
+    reports = [member.replica.report() for member in team.members]
+    digests = [report["digest"] for report in reports]
+    check_same(digests)
+    cluster.tell(team.applied, team.losses, last=True)
+    return Outcome(
+        params=dict(reports[0]["params"]),
+        seconds=team.changed_at,
+        losses=team.losses,
+        applied=team.applied,
+        stopped=cluster.diverged is None and reports[0]["applied"] < cluster.config.steps,
+        diverged=cluster.diverged,
+        bytes_sent=sum(member.bytes_sent for member in team.members),
+        bytes_received=sum(member.bytes_received for member in team.members),
+        staleness=sum((report["staleness"] for report in reports), Counter()),
+        grants=[grant for report in reports for grant in report["grants"]],
+        trace=cluster.trace,
+        requantization_error=requantization_error([report["samples"] for report in reports]),
+        replicas=digests,
+    )
+
+
+class Team:
+    """The workers, by rank, and what they have done together."""
+
+    def __init__(self, cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> None:
+        count = cluster.config.workers
+        self.cluster, self.applied, self.changed_at = cluster, 0, 0.0
+        self.losses: Rows = []
+        self.members = [Member(self, rank, problem.shard(rank, count), params, exchange) for rank in range(count)]
+
+    def stepped(self) -> None:
+        """A member has made a step. The slowest one's makes a row of losses."""
+        self.applied, self.changed_at = self.applied + 1, self.cluster.env.now
+        step = self.applied // len(self.members)
+        if step > len(self.losses) and all(len(member.replica.losses) >= step for member in self.members):
+            losses = [member.replica.losses[step - 1][2] for member in self.members]
+            self.losses.append((self.changed_at, step, sum(losses) / len(losses)))
+            self.cluster.tell(self.applied, self.losses)
+
+
+class Member(Trainer):
+    """A worker, its replica of the parameters, and a box for what comes from each of the others."""
+
+    def __init__(self, team: Team, rank: int, problem: Problem, params: Tensors, exchange: AllReduce) -> None:
+        cluster, config = team.cluster, team.cluster.config
+        calibration = cluster.conditions.calibration
+        super().__init__(cluster, rank, problem, rank_lines(calibration, config) if calibration else {})
+        rng = seeds.all_reduce(config.seed, rank)
+        self._team = team
+        self._message = calibration.message if calibration else Line()
+        self._reduction = Reduction(exchange, rank, config.workers, params, config.push, rng, UNTIMED)
+        self._boxes: dict[int, simpy.Store] = defaultdict(partial(simpy.Store, self.env))
+        self.replica = Replica(params, config, rank, UNTIMED)
+
+    def greet(self) -> None:
+        """Say to those that this member sends to who it is, which takes no time: the clock has not started."""
+        nbytes = size(greeting_of(self.rank))
+        for rank in self._reduction.targets:
+            self.bytes_sent += nbytes
+            self._team.members[rank].bytes_received += nbytes
+
+    def train(self) -> Way:
+        shard, travelling = self.replica.shard, None
+        for clock in range(self.config.steps):
+            params, read = {name: p.copy() for name, p in shard.params.items()}, shard.version
+            yield from self.think(clock)
+            own, diverged = contribute(self.problem, self._plain, params, read, self.rank, clock, shard)
+            if travelling and (yield travelling):
+                break
+            travelling = self.process(self._exchange(own, self.cluster.halt.triggered, diverged))
+            if not self.config.overlap and (yield travelling):
+                break
+        if travelling:
+            yield travelling
+
+    def _exchange(self, own: Contribution, ending: bool, diverged: str) -> Generator[simpy.Event, Any, bool]:
+        """One step of all the workers; True where it is the last one."""
+        reduction, step = self._reduction, own.clock
+        reduction.begin(step, own.gradients, ending, diverged)
+        mean = yield from self.carry_out(all_reduce(reduction), step)
+        self.replica.step(own, mean)
+        self._team.stepped()
+        return reduction.ending
+
+    def send(self, message: Send, step: int) -> Way:
+        frames = [_SENT_AT, *message.parcel]
+        self.bytes_sent += size(frames)
+        self.process(self._deliver(self._team.members[message.to], frames))
+        return
+        yield
+
+    def receive(self, wanted: Receive, step: int) -> Generator[simpy.Event, Any, Frames]:
+        began = self.env.now
+        sent, frames = yield self._boxes[wanted.source].get()
+        self.cluster.record("wait", self.who, began, step, end=sent)
+        self.cluster.record("transfer", self.who, max(began, sent), step)
+        self.bytes_received += size(frames)
+        return cast(Frames, frames[1:])
+
+    def _deliver(self, target: "Member", frames: Frames) -> Way:
+        """A message's way into its box. What a worker sends leaves in turn, whoever it is for, as hops do."""
+        sent, nbytes = self.env.now, size(frames)
+        yield from self.cluster.travel(self, target, nbytes, self._message.at(nbytes), line=self.who)
+        target._boxes[self.rank].put((sent, frames))

@@ -1,0 +1,48 @@
+"""Servers and workers as threads of this process: quick to start and easy to debug, but they share one interpreter's
+lock.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from minips.engines.crew import LocalEngine, Member, multiprocess
+from minips.engines.roles import Line, play
+from minips.stage import register
+
+
+@register
+@dataclass(frozen=True)
+class Threads(LocalEngine):
+    """Everybody in this process. Any transport works; what it costs to share an interpreter is in the times."""
+
+    name = "threads"
+
+    def start(self, *names: str) -> list[Member]:
+        return [_Thread(who) for who in names]
+
+
+class _Thread(Member):
+    def __init__(self, who: str) -> None:
+        here, self._there = multiprocess().Pipe()
+        super().__init__(who, here)
+        self._thread: threading.Thread | None = None
+
+    def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
+        def run() -> None:
+            with self._there:
+                play(role, Line(self._there), parts)
+
+        thread = threading.Thread(target=run, name=f"minips-{self.who}", daemon=True)
+        thread.start()
+        self._thread = thread  # one that could not be started is not waited for
+
+    def end(self, timeout: float) -> str:
+        self.pipe.close()
+        if self._thread:
+            self._thread.join(timeout)
+        else:
+            self._there.close()
+        self.gone = True
+        return "it is still running" if self._thread and self._thread.is_alive() else "its thread returned"

@@ -1,0 +1,164 @@
+"""The training loop of one worker: gradient, push, pull, again; or gradient, exchange with the others, step, again."""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from minips import seeds
+from minips.core.config import Config
+from minips.core.message import ADVICE, NonFiniteError
+from minips.core.partition import native
+from minips.core.shard import Shard
+from minips.core.trace import Trace
+from minips.drivers.client import Client
+from minips.drivers.peer import Peer
+from minips.engines.replica import Replica
+from minips.problems import Problem
+from minips.stage import Tensors
+from minips.stages.aggregators import Contribution
+
+
+def work(problem: Problem, config: Config, client: Client, stop: threading.Event) -> None:
+    """Train on ``problem``, this worker's shard of the rows, until the servers say that the run is done or ``stop`` is
+    set.
+
+    With ``config.overlap`` the next gradient is computed while the last one travels, from parameters that are one step
+    older. NonFiniteError where a loss or a gradient is not finite.
+    """
+    timeout = 2 * config.timeout_s
+    params, versions = client.pull().result(timeout), client.versions
+    travelling = None
+    while not (client.done or stop.is_set()):
+        read = versions
+        client.trace.step = client.clock
+        with client.trace.span("compute"):
+            loss, gradients = compute(problem, config, params, client.worker, client.clock, stop)
+        if stop.is_set():
+            break
+        if travelling:
+            params, versions = travelling.result(timeout), client.versions
+            if client.done:
+                return
+        travelling = client.push_pull(gradients, loss=loss, versions=read)
+        if not config.overlap:
+            params, versions, travelling = travelling.result(timeout), client.versions, None
+    if travelling:
+        travelling.result(timeout)
+
+
+def work_together(
+    problem: Problem, config: Config, peer: Peer, replica: Replica, stop: threading.Event, trace: Trace
+) -> None:
+    """Train on ``problem``, this worker's shard of the rows, for the config's steps; where ``stop`` is set at any
+    worker, all end after the step that they are in. ``trace`` records the computing.
+
+    With ``config.overlap`` the next gradient is computed while the last one is exchanged, as in `work`. DivergedError,
+    at all the workers, where one of them has no finite gradient any more, or their mean leads to no finite parameters.
+    """
+    with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
+        submit = pool.submit if config.overlap else _at_once
+        travelling: Future[bool] | None = None
+        params, read = replica.copy()
+        for clock in range(config.steps):
+            trace.step = clock
+            with trace.span("compute"):
+                own, diverged = contribute(problem, config, params, read, peer.rank, clock, replica.shard, stop)
+            if travelling and travelling.result():
+                break
+            if config.overlap:
+                params, read = replica.copy()  # before the exchange begins, which will change them
+            travelling = submit(_exchange, peer, replica, own, stop.is_set(), diverged)
+            if not config.overlap:
+                if travelling.result():
+                    break
+                params, read = replica.copy()
+        if travelling:
+            travelling.result()
+
+
+def contribute(
+    problem: Problem,
+    config: Config,
+    params: Tensors,
+    read: int,
+    rank: int,
+    clock: int,
+    shard: Shard,
+    stop: threading.Event | None = None,
+) -> tuple[Contribution, str]:
+    """What a rank adds to the sum of a step, and why it has no finite gradient: it then adds zeros, so that the step
+    comes to its end at every rank. NonFiniteError in the first step, which nothing but the data can be to blame for.
+    """
+    try:
+        loss, gradients = compute(problem, config, params, rank, clock, stop)
+        gradients = {name: np.array(native(g)) for name, g in gradients.items()}  # the problem may reuse its own
+        shard.check(gradients)
+    except NonFiniteError as error:
+        if clock == 0:
+            raise
+        nothing = {name: np.zeros_like(p) for name, p in params.items()}
+        return Contribution(rank, clock, read, nothing), at_step(clock, rank, error)
+    return Contribution(rank, clock, read, gradients, loss), ""
+
+
+def at_step(clock: int, worker: int, error: NonFiniteError) -> str:
+    """When a run diverged, and why."""
+    return f"At step {clock} of worker {worker}: {error}"
+
+
+def _exchange(peer: Peer, replica: Replica, own: Contribution, ending: bool, diverged: str) -> bool:
+    """One step of all the workers; True where it is the last one."""
+    mean, ending = peer.mean(own.clock, own.gradients, ending, diverged)
+    replica.step(own, mean)
+    return ending
+
+
+def _at_once(function: Callable[..., bool], *arguments: Any) -> "Future[bool]":
+    """Like an executor's ``submit``, without the executor."""
+    future: Future[bool] = Future()
+    future.set_result(function(*arguments))
+    return future
+
+
+def compute(
+    problem: Problem, config: Config, params: Tensors, worker: int, clock: int, stop: threading.Event | None = None
+) -> tuple[float, Tensors]:
+    """Training loss and gradients of one step: the average over ``accumulate`` batches, no sooner than the delays
+    say. NonFiniteError where the loss is NaN or infinite.
+    """
+    began = time.monotonic()
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told below, and where gradients are sent
+        loss, gradients = problem.loss_and_gradient(params, batch(problem, config, worker, clock, 0))
+        for turn in range(1, config.accumulate):
+            more, summand = problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn))
+            loss += more
+            for name, g in summand.items():
+                gradients[name] = gradients[name] + g
+        if config.accumulate > 1:
+            loss /= config.accumulate
+            gradients = {name: g / config.accumulate for name, g in gradients.items()}
+    if not math.isfinite(loss):
+        raise NonFiniteError(f"The training loss is {loss}, so its gradient was not sent. {ADVICE}")
+    if config.delays:
+        left = config.delays.of(worker, clock, config.seed) - (time.monotonic() - began)
+        if left > 0:
+            (stop or threading.Event()).wait(left)
+    return loss, gradients
+
+
+def batch(
+    problem: Problem, config: Config, worker: int, clock: int, turn: int
+) -> "np.ndarray[tuple[int], np.dtype[np.intp]] | None":
+    """The rows of one batch, drawn without replacement; None for all of the shard.
+
+    They follow from the seed, the worker and its clock alone, so that any engine and any order draws the same.
+    """
+    if config.batch_size is None or config.batch_size >= problem.rows:
+        return None
+    rng = seeds.batch(config.seed, worker, clock, turn)
+    return rng.choice(problem.rows, config.batch_size, replace=False, shuffle=False)
