@@ -116,12 +116,12 @@ def test_by_turns_and_by_sizes_alone_the_same_is_said(name: str) -> None:
     ]
     for part, own in zip(parts, gradients, strict=True):
         part.begin(0, own)
-    means = sessions.carry_out_together([allreduce_session.all_reduce(part) for part in parts])
+    means = allreduce_session.carry_out_together([allreduce_session.all_reduce(part) for part in parts])
     assert all((mean["w"] == means[0]["w"]).all() for mean in means)
     np.testing.assert_allclose(means[0]["w"], np.mean([own["w"] for own in gradients], axis=0), rtol=1e-6)
 
     sizes = [walk.Declared(part.hops, [float(i) for i in range(len(part.hops))], part.sizes) for part in parts]
-    scripts = [sessions.script(allreduce_session.all_reduce(size)) for size in sizes]
+    scripts = [allreduce_session.script(allreduce_session.all_reduce(size)) for size in sizes]
     sent = Counter(
         (rank, need.to, need.number)
         for rank, needs in enumerate(scripts)

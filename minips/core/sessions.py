@@ -8,9 +8,7 @@ A driver carries sessions out, and decides how and in which time: threads with s
 cluster with the real arrays; a prediction, where sizes stand in for arrays and nothing is computed.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
 Parcel = Any
@@ -100,46 +98,3 @@ def carry_out(
             answer, error = (send(need) if type(need) is Send else receive(need)), None
         except Exception as raised:
             answer, error = None, raised
-
-
-def script(session: Session[Any]) -> list[Do | Send | Receive]:
-    """All that a session of sizes alone asks for, in order; what it receives makes no difference to it."""
-    needs: list[Do | Send | Receive] = []
-    answer: Any = None
-    with suppress(StopIteration):
-        while True:
-            need = session.send(answer)
-            needs.append(need)
-            answer = need.call() if isinstance(need, Do) else None
-    return needs
-
-
-def carry_out_together(sessions: Sequence[Session[Result]]) -> list[Result]:
-    """Carry out sessions that send to each other, in this thread, by turns; what each returns."""
-    boxes: dict[tuple[int, int], deque[Parcel]] = defaultdict(deque)
-    needs: list[Any] = [next(session) for session in sessions]
-    results: dict[int, Result] = {}
-
-    def ends(rank: int) -> bool:
-        """Go on as far as it goes without a message that has not come; True at the session's end."""
-        while True:
-            match needs[rank]:
-                case Do(call=call):
-                    answer = call()
-                case Send(to, parcel):
-                    boxes[rank, to].append(parcel)
-                    answer = None
-                case Receive(source):
-                    if not boxes[source, rank]:
-                        return False
-                    answer = boxes[source, rank].popleft()
-            try:
-                needs[rank] = sessions[rank].send(answer)
-            except StopIteration as end:
-                results[rank] = end.value
-                return True
-
-    left = list(range(len(sessions)))
-    while left:
-        left = [rank for rank in left if not ends(rank)]
-    return [results[rank] for rank in range(len(sessions))]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
-from minips.core.allreduce_session import all_reduce
+from minips.core.allreduce_session import all_reduce, carry_out_together
 from minips.core.codec import envelope, unpack
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
@@ -19,7 +19,7 @@ from minips.core.message import DivergedError, Message, NonFiniteError, check_fi
 from minips.core.partition import cut, join, partition
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
 from minips.core.reduction import Reduction
-from minips.core.sessions import Receive, Send, Session, carry_out, carry_out_together, nothing
+from minips.core.sessions import Receive, Send, Session, carry_out, nothing
 from minips.core.shard import Shard
 from minips.core.trace import Trace
 from minips.engines.worker import compute

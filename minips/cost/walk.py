@@ -13,7 +13,7 @@ from functools import partial
 from math import isclose
 from typing import Any, NamedTuple
 
-from minips.core.allreduce_session import all_reduce
+from minips.core.allreduce_session import all_reduce, script
 from minips.core.calibration import Calibration, rank_lines, update_lines
 from minips.core.codec import Decoder, Encoder
 from minips.core.collectives import Hop
@@ -21,7 +21,7 @@ from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.message import Header, Message
 from minips.core.protocol import PUSHES, ServerLink, ServerSession, WorkerSession
-from minips.core.sessions import Do, Receive, Send, Session, Until, nothing, script
+from minips.core.sessions import Do, Receive, Send, Session, Until, nothing
 from minips.core.shard import Shard
 from minips.core.trace import Trace
 from minips.cost.clockwork import Clockwork, Cores, Node, Signal, Task
