@@ -14,7 +14,7 @@ from tap import tapped
 
 import minips as ps
 from minips import cli
-from minips.core.reduction import Reduction
+from minips.core.reduction import AllReduceState
 from minips.drivers.peer import Peer
 from minips.stage import missing, stage_class
 from minips.stages.transports.wire import CALL
@@ -92,7 +92,7 @@ def test_an_exchange_may_be_a_name():
 
 def reductions(exchange, workers, codec, like):
     return [
-        Reduction(exchange, rank, workers, like, codec, np.random.default_rng([7, rank]), ps.Trace())
+        AllReduceState(exchange, rank, workers, like, codec, np.random.default_rng([7, rank]), ps.Trace())
         for rank in range(workers)
     ]
 

@@ -10,7 +10,7 @@ import simpy
 from minips.core.topology import Network
 from minips.cost import Star, Traffic
 from minips.engines.simulated import flows
-from minips.engines.simulated.flows import PACKET_BYTES, Wire
+from minips.engines.simulated.flows import PACKET_BYTES, FlowNetwork
 
 STAR = Star(bandwidth_bps=80.0, latency_s=0.5)  # ten bytes per second, a second from host to host
 
@@ -18,7 +18,7 @@ STAR = Star(bandwidth_bps=80.0, latency_s=0.5)  # ten bytes per second, a second
 def arrivals(*messages, topology=STAR, traffic=(), workers=4, seed=0):
     """When each message of (start, source, target, bytes) arrives."""
     env = simpy.Environment()
-    wire = Wire(env, Network(topology.graph(workers, 1)), traffic, np.random.default_rng(seed))
+    wire = FlowNetwork(env, Network(topology.graph(workers, 1)), traffic, np.random.default_rng(seed))
     came = [0.0] * len(messages)
 
     def message(number, start, source, target, nbytes):
@@ -78,7 +78,7 @@ def test_an_infinitely_fast_link_holds_nobody_up():
     graph = nx.Graph()
     graph.add_edge("worker 0", "server 0", bandwidth_bps=float("inf"), latency_s=0.25)
     env = simpy.Environment()
-    wire = Wire(env, Network(graph), (), np.random.default_rng(0))
+    wire = FlowNetwork(env, Network(graph), (), np.random.default_rng(0))
     env.run(until=env.process(wire.travel("worker 0", "server 0", 1e12)))
     assert env.now == 0.25
 

@@ -14,7 +14,7 @@ from test_golden import CLOCKS, CONFIGS
 import minips as ps
 from minips.core import allreduce_session, sessions
 from minips.core.protocol import ServerSession
-from minips.core.reduction import Reduction
+from minips.core.reduction import AllReduceState
 from minips.core.shard import Shard
 from minips.cost import probe, walk
 from minips.drivers import peer
@@ -111,7 +111,7 @@ def test_by_turns_and_by_sizes_alone_the_same_is_said(name: str) -> None:
     workers, exchange = EXCHANGES[name], ps.stage.build("exchange", name)
     gradients = [{"w": np.arange(17, dtype="f4") + rank} for rank in range(workers)]
     parts = [
-        Reduction(exchange, rank, workers, gradients[0], ps.Codec(), np.random.default_rng(0), ps.Trace())
+        AllReduceState(exchange, rank, workers, gradients[0], ps.Codec(), np.random.default_rng(0), ps.Trace())
         for rank in range(workers)
     ]
     for part, own in zip(parts, gradients, strict=True):

@@ -12,7 +12,7 @@ import pytest
 
 import minips as ps
 from minips import stage
-from minips.engines.shipping import enroll, ship, unship
+from minips.engines.shipping import register_shipped_stages, ship, unship
 
 
 def run_script(tmp_path, text, *options):
@@ -30,7 +30,10 @@ HEAD = """
     import minips as ps
     from minips.engines.shipping import ship
 
-    UNSHIP = "import sys; from minips.engines.shipping import enroll, unship; x = unship(sys.stdin.buffer.read()); "
+    UNSHIP = (
+    "import sys; from minips.engines.shipping import register_shipped_stages, unship; "
+    "x = unship(sys.stdin.buffer.read()); "
+)
 
     def elsewhere(data, program):
         command = [sys.executable, "-c", UNSHIP + program]
@@ -126,7 +129,7 @@ def test_a_stage_of_main_is_registered_where_it_arrives(tmp_path):
 
     data = ship({"config": ps.Config(push=ps.Codec(quantizer=Same()))})
     elsewhere(data, "from minips import build, names; print('same' in names('quantizer'))")
-    elsewhere(data, "from minips import build, names; enroll(x); print(build('quantizer', 'same'))")
+    elsewhere(data, "from minips import build, names; register_shipped_stages(x); print(build('quantizer', 'same'))")
     """,
     )
     assert done.stdout.split() == ["False", "Same()"]
@@ -201,5 +204,5 @@ class Written(ps.Quantizer):
 @pytest.mark.parametrize("module", ["__main__", "somewhere"])
 def test_only_stages_of_main_are_enrolled_however_deep_they_are(monkeypatch, module):
     monkeypatch.setattr(Written, "__module__", module)
-    enroll({"parts": [ps.Config(push=ps.Codec(quantizer=Written()))]})
+    register_shipped_stages({"parts": [ps.Config(push=ps.Codec(quantizer=Written()))]})
     assert ("written in a cell" in stage._KINDS["quantizer"]) == (module == "__main__")

@@ -9,15 +9,15 @@ import minips as ps
 from minips import cost
 from minips.core.calibration import Calibration
 from minips.core.fit import Line
-from minips.cost.clockwork import Clockwork, Cores, Node, Signal
-from minips.cost.walk import Declared, Load
+from minips.cost.clockwork import Clockwork, Cores, Host, Signal
+from minips.cost.walk import Declared, Workload
 from minips.cost.walk import walk as walk_it
 
 NOTHING = Calibration(cores=64)
 
 
 def walk(config, calibration=NOTHING, nbytes=80_000):
-    return walk_it(config, calibration, Load(20_000, 1, nbytes / config.servers, nbytes / config.servers))
+    return walk_it(config, calibration, Workload(20_000, 1, nbytes / config.servers, nbytes / config.servers))
 
 
 def pace(config, calibration=NOTHING):
@@ -61,7 +61,7 @@ def test_cores_are_shared_evenly(cores, others, ends):
 
 def test_a_node_does_one_thing_at_a_time_and_its_link_is_first_come_first_served():
     clockwork = Clockwork()
-    node = Node(clockwork, Cores(clockwork, 8), ps.Link(8e6, 0.5), late=0.25)
+    node = Host(clockwork, Cores(clockwork, 8), ps.Link(8e6, 0.5), late=0.25)
     walls = []
     last = [node.work(1.0, walls.append) for _ in range(3)][-1]
     clockwork.run(lambda: last.happened)
@@ -70,7 +70,7 @@ def test_a_node_does_one_thing_at_a_time_and_its_link_is_first_come_first_served
     assert node.arrive(3.0, 1_000_000) == 1.0 + 0.5 + 0.25
     assert node.arrive(3.0, 1_000_000) == 2.0 + 0.5 + 0.25
     assert node.arrive(-9.0, 0) == 2.0 + 0.5 + 0.25  # behind the others, although it left before them
-    bare = Node(clockwork, Cores(clockwork, 8), None, late=0.25)
+    bare = Host(clockwork, Cores(clockwork, 8), None, late=0.25)
     assert (bare.depart(1e9), bare.arrive(3.0, 1e9)) == (3.0, 0.0)
 
 
@@ -153,5 +153,5 @@ def test_an_all_reduce_takes_what_its_formula_says(exchange, formula, workers):
     schedules = [exchange.schedule(rank, workers) for rank in range(workers)]
     parts = tuple(Declared(hops, [len(hop.sends) * 4 * pieces[0] for hop in hops], pieces) for hops in schedules)
     config = ps.Config(workers=workers, exchange=exchange, steps=20, link=ps.Link(100e6, 2e-3))
-    done = walk_it(config, NOTHING, Load(20_000, 1, parts=parts))
+    done = walk_it(config, NOTHING, Workload(20_000, 1, parts=parts))
     assert done.seconds_per_step == pytest.approx(formula(workers, 80_000, 100e6 / 8, 2e-3), rel=1e-6)

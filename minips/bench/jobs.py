@@ -14,7 +14,7 @@ from typing import Any
 from minips import seeds
 from minips.bench.trips import WAIT_S, pipe_listener
 from minips.core.config import Config
-from minips.engines.roles import Line
+from minips.engines.roles import ControlPipe
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors
@@ -55,13 +55,13 @@ class Rounds:
         return {"params": self.params, "changed_at": self.changed_at}
 
 
-def told_to_go(line: Line) -> bool:
+def told_to_go(line: ControlPipe) -> bool:
     """Say that this side is ready, and wait for go; False where it is not to be."""
     line.say("ready")
     return line.wait()[0] == "go"
 
 
-def alone(line: Line, *, config: Config, problem: Problem, worker: int) -> dict[str, Any]:
+def alone(line: ControlPipe, *, config: Config, problem: Problem, worker: int) -> dict[str, Any]:
     """Gradients alone: the same batches, from the parameters that all start with, and nothing sent.
 
     ``share`` is how much of a core it had between go and its end: all of it, unless something else runs here.
@@ -75,7 +75,7 @@ def alone(line: Line, *, config: Config, problem: Problem, worker: int) -> dict[
     return {"changed_at": changed_at, "share": (time.process_time() - busy) / max(changed_at - began, 1e-9)}
 
 
-def pipe_server(line: Line, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
+def pipe_server(line: ControlPipe, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
     """A server that takes each round's gradients from a multiprocessing pipe for each worker, by pickle."""
     rounds = Rounds(config, params)
     with pipe_listener(folder) as listener:
@@ -98,7 +98,7 @@ def _serve_pipes(listener: connection.Listener, rounds: Rounds, config: Config) 
                 pipe.send(rounds.params)
 
 
-def pipe_worker(line: Line, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
+def pipe_worker(line: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
     """The other end of one of `pipe_server`'s pipes."""
     word, address = line.wait()
     if word != "meet":

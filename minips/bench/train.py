@@ -153,7 +153,7 @@ def _pickle(problem: Problem, config: Config, features: int) -> Job:
 
 def _torch(problem: Problem, config: Config, features: int) -> Job:
     with _folder() as folder:
-        return _conduct(problem, config, with_torch.labour, with_torch.serve, folder=folder)
+        return _conduct(problem, config, with_torch.run_ps_worker, with_torch.serve, folder=folder)
 
 
 def _ray(_: Problem, config: Config, features: int) -> Job:

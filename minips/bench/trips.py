@@ -27,7 +27,7 @@ import numpy as np
 from minips.core.config import Config
 from minips.drivers.client import connect
 from minips.drivers.server import Server
-from minips.engines.roles import Line
+from minips.engines.roles import ControlPipe
 from minips.stage import Array, Tensors
 from minips.stages.optimizers import SGD
 from minips.stages.transports import Transport
@@ -55,7 +55,7 @@ def answering(values: int, applies: bool) -> Callable[[Array], Array]:
     return step if applies else lambda same: same
 
 
-def attend(line: Line, *, serve: Callable[..., AbstractContextManager[Any]], parts: dict[str, Any]) -> None:
+def attend(line: ControlPipe, *, serve: Callable[..., AbstractContextManager[Any]], parts: dict[str, Any]) -> None:
     """The serving side, until the conductor says stop."""
     silence()
     with serve(**parts) as address:
@@ -65,7 +65,12 @@ def attend(line: Line, *, serve: Callable[..., AbstractContextManager[Any]], par
 
 
 def travel(
-    line: Line, *, trip: Callable[..., AbstractContextManager[Trip]], address: Any, applies: bool, parts: dict[str, Any]
+    line: ControlPipe,
+    *,
+    trip: Callable[..., AbstractContextManager[Trip]],
+    address: Any,
+    applies: bool,
+    parts: dict[str, Any],
 ) -> None:
     """The calling side: one trip to see that the right answer comes, then one whenever the conductor says so."""
     silence()

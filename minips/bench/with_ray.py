@@ -14,7 +14,7 @@ from minips import seeds
 from minips.bench.jobs import Rounds, told_to_go
 from minips.bench.trips import WAIT_S, Trip, answering, numbers, silence
 from minips.core.config import Config
-from minips.engines.roles import Line
+from minips.engines.roles import ControlPipe
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Array, Tensors
@@ -85,7 +85,7 @@ class _Server(Rounds):
         return self.params
 
 
-def drive(line: Line, *, config: Config, make: Callable[[int], Problem], features: int, folder: Path) -> Any:
+def drive(line: ControlPipe, *, config: Config, make: Callable[[int], Problem], features: int, folder: Path) -> Any:
     """A whole job of the problem that ``make`` makes, from the start of Ray to its end. Times are seconds."""
     silence()
     problem = make(features)

@@ -13,7 +13,7 @@ from typing import Any
 from minips.bench.jobs import Rounds, told_to_go
 from minips.bench.trips import WAIT_S, Trip, answering, numbers, silence
 from minips.core.config import Config
-from minips.engines.roles import Line
+from minips.engines.roles import ControlPipe
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors
@@ -72,7 +72,7 @@ def _trip(gradient: Any) -> Any:
     return torch.from_numpy(_served(gradient.numpy()))
 
 
-def serve(line: Line, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
+def serve(line: ControlPipe, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
     """The server of a job: holds the parameters until the conductor says stop."""
     global _served
     silence()
@@ -85,7 +85,7 @@ def serve(line: Line, *, config: Config, params: Tensors, folder: Path) -> dict[
     return report
 
 
-def labour(line: Line, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
+def run_ps_worker(line: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
     """A worker of a job."""
     silence()
     with member(f"worker-{worker}", worker + 1, config.workers + 1, folder) as rpc:

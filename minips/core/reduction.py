@@ -29,7 +29,7 @@ _GATHER = -1
 """Stands for the hop where a piece is handed round: that has one memory, whichever hop it is."""
 
 
-class Reduction:
+class AllReduceState:
     """The sum of the tensors of all ranks, step after step.
 
     ``like`` has the names, shapes and dtypes of what is added up. For each step: `begin`, then what

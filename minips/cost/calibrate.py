@@ -30,7 +30,7 @@ from minips.core.fit import Line
 from minips.core.partition import cut, partition
 from minips.core.trace import SPANS, Span
 from minips.cost import meters
-from minips.cost.walk import EVEN_STEPS, Load, walk
+from minips.cost.walk import EVEN_STEPS, Workload, walk
 from minips.engines import Processes, Threads
 from minips.engines.crew import FAREWELL_S, START_S, LocalEngine, Member, ctrl_c_later
 from minips.engines.worker import compute
@@ -129,7 +129,7 @@ def _measure(
         addresses = _hear(answers, "ready", stop)
         asks.brief(meters.ask, {"plan": plan, "problem": part, "addresses": addresses})
         for worker, member in enumerate(others, 1):
-            member.brief(meters.push_along, {"plan": plan, "address": addresses.crowd, "worker": worker})
+            member.brief(meters.load_generator, {"plan": plan, "address": addresses.crowd, "worker": worker})
         answers.say("meet", _hear(asks, "ready", stop))
         _hear(answers, "met", stop)
         for member in others:
@@ -239,7 +239,7 @@ def _server_crowd(rows: list[Row], found: Calibration, config: Config) -> float:
     """How many times the rest a server takes when a crowd pushes at once: so many times that the walk of a crowd takes
     as long as the crowd did. Besides processor time it covers that threads wait for the interpreter.
     """
-    config, load = replace(config, steps=EVEN_STEPS), Load(rows[0][0], 0.0)
+    config, load = replace(config, steps=EVEN_STEPS), Workload(rows[0][0], 0.0)
     wall = float(np.median([row[1] for row in rows]))
     low, high = 1.0, MOST_CROWDED
     for _ in range(10):

@@ -133,7 +133,7 @@ class Cores:
             done.happen()
 
 
-class Node:
+class Host:
     """A process and its link: its threads take turns at one interpreter, and what it sends and hears shares the link.
 
     The link does what `minips.stages.transports.link` does, ``late`` seconds later where somebody had to wait for it.

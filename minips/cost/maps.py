@@ -11,8 +11,8 @@ from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.cost.calibrate import calibrate
 from minips.cost.predict import message_nbytes
-from minips.cost.rehearsal import Canned
-from minips.cost.walk import Load, walk
+from minips.cost.rehearsal import FixedGradients
+from minips.cost.walk import Workload, walk
 from minips.engines import Engine
 from minips.engines.train import train
 from minips.stage import Tensors
@@ -137,10 +137,10 @@ def _gradient(size: int) -> Tensors:
     return {"w": np.random.default_rng(0).normal(size=size).astype(np.float32)}
 
 
-def _load(config: Config, size: int) -> Load:
+def _load(config: Config, size: int) -> Workload:
     """The bytes of a server's share; headers are a few bytes longer in a run."""
     share = _gradient(-(-size // config.servers))
-    return Load(size, 0, message_nbytes(config.push, share), message_nbytes(config.pull, share))
+    return Workload(size, 0, message_nbytes(config.push, share), message_nbytes(config.pull, share))
 
 
 def _spread(allowed: NDArray[np.bool_], samples: int) -> Iterator[tuple[int, int]]:
@@ -159,6 +159,6 @@ def _measure(
 ) -> Iterator[tuple[str, float]]:
     gradients = _gradient(size)
     for name, config in plan.items():
-        problem = Canned({"w": np.zeros(size, np.float32)}, gradients, config.workers)
+        problem = FixedGradients({"w": np.zeros(size, np.float32)}, gradients, config.workers)
         run = train(problem, replace(config, link=link, steps=SAMPLE_STEPS), engine=engine)
         yield name, run.seconds_per_step

@@ -29,7 +29,7 @@ from minips.core.trace import Trace
 from minips.drivers.client import Client, connect
 from minips.drivers.peer import Peer
 from minips.drivers.server import Server
-from minips.engines.roles import Line as Pipe
+from minips.engines.roles import ControlPipe as Pipe
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
@@ -155,7 +155,7 @@ def ask(line: Pipe, *, plan: Plan, problem: Problem | None, addresses: Addresses
     return {**meter.rows, "gradient": gradients_s}
 
 
-def push_along(line: Pipe, *, plan: Plan, address: str, worker: int) -> None:
+def load_generator(line: Pipe, *, plan: Plan, address: str, worker: int) -> None:
     """One of the crowd: pushes and pulls as often as the others do, until the server is gone."""
     with connect(address, plan.crowd, worker=worker, token=plan.token) as client:
         line.say("ready")

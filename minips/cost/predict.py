@@ -19,7 +19,7 @@ from minips.core.fit import Line
 from minips.core.message import Message
 from minips.core.trace import SPANS, Trace
 from minips.cost.calibrate import calibrate, problem_words
-from minips.cost.rehearsal import rehearse
+from minips.cost.rehearsal import count_bytes
 from minips.cost.walk import walk
 from minips.engines.train import Run
 from minips.engines.worker import compute
@@ -59,7 +59,7 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
     gradients = first_gradient(problem, config, params)
-    traffic = rehearse(config, params, gradients, rows_of(problem, config))
+    traffic = count_bytes(config, params, gradients, rows_of(problem, config))
     if not _is_of(calibration, problem):
         calibration = replace(calibration, gradient=Line(time_gradient(problem, config, params)))
     middle, low, high = (

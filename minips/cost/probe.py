@@ -18,7 +18,7 @@ from minips.core.config import Config
 from minips.core.message import DivergedError, Message, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
-from minips.core.reduction import Reduction
+from minips.core.reduction import AllReduceState
 from minips.core.sessions import Receive, Send, Session, carry_out, nothing
 from minips.core.shard import Shard
 from minips.core.trace import Trace
@@ -127,7 +127,7 @@ def _together(parts: list[Problem], params: Tensors, config: Config, exchange: A
         params, workers=1, aggregator=config.aggregator, consistency=config.consistency, optimizer=config.optimizer
     )
     ranks = [
-        Reduction(
+        AllReduceState(
             exchange,
             rank,
             config.workers,

@@ -10,9 +10,9 @@ import numpy as np
 from minips.core.codec import envelope
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
-from minips.core.reduction import Reduction
+from minips.core.reduction import AllReduceState
 from minips.core.trace import Trace
-from minips.cost.walk import Declared, Load
+from minips.cost.walk import Declared, Workload
 from minips.engines import Engine, Threads
 from minips.engines.simulated.engine import Simulated
 from minips.engines.train import train
@@ -25,23 +25,23 @@ from minips.stages.transports import InProc
 
 
 @dataclass(frozen=True)
-class Traffic:
+class TrafficEstimate:
     """A step's load, and the bytes of all the workers' frames in all the steps."""
 
-    load: Load
+    load: Workload
     sent: int
     received: int
     exact: bool
     """True where neither the values nor who comes first have a say in them."""
 
 
-def rehearse(config: Config, params: Tensors, gradients: Tensors, rows: int) -> Traffic:
+def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) -> TrafficEstimate:
     """The traffic of a run that exchanges such gradients, of batches of so many rows, all the time."""
     alike = BSP()  # the other ways to wait send the same messages, in another order
     quiet = replace(config, transport=InProc(), link=None, delays=None, overlap=False, accumulate=1, consistency=alike)
     if not isinstance(config.exchange, AllReduce):  # of workers that talk to servers, one does as the other
         quiet = replace(quiet, workers=min(config.workers, 2), aggregator=Mean())
-    problem = Canned(params, gradients, quiet.workers)
+    problem = FixedGradients(params, gradients, quiet.workers)
     engine: Engine = Threads() if missing(Simulated) else Simulated()  # the same bytes; one needs threads, one SimPy
     one, two = (train(problem, replace(quiet, steps=steps), engine=engine) for steps in (1, 2))
     step = (two.bytes_sent - one.bytes_sent, two.bytes_received - one.bytes_received)
@@ -56,12 +56,12 @@ def rehearse(config: Config, params: Tensors, gradients: Tensors, rows: int) -> 
     )
     values, messages = sum(x.size for x in params.values()), config.workers * config.servers
     if isinstance(config.exchange, AllReduce):
-        load = Load(values, rows, parts=_parts(config, config.exchange, gradients))
+        load = Workload(values, rows, parts=_parts(config, config.exchange, gradients))
     else:
         step = _of_all(config, quiet.workers, step, 1)
         sent, received = _of_all(config, quiet.workers, (sent, received), config.steps)
-        load = Load(values, rows, step[0] / messages, step[1] / messages)
-    return Traffic(load, sent, received, _exact(config, params))
+        load = Workload(values, rows, step[0] / messages, step[1] / messages)
+    return TrafficEstimate(load, sent, received, _exact(config, params))
 
 
 def _of_all(config: Config, rehearsed: int, nbytes: tuple[int, int], steps: int) -> tuple[int, int]:
@@ -85,7 +85,7 @@ def _parts(config: Config, exchange: AllReduce, gradients: Tensors) -> tuple[Dec
     """Each worker's hops, with the bytes that it would send if the sums were like its own gradients."""
     parts = []
     for rank in range(config.workers):
-        one = Reduction(exchange, rank, config.workers, gradients, config.push, np.random.default_rng(0), Trace())
+        one = AllReduceState(exchange, rank, config.workers, gradients, config.push, np.random.default_rng(0), Trace())
         one.begin(0, gradients)
         nbytes = [
             0.0 if hop.to is None else float(sum(map(len, one.outgoing(number)))) for number, hop in enumerate(one.hops)
@@ -94,7 +94,7 @@ def _parts(config: Config, exchange: AllReduce, gradients: Tensors) -> tuple[Dec
     return tuple(parts)
 
 
-class Canned(Problem):
+class FixedGradients(Problem):
     """Gradients that were computed before: always the same, whatever the parameters."""
 
     def __init__(self, params: Tensors, gradients: Tensors, rows: int) -> None:

@@ -24,7 +24,7 @@ from minips.core.protocol import PUSHES, ServerLink, ServerSession, WorkerSessio
 from minips.core.sessions import Do, Receive, Send, Session, Until, nothing
 from minips.core.shard import Shard
 from minips.core.trace import Trace
-from minips.cost.clockwork import Clockwork, Cores, Node, Signal, Task
+from minips.cost.clockwork import Clockwork, Cores, Host, Signal, Task
 from minips.cost.meters import CROWD
 from minips.stage import Tensors
 from minips.stages.aggregators import Mean
@@ -58,7 +58,7 @@ class Declared:
 
 
 @dataclass(frozen=True)
-class Load:
+class Workload:
     """What there is to do in a step: values of the whole model, rows of a batch; bytes of a push to and of a pull from
     each server, or each worker's part of the exchange.
     """
@@ -70,16 +70,16 @@ class Load:
     parts: tuple[Declared, ...] = ()
 
 
-def walk(config: Config, calibration: Calibration, load: Load) -> "Walk":
+def walk(config: Config, calibration: Calibration, load: Workload) -> "Walk":
     """The walk of the config's exchange, at its end."""
-    kind = TogetherWalk if load.parts else ServedWalk
+    kind = AllReduceTimeline if load.parts else PSTimeline
     return kind(config, calibration, load)
 
 
 class Walk(ABC):
     """``seconds`` of the run, and ``spans``: seconds by name, of all the workers and servers, for one update."""
 
-    def __init__(self, config: Config, calibration: Calibration, load: Load) -> None:
+    def __init__(self, config: Config, calibration: Calibration, load: Workload) -> None:
         self.config, self.calibration, self.load = config, calibration, load
         even = config.delays is None and config.consistency.quorum(config.workers) == config.workers
         self.steps = min(config.steps, EVEN_STEPS if even else MAX_STEPS)
@@ -146,9 +146,9 @@ class Walk(ABC):
     def exchange(self, worker: int, clock: int) -> Task:
         """What a worker does with a gradient, until it has the parameters that come of it."""
 
-    def node(self) -> Node:
+    def node(self) -> Host:
         """A process and its link."""
-        return Node(self.clockwork, self._cores, self.config.link, self.calibration.late_s)
+        return Host(self.clockwork, self._cores, self.config.link, self.calibration.late_s)
 
     def crowded(self, factor: float) -> float:
         """A crowd's factor for as many workers as there are."""
@@ -158,7 +158,7 @@ class Walk(ABC):
         """Add to a span."""
         self._totals[name] += seconds
 
-    def task(self, node: Node, lines: Mapping[str, Line], names: tuple[str, ...], values: float) -> Signal:
+    def task(self, node: Host, lines: Mapping[str, Line], names: tuple[str, ...], values: float) -> Signal:
         """Work through spans of so many values, recorded by their names as long as they took."""
         key = id(lines), names, values
         if key not in self._tasks:
@@ -175,7 +175,7 @@ class Walk(ABC):
         return node.work(seconds, record)
 
     def work(
-        self, node: Node, lines: Mapping[str, Line], spans: tuple[str, ...], values: float, transfer_s: float
+        self, node: Host, lines: Mapping[str, Line], spans: tuple[str, ...], values: float, transfer_s: float
     ) -> Generator[float | Signal, None, float]:
         """The work of a session; ``transfer``, its first span or its last, takes ``transfer_s``. When sending began."""
         first, last = len(spans) > 1 and spans[0] == "transfer", spans[-1:] == ("transfer",)
@@ -219,7 +219,7 @@ class Sized(NamedTuple):
 class _DeclaredLink(ServerLink):
     """A worker's link over which sizes travel."""
 
-    def __init__(self, walk: "ServedWalk", worker: int, index: int) -> None:
+    def __init__(self, walk: "PSTimeline", worker: int, index: int) -> None:
         super().__init__(walk.config, worker, index, _NO_TRACE)
         self.values, self._pushed = walk.share, walk.load.pushed
 
@@ -233,7 +233,7 @@ class _DeclaredLink(ServerLink):
 class _DeclaredSessions(ServerSession):
     """A server's sessions in which sizes stand in for arrays."""
 
-    def __init__(self, server: "_Server", walk: "ServedWalk", index: int) -> None:
+    def __init__(self, server: "_Server", walk: "PSTimeline", index: int) -> None:
         super().__init__(server.shard, walk.config, index, {}, _NO_TRACE, server.changed, nothing, 0.0)
         self.values, self._pulled = walk.share, walk.load.pulled
 
@@ -244,7 +244,7 @@ class _DeclaredSessions(ServerSession):
         return Sized(message.header, self._pulled)
 
 
-class ServedWalk(Walk):
+class PSTimeline(Walk):
     """Workers push to servers and pull from them."""
 
     def begin(self) -> None:
@@ -297,11 +297,11 @@ class ServedWalk(Walk):
 class _Trip:
     """A message's way to a server, what the server does with it, and the answer's way back."""
 
-    def __init__(self, walk: ServedWalk, worker: int, server: "_Server", message: Sized, timed: bool) -> None:
+    def __init__(self, walk: PSTimeline, worker: int, server: "_Server", message: Sized, timed: bool) -> None:
         self.answer: Sized | None = None
         self.over = walk.clockwork.start(self._make(walk, walk.nodes[worker], server, message, timed))
 
-    def _make(self, walk: ServedWalk, node: Node, server: "_Server", message: Sized, timed: bool) -> Task:
+    def _make(self, walk: PSTimeline, node: Host, server: "_Server", message: Sized, timed: bool) -> Task:
         clockwork = walk.clockwork
         began = clockwork.now
         start = node.depart(message.nbytes)
@@ -321,7 +321,7 @@ class _Trip:
 class _Server:
     """A node with a shard, and the sessions of its requests."""
 
-    def __init__(self, walk: ServedWalk, index: int) -> None:
+    def __init__(self, walk: PSTimeline, index: int) -> None:
         config, calibration = walk.config, walk.calibration
         self._walk, self.node = walk, walk.node()
         self.shard = Shard(
@@ -375,7 +375,7 @@ class _Server:
         changed.happen()
 
 
-class TogetherWalk(Walk):
+class AllReduceTimeline(Walk):
     """Workers add up their gradients by an all-reduce."""
 
     def begin(self) -> None:

@@ -15,7 +15,7 @@ from minips import seeds
 from minips.core.allreduce_session import all_reduce
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
-from minips.core.reduction import Reduction
+from minips.core.reduction import AllReduceState
 from minips.core.sessions import Receive, Send, carry_out
 from minips.core.trace import Trace
 from minips.stage import Frames, Tensors, reason
@@ -47,7 +47,7 @@ class Peer(Closable):
         self.bytes_sent = self.bytes_received = 0
         self._token, self._node = token, config.node()
         rng = seeds.all_reduce(config.seed, rank)
-        self._reduction = Reduction(exchange, rank, config.workers, like, config.push, rng, self.trace)
+        self._reduction = AllReduceState(exchange, rank, config.workers, like, config.push, rng, self.trace)
         self._changed = threading.Condition()
         self._boxes: dict[int, deque[Frames]] = defaultdict(deque)
         self._gone: dict[int, str] = {}

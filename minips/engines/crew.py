@@ -87,9 +87,9 @@ class LocalEngine(Engine):
             for worker, member in enumerate(crew.workers):
                 parts = {**common, "problem": shards[worker], "worker": worker}
                 if exchange:
-                    member.brief(roles.collaborate, {**parts, "params": params, "exchange": exchange})
+                    member.brief(roles.run_allreduce_worker, {**parts, "params": params, "exchange": exchange})
                 else:
-                    member.brief(roles.labour, parts)
+                    member.brief(roles.run_ps_worker, parts)
             return crew.conduct()
         finally:
             crew.dismiss()

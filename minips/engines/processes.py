@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from minips.engines.crew import FAREWELL_S, LocalEngine, Member, multiprocess
-from minips.engines.roles import Line, play
+from minips.engines.roles import ControlPipe, run_role
 from minips.engines.shipping import ship, unship
 from minips.stage import reason, register
 from minips.stages.transports.framing import memory
@@ -192,7 +192,7 @@ def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
         try:
             pid = os.fork()
         except OSError as error:
-            Line(pipe).say("failed", (f"{type(error).__name__}: {reason(error)}", ""))
+            ControlPipe(pipe).say("failed", (f"{type(error).__name__}: {reason(error)}", ""))
             continue
         if pid == 0:
             for other in (report, *pipes):
@@ -254,7 +254,7 @@ def _fresh_start() -> Iterator[None]:
 def _child(pipe: Any) -> None:
     """What a child process runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    line = Line(pipe)
+    line = ControlPipe(pipe)
     sys.stdout = sys.stderr = _Forward(line)
     try:
         briefing = pipe.recv_bytes()
@@ -268,7 +268,7 @@ def _child(pipe: Any) -> None:
         text = f"{type(error).__name__}: {reason(error)}."
         line.say("failed", (f"{text} The problem or a stage could not be rebuilt in the new process", ""))
         return
-    play(role, line, parts)
+    run_role(role, line, parts)
 
 
 def _read(pipe: Any, nbytes: int) -> memoryview:
@@ -285,7 +285,7 @@ def _read(pipe: Any, nbytes: int) -> memoryview:
 class _Forward:
     """A text stream that sends whole lines to the conductor."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: ControlPipe) -> None:
         self._line, self._left = line, ""
 
     def write(self, text: str) -> int:

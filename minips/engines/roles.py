@@ -22,8 +22,8 @@ from minips.drivers.client import connect
 from minips.drivers.peer import LostError, Peer
 from minips.drivers.server import Server
 from minips.engines.replica import Replica
-from minips.engines.shipping import enroll
-from minips.engines.worker import at_step, work, work_together
+from minips.engines.shipping import register_shipped_stages
+from minips.engines.worker import at_step, train_allreduce, work
 from minips.problems import Problem
 from minips.stage import Tensors, reason
 
@@ -34,7 +34,7 @@ LISTEN_S = 0.05
 """How often a worker looks up from its work, and tells how far it is where no server does."""
 
 
-class Line:
+class ControlPipe:
     """A role's end of its pipe, for several threads. What nobody hears any more is not said."""
 
     def __init__(self, pipe: Any) -> None:
@@ -59,10 +59,10 @@ class Line:
         return heard
 
 
-def play(role: Callable[..., Any], line: Line, parts: dict[str, Any]) -> None:
+def run_role(role: Callable[..., Any], line: ControlPipe, parts: dict[str, Any]) -> None:
     """Run a role; what it returns and what it raises become words to the conductor."""
     try:
-        enroll(parts)
+        register_shipped_stages(parts)
         report = role(line, **parts)
         print(end="", flush=True)  # a last line without an end, from user code
         line.say("result", report)
@@ -70,11 +70,11 @@ def play(role: Callable[..., Any], line: Line, parts: dict[str, Any]) -> None:
         _say_failed(line, error)
 
 
-def _say_failed(line: Line, error: Exception) -> None:
+def _say_failed(line: ControlPipe, error: Exception) -> None:
     line.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
 
 
-def serve(line: Line, *, config: Config, params: Tensors, index: int, token: str) -> dict[str, Any]:
+def serve(line: ControlPipe, *, config: Config, params: Tensors, index: int, token: str) -> dict[str, Any]:
     """One server, from its start until the conductor says stop; its report."""
     told, ticks, finished = 0, 0, False
     with Server(params, config, index=index, updates=config.workers * config.steps).serve(token=token) as server:
@@ -96,7 +96,9 @@ def serve(line: Line, *, config: Config, params: Tensors, index: int, token: str
     return server.report()
 
 
-def labour(line: Line, *, config: Config, problem: Problem, worker: int, token: str) -> dict[str, Any] | None:
+def run_ps_worker(
+    line: ControlPipe, *, config: Config, problem: Problem, worker: int, token: str
+) -> dict[str, Any] | None:
     """One worker, from its first connection until the run is done or the conductor says stop; its report."""
     word, addresses = line.wait()
     if word != "meet":
@@ -118,8 +120,15 @@ def labour(line: Line, *, config: Config, problem: Problem, worker: int, token: 
     return client.report()
 
 
-def collaborate(
-    line: Line, *, config: Config, exchange: AllReduce, problem: Problem, params: Tensors, worker: int, token: str
+def run_allreduce_worker(
+    line: ControlPipe,
+    *,
+    config: Config,
+    exchange: AllReduce,
+    problem: Problem,
+    params: Tensors,
+    worker: int,
+    token: str,
 ) -> dict[str, Any] | None:
     """One worker among its equals, from its start until the conductor says stop; its report.
 
@@ -147,7 +156,7 @@ def collaborate(
             if word == "go":
                 with heard:
                     try:
-                        work_together(problem, config, peer, replica, heard.halt, computing)
+                        train_allreduce(problem, config, peer, replica, heard.halt, computing)
                     except DivergedError as error:
                         line.say("diverged", str(error))
                 tell()
@@ -166,7 +175,7 @@ class _Listening:
     ``halt`` is set by halt and by stop; ``word`` is what was heard last.
     """
 
-    def __init__(self, line: Line, worker: int, tell: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, line: ControlPipe, worker: int, tell: Callable[[], None] = lambda: None) -> None:
         self.halt, self.word = threading.Event(), ""
         self._line, self._tell, self._over = line, tell, threading.Event()
         self._thread = threading.Thread(target=self._listen, name=f"minips-listen-{worker}", daemon=True)

@@ -55,7 +55,7 @@ def unship(data: bytes, apart: Iterable[memoryview] = ()) -> Any:
     return dill.loads(data, buffers=apart)
 
 
-def enroll(value: Any) -> None:
+def register_shipped_stages(value: Any) -> None:
     """Register the class of each stage within ``value``, as the cell that defined it did in the process that it came
     from.
     """
@@ -63,10 +63,10 @@ def enroll(value: Any) -> None:
         register(type(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
-            enroll(getattr(value, field.name))
+            register_shipped_stages(getattr(value, field.name))
     if isinstance(value, dict | list | tuple):
         for item in value.values() if isinstance(value, dict) else value:
-            enroll(item)
+            register_shipped_stages(item)
 
 
 def _dumps(thing: Any, apart: list[memoryview] | None = None) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minips.engines.crew import LocalEngine, Member, multiprocess
-from minips.engines.roles import Line, play
+from minips.engines.roles import ControlPipe, run_role
 from minips.stage import register
 
 
@@ -32,7 +32,7 @@ class _Thread(Member):
     def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         def run() -> None:
             with self._there:
-                play(role, Line(self._there), parts)
+                run_role(role, ControlPipe(self._there), parts)
 
         thread = threading.Thread(target=run, name=f"minips-{self.who}", daemon=True)
         thread.start()

@@ -51,7 +51,7 @@ def work(problem: Problem, config: Config, client: Client, stop: threading.Event
         travelling.result(timeout)
 
 
-def work_together(
+def train_allreduce(
     problem: Problem, config: Config, peer: Peer, replica: Replica, stop: threading.Event, trace: Trace
 ) -> None:
     """Train on ``problem``, this worker's shard of the rows, for the config's steps; where ``stop`` is set at any

@@ -1,8 +1,8 @@
 """Workers that push to servers and pull from them, in virtual time.
 
-`Central` carries out the sessions of a server, `Pusher` those of a worker, and trains as `minips.engines.worker.work`
-does: the same messages with the same seeds, so that parameters are those of a real run to the bit, and bytes to the
-byte.
+`SimServer` carries out the sessions of a server, `SimWorker` those of a worker, and trains as
+`minips.engines.worker.work` does: the same messages with the same seeds, so that parameters are those of a real run to
+the bit, and bytes to the byte.
 """
 
 from collections import deque
@@ -36,9 +36,9 @@ def run(cluster: Cluster, problem: Problem, params: Tensors) -> Outcome:
     """Train with parameter servers."""
     config = cluster.config
     whole = {name: native(x) for name, x in params.items()}
-    servers: list[Central] = []
-    workers = [Pusher(cluster, rank, problem.shard(rank, config.workers), servers) for rank in range(config.workers)]
-    servers += [Central(cluster, index, whole, workers, servers) for index in range(config.servers)]
+    servers: list[SimServer] = []
+    workers = [SimWorker(cluster, rank, problem.shard(rank, config.workers), servers) for rank in range(config.workers)]
+    servers += [SimServer(cluster, index, whole, workers, servers) for index in range(config.servers)]
     for worker in workers:
         worker.at_once(worker.session.hello())
     cluster.run([worker.start() for worker in workers], cluster.halt)
@@ -62,11 +62,11 @@ def run(cluster: Cluster, problem: Problem, params: Tensors) -> Outcome:
     )
 
 
-class Central(Node):
+class SimServer(Node):
     """A server: a shard, and the sessions of its requests."""
 
     def __init__(
-        self, cluster: Cluster, index: int, params: Tensors, workers: "list[Pusher]", servers: "list[Central]"
+        self, cluster: Cluster, index: int, params: Tensors, workers: "list[SimWorker]", servers: "list[SimServer]"
     ) -> None:
         calibration, config = cluster.conditions.calibration, cluster.config
         times = {**calibration.server, **update_lines(calibration, config)} if calibration else {}
@@ -156,7 +156,7 @@ class _Sessions(ServerSession):
     says.
     """
 
-    def __init__(self, server: Central) -> None:
+    def __init__(self, server: SimServer) -> None:
         super().__init__(
             server.shard,
             server.config,
@@ -179,10 +179,10 @@ class _Sessions(ServerSession):
         self._server.updated()
 
 
-class Pusher(Trainer):
+class SimWorker(Trainer):
     """A worker and its client."""
 
-    def __init__(self, cluster: Cluster, rank: int, problem: Problem, servers: list[Central]) -> None:
+    def __init__(self, cluster: Cluster, rank: int, problem: Problem, servers: list[SimServer]) -> None:
         calibration, config = cluster.conditions.calibration, cluster.config
         rest = {"transfer": calibration.worker_rest.times(1 / 2)} if calibration else {}
         super().__init__(cluster, rank, problem, {**calibration.worker, **rest} if calibration else {})
@@ -223,7 +223,7 @@ class Pusher(Trainer):
         travelling: simpy.Process | None = None
         while not session.done:
             read, clock = session.versions, session.clock
-            finished = yield from self.think(clock)
+            finished = yield from self.compute_delay(clock)
             if all(server.shard.done for server in self._servers):
                 break
             if finished:
@@ -262,7 +262,7 @@ class Pusher(Trainer):
     def receive(self, wanted: Receive, step: int) -> Generator[simpy.Event, Any, Frames]:
         return cast(Frames, (yield self._trips[wanted.source].popleft()))
 
-    def _trip(self, server: Central, frames: Frames, step: int) -> Generator[simpy.Event, Any, Frames]:
+    def _trip(self, server: SimServer, frames: Frames, step: int) -> Generator[simpy.Event, Any, Frames]:
         """The way of one message to a server, and of its answer back."""
         cluster, least_s = self.cluster, self._idle.at(server.session.values)
         began = self.env.now

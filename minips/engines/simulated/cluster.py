@@ -20,7 +20,7 @@ from minips.core.sessions import Do, Receive, Send, Session, Until
 from minips.core.topology import Network, Traffic
 from minips.core.trace import Span, Trace
 from minips.engines import Progress
-from minips.engines.simulated.flows import Way, Wire
+from minips.engines.simulated.flows import FlowNetwork, Way
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Frames, Tensors, reason
@@ -64,7 +64,7 @@ class Cluster:
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples, which the garbage collector need not see
         self._watch, self._stop, self._told_at = watch, stop, time.monotonic()
         graph, rng = conditions.graph, seeds.loss(config.seed)
-        self._wire = None if graph is None else Wire(self.env, Network(graph), conditions.traffic, rng)
+        self._wire = None if graph is None else FlowNetwork(self.env, Network(graph), conditions.traffic, rng)
 
     def run(self, processes: list[simpy.Process], *others: simpy.Event) -> None:
         """Until all the processes have ended, or one of the other events has happened. RuntimeError where a worker
@@ -88,7 +88,7 @@ class Cluster:
             self._over.succeed()
 
     def travel(self, source: "Node", target: "Node", nbytes: int, least_s: float, line: str | None = None) -> Way:
-        """The way of a message, for a process's ``yield from``; see `Wire.travel`. The transport itself takes
+        """The way of a message, for a process's ``yield from``; see `FlowNetwork.travel`. The transport itself takes
         ``least_s``.
         """
         began = self.env.now
@@ -218,7 +218,7 @@ class Trainer(Node):
         """Training loss and gradients, as a real worker computes them, in no time."""
         return compute(self.problem, self._plain, params, self.rank, clock)
 
-    def think(self, clock: int) -> Generator[simpy.Event, Any, bool]:
+    def compute_delay(self, clock: int) -> Generator[simpy.Event, Any, bool]:
         """The time of one gradient; False where this worker gave it up."""
         began, self._computing = self.env.now, True
         with suppress(simpy.Interrupt):

@@ -26,7 +26,7 @@ _SAME = 1e-12
 Way = Generator[simpy.Event, Any, None]
 
 
-class Wire:
+class FlowNetwork:
     """A network in use. ``traffic`` is what else travels on it; ``rng`` draws which packets are lost."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """Workers that add up their gradients among themselves, in virtual time.
 
-`minips.core.sessions.all_reduce` says what is sent to whom; `Member` carries it out in virtual time. It trains as
+`minips.core.sessions.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time. It trains as
 `minips.engines.worker.work_together` does, and `Replica` makes the steps.
 """
 
@@ -16,7 +16,7 @@ from minips.core.allreduce_session import all_reduce
 from minips.core.calibration import rank_lines
 from minips.core.collectives import AllReduce
 from minips.core.fit import Line
-from minips.core.reduction import Reduction
+from minips.core.reduction import AllReduceState
 from minips.core.sessions import Receive, Send
 from minips.drivers.peer import greeting_of
 from minips.engines import Outcome
@@ -66,7 +66,7 @@ class Team:
         count = cluster.config.workers
         self.cluster, self.applied, self.changed_at = cluster, 0, 0.0
         self.losses: Rows = []
-        self.members = [Member(self, rank, problem.shard(rank, count), params, exchange) for rank in range(count)]
+        self.members = [SimRank(self, rank, problem.shard(rank, count), params, exchange) for rank in range(count)]
 
     def stepped(self) -> None:
         """A member has made a step. The slowest one's makes a row of losses."""
@@ -78,7 +78,7 @@ class Team:
             self.cluster.tell(self.applied, self.losses)
 
 
-class Member(Trainer):
+class SimRank(Trainer):
     """A worker, its replica of the parameters, and a box for what comes from each of the others."""
 
     def __init__(self, team: Team, rank: int, problem: Problem, params: Tensors, exchange: AllReduce) -> None:
@@ -88,7 +88,7 @@ class Member(Trainer):
         rng = seeds.all_reduce(config.seed, rank)
         self._team = team
         self._message = calibration.message if calibration else Line()
-        self._reduction = Reduction(exchange, rank, config.workers, params, config.push, rng, UNTIMED)
+        self._reduction = AllReduceState(exchange, rank, config.workers, params, config.push, rng, UNTIMED)
         self._boxes: dict[int, simpy.Store] = defaultdict(partial(simpy.Store, self.env))
         self.replica = Replica(params, config, rank, UNTIMED)
 
@@ -103,7 +103,7 @@ class Member(Trainer):
         shard, travelling = self.replica.shard, None
         for clock in range(self.config.steps):
             params, read = {name: p.copy() for name, p in shard.params.items()}, shard.version
-            yield from self.think(clock)
+            yield from self.compute_delay(clock)
             own, diverged = contribute(self.problem, self._plain, params, read, self.rank, clock, shard)
             if travelling and (yield travelling):
                 break
@@ -137,7 +137,7 @@ class Member(Trainer):
         self.bytes_received += size(frames)
         return cast(Frames, frames[1:])
 
-    def _deliver(self, target: "Member", frames: Frames) -> Way:
+    def _deliver(self, target: "SimRank", frames: Frames) -> Way:
         """A message's way into its box. What a worker sends leaves in turn, whoever it is for, as hops do."""
         sent, nbytes = self.env.now, size(frames)
         yield from self.cluster.travel(self, target, nbytes, self._message.at(nbytes), line=self.who)
