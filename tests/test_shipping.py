@@ -30,10 +30,8 @@ HEAD = """
     import minips as ps
     from minips.engines.shipping import ship
 
-    UNSHIP = (
-    "import sys; from minips.engines.shipping import register_shipped_stages, unship; "
-    "x = unship(sys.stdin.buffer.read()); "
-)
+    UNSHIP = "import sys; from minips.engines.shipping import register_shipped_stages, unship; "
+    UNSHIP += "x = unship(sys.stdin.buffer.read()); "
 
     def elsewhere(data, program):
         command = [sys.executable, "-c", UNSHIP + program]
