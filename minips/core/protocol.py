@@ -30,7 +30,10 @@ from minips.core.trace import DECODE, ENCODE, UPDATE, Trace
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 
-PUSHES, PULLS, KINDS = ("push", "push_pull"), ("pull", "push_pull"), ("hello", "alive", "bye")
+PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
+KINDS = ("hello", "push", "pull", "push_pull", "alive", "bye")
+RECEIVING, SENDING = ("transfer", *DECODE), (*ENCODE, "transfer")
+"""The spans of a message that comes in, and of one that goes out."""
 
 
 _NO_LOCK = nullcontext()
@@ -222,7 +225,7 @@ class WorkerSession:
             link = links[number]
             try:
                 parcel = yield Receive(link.index)
-                answer, stamp = yield Do(("transfer", *DECODE), link.values, partial(link.decode, parcel))
+                answer, stamp = yield Do(RECEIVING, link.values, partial(link.decode, parcel))
                 del parcel
             except Exception as error:
                 failed = failed or error
@@ -308,9 +311,9 @@ class ServerSession:
             says = self._hello
         elif kind == "bye":
             self.leave(worker)
-        elif kind not in (*PUSHES, *PULLS, *KINDS):
+        elif kind not in KINDS:
             raise ValueError(
-                f"There is no message of kind {kind!r}; there are hello, push, pull, push_pull, alive and bye."
+                f"There is no message of kind {kind!r}; there are {', '.join(KINDS[:-1])} and {KINDS[-1]}."
             )
         encoder = link.encoder  # this connection's: a request over an earlier one does not change what is remembered
         if kind in PUSHES:
@@ -319,7 +322,7 @@ class ServerSession:
         params: Tensors = {}
         if kind in PULLS:
             if kind == "pull":
-                yield Do(("transfer",), self.values, nothing)
+                yield Do(RECEIVING[:1], self.values, nothing)
             try:
                 yield Until(lambda: shard.may_pull(worker), worker)
             except (TimeoutError, RuntimeError) as error:
@@ -335,7 +338,7 @@ class ServerSession:
             self._last_encoded = version
         message = Message({"kind": "reply", "version": version, **says}, params)
         stamp = {"clock": shard.clocks[worker], "done": shard.done, "outcome": outcome}
-        spans = (*ENCODE, "transfer") if fresh else ("transfer",)
+        spans = SENDING if fresh else SENDING[-1:]
         encode = partial(self.encode, message, encoder, bool(params) and not header.get("rows"))
         return stamp, (yield Do(spans, self.values, encode))
 
@@ -362,7 +365,7 @@ class ServerSession:
         try:
             if not shard.may_push(clock):
                 yield Until(lambda: shard.may_push(clock), worker)
-            gradients = yield Do(("transfer", *DECODE), self.values, partial(self.decode, parcel, decoder))
+            gradients = yield Do(RECEIVING, self.values, partial(self.decode, parcel, decoder))
             loss = header.get("loss")
             loss = float(loss) if isinstance(loss, int | float) else float("nan")
             before = shard.version
