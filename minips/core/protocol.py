@@ -270,6 +270,9 @@ class ServerSession:
     answer that several workers share.
     """
 
+    keeps_parameters = False
+    """True where all versions' parameters are kept anyway, so that frames which are their memory may be, too."""
+
     def __init__(
         self,
         shard: Shard,
@@ -411,7 +414,7 @@ class ServerSession:
             frames = self._encoder.encode(message)[1:]
             self._encoded = asked, frames
             for frame in frames:
-                if isinstance(frame, memoryview) and frame.readonly:
+                if isinstance(frame, memoryview) and frame.readonly and not self.keeps_parameters:
                     self._encoded = (), []
             return frames
 

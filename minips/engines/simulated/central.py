@@ -156,6 +156,8 @@ class _Sessions(ServerSession):
     says.
     """
 
+    keeps_parameters = True
+
     def __init__(self, server: SimServer) -> None:
         super().__init__(
             server.shard,
