@@ -1,9 +1,11 @@
 """The house in order: style, types, layers, files."""
 
+import ast
 import re
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 import grimp
@@ -48,6 +50,35 @@ def test_no_modules_import_each_other_in_a_circle():
         arrows.add_edges_from((module, other) for other in graph.find_modules_directly_imported_by(module))
     arrows.remove_nodes_from(["minips"])
     assert [sorted(one) for one in networkx.strongly_connected_components(arrows) if len(one) > 1] == []
+
+
+ROOMS = ("core", "drivers", "engines", "stages", "cost")
+
+
+def trees():
+    for room in ROOMS:
+        for path in sorted((ROOT / "minips" / room).rglob("*.py")):
+            yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_a_class_has_its_name_for_itself():
+    places = defaultdict(list)
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_docstrings_begin_with_the_subject():
+    kinds = ast.Module, ast.ClassDef, ast.FunctionDef
+    found = []
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            words = (ast.get_docstring(node) or "").split() if isinstance(node, kinds) else []
+            if words and words[0] in ("What", "Who", "Whoever", "Whose", "Nobody", "Somebody"):
+                found.append(f"{path}: {' '.join(words[:8])}")
+    assert found == []
 
 
 def test_the_conda_environment_wants_what_the_project_wants():

@@ -103,7 +103,7 @@ class Company:
             self._said[member].append((word, value))
 
     def stop(self) -> None:
-        """Tell everybody to stop, and go on; the end of the block waits for them."""
+        """Tell all to stop, and go on; the end of the block waits for them."""
         for member in self._said:
             member.say("stop")
 
@@ -166,7 +166,7 @@ def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) 
 
 
 def busy() -> str:
-    """A warning where other work keeps this machine's cores busy; empty where it does not, or nobody can tell."""
+    """A warning where other work keeps this machine's cores busy; empty where it does not, or that cannot be told."""
     load, cores = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
     if load <= cores / 2:
         return ""

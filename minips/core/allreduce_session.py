@@ -21,13 +21,13 @@ class Part(Protocol):
         """Values of each piece."""
 
     def outgoing(self, number: int) -> Parcel:
-        """What is sent at hop ``number``."""
+        """The message that is sent at hop ``number``."""
 
     def incoming(self, number: int, parcel: Parcel) -> None:
         """Take what came in at hop ``number``."""
 
     def mean(self) -> Any:
-        """What the last hop leaves."""
+        """The result, after the last hop."""
 
 
 def all_reduce(part: Part) -> Session[Any]:

@@ -1,4 +1,4 @@
-"""What a calibration holds: lines through what was measured, and how they are kept and shown."""
+"""A calibration: lines through measurements, and how they are kept and shown."""
 
 import json
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from minips.stage import Value, option, reason
 
 @dataclass(frozen=True)
 class Calibration(Value):
-    """What was measured. Lines are in seconds, by values, bytes or rows as they say; see `Line` for their intervals."""
+    """The measurements of one machine. Lines are in seconds, by values, bytes or rows; `Line` has their intervals."""
 
     worker: dict[str, Line] = option(dict, "by span name: a worker's part of a push and its pull, by values")
     server: dict[str, Line] = option(dict, "by span name: the server's part; aggregate: a round's; by values")
@@ -66,7 +66,7 @@ class Calibration(Value):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """What `save` wrote. ValueError where the file holds something else."""
+        """Read a file that `save` wrote. ValueError where the file holds something else."""
         try:
             return cls.from_dict(json.loads(Path(path).read_text()))
         except (ValueError, TypeError, RecursionError) as error:

@@ -79,17 +79,17 @@ class Codec(Value):
 
 
 Mark = dict[str, State]
-"""What the memories of one half of a link hold, by tensor."""
+"""The states of one half of a link, by tensor."""
 
 
 class _Half:
-    """What one half of a link remembers."""
+    """The memories of one half of a link."""
 
     def __init__(self) -> None:
         self._states: dict[str, State] = defaultdict(dict)
 
     def mark(self) -> Mark:
-        """What the memories hold now, for `go_back`. Cheap: memories replace arrays and never write into them."""
+        """The memories' states now, for `go_back`. Cheap: memories replace arrays and never write into them."""
         states = {}
         for name, state in self._states.items():
             states[name] = {**state}

@@ -4,7 +4,7 @@ An all-reduce is a schedule, with no thread, socket or clock in it, so that real
 can all carry it out. The values of all tensors, one behind the other, are cut into ``pieces`` near-equal pieces. Every
 rank has a list of hops of the same length: hop k of a sender meets hop k of its receiver. The first half of the hops
 adds up (what comes in is added to what is there), the second half hands the sums round (what comes in replaces what is
-there). Whoever sends a piece for the first time in the second half holds its complete sum: it is the piece's owner.
+there). The rank that first sends a piece in the second half holds its complete sum: it is the piece's owner.
 """
 
 from abc import abstractmethod
@@ -17,7 +17,7 @@ NOTHING = range(0)
 
 
 class Hop(NamedTuple):
-    """What one rank does at one step of the schedule: it sends and receives at once; idle, it does neither.
+    """One rank's part of one step of the schedule: it sends and receives at once; idle, it does neither.
 
     ``sends`` and ``receives`` are contiguous ranges of pieces, empty where there is no peer. With ``adds`` the message
     is a partial sum to be added, else a complete one that replaces; both ends of a message agree on that.
@@ -56,7 +56,7 @@ class AllReduce(Exchange):
 
     @abstractmethod
     def schedule(self, rank: int, workers: int) -> list[Hop]:
-        """What this rank does, hop by hop. ValueError where so many workers, or such a rank, cannot be."""
+        """This rank's hops, in order. ValueError where so many workers, or such a rank, cannot be."""
 
 
 @register

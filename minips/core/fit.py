@@ -40,7 +40,7 @@ class Line(Value):
         return replace(self, fixed_s=self.fixed_s * factor, each_s=self.each_s * factor)
 
     def less(self, *others: "Line") -> "Line":
-        """What is left when the others' seconds are taken away; neither part below zero."""
+        """This line without the others' seconds; neither part below zero."""
         fixed = self.fixed_s - sum(other.fixed_s for other in others)
         each = self.each_s - sum(other.each_s for other in others)
         return replace(self, fixed_s=max(0.0, fixed), each_s=max(0.0, each))

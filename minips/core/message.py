@@ -1,4 +1,4 @@
-"""What client and server say to each other.
+"""The messages between client and server.
 
 A **Message** is what is meant: a header of plain values and named arrays. The client says
 

@@ -1,4 +1,4 @@
-"""What workers and servers say to each other, told once: in a real run, a simulation and a prediction alike.
+"""The protocol between workers and servers, told once: in a real run, a simulation and a prediction alike.
 
 A worker has a session for each call. All messages of a call are encoded, then all are sent, then the answers are
 received in the order of the servers. A server has a session for each request. Between two needs of a session nothing
@@ -78,7 +78,7 @@ class ServerLink:
             self.encoder.go_back(self._marks.pop()[1])
 
     def note(self, stamp: Header) -> None:
-        """What an answer's envelope tells this worker of its clock and of the run's end."""
+        """Take this worker's clock and the end of the run from an answer's envelope."""
         clock = self.known_clock = int(stamp["clock"])
         self.clock, self.done = max(self.clock, clock), bool(stamp["done"])
         while self._marks and self._marks[0][0] < clock:
@@ -243,7 +243,7 @@ class WorkerSession:
 
 
 class WorkerLink:
-    """What a server keeps for one worker: both halves of the codec's link, and whether a push is being taken."""
+    """A server's state of one worker: both halves of the codec's link, and whether a push is being taken."""
 
     def __init__(self, config: Config, index: int, worker: int, trace: Trace) -> None:
         self._config, self._trace = config, trace

@@ -2,7 +2,7 @@
 
 Each piece is encoded by itself. A partial sum is decoded, added to and encoded again at every hop, so a lossy quantizer
 errs at each of them. A complete sum is encoded once, by its owner, and handed round as it is; the owner itself goes on
-with what the others decode, so that all ranks end with the same bits. Whoever carries this out (`minips.drivers.peer`,
+with what the others decode, so that all ranks end with the same bits. The driver (`minips.drivers.peer`,
 a simulation, a test) moves the frames as the schedule says.
 
 Memories stand at every hop: one for each piece that leaves, and one at the owner. With error feedback, all that is
@@ -73,7 +73,7 @@ class AllReduceState:
         self._complete = {}
 
     def outgoing(self, number: int) -> Frames:
-        """What this rank sends at hop ``number``."""
+        """The frames that this rank sends at hop ``number``."""
         hop = self.hops[number]
         encoded = {piece: self._encode(number, piece) if hop.adds else self._owned(piece) for piece in hop.sends}
         tensors = {f"{piece}/{name}": parts for piece, named in encoded.items() for name, parts in named.items()}

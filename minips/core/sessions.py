@@ -1,4 +1,4 @@
-"""What a protocol session asks for, and how it is carried out in one thread.
+"""The needs of a protocol session, and a driver that carries one out in one thread.
 
 A session is a generator without thread, socket, lock or clock. It yields what it needs next, and is given it: `Do`, a
 piece of work, for its result; `Send`, a message to another party; `Receive`, for the next message of one; `Until`, a
@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
 Parcel = Any
-"""What travels: frames or, where nothing is computed, their number of bytes."""
+"""The content of a message: frames or, where nothing is computed, their number of bytes."""
 Result = TypeVar("Result")
 
 

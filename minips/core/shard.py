@@ -29,7 +29,7 @@ from minips.stages.consistency import Consistency, PullView, takes_view
 from minips.stages.optimizers import Optimizer
 
 Outcome = Literal["applied", "held", "late", "duplicate", "over"]
-"""What became of a push: applied; held until its round is complete; too late for its round and dropped; a repetition;
+"""The outcome of a push: applied; held until its round is complete; too late for its round and dropped; a repetition;
 after the end of the run, which it may have brought about: an update that would make parameters NaN or infinite is not
 applied."""
 
@@ -129,7 +129,7 @@ class Shard:
         return clock == at or clock in self._missed[worker]
 
     def repeated(self, worker: int, clock: int) -> Outcome:
-        """What is said to a push that has been taken before: that it was dropped, or that it is a duplicate."""
+        """The outcome of a push that has been taken before: it was dropped, or it is a duplicate."""
         self.duplicates += 1
         return "late" if clock in self._dropped[worker] else "duplicate"
 
@@ -183,7 +183,7 @@ class Shard:
             self.clocks[worker] = self.rounds
 
     def may_pull(self, worker: int) -> bool:
-        """True where a pull of this worker is to be answered now. After the end of the run, everybody's is."""
+        """True where a pull of this worker is to be answered now. After the end of the run, all are."""
         if self.done:
             return True
         if not self.sees_time:
@@ -204,7 +204,7 @@ class Shard:
     def join(self, worker: int) -> int:
         """A worker is here, for the first time or again. Returns its clock.
 
-        One that comes back goes on where the slowest of the others is, so that nobody waits for what it missed.
+        One that comes back goes on where the slowest of the others is, so that no worker waits for what it missed.
         """
         if self.known(worker) not in self.live:
             self._missed[worker] = range(self.clocks[worker], max(self.clocks[worker], self.slowest()))
@@ -214,7 +214,7 @@ class Shard:
         return self.clocks[worker]
 
     def leave(self, worker: int) -> None:
-        """A worker is gone: nobody waits for it any longer. What it has pushed counts."""
+        """A worker is gone: no other waits for it any longer. What it has pushed counts."""
         self.live.discard(self.known(worker))
         self._slowest = None
         if self.quorum is not None:

@@ -168,7 +168,7 @@ class Own(Topology):
 
 @dataclass(frozen=True)
 class Traffic(Value):
-    """Somebody else's transfer from one node to another, that shares the links with everybody while it lasts."""
+    """A competing transfer from one node to another, that shares the links with all others while it lasts."""
 
     source: str = option("worker 0", "the node that sends")
     target: str = option("server 0", "the node that receives")
@@ -278,7 +278,7 @@ def fair_shares(routes: Links, capacity: Array) -> Array:
         share = np.full(len(left), np.inf)
         np.divide(left, flows, out=share, where=flows > 0)
         tightest = share.argmin()
-        if flows[tightest] == rest.size:  # one link holds everybody up, which is the common case and needs no more
+        if flows[tightest] == rest.size:  # one link limits all flows, which is the common case and needs no more
             rates[rest] = share[tightest]
             break
         narrowest = share[routes].min(axis=0)

@@ -58,7 +58,7 @@ class Step(NamedTuple):
     """While a message was neither travelling nor waiting: the server worked for this worker, and its own spans tell
     at what."""
     unclaimed: float
-    """What no span tells of, and nobody but the worker can have spent."""
+    """Seconds in no span, which the worker itself must have spent."""
 
 
 _Row = tuple[str, str, float, float, int]
@@ -102,7 +102,7 @@ class Trace:
         return [*self]
 
     def seconds(self, who: str = "") -> dict[str, float]:
-        """Total seconds by span name, of everybody or of those whose name starts with ``who``."""
+        """Total seconds by span name, of all or of those whose name starts with ``who``."""
         totals: dict[str, float] = defaultdict(float)
         for span in self:
             if span.who.startswith(who):
@@ -110,7 +110,7 @@ class Trace:
         return {name: totals[name] for name in SPANS if name in totals}
 
     def steps(self, who: str) -> list[Step]:
-        """The steps of one worker, but for its last one, whose end nobody knows.
+        """The steps of one worker, but for its last one, whose end is not known.
 
         Of each second it is known what it was spent on, or it is ``unclaimed``: with one server and without overlap the
         spans, what the server did and what is unclaimed add up to the whole.

@@ -1,4 +1,4 @@
-"""What it should cost: closed forms, what this machine takes for each stage, and a prediction to hold against a run."""
+"""The cost model: closed forms, what this machine takes for each stage, and a prediction to hold against a run."""
 
 from minips.core.calibration import Calibration
 from minips.core.topology import FatTree, Ring, Star, Topology, Traffic, Tree, TwoRacks

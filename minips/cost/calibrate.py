@@ -1,10 +1,10 @@
-"""What this machine takes: a message, each stage, a gradient; measured on the config's own stages and transport.
+"""Calibrate this machine: a message, each stage, a gradient; measured on the config's own stages and transport.
 
 A process asks and a process answers (`minips.cost.meters`): bare calls of several sizes, and pushes with their pulls of
 several models, whose spans tell each stage's share. A `Line` goes through the timings of each. Processor time is kept
-apart from walls: many workers share the cores, nobody shares the time in which a message only travels. Of what several
-workers are to each other only that is measured which nobody could compute: how much more a push takes in a crowd. The
-link, the delays, the other workers and servers are for the prediction to add.
+apart from wall time: many workers share the cores, and none shares the time in which a message only travels. Of what
+several workers are to each other only contention is measured: how much more a push takes in a crowd. The rest is
+modelled. The link, the delays, the other workers and servers are for the prediction to add.
 """
 
 import json
@@ -51,8 +51,8 @@ MOST_CROWDED = 8.0
 
 
 def alone(config: Config) -> Config:
-    """What of a config its calibration depends on: its stages and its transport, without link and delays, with as few
-    workers as its aggregator can do with.
+    """The part of a config that its calibration depends on: its stages and its transport, without link and delays, with
+    as few workers as its aggregator can do with.
     """
     return replace(
         config,
@@ -226,7 +226,7 @@ def _hop(asked: dict[str, Any], one_process: bool) -> tuple[Line, Line]:
 def _worker_crowd(rows: list[Row], found: Calibration, one_process: bool) -> float:
     """How many times the rest a worker takes when a crowd pushes at once: of its processor time.
 
-    In one process nobody can tell the workers' from the server's, and the server takes the blame.
+    In one process the workers' cannot be told from the server's, and is counted as the server's.
     """
     if one_process:
         return 1.0

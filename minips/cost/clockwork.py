@@ -80,10 +80,10 @@ class Clockwork:
 
 
 class Cores:
-    """Cores that all who want one share evenly; nobody has more than one. ``others`` want one all the time, too.
+    """Cores that all tasks at work share evenly; none has more than one. ``others`` want one all the time, too.
 
-    With k at work everybody is served at ``min(1, cores / (k + others))``. Work is counted in how much everybody has
-    been served since the beginning, so that whoever ends first is known at any time.
+    With k at work each is served at ``min(1, cores / (k + others))``. Work is counted in how much each has been served
+    since the beginning, so that the task that ends first is known at any time.
     """
 
     def __init__(self, clockwork: Clockwork, cores: int, others: float = 0.0) -> None:
@@ -122,7 +122,7 @@ class Cores:
 
     def _end(self, turn: int) -> None:
         if turn != self._turn:
-            return  # somebody came in between, and the plan is another one now
+            return  # another task came in between, and the plan is another one now
         self._served, self._at = self._working[0][0], self._clockwork.now
         ended = []
         while self._working and self._working[0][0] <= self._served:
@@ -136,7 +136,7 @@ class Cores:
 class Host:
     """A process and its link: its threads take turns at one interpreter, and what it sends and hears shares the link.
 
-    The link does what `minips.stages.transports.link` does, ``late`` seconds later where somebody had to wait for it.
+    The link does what `minips.stages.transports.link` does, ``late`` seconds later where a message had to wait for it.
     """
 
     def __init__(self, clockwork: Clockwork, cores: Cores, link: Link | None, late: float) -> None:

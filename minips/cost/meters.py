@@ -1,4 +1,4 @@
-"""What a calibration runs in processes of its own: one asks, as a worker does, and one answers, as a server does.
+"""The programs of a calibration's own processes: one asks, as a worker does, and one answers, as a server does.
 
 These things are asked in turns, so that what the machine does now and then falls on all of them:
 
@@ -38,7 +38,7 @@ from minips.stages.transports import Channel, Link
 
 CALL_BYTES = (100, 10_000, 100_000, 1_000_000)
 LINK = Link(bandwidth_bps=1e9, latency_s=2e-3)
-"""What the lateness is measured behind: no link of anybody's config, only one that makes a message wait a while."""
+"""The link behind which lateness is measured: no config's, only one that makes a message wait a while."""
 BLOCKS, CALLS = 7, 6
 """So many times each thing is asked a few times in a row."""
 BLOCK_S, ENOUGH_S = 0.25, 1.0
@@ -55,7 +55,7 @@ Timings = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Plan:
-    """What there is to measure, with gradients of several sizes, the ``pieces``.
+    """The measurements of one process, with gradients of several sizes, the ``pieces``.
 
     ``single`` has one worker, ``crowd`` has several, which push at once, and ``pair`` has two that exchange among
     themselves; None where their codec cannot be used that way.

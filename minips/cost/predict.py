@@ -51,7 +51,7 @@ class Prediction:
 
 @one_blas_thread
 def predict(problem: Problem, config: Config, calibration: Calibration | None = None) -> Prediction:
-    """What a step of ``config`` on ``problem`` will cost. Without a ``calibration`` one is made, which takes a few
+    """Predict the cost of a step of ``config`` on ``problem``. Without a ``calibration`` one is made, which takes a few
     seconds.
 
     A gradient's time is the calibration's where that was made for this problem, and is taken here and now otherwise.

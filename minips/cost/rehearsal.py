@@ -65,8 +65,8 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
 
 
 def _of_all(config: Config, rehearsed: int, nbytes: tuple[int, int], steps: int) -> tuple[int, int]:
-    """What all the workers send and receive in so many steps, from what ``rehearsed`` of them do. Their numbers grow,
-    and of a round's pushes the last one is answered with another word.
+    """The bytes that all workers send and receive in so many steps, from those of ``rehearsed`` of them. The workers'
+    numbers grow, and the last of a round's pushes is answered with another word.
     """
 
     def push(worker: int) -> int:

@@ -164,7 +164,7 @@ def candidates_of(start: Config) -> Iterator[Config]:
 
 
 def _arithmetic(config: Config) -> str:
-    """What of a config its parameters depend on: how exact gradients meet does not matter."""
+    """The part of a config that its parameters depend on: how exact gradients meet does not matter."""
     same = replace(config, link=None, delays=None, overlap=False, consistency=BSP())
     if config.push.quantizer == Exact() and config.pull.quantizer == Exact() and config.aggregator == Mean():
         same = replace(same, push=Codec(), pull=Codec(), exchange=PS(), servers=1)

@@ -59,7 +59,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Workload:
-    """What there is to do in a step: values of the whole model, rows of a batch; bytes of a push to and of a pull from
+    """The work of a step: values of the whole model, rows of a batch; bytes of a push to and of a pull from
     each server, or each worker's part of the exchange.
     """
 
@@ -136,7 +136,7 @@ class Walk(ABC):
 
     @abstractmethod
     def prepare(self, worker: int) -> Task:
-        """What a worker does before its first step."""
+        """A worker's way to its first step."""
 
     @abstractmethod
     def clock(self, worker: int) -> int | None:
@@ -144,7 +144,7 @@ class Walk(ABC):
 
     @abstractmethod
     def exchange(self, worker: int, clock: int) -> Task:
-        """What a worker does with a gradient, until it has the parameters that come of it."""
+        """A worker's way from a gradient to the parameters that come of it."""
 
     def node(self) -> Host:
         """A process and its link."""
@@ -233,7 +233,7 @@ class _DeclaredLink(ServerLink):
 class _DeclaredSessions(ServerSession):
     """A server's sessions in which sizes stand in for arrays."""
 
-    def __init__(self, server: "_Server", walk: "PSTimeline", index: int) -> None:
+    def __init__(self, server: "_ServerHost", walk: "PSTimeline", index: int) -> None:
         super().__init__(server.shard, walk.config, index, {}, _NO_TRACE, server.changed, nothing, 0.0)
         self.values, self._pulled = walk.share, walk.load.pulled
 
@@ -251,7 +251,7 @@ class PSTimeline(Walk):
         config, calibration = self.config, self.calibration
         self.share = self.load.values / config.servers
         """Values of each server."""
-        self._servers = [_Server(self, index) for index in range(config.servers)]
+        self._servers = [_ServerHost(self, index) for index in range(config.servers)]
         self._sessions = [
             WorkerSession(worker, [_DeclaredLink(self, worker, index) for index in range(config.servers)])
             for worker in range(config.workers)
@@ -297,11 +297,11 @@ class PSTimeline(Walk):
 class _Trip:
     """A message's way to a server, what the server does with it, and the answer's way back."""
 
-    def __init__(self, walk: PSTimeline, worker: int, server: "_Server", message: Sized, timed: bool) -> None:
+    def __init__(self, walk: PSTimeline, worker: int, server: "_ServerHost", message: Sized, timed: bool) -> None:
         self.answer: Sized | None = None
         self.over = walk.clockwork.start(self._make(walk, walk.nodes[worker], server, message, timed))
 
-    def _make(self, walk: PSTimeline, node: Host, server: "_Server", message: Sized, timed: bool) -> Task:
+    def _make(self, walk: PSTimeline, node: Host, server: "_ServerHost", message: Sized, timed: bool) -> Task:
         clockwork = walk.clockwork
         began = clockwork.now
         start = node.depart(message.nbytes)
@@ -318,7 +318,7 @@ class _Trip:
         self.answer = answer
 
 
-class _Server:
+class _ServerHost:
     """A node with a shard, and the sessions of its requests."""
 
     def __init__(self, walk: PSTimeline, index: int) -> None:

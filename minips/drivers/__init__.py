@@ -1,1 +1,1 @@
-"""Who carries the sessions out: threads, sockets and the wall clock, on the side of a worker, a server and a rank."""
+"""Threads, sockets and the wall clock carry the sessions out: on the side of a worker, a server and a rank."""

@@ -50,7 +50,7 @@ def connect(
     A connection that breaks is made again, after each of ``pauses_s`` seconds; a push counts once, whether its
     acknowledgement was lost or not.
 
-    ConnectionError where nobody answers, PermissionError for a wrong token, ValueError where the addresses are not
+    ConnectionError where no server answers, PermissionError for a wrong token, ValueError where the addresses are not
     those of all the servers of one run; ValueError or TypeError for what is no address, token, worker or time.
     """
     check_token(token)
@@ -193,7 +193,7 @@ class Client(Closable):
         return dict(self._refs)
 
     def report(self) -> dict[str, Any]:
-        """What a run keeps of this client."""
+        """The client's part of a run's report."""
         return {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received, "trace": self.trace}
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ def greeting_of(rank: int) -> Frames:
 
 
 class LostError(ConnectionError):
-    """Another worker is gone, so the sum cannot be completed. Whoever it is will have the reason."""
+    """Another worker is gone, so the sum cannot be completed. That worker's own error has the reason."""
 
 
 class Peer(Closable):
@@ -78,7 +78,7 @@ class Peer(Closable):
         return carry_out(all_reduce(reduction), self._send, self._receive), reduction.ending
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         for channel in self._channels.values():
             channel.close()
         self._endpoint.close()
@@ -149,7 +149,7 @@ class Peer(Closable):
 
 
 class _Peers(Service):
-    """What a rank's endpoint serves: connections of other ranks."""
+    """The service of a rank's endpoint: connections of other ranks."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer

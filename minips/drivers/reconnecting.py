@@ -19,7 +19,7 @@ PAUSES_S = (0.0, 0.1, 0.3, 0.9)
 
 
 class Request(Protocol):
-    """What was asked over a channel: the channel tells it that an answer has arrived, or that it has failed."""
+    """A request over a channel: the channel tells it that an answer has arrived, or that it has failed."""
 
     frames: Frames
     number: int

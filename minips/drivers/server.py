@@ -141,14 +141,14 @@ class Server(Closable):
             self._note()
 
     def report(self) -> dict[str, Any]:
-        """What a run keeps of this server."""
+        """The server's part of a run's report."""
         shard = self.shard
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
         times = {"losses": self.losses, "changed_at": self.changed_at, "events": self.events, "trace": self.trace}
         return {"params": self.params, "layout": self.layout, **counts, **times}
 
     def close(self) -> None:
-        """Wake whoever waits, hang up on everybody, let the address go."""
+        """Wake the sessions that wait, close all connections, let the address go."""
         self._closing.set()
         with self._changed:
             self._changed.notify_all()
@@ -158,7 +158,7 @@ class Server(Closable):
             self._watcher.join()
 
     def _carry_out(self, session: Session[T]) -> tuple[T, float]:
-        """What a session returns, and the seconds that it has waited. Between two needs it holds the lock."""
+        """Carry out a session: its result, and the seconds that it has waited. Between two needs it holds the lock."""
         answer, error, waited = None, None, 0.0
         with self._lock:
             while True:
@@ -258,7 +258,7 @@ class Server(Closable):
 
 
 class _Workers(Service):
-    """What a server's endpoint serves: connections of workers."""
+    """The service of a server's endpoint: connections of workers."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

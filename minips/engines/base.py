@@ -23,7 +23,7 @@ class Progress(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What an engine brings home. Times are seconds since the step loop began."""
+    """The results of an engine's run. Times are seconds since the step loop began."""
 
     params: Tensors
     seconds: float

@@ -1,4 +1,4 @@
-"""The conductor of a run on one machine: starts the crew, says go, listens, and sees everybody off, whatever happens.
+"""The supervisor of a run on one machine: it starts the members, runs them, and ends them, whatever happens.
 
 `Threads` and `Processes` differ in how a member is started and ended; everything else stands here.
 """
@@ -47,7 +47,7 @@ class Member(ABC):
         """Tell the member what it is."""
 
     def say(self, word: str, value: Any = None) -> None:
-        """Tell the member meet, go or stop. Where it is gone, whoever listens to it will hear that."""
+        """Tell the member meet, go or stop. Where it is gone, its pipe tells."""
         with suppress(OSError):
             self.pipe.send((word, value))
 
@@ -153,7 +153,7 @@ class _Crew:
         return self.servers[:1] or self.workers
 
     def conduct(self) -> Outcome:
-        """From the first word to the last: everybody ready, go, everything applied, reports."""
+        """The whole run: all members ready, go, all updates applied, reports."""
         stopped = not (self._gather() and self._listen(lambda: all(host.finished for host in self.hosts)))
         if stopped and not self.servers:
             self._halt()
@@ -188,7 +188,7 @@ class _Crew:
         self._listen(lambda: all(member.result or member.gone for member in members), FAREWELL_S)
 
     def dismiss(self) -> None:
-        """See everybody off, workers first."""
+        """End all members, workers first."""
         members = [*self.workers, *self.servers]
         for member in members:
             member.say("stop")

@@ -37,7 +37,7 @@ _ONE_THREAD = tuple(f"{name}_THREADS" for name in ("OPENBLAS_NUM", "OMP_NUM", "M
 @register
 @dataclass(frozen=True)
 class Processes(LocalEngine):
-    """Everybody in a process of their own, each with one thread of arithmetic, so that workers do not fight for the
+    """Each server and worker in a process, each with one thread of arithmetic, so that workers do not compete for the
     cores.
     """
 
@@ -76,7 +76,7 @@ class _Process(Member):
     def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         apart: list[memoryview] = []
         briefing = ship({"role": role, **parts}, apart if hasattr(os, "readv") else None)
-        with suppress(OSError):  # where it is gone already, whoever listens for its first word will hear that
+        with suppress(OSError):  # where it is gone already, reading from it tells
             self.pipe.send_bytes(briefing)
             self.pipe.send([len(one) for one in apart])
             for one in apart:
@@ -134,7 +134,7 @@ class _ForkServer:
             if self._report.poll(timeout):
                 index, word, value = self._report.recv()
                 setattr(self.forks[index], word, value)
-        except (EOFError, OSError):  # it could not fork, or was killed: there is nobody else who would tell
+        except (EOFError, OSError):  # it could not fork, or was killed: no other process tells
             self.close()
 
     def close(self) -> None:
@@ -185,7 +185,7 @@ class _Fork:
 
 
 def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
-    """What the fork server runs, and every member after its fork."""
+    """The program of the fork server, and of every member after its fork."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     indices: dict[int, int] = {}
     for index, (name, pipe) in enumerate(zip(names, pipes, strict=True)):
@@ -205,7 +205,7 @@ def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
         indices[pid] = index
     for pipe in pipes:
         pipe.close()
-    with suppress(OSError):  # nobody listens any more, and the members leave by themselves
+    with suppress(OSError):  # the parent has gone, and the members end by themselves
         for pid, index in indices.items():
             report.send((index, "pid", pid))
         for _ in indices:
@@ -252,7 +252,7 @@ def _fresh_start() -> Iterator[None]:
 
 
 def _child(pipe: Any) -> None:
-    """What a child process runs."""
+    """The program of a child process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = ControlPipe(pipe)
     sys.stdout = sys.stderr = _Forward(line)

@@ -18,7 +18,7 @@ from minips.stages.aggregators import Contribution
 SAMPLES = 8
 SAMPLE_BYTES = 2**23
 """How many steps of a run, spread evenly, a replica keeps the gradients of, and how many bytes of them at most (but one
-step's in any case): from them the error of the exchange is measured after the run, when it slows nobody down.
+step's in any case): from them the error of the exchange is measured after the run, when it delays nothing.
 """
 
 
@@ -65,7 +65,7 @@ class Replica:
         self.losses.append((self.changed_at, self.shard.version, own.loss))
 
     def report(self) -> dict[str, Any]:
-        """What a run keeps of this replica: the first brings the parameters home, all bring their digest."""
+        """The replica's part of a run's report: the first brings the parameters home, all bring their digest."""
         shard, params = self.shard, self.shard.params
         whole = {"params": params, "layout": partition(params, 1)[0]} if self._rank == 0 else {}
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}

@@ -1,4 +1,4 @@
-"""What a member of the crew does: serve, or work. The same code runs in a thread and in a process.
+"""The roles of a run's members: to serve, or to work. The same code runs in a thread and in a process.
 
 A role talks to the conductor over one pipe, in pairs of a word and a value:
 
@@ -35,7 +35,7 @@ LISTEN_S = 0.05
 
 
 class ControlPipe:
-    """A role's end of its pipe, for several threads. What nobody hears any more is not said."""
+    """A role's end of its pipe, for several threads. After the other end has closed, nothing is sent."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe, self._lock = pipe, threading.Lock()
@@ -132,7 +132,7 @@ def run_allreduce_worker(
 ) -> dict[str, Any] | None:
     """One worker among its equals, from its start until the conductor says stop; its report.
 
-    It stays reachable until then, so that nobody finds it gone in the middle of a hop. Where somebody else is gone it
+    It stays reachable until then, so that no rank finds it gone in the middle of a hop. Where another rank is gone it
     says that it is alone, and leaves it to the conductor to find out why.
     """
     told = 0

@@ -49,7 +49,7 @@ def ship(thing: Any, apart: list[memoryview] | None = None) -> bytes:
 
 
 def unship(data: bytes, apart: Iterable[memoryview] = ()) -> Any:
-    """What `ship` packed."""
+    """The parts that `ship` packed."""
     import dill
 
     return dill.loads(data, buffers=apart)

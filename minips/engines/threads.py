@@ -15,7 +15,7 @@ from minips.stage import register
 @register
 @dataclass(frozen=True)
 class Threads(LocalEngine):
-    """Everybody in this process. Any transport works; what it costs to share an interpreter is in the times."""
+    """All servers and workers in this process. Any transport works; the times contain the cost of one interpreter."""
 
     name = "threads"
 

@@ -23,10 +23,10 @@ from minips.stage import Tensors, build
 
 @dataclass(repr=False)
 class Run:
-    """What came of one training run. Times are in seconds from the start of the step loop."""
+    """The results of one training run. Times are in seconds from the start of the step loop."""
 
     config: Config
-    """What was run."""
+    """The experiment."""
     params: Tensors
     """The final parameters."""
     losses: list[tuple[float, int, float]]

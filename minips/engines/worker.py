@@ -91,8 +91,8 @@ def contribute(
     shard: Shard,
     stop: threading.Event | None = None,
 ) -> tuple[Contribution, str]:
-    """What a rank adds to the sum of a step, and why it has no finite gradient: it then adds zeros, so that the step
-    comes to its end at every rank. NonFiniteError in the first step, which nothing but the data can be to blame for.
+    """A rank's contribution to the sum of a step, and why it has no finite gradient: it then adds zeros, so that the
+    step comes to its end at every rank. NonFiniteError in the first step, where only the data can be to blame.
     """
     try:
         loss, gradients = compute(problem, config, params, rank, clock, stop)

@@ -72,7 +72,7 @@ def start(folder: Path, first: str, port: int | None, options: Sequence[str]) ->
         str(folder),
         f"--ServerApp.port={port}",
         "--ServerApp.port_retries=0",
-        "--ServerApp.answer_yes=True",  # or Ctrl-C would ask, and go on where nobody answers
+        "--ServerApp.answer_yes=True",  # or Ctrl-C would ask, and go on without an answer
         f"--LabApp.default_url=/lab/tree/{first}",
         "--LabApp.news_url=None",  # its question whether to fetch news would cover the lesson
     ]

@@ -109,7 +109,7 @@ def copy_to(folder: Path, *, outputs: bool = False) -> Copied:
 
 def blanked(path: Path) -> bytes:
     """A notebook without outputs, and with all that JupyterLab would write into it at its first autosave: a copy that
-    nobody has changed stays as it was made.
+    was not changed stays as it was made.
     """
     book = read(path)
     book["metadata"]["language_info"] = LANGUAGE

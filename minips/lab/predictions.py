@@ -41,7 +41,7 @@ class PredictFirstError(Exception):
 
 
 class Prediction:
-    """One question and, once it is given, the answer of whoever reads. The options stand in an order that follows from
+    """One question and, once it is given, the answer of the reader. The options stand in an order that follows from
     the question alone, so that their places say nothing.
     """
 
@@ -131,7 +131,7 @@ class Prediction:
 
 
 class Comparison:
-    """What was predicted, where somebody was asked, beside what was measured."""
+    """The prediction, where one was asked for, beside the measurement."""
 
     def __init__(self, question: str, predicted: str | None, measured: str, because: str = "") -> None:
         self.question, self.predicted, self.measured, self.because = question, predicted, measured, because

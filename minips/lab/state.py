@@ -24,7 +24,7 @@ def state_file() -> Path:
 
 
 def autoplay() -> bool:
-    """True where nobody is there: predictions answer themselves, and nothing is noted."""
+    """True in unattended runs: predictions answer themselves, and nothing is noted."""
     return os.environ.get("MINIPS_AUTOPLAY") == "1"
 
 

@@ -184,7 +184,7 @@ class Workbench:
         self.tabs: Any = ipywidgets.Tab([*sections.values()], titles=(*sections,), layout={"display": "none"})
         self.tabs.observe(lambda change: self._draw_tab(), "selected_index")
         self._undrawn: dict[str, Callable[[], None]] = {}
-        """What draws the tabs that nobody has opened since the last run."""
+        """The functions that draw the tabs not opened since the last run."""
         as_code = ipywidgets.Accordion([code], titles=("The configs as code",))
         halves = {"grid_template_columns": "repeat(auto-fit, minmax(min(100%, 340px), 1fr))", "grid_gap": "0 12px"}
         main = ipywidgets.GridBox([ipywidgets.VBox([first, *errors]), self.loss.panel], layout=halves)
@@ -268,7 +268,7 @@ class Workbench:
             self._rows[side] = list(run.losses)
 
     def _predict(self, side: str, config: Config) -> cost.Prediction | None:
-        """What the run should cost; None where nobody asked, or where it cannot be told."""
+        """What the run should cost; None where it was not asked for, or cannot be told."""
         self._unpredicted.pop(side, None)
         if not self.predict.value:
             return None

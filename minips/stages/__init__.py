@@ -1,4 +1,4 @@
-"""What you swap: quantizers, memories, serializers, compressors, transports, aggregators, consistency models and
+"""The stages to swap: quantizers, memories, serializers, compressors, transports, aggregators, consistency models and
 optimizers.
 
 Importing this package registers all of them. Each module starts with its kind's contract.

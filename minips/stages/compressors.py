@@ -16,7 +16,7 @@ import numpy as np
 from minips.stage import Buffer, Stage, option, reason, register
 
 _GZIP = zlib.MAX_WBITS | 16
-"""What zlib calls a gzip envelope."""
+"""zlib's code for a gzip envelope."""
 
 
 class Compressor(Stage):
@@ -173,7 +173,7 @@ def itemsize(buffer: Buffer, otherwise: int) -> int:
 
 
 def inflate(stream: Any, buffer: Buffer, limit: int, what: str) -> Buffer:
-    """What a decompressor of the standard library's kind makes of a whole frame; ValueError past ``limit`` bytes."""
+    """A whole frame, by a decompressor of the standard library's kind; ValueError past ``limit`` bytes."""
     try:
         data = stream.decompress(buffer, limit + 1)
     except Exception as error:  # each library has its own

@@ -19,7 +19,7 @@ from minips.stage import Stage, option, register
 
 
 class PullView(NamedTuple):
-    """What a consistency model may look at when a worker wants to pull."""
+    """The state of a run as a consistency model sees it when a worker wants to pull."""
 
     worker: int
     clocks: Sequence[int]
@@ -96,7 +96,7 @@ class SSP(Consistency):
 @register
 @dataclass(frozen=True)
 class ASP(Consistency):
-    """Asynchronous parallel: nobody waits. Source: Recht et al. 2011, "Hogwild!"; Dean et al. 2012, "DistBelief"."""
+    """Asynchronous parallel: no worker waits. Source: Recht et al. 2011, "Hogwild!"; Dean et al. 2012, "DistBelief"."""
 
     name = "asp"
 

@@ -33,14 +33,14 @@ class Memory(Stage):
 
     @abstractmethod
     def compensate(self, x: Array, state: State) -> Array:
-        """What to quantize instead of ``x``; ``x`` is not changed."""
+        """The array to quantize instead of ``x``; ``x`` is not changed."""
 
     @abstractmethod
     def update(self, p: Array, sent: Array, state: State) -> None:
         """Look at what was meant (``p``) and at what the receiver will decode (``sent``)."""
 
     def restore(self, received: Array, state: State) -> Array:
-        """What the receiver uses instead of the decoded array."""
+        """The array that the receiver uses instead of the decoded one."""
         return received
 
 
@@ -62,7 +62,7 @@ class NoMemory(Memory):
 @register
 @dataclass(frozen=True)
 class ErrorFeedback(Memory):
-    """What was not sent is added to the next gradient: ``p = g + decay·e``, send ``C(p)``, keep ``e = p − C(p)``.
+    """Add what was not sent to the next gradient: ``p = g + decay·e``, send ``C(p)``, keep ``e = p − C(p)``.
 
     With decay 1, everything sent plus what is held equals everything meant, so a contraction such as TopK or a scaled
     Sign loses nothing in the long run, it only comes later. Source: Karimireddy et al. 2019, "Error Feedback Fixes

@@ -369,7 +369,7 @@ def _connect_with(transport: Transport, endpoint: Endpoint, token: str) -> Chann
 
 
 def nobody_there_is_said(transport: Transport) -> None:
-    """Where nobody serves, connect raises ConnectionError and names the address."""
+    """Where no server listens, connect raises ConnectionError and names the address."""
     with transport.serve(lambda frames: frames, token=TOKEN) as endpoint:
         address = endpoint.address
     with refusing(f"connect({address!r}) after its endpoint has closed", ConnectionError, address):

@@ -39,7 +39,7 @@ def synchronous_round_s(times: Sequence[ArrayLike], backup: int = 0) -> float:
 
 
 def asynchronous_update_s(times: Sequence[ArrayLike]) -> float:
-    """The mean seconds between two updates when nobody waits: ``1 / Σ 1/E[Tᵢ]``, for ``times`` as for a round.
+    """The mean seconds between two updates when no worker waits: ``1 / Σ 1/E[Tᵢ]``, for ``times`` as for a round.
 
     Each worker's gradients are a renewal process of rate 1/E[Tᵢ]; over a long run the rates add up.
     Source: Ross 2014, "Introduction to Probability Models", section 7.3.

@@ -27,7 +27,7 @@ from minips.problems import Problem
 from minips.stage import Frames, Tensors
 
 _SILENCE_S = 30.0
-"""What a simulated server says of silent workers: a simulated one is never silent."""
+"""The limit that a simulated server names in its hello; simulated workers are never silent."""
 
 Trip = Generator[simpy.Event, Any, Tensors]
 
@@ -91,13 +91,13 @@ class SimServer(Node):
         self._state: tuple[Any, ...] = (0, False, 0)
 
     def answer(self, frames: Frames, step: int) -> Generator[simpy.Event, Any, Frames]:
-        """What the server answers to a request, once it may."""
+        """The server's answer to a request, once it may be given."""
         packet, _ = unpack(frames, self.config.push, UNTIMED)
         session = self.session.answer(packet.header, packet)
         return self._enveloped((yield from self.carry_out(session, step)))
 
     def answer_at_once(self, frames: Frames) -> Frames:
-        """What the server answers to a request that takes no time."""
+        """The server's answer to a request that takes no time."""
         packet, _ = unpack(frames, self.config.push, UNTIMED)
         return self._enveloped(carry_out(self.session.answer(packet.header, packet)))
 

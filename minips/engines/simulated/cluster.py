@@ -1,6 +1,6 @@
-"""What a simulated cluster shares: the clock, the network, the trace; and what all of its nodes can do.
+"""A simulated cluster: the clock, the network, the trace, and the base of its nodes.
 
-No time passes but by ``yield``. What a node does in between, it does at once, so nobody needs a lock.
+No time passes but by ``yield``. Between two of them a node works in no time, so there is no lock.
 """
 
 import time
@@ -31,13 +31,13 @@ UNTIMED = Trace(limit=0)
 """For the codec, whose spans are of the clock on the wall."""
 MAX_SPANS = 1_000_000
 NEWS_S = 0.1
-"""How often, by the clock on the wall, whoever watches is told."""
+"""Seconds of the wall clock between two reports of progress."""
 
 Rows = list[tuple[float, int, float]]
 
 
 class Conditions(NamedTuple):
-    """What a simulated cluster is told of the engine."""
+    """The engine's settings, as a simulated cluster needs them."""
 
     graph: Any
     """The network; None where it is infinitely fast."""
@@ -50,7 +50,7 @@ class Conditions(NamedTuple):
 
 
 class Cluster:
-    """The clock (``env``), the network, the spans, and whoever watches the run from outside."""
+    """The clock (``env``), the network, the spans, and the reports of progress."""
 
     def __init__(
         self, conditions: Conditions, config: Config, watch: Callable[[Progress], None], stop: Callable[[], bool]
@@ -75,7 +75,7 @@ class Cluster:
             raise cast(RuntimeError, self._failed.value)
 
     def fail(self, who: str, error: Exception) -> None:
-        """Somebody cannot go on, so nobody does."""
+        """A node failed, which ends the run."""
         if not self._failed.triggered:
             failure = RuntimeError(f"{who} failed: {type(error).__name__}: {reason(error)}")
             failure.__cause__ = error
@@ -110,7 +110,7 @@ class Cluster:
         return Trace(spans=map(Span._make, self._spans))
 
     def tell(self, applied: int, losses: Rows, last: bool = False) -> None:
-        """The parameters have changed: tell whoever watches, now and then and at the ``last``; see whether to stop."""
+        """The parameters have changed: report progress, now and then and at the ``last``; see whether to stop."""
         if self._stop() and not self.halt.triggered:
             self.halt.succeed()
         if last or time.monotonic() - self._told_at > NEWS_S:

@@ -23,7 +23,7 @@ from minips.stage import StageField, Tensors, ValueField, option, register
 @register
 @dataclass(frozen=True)
 class Simulated(Engine):
-    """Everybody in virtual time: any number of workers, on any network, with seconds that are the same every time.
+    """Servers and workers in virtual time: any number of workers, on any network, in the same seconds every time.
 
     Without a ``topology`` every worker and server has the config's link to one switch, or an infinitely fast one where
     the config has none; a ``networkx.Graph`` of your own will do. Links are shared by all that travels on them at once,

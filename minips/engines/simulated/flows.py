@@ -19,7 +19,7 @@ import simpy
 from minips.core.topology import Links, Network, Route, Traffic, fair_shares
 
 PACKET_BYTES = 1500
-"""What one packet carries: an Ethernet frame's worth."""
+"""Bytes of one packet: those of an Ethernet frame."""
 _SAME = 1e-12
 """Two times that differ by less than this share of them are one: what is left is the rounding of sums."""
 

@@ -138,7 +138,7 @@ class SimRank(Trainer):
         return cast(Frames, frames[1:])
 
     def _deliver(self, target: "SimRank", frames: Frames) -> Way:
-        """A message's way into its box. What a worker sends leaves in turn, whoever it is for, as hops do."""
+        """A message's way into its box. What a worker sends leaves in turn, whatever its target, as hops do."""
         sent, nbytes = self.env.now, size(frames)
         yield from self.cluster.travel(self, target, nbytes, self._message.at(nbytes), line=self.who)
         target._boxes[self.rank].put((sent, frames))

@@ -182,5 +182,5 @@ def conforms(thing: Any, kind: type[Stage], example: str) -> None:
 
 
 def fresh_seed() -> int:
-    """A seed that nobody can have prepared for."""
+    """A seed that cannot be known in advance."""
     return int(np.random.default_rng().integers(1, 2**31))

@@ -152,7 +152,7 @@ class _Dribble:
 
 
 def _quietly(send: Any) -> None:
-    """Send; whoever listens may leave early."""
+    """Send; the reader may leave early."""
     with contextlib.suppress(OSError):
         send()
 

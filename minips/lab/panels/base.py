@@ -423,7 +423,7 @@ def _saved(panel: Any) -> bool:
 
 
 def refresh_after_cells(panel: Any) -> None:
-    """In a notebook, call ``panel.refresh()`` after each cell, for as long as somebody holds the panel."""
+    """In a notebook, call ``panel.refresh()`` after each cell, for as long as the panel is referred to."""
     shell: Any = get_ipython()
     if shell is None:
         return

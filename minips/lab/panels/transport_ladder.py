@@ -89,7 +89,7 @@ class TransportLadder(Panel[Climb, Rungs]):
 
 @contextmanager
 def _answering(transport: Transport) -> Iterator[tuple[str, str]]:
-    """Somebody who sends back what comes: the address and the token."""
+    """An echo server: its address and its token."""
     from minips.bench.base import START_S, Company
     from minips.bench.trips import attend, frames_server
 

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from minips.stage import Array, Stage
 
 Parts = dict[str, Array]
-"""What a quantizer makes of one tensor: a few named arrays, and all that decoding needs."""
+"""A quantized tensor: a few named arrays, with all that decoding needs."""
 
 LARGEST_BYTES = 2**31
 """A few bytes from the network can claim any shape; no decoded array is larger than this."""
@@ -54,7 +54,7 @@ class Quantizer(Stage):
 
 
 def contractive(quantizer: Quantizer, x: Array) -> Array:
-    """What a memory has to give to ``quantizer`` in place of ``x``: ``x / (1 + ω)`` with its relative variance ω at x.
+    """The input of ``quantizer`` under a memory, in place of ``x``: ``x / (1 + ω)`` with its relative variance ω at x.
 
     Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is none: what
     it adds at random outgrows what it sends. A (1 + ω)-th of it is one, with δ = 1 / (1 + ω). Sources: Beznosikov et

@@ -19,7 +19,7 @@ NONCE_BYTES, LIMIT_BYTES = 32, 1024
 
 
 def check_token(token: object) -> None:
-    """TypeError for a token that is no text, ValueError for an empty one, which would let everybody in."""
+    """TypeError for a token that is no text, ValueError for an empty one, which would admit every peer."""
     error = None if isinstance(token, str) else TypeError
     if error or not token:
         got = type(token).__name__ if error else "an empty one"  # not its value: it may be a secret all the same

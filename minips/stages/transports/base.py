@@ -10,7 +10,7 @@ from minips.stage import Frames, Stage
 from minips.stages.transports.wire import Closable
 
 Handler = Callable[[Frames], Frames]
-"""What a server does with a call: frames in, frames out. What it raises reaches the caller's future."""
+"""A server's function for a call: frames in, frames out. An error that it raises reaches the caller's future."""
 
 
 class Connection:
@@ -53,7 +53,7 @@ def then(future: "Future[Any]", fn: Callable[["Future[Any]"], object]) -> None:
 
 
 class Caller(Protocol):
-    """What is told how a call has ended, once."""
+    """The receiver of a call's end, which is told once."""
 
     def arrived(self, frames: Frames) -> None:
         """With an answer."""
@@ -111,7 +111,7 @@ class Transport(Stage):
 
     kind: ClassVar[str] = "transport"
     scheme: ClassVar[str]
-    """What an address of this transport starts with, before ``://``."""
+    """The part of this transport's addresses before ``://``."""
 
     @abstractmethod
     def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
@@ -122,8 +122,9 @@ class Transport(Stage):
 
     @abstractmethod
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
-        """A channel to the endpoint at ``address``. ConnectionError where nobody answers, PermissionError for a wrong
-        token.
+        """A channel to the endpoint at ``address``.
+
+        ConnectionError where no server answers, PermissionError for a wrong token.
         """
 
     def rest(self, address: str) -> str:
@@ -146,5 +147,5 @@ def remote_error(frames: Frames) -> Exception:
 
 
 def fresh_name() -> str:
-    """A name that nobody else uses, for a local address."""
+    """A name that is not in use, for a local address."""
     return f"minips-{secrets.token_hex(8)}"

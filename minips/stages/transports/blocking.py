@@ -1,4 +1,4 @@
-"""What the libraries that block have in common: a session for each connection, and one call after the other.
+"""The base of transports over libraries that block: a session for each connection, and one call after the other.
 
 Both Pyro and Thrift send a request, wait for its answer, and only then send the next. So a channel has a thread that
 makes its calls in turn: many may be outstanding, one is on the wire. On the server the connection's end is the
@@ -24,7 +24,7 @@ from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.sessions import Asking, Body, Session, Sessions
 
 _ENVELOPE_BYTES = 2**11
-"""What a library may add to a body: the names of the method and the object, a checksum."""
+"""Bytes that a library may add to a body: the names of the method and the object, a checksum."""
 
 
 class Metered(socket.socket):

@@ -162,7 +162,7 @@ class Framer:
         self.max_message_bytes = max_message_bytes
         self._ahead, self._start, self._stop = memoryview(bytearray(AHEAD_BYTES)), 0, 0
         self._left: memoryview | None = None
-        """What is still to come of a large message."""
+        """The room for the rest of a large message."""
         self._coming: tuple[int, memoryview, Sequence[int]] = 0, memoryview(b""), ()
         self._blocks = Blocks()
         self.room = self._ahead

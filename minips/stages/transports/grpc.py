@@ -54,7 +54,7 @@ class Grpc(NetworkTransport):
         return wire
 
     def options(self) -> list[tuple[str, int]]:
-        """What gRPC calls channel arguments, for both sides."""
+        """GRPC's channel arguments, for both sides."""
         return [
             ("grpc.max_receive_message_length", self.max_message_bytes),
             ("grpc.max_send_message_length", -1),  # the receiver says what is too much
@@ -79,7 +79,7 @@ class _GrpcWire(Wire):
         self._incoming, self._cancel, self._close = incoming, cancel, close
 
     def outgoing(self) -> Iterator[bytes]:
-        """What gRPC sends. A body is joined when its turn comes, so that those that wait are not held twice."""
+        """The bodies for gRPC to send. Each is joined when its turn comes, so that none that waits is held twice."""
         while (body := self._outbox.get()) is not None:
             yield b"".join(body)
 

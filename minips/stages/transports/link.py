@@ -65,7 +65,7 @@ class _Direction:
         with self._lock:
             start = max(self._free, earliest)
             end = start + nbytes / self._bytes_per_s
-            if nbytes:  # an empty answer waits for what was sent before it, and holds nobody up
+            if nbytes:  # an empty answer waits for what was sent before it, and delays no other
                 self._free = end
             return start, end
 

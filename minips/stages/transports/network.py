@@ -21,7 +21,7 @@ class NetworkTransport(StreamTransport):
             raise self.unservable(address, error.strerror) from None
 
     def dialled(self, address: str, timeout: float) -> socket.socket:
-        """A socket connected to the address. ConnectionError where nobody answers."""
+        """A socket connected to the address. ConnectionError where no server answers."""
         try:
             return socket.create_connection(self.host_and_port(address), timeout)
         except OSError as error:

@@ -43,7 +43,7 @@ COMPLETE_S = 5.0
 
 
 class Pool(Closable):
-    """What the first wire of a pool asks for help with large messages; the other wires, which are the pool's own."""
+    """The helper of a pool's first wire with large messages; the other wires, which are the pool's own."""
 
     least_bytes = SHARED_BYTES
 
@@ -78,7 +78,7 @@ class Pool(Closable):
             for sent in sending:
                 sent.result()
         except BaseException:
-            self.hang_up()  # nobody knows any more where the next message begins
+            self.hang_up()  # where the next message begins is not known any more
             raise
 
     def receive(self, deadline: float | None, told: Frames | None = None) -> tuple[int, Frames]:
@@ -187,7 +187,7 @@ def _told(frames: Frames) -> tuple[bytes, int, int]:
 
 
 def between(buffers: Sequence[Buffer], share: slice) -> list[Buffer]:
-    """What of these buffers, one behind the other, lies in a share; none of it is copied."""
+    """The part of these buffers, one behind the other, that lies in a share; none of it is copied."""
     found: list[Buffer] = []
     end = 0
     for buffer in buffers:

@@ -1,7 +1,7 @@
 """A connection made of requests, for libraries that know only those: each is answered once, by whichever thread.
 
 A **session** is a wire like any other. What its client sends is a request, what it receives is the answer. The first
-request is empty: it asks for the server's first word, the challenge of `auth`. So nobody reaches the handler whose
+request is empty: it asks for the server's first word, the challenge of `auth`. So no peer reaches the handler whose
 session has not shown that it knows the token, and the handler runs in the session's own thread. Requests are numbered
 from 0, since those that travel side by side may overtake each other.
 """
@@ -20,7 +20,7 @@ from minips.stages.transports.framing import HANDSHAKE_BYTES, pieces, split
 from minips.stages.transports.wire import Listener, Wire
 
 Body = list[Buffer]
-"""What makes up a body, piece by piece."""
+"""The pieces of a body."""
 _AHEAD = 1024
 """How far a request may run ahead of one that is still under way."""
 
@@ -69,7 +69,7 @@ class Session(Wire):
         try:
             future = self._waiting.get(timeout=HANDSHAKE_S)  # the empty request may still be on its way
         except queue.Empty:
-            raise TimeoutError("nobody waits for this answer") from None
+            raise TimeoutError("no request waits for this answer") from None
         if future is None:
             raise ConnectionError("the session is over")
         self._answered += 1

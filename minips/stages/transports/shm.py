@@ -112,7 +112,7 @@ class _ShmWire(SocketWire):
                 os.close(descriptor)
 
     def _segment(self, nbytes: int) -> tuple[int, int, int]:
-        """A segment that nobody reads any more and that is large enough, or a new one and its descriptor."""
+        """A segment that no reader uses and that is large enough, or a new one and its descriptor."""
         import fcntl
 
         fitting = [number for number in list(self._free) if len(self._mine[number]) >= nbytes]
@@ -163,7 +163,7 @@ class _ShmWire(SocketWire):
             os.close(descriptor)
 
     def take_segments(self, place: int, segment: int, done: Sequence[int]) -> None:
-        """What a head says of segments: those that are given back, and a new one."""
+        """Take a head's words on segments: those that are given back, and a new one."""
         if place == _NEW_SEGMENT:
             self._map(segment)
         self._free.update(set(done) & self._mine.keys())

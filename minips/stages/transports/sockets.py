@@ -48,7 +48,7 @@ class SocketWire(Wire):
     def __init__(self, sock: Any, framer: Framer) -> None:
         self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or what behaves like one
         self.receive_into: Callable[..., int] = sock.recv_into
-        """What the system has, into this room."""
+        """Receives bytes into a room, with these flags."""
         self.pool: SharesLarge | None = None
         self._kernel_times_out = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
         if self._kernel_times_out:

@@ -114,7 +114,7 @@ class _Waiters(list[Any]):
 
 
 class Then(Driven[T]):
-    """The future of ``fn(future)``, called when ``future`` is done, by whoever completes that."""
+    """The future of ``fn(future)``, called when ``future`` is done, in the thread that completes it."""
 
     def __init__(self, future: "Future[Any]", fn: Callable[["Future[Any]"], T]) -> None:
         super().__init__()
@@ -246,7 +246,7 @@ class StreamEndpoint(Endpoint):
             self._replace(None)
 
     def _replace(self, wire: Wire | None) -> Wire | None:
-        """What this thread serves from now on."""
+        """Have this thread serve another wire, or none."""
         with self._lock:
             self._wires.pop(threading.current_thread(), None)
             if wire:
@@ -381,7 +381,7 @@ class StreamChannel(Channel):
 
 
 class _Answer(Driven[Frames]):
-    """What a call will be answered with."""
+    """The future of a call's answer."""
 
     def __init__(self, channel: StreamChannel) -> None:
         super().__init__()

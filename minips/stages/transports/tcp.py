@@ -77,7 +77,7 @@ class Tcp(NetworkTransport):
         return _TcpWire(guarded, self.max_message_bytes)
 
     def _guard(self) -> Callable[[socket.socket], Any]:
-        """What a server puts around each accepted socket."""
+        """The function that a server puts around each accepted socket."""
         if not self.certificate:
             return lambda sock: sock
         import ssl  # only who wants it pays for it

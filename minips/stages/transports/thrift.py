@@ -82,6 +82,6 @@ class _ThriftListener(BlockingListener):
 
 @dataclass(frozen=True)
 class _Answering:
-    """What the interface calls a Minips."""
+    """The handler of the interface's service."""
 
     ask: Callable[[bytes], bytes]

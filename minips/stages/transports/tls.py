@@ -1,7 +1,7 @@
 """TLS between a socket and a wire: what is sent is encrypted, what comes in is decrypted, and who answers is known.
 
 The standard library's SSL sockets know no scatter-gather and no two threads at once, so this one keeps the two
-directions apart: OpenSSL works on memory, under a lock that nobody holds while the network is waited for.
+directions apart: OpenSSL works on memory, under a lock that is not held while a thread waits for the network.
 """
 
 import socket
@@ -62,7 +62,7 @@ class TlsSocket:
         return total
 
     def recv_into(self, room: memoryview, nbytes: int = 0, flags: int = 0) -> int:
-        """What has come, at least a byte; 0 where the peer is gone. BlockingIOError where nothing came in time."""
+        """Receive at least a byte; 0 where the peer is gone, BlockingIOError where nothing came in time."""
         self.shake_hands()
         while True:
             try:

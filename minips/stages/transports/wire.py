@@ -46,7 +46,7 @@ class Interruptible(Closable):
 
     @abstractmethod
     def hang_up(self) -> None:
-        """Wake whoever waits, with an OSError or EOFError. Safe to call from any thread, and twice."""
+        """Wake the threads that wait, with an OSError or EOFError. Safe to call from any thread, and twice."""
 
 
 class Wire(Interruptible):

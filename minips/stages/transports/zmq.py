@@ -119,7 +119,7 @@ class _Loop(threading.Thread):
     def post(self, wire: "_ZmqWire | None", message: list[Buffer]) -> None:
         """Have a message sent. From any thread; an empty one and no wire end the loop."""
         self._outbox.put((wire, message) if wire else None)
-        with suppress(OSError):  # full: it has been rung already; closed: nobody is there to hear it
+        with suppress(OSError):  # full: it has been rung already; closed: no thread waits any more
             self._bell.send(b"\0")
 
     def run(self) -> None:
@@ -188,7 +188,7 @@ class _Loop(threading.Thread):
 
         try:
             self.socket.send_multipart([wire.peer, *message] if wire.peer else message, zmq.NOBLOCK, copy=False)
-        except zmq.ZMQError:  # nobody has this name any more
+        except zmq.ZMQError:  # no peer has this name any more
             self.wires.pop(wire.peer, None)
             wire.end()
         if message[0] == _BYE:
@@ -279,7 +279,7 @@ class _ZmqWire(Wire):
         if self._ended:
             raise ConnectionError("the connection is closed")
         self._said += tag == AUTH
-        if self._said == 2:  # the server's own proof, which it gives to one who has proved himself
+        if self._said == 2:  # the server's own proof, which a peer gets after its own proof
             self._said += 1
             self._loop.trust(self._number)
         self.post(bytes([tag]), *(memoryview(frame) for frame in frames))
@@ -299,7 +299,7 @@ class _ZmqWire(Wire):
         return tag[0], [memoryview(bytearray(frame)) if len(frame) < _SMALL_BYTES else frame for frame in frames]
 
     def end(self) -> None:
-        """Whoever receives, now or later, hears that it is over."""
+        """Every receive, now or later, ends with EOFError."""
         self._ended = True
         self.inbox.put(None)
 

@@ -32,7 +32,7 @@ from minips.stages.transports.sessions import Asking, Body, Session, Sessions
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
-_logger.addHandler(logging.NullHandler())  # what strangers say is for whoever asks to see it, not for stderr
+_logger.addHandler(logging.NullHandler())  # messages of unauthenticated peers are shown on request only
 _SESSION, _CALL = "Minips-Session", "Minips-Call"
 _AT_ONCE = 8
 _ALIVE_S, _SILENCE_S, _IDLE_S = 5.0, 60.0, 60.0
@@ -43,7 +43,7 @@ _PIECE_BYTES = 2**18
 _BUFFER_BYTES = 2**20
 
 
-class _Loop(threading.Thread):
+class _EventLoop(threading.Thread):
     """An event loop and its thread."""
 
     def __init__(self, name: str) -> None:
@@ -82,7 +82,7 @@ class HttpWire(Asking):
 
     def __init__(self, url: str, pool: int) -> None:
         super().__init__()
-        self.loop = _Loop(f"minips-http-{url}")
+        self.loop = _EventLoop(f"minips-http-{url}")
         self._url, self._pool, self._session = url, pool, ""
         self._http: Any = None
         self._line: Any = None
@@ -167,7 +167,7 @@ class HttpListener(Sessions):
         super().__init__(max_message_bytes)
         self.address = address
         self._sessions: dict[str, Session] = {}
-        self._loop = _Loop(f"minips-http-{address}")
+        self._loop = _EventLoop(f"minips-http-{address}")
         self._sock, self._closing = sock, False
         sock.setblocking(False)
         self._loop.do(self._start(), HANDSHAKE_S)
@@ -215,7 +215,7 @@ class HttpListener(Sessions):
         except ConnectionError:
             return web.Response(status=410)
         response = web.StreamResponse(headers={"Content-Length": str(size(answer))})
-        with suppress(ConnectionError):  # nobody is there to hear it
+        with suppress(ConnectionError):  # the peer has gone
             await response.prepare(request)
             async for piece in _cut(answer):
                 await response.write(piece)
