@@ -15,6 +15,7 @@ import importlib.util
 import inspect
 import math
 import re
+import sys
 import textwrap
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -403,11 +404,8 @@ def _classes_within(hint: Any) -> Iterator[Any]:
 
 def _public(cls: type) -> str:
     """How a user calls a class."""
-    return (
-        f"ps.{cls.__name__}"
-        if cls.__module__.startswith(("minips.core.", "minips.drivers.", "minips.engines.", "minips.stages."))
-        else cls.__name__
-    )
+    public = getattr(sys.modules.get("minips"), "__all__", ())
+    return f"ps.{cls.__name__}" if cls.__name__ in public else cls.__name__
 
 
 def _plain(value: Any) -> Any:

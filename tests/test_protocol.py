@@ -12,7 +12,7 @@ import minips as ps
 from minips.stage import names, stage_class
 from minips.stages.transports import auth
 
-TEXT = (Path(ps.__file__).parent / "runtime" / "PROTOCOL.md").read_text(encoding="utf-8")
+TEXT = (Path(ps.__file__).parent / "core" / "PROTOCOL.md").read_text(encoding="utf-8")
 X = np.array([[0.5, -1, 0.25], [2, 0, -0.125]], "f4")
 EVALUATED = {name: getattr(ps, name) for name in ps.__all__}
 WAIT_S = 10
