@@ -453,7 +453,7 @@ class TestWorkbench:
 
 @pytest.mark.usefixtures("somebody_is_there")
 class TestPrediction:
-    def predicted(self, question: str, choice: str) -> lab.predictions.Prediction:
+    def predicted(self, question: str, choice: str) -> lab.predictions.Guess:
         guess = lab.predict(question, ["this", "that"])
         guess.choice.value = choice
         guess.button.click()

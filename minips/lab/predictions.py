@@ -34,13 +34,13 @@ _kept: dict[str, str] = {}
 
 
 class PredictFirstError(Exception):
-    """Raised by `Prediction.require` outside notebooks; IPython shows its sentence without a traceback."""
+    """Raised by `Guess.require` outside notebooks; IPython shows its sentence without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
-class Prediction:
+class Guess:
     """One question and, once it is given, the answer of the reader. The options stand in an order that follows from
     the question alone, so that their places say nothing.
     """
@@ -106,14 +106,14 @@ class Prediction:
         if self.open:
             raise PredictFirstError(f"{self.asks} Choose an answer above, then run this cell again.")
 
-    def compare(self, measured: str, because: str = "") -> "Comparison":
+    def compare(self, measured: str, because: str = "") -> "GuessedAndMeasured":
         """The prediction beside what was ``measured``, one of the options, and why it came out so."""
         self.require()
         if measured not in self.options:
             raise ValueError(f"Expected one of the options, {', '.join(map(repr, self.options))}; got {measured!r}.")
         if self.value is not None:
             state.note(question=self.question, predicted=self.value, measured=measured)
-        return Comparison(self.question, None if self.unattended else self.value, measured, because)
+        return GuessedAndMeasured(self.question, None if self.unattended else self.value, measured, because)
 
     def _chosen(self, change: Any) -> None:
         self.button.disabled = self.value is not None or change["new"] is None
@@ -130,7 +130,7 @@ class Prediction:
         return f"<Prediction: {self.value or 'none yet'}>"
 
 
-class Comparison:
+class GuessedAndMeasured:
     """The prediction, where one was asked for, beside the measurement."""
 
     def __init__(self, question: str, predicted: str | None, measured: str, because: str = "") -> None:
@@ -172,7 +172,7 @@ class _Lock(ast.NodeTransformer):
 
     def __init__(self, names: dict[str, Any]) -> None:
         self._names = names
-        self._waiting: dict[str, Prediction] = {}
+        self._waiting: dict[str, Guess] = {}
 
     def visit_Module(self, cell: ast.Module) -> ast.Module:
         used, defined = _names_of(cell)
@@ -186,11 +186,11 @@ class _Lock(ast.NodeTransformer):
         return ast.parse(f"print({missing.asks!r})")
 
 
-def _required(cell: ast.Module, names: dict[str, Any]) -> Iterator[Prediction]:
+def _required(cell: ast.Module, names: dict[str, Any]) -> Iterator[Guess]:
     for node in cell.body:
         match node:
             case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "require" | "compare"))):
-                if isinstance(prediction := names.get(name), Prediction):
+                if isinstance(prediction := names.get(name), Guess):
                     yield prediction
 
 
@@ -240,11 +240,11 @@ def _names_in(statement: ast.stmt) -> tuple[set[str], set[str]]:
     return reads, binds
 
 
-def predict(question: str, options: Sequence[str]) -> Prediction:
-    """Ask, and show the options to choose from. See the module's words on `Prediction.require` and
-    `Prediction.compare`.
+def predict(question: str, options: Sequence[str]) -> Guess:
+    """Ask, and show the options to choose from. See the module's words on `Guess.require` and
+    `Guess.compare`.
     """
-    prediction = Prediction(question, options)
+    prediction = Guess(question, options)
     shell: Any = get_ipython()
     if shell and not any(isinstance(one, _Lock) for one in shell.ast_transformers):
         shell.ast_transformers.append(_Lock(shell.user_ns))
