@@ -5,7 +5,7 @@ Messages travel as bodies, one behind the other: see `minips.stages.transports.f
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ class Tcp(NetworkTransport):
             raise
 
     def dial(self, address: str, timeout: float) -> "_TcpWire":
-        sock = self.dialled(address, timeout)
+        sock = _unpaced(self.dialled(address, timeout))
         if not self.authority:
             return _TcpWire(sock, self.max_message_bytes)
         import ssl
@@ -106,6 +106,16 @@ def _pem(**files: str) -> Iterator[None]:
         raise ValueError(f"{pair} cannot be used; PEM files that belong together are expected: {error}.") from None
 
 
+def _unpaced(sock: socket.socket) -> socket.socket:
+    """The socket, on the loopback with a congestion control that does not pace: BBR, which may be the system's, spreads
+    a message over a time that it has measured on small ones. The loopback has no congestion.
+    """
+    with suppress(OSError):
+        if hasattr(socket, "TCP_CONGESTION") and sock.getpeername()[0] in ("127.0.0.1", "::1"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+    return sock
+
+
 class _TcpWire(SocketWire):
     def __init__(self, sock: Any, max_message_bytes: int, pools: Pools | None = None) -> None:
         super().__init__(sock, Framer(max_message_bytes))
@@ -123,4 +133,4 @@ class _TcpListener(SocketListener):
         self._transport, self._guard, self._pools = transport, guard, Pools()
 
     def wire(self, sock: socket.socket) -> Wire:
-        return _TcpWire(self._guard(sock), self._transport.max_message_bytes, self._pools)
+        return _TcpWire(self._guard(_unpaced(sock)), self._transport.max_message_bytes, self._pools)
