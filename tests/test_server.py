@@ -516,7 +516,10 @@ def test_a_server_keeps_a_gradient_of_each_worker_and_four_copies_more():
 
     with Company() as company:
         server = company.start("the server")
-        (process,) = (child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline()))
+        started = []
+        while not started:  # until it has become another program
+            started = [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())]
+        (process,) = started
         params = {"w": np.zeros(values, "f4")}
         server.brief(roles.serve, {"config": config, "params": params, "index": 0, "token": "t"})
         address = company.hear(server, "ready", WAIT_S)

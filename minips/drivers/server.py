@@ -166,7 +166,9 @@ class Server(Closable):
                     need = session.send(answer) if error is None else session.throw(error)
                 except StopIteration as end:
                     if self.shard.updates is None:
-                        self._forget()
+                        kept = len(self.shard.grants) + len(self.losses) + len(self.events)
+                        if kept >= 2 * KEPT_ROWS:
+                            self._forget()
                     return end.value, waited
                 answer, error = None, None
                 if type(need) is Until:
