@@ -279,7 +279,8 @@ class _WorkerConnection(Connection):
         packet, _ = unpack(frames, server.config.push, server.trace)
         header, kind = packet.header, packet.header.get("kind")
         presence = server._present[server.shard.known(header.get("worker"))]
-        presence.heard, presence.busy = began, presence.busy + 1
+        presence.heard = began
+        presence.busy.add(self)
         try:
             if kind == "hello":
                 presence.connections.add(self)
@@ -291,18 +292,20 @@ class _WorkerConnection(Connection):
             stamp |= {"busy": time.monotonic() - began - waited, "waited": waited}
             return [envelope(server.config.pull, stamp), *answer]
         finally:
-            presence.heard, presence.busy = time.monotonic(), presence.busy - 1
+            presence.heard = time.monotonic()
+            presence.busy.discard(self)
 
     def closed(self) -> None:
         self._server._connection_closed(self)
 
 
 class _Presence:
-    """The connections on which a worker has said hello, its requests under way, and when it was last heard."""
+    """The connections on which a worker has said hello, those with a request under way, and when it was last heard."""
 
     def __init__(self) -> None:
         self.connections: set[Connection] = set()
-        self.busy, self.heard = 0, time.monotonic()
+        self.busy: set[Connection] = set()
+        self.heard = time.monotonic()
 
 
 def _parameters(params: object) -> Tensors:
