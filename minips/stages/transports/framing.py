@@ -37,19 +37,18 @@ _ZEROS = bytes(ALIGNMENT)
 def pieces(tag: int, frames: Frames) -> list[Buffer]:
     """The buffers that make up a body one after the other; none of the frames is copied."""
     count = len(frames)
-    head = HEAD.pack(tag, count) + struct.pack(f"<{count}Q", *map(len, frames))
-    buffers: list[Buffer] = [head + _ZEROS[: -len(head) % ALIGNMENT]]
+    return padded([HEAD.pack(tag, count) + struct.pack(f"<{count}Q", *map(len, frames)), *frames])
+
+
+def padded(frames: Frames) -> list[Buffer]:
+    """The frames, each followed by zeros up to a multiple of 64 bytes; an empty one is left out."""
+    buffers: list[Buffer] = []
     for frame in frames:
         if nbytes := len(frame):
             buffers.append(frame)
             if padding := -nbytes % ALIGNMENT:
                 buffers.append(_ZEROS[:padding])
     return buffers
-
-
-def padded(frames: Frames) -> list[Buffer]:
-    """The frames, each followed by zeros up to a multiple of 64 bytes; an empty one is left out."""
-    return pieces(0, frames)[1:]
 
 
 def lengths_of(frames: Frames) -> bytes:
