@@ -41,11 +41,12 @@ class Proxy(Service):
     """Passes requests on to the server at ``address``; some it delays, repeats, or cuts the connection for."""
 
     def __init__(self, transport: ps.Transport, address: str, seed: int) -> None:
+        super().__init__(self.opened_connection)
         self.transport, self.address, self.seed = transport, address, seed
         self.opened = 0
         self.endpoint = transport.serve(self, None, TOKEN)
 
-    def connection(self) -> Connection:
+    def opened_connection(self) -> Connection:
         self.opened += 1
         return _Passing(self, random.Random(1000 * self.seed + self.opened))
 

@@ -56,12 +56,12 @@ class ServerLink:
         self._marks: deque[tuple[int, Mark]] = deque()
 
     def begin_push(self) -> int:
-        """A push is about to be encoded. What the memories hold now is kept until it has been answered. Its clock."""
+        """The clock of a push that is about to be encoded. What the memories hold now is kept until it is answered."""
+        clock, self.clock = self.clock, self.clock + 1
         if not self.encoder.codec.memory.stateless:
-            self._marks.append((self.clock, self.encoder.mark()))
-        self.trace.step = self.clock
-        self.clock += 1
-        return self.trace.step
+            self._marks.append((clock, self.encoder.mark()))
+        self.trace.step = clock
+        return clock
 
     def push_failed(self, clock: int, perhaps_taken: bool = False) -> None:
         """Go on from the clock of a push, with the memories as they were before it, unless `agree` finds that it was
@@ -163,7 +163,7 @@ class WorkerSession:
         messages = []
         for link in self.links:
             header: Header = {"kind": "push_pull" if pulls else "push", "worker": self.worker, "loss": loss}
-            header["clock"] = link.clock
+            header["clock"] = link.begin_push()
             header["version"] = link.version if versions is None else versions[link.index]
             messages.append(Message(header, whole if link.whole else cut(whole, link.layout)))
         return (yield from self._call(self.links, messages))
@@ -199,7 +199,7 @@ class WorkerSession:
         """One message to each of these servers, and their answers; the first error, once all have answered."""
         kind = messages[0].header["kind"]
         pushes, pulls = kind in PUSHES, kind in PULLS
-        clocks = [link.begin_push() for link in links] if pushes else []
+        clocks = [message.header["clock"] for message in messages] if pushes else []
         parcels: list[Parcel] = []
         try:
             for link, message in zip(links, messages, strict=True):
@@ -359,8 +359,14 @@ class ServerSession:
         shard, link, clock = self.shard, self.links[worker], _integer(header, "clock")
         if link.pushing:
             link.queued += 1
-            yield Until(lambda: not link.pushing, worker)
-            link.queued -= 1
+            try:
+                yield Until(lambda: not link.pushing, worker)
+            except TimeoutError:
+                raise TimeoutError(
+                    f"Worker {worker}'s push over an earlier connection has not come to an end."
+                ) from None
+            finally:
+                link.queued -= 1
         if not shard.is_new(worker, clock):
             return shard.repeated(worker, clock)
         link.pushing, decoder = True, link.decoder

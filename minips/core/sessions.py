@@ -59,20 +59,6 @@ def nothing() -> None:
     """Work that takes time, perhaps, and leaves no result."""
 
 
-def advance(session: Session[Any], answer: Any = None, error: BaseException | None = None) -> Any:
-    """Give a session what it asked for, or raise the error in it, and do its work until it needs something else, which
-    is returned. StopIteration holds what the session returns.
-    """
-    while True:
-        need = session.send(answer) if error is None else session.throw(error)
-        if type(need) is not Do:
-            return need
-        try:
-            answer, error = need.call(), None
-        except Exception as raised:
-            answer, error = None, raised
-
-
 def _no_other(need: Send | Receive) -> Parcel:
     raise RuntimeError(f"This session has no other party; it wanted {need!r}.")
 
@@ -86,15 +72,19 @@ def carry_out(
     answer, error = None, None
     while True:
         try:
-            need = advance(session, answer, error)
+            need = session.send(answer) if error is None else session.throw(error)
         except StopIteration as end:
             result: Result = end.value
             return result
-        if type(need) is Until:
-            assert need.ready(), f"Worker {need.worker} would have to wait."
-            answer, error = None, None
-            continue
+        answer, error = None, None
         try:
-            answer, error = (send(need) if type(need) is Send else receive(need)), None
+            if type(need) is Do:
+                answer = need.call()
+            elif type(need) is Send:
+                send(need)
+            elif type(need) is Receive:
+                answer = receive(need)
+            else:
+                assert need.ready(), f"Worker {need.worker} would have to wait."
         except Exception as raised:
-            answer, error = None, raised
+            error = raised

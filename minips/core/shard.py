@@ -17,10 +17,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
+from minips.core.config import Config
 from minips.core.message import ADVICE, check_finite
 from minips.core.parameters import Parameters
 from minips.stage import ONE_THREAD, Array, Tensors, reason
@@ -97,6 +98,12 @@ class Shard:
         """True where the consistency model looks at more than two clocks."""
         self._pushed_at = [now()] * workers
         self._policy_state: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, config: Config, params: Mapping[str, Array], **others: Any) -> Self:
+        """The shard of a config's stages and, unless the ``others`` say otherwise, of its workers."""
+        stages = {"aggregator": config.aggregator, "consistency": config.consistency, "optimizer": config.optimizer}
+        return cls(params, **{"workers": config.workers, **stages, **others})
 
     @property
     def params(self) -> Tensors:

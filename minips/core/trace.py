@@ -77,8 +77,9 @@ class Trace:
     """
 
     def __init__(self, who: str = "", spans: Iterable[_Row] = (), limit: int = 200_000) -> None:
-        self.who, self.step, self.limit, self._room = who, 0, limit, limit
+        self.who, self.step, self.limit = who, 0, limit
         self._rows: list[_Row | _Laps] = list(spans)  # plain tuples: they are made in the loop that is measured
+        self._room = limit - len(self._rows)
 
     def span(self, name: str) -> "_Open":
         """A context manager that records how long its block took."""
@@ -86,7 +87,7 @@ class Trace:
 
     def laps(self, names: tuple[str, ...], moments: tuple[float, ...]) -> None:
         """Record spans that follow each other: the first from the first moment to the second, and so on."""
-        if self._room > 0:
+        if self._room >= len(names):
             self._room -= len(names)
             self._rows.append((names, self.who, moments, self.step))
 

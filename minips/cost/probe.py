@@ -34,7 +34,7 @@ LOOK_EVERY = 5
 
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     """The parameters after each round of BSP, whatever the config's consistency, until one would not be finite."""
-    config = replace(config, delays=None, overlap=False)
+    config = replace(config, delays=None, overlap=False, consistency=BSP())
     parts = [problem.shard(worker, config.workers) for worker in range(config.workers)]
     params = problem.init(seeds.init(config.seed))
     with suppress(NonFiniteError, DivergedError):
@@ -74,16 +74,7 @@ def _limited(each: Iterator[Tensors]) -> Iterator[Tensors]:
 
 def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[Tensors]:
     layouts = partition(params, config.servers)
-    shards = [
-        Shard(
-            cut(params, layout),
-            workers=config.workers,
-            aggregator=config.aggregator,
-            consistency=BSP(),
-            optimizer=config.optimizer,
-        )
-        for layout in layouts
-    ]
+    shards = [Shard.of(config, cut(params, layout)) for layout in layouts]
     trace = Trace(limit=0)
     servers = [
         ServerSession(shard, config, index, layout, trace, nothing, nothing, 0.0)
@@ -123,9 +114,7 @@ def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[T
 
 def _together(parts: list[Problem], params: Tensors, config: Config, exchange: AllReduce) -> Iterator[Tensors]:
     workers = range(config.workers)
-    replica = Shard(
-        params, workers=1, aggregator=config.aggregator, consistency=config.consistency, optimizer=config.optimizer
-    )
+    replica = Shard.of(config, params, workers=1)
     ranks = [
         AllReduceState(
             exchange,

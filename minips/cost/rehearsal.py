@@ -58,15 +58,15 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
     if isinstance(config.exchange, AllReduce):
         load = Workload(values, rows, parts=_parts(config, config.exchange, gradients))
     else:
-        step = _of_all(config, quiet.workers, step, 1)
-        sent, received = _of_all(config, quiet.workers, (sent, received), config.steps)
+        step = _of_all(config, quiet.workers, step, steps=1)
+        sent, received = _of_all(config, quiet.workers, (sent, received), config.steps, others=3)  # hello, pull, bye
         load = Workload(values, rows, step[0] / messages, step[1] / messages)
     return TrafficEstimate(load, sent, received, _exact(config, params))
 
 
-def _of_all(config: Config, rehearsed: int, nbytes: tuple[int, int], steps: int) -> tuple[int, int]:
-    """The bytes that all workers send and receive in so many steps, from those of ``rehearsed`` of them. The workers'
-    numbers grow, and the last of a round's pushes is answered with another word.
+def _of_all(config: Config, rehearsed: int, nbytes: tuple[int, int], steps: int, others: int = 0) -> tuple[int, int]:
+    """The bytes that all workers send and receive in so many steps, and in ``others`` messages to each server, from
+    those of ``rehearsed`` of them. The workers' numbers grow, and the last of a round's pushes has another outcome.
     """
 
     def push(worker: int) -> int:
@@ -76,8 +76,8 @@ def _of_all(config: Config, rehearsed: int, nbytes: tuple[int, int], steps: int)
     last = (words[1] - words[0]) * steps * config.servers if rehearsed > 1 else 0
     sent, received = nbytes
     more = config.workers - rehearsed
-    messages = steps if steps == 1 else steps + 3  # hello, the first pull, bye
-    longer = sum(push(worker) - push(0) for worker in range(rehearsed, config.workers)) * messages * config.servers
+    longer = sum(push(worker) - push(0) for worker in range(rehearsed, config.workers))
+    longer *= (steps + others) * config.servers
     return sent + sent * more // rehearsed + longer, received + (received - last) * more // rehearsed
 
 

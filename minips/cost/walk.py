@@ -93,16 +93,16 @@ class Walk(ABC):
         self.begin()
         for worker in range(config.workers):
             self.clockwork.start(self._train(worker))
-        ends = self._walk(even)
+        ends = self._walk(repeats=even and not load.parts)
         half = self.steps // 2
         pace = (ends[self.steps] - ends[half]) / (self.steps - half)
         self.seconds = ends[self.steps] + pace * (config.steps - self.steps)
         updates = config.workers * self.steps
         self.spans = {name: seconds / updates for name, seconds in self._totals.items()}
 
-    def _walk(self, even: bool) -> list[float]:
-        """When each step ended, from the beginning on. Where all steps are alike, and ``ALIKE`` of them have taken the
-        same time by every span and ended with the same left to do, those that follow do too.
+    def _walk(self, repeats: bool) -> list[float]:
+        """When each step ended, from the beginning on. Where steps may be expected to repeat themselves, and ``ALIKE``
+        of them have taken the same time by every span and ended with the same left to do, those that follow do too.
         """
         ends, totals, spent, left, alike = [0.0], dict[str, float](), dict[str, float](), list[float](), 0
         while len(ends) <= self.steps:
@@ -110,7 +110,7 @@ class Walk(ABC):
             self.clockwork.run(lambda: self.applied() >= step)  # noqa: B023 - it is called at once
             last, spent = spent, {name: seconds - totals.get(name, 0.0) for name, seconds in self._totals.items()}
             ends.append(self.clockwork.now)
-            before, left = left, [*self.clockwork.left(), *self._cores.left()] if even and not self.load.parts else []
+            before, left = left, [*self.clockwork.left(), *self._cores.left()] if repeats else []
             same = len(before) == len(left) and all(map(_alike, before, left)) and last.keys() == spent.keys()
             alike = alike + 1 if left and same and all(_alike(last[name], spent[name]) for name in spent) else 0
             if alike == ALIKE:
@@ -324,11 +324,10 @@ class _ServerHost:
     def __init__(self, walk: PSTimeline, index: int) -> None:
         config, calibration = walk.config, walk.calibration
         self._walk, self.node = walk, walk.node()
-        self.shard = Shard(
+        self.shard = Shard.of(
+            config,
             {},
-            workers=config.workers,
             aggregator=Mean(),
-            consistency=config.consistency,
             optimizer=SGD(),
             updates=config.workers * walk.steps,
             now=lambda: walk.clockwork.now,

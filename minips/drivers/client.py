@@ -287,10 +287,14 @@ class Client(Closable):
         """Say hello again, on a new connection."""
         answers: list[Future[Frames]] = []
 
+        def send(need: Send) -> None:
+            self.bytes_sent += sum(map(len, need.parcel))
+            answers.append(channel.call(need.parcel))
+
         def receive(need: Receive) -> _Answer:
             return answers[0].result(self.config.timeout_s), None
 
-        carry_out(self._session.hello(index), lambda need: answers.append(channel.call(need.parcel)), receive)
+        carry_out(self._session.hello(index), send, receive)
 
     def _beat(self) -> None:
         while not self._closing.wait(self._beat_s):

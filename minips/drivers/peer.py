@@ -10,6 +10,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from concurrent.futures import Future
+from functools import partial
 
 from minips import seeds
 from minips.core.allreduce_session import all_reduce
@@ -52,7 +53,7 @@ class Peer(Closable):
         self._boxes: dict[int, deque[Frames]] = defaultdict(deque)
         self._gone: dict[int, str] = {}
         self._channels: dict[int, Channel] = {}
-        self._endpoint = self._node.serve(_Peers(self), None, token)
+        self._endpoint = self._node.serve(Service(partial(_PeerConnection, self)), None, token)
         self.address = self._endpoint.address
 
     def meet(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
@@ -148,17 +149,9 @@ class Peer(Closable):
             self._changed.notify_all()
 
 
-class _Peers(Service):
-    """The service of a rank's endpoint: connections of other ranks."""
-
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer
-
-    def connection(self) -> Connection:
-        return _PeerConnection(self._peer)
-
-
 class _PeerConnection(Connection):
+    """A connection of another rank to this one."""
+
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self.rank: int | None = None

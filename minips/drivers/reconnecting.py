@@ -52,8 +52,8 @@ class Reconnecting(Closable):
         self._queue = _Queue(self)
         self._broken: Exception | None = None
         self._thread: threading.Thread | None = None
-        self.channel: Channel = connect()
-        self._connected = self.channel
+        self._connected = connect()
+        self.channel: Channel | _Queue | _Broken = self._connected
 
     def retries(self, request: Request, error: Exception) -> bool:
         """True where a request that has failed will be sent again."""
@@ -115,25 +115,30 @@ class Reconnecting(Closable):
         return True
 
 
-class _Queue(Channel):
+class _Absent:
+    """Stands in for a channel that is not there: nothing is to be read."""
+
+    def read(self, until: Callable[[], bool], timeout: float | None) -> None:
+        """No answer comes."""
+
+    def attend(self) -> None:
+        """No answer comes."""
+
+
+class _Queue(_Absent):
     """Keeps requests until there is a connection again."""
 
     def __init__(self, owner: Reconnecting) -> None:
         self.requests: list[Request] = []
         self._owner = owner
 
-    def ask(self, frames: Frames, caller: Request) -> None:  # type: ignore[override]
+    def ask(self, frames: Frames, request: Request) -> None:
+        """Keep the request, unless there is a connection by now."""
         with self._owner._lock:
             if self._owner.channel is self:
-                self.requests.append(caller)
+                self.requests.append(request)
                 return
-        self._owner.channel.ask(frames, caller)
-
-    def call(self, frames: Frames) -> None:  # type: ignore[override]
-        raise NotImplementedError
-
-    def close(self) -> None:
-        pass
+        self._owner.channel.ask(frames, request)
 
     def take(self) -> list[Request]:
         """All of them, in order."""
@@ -141,17 +146,12 @@ class _Queue(Channel):
         return requests
 
 
-class _Broken(Channel):
-    """A connection that is broken for good."""
+class _Broken(_Absent):
+    """The connection is broken for good."""
 
     def __init__(self, error: Exception | None) -> None:
         self._error = error
 
-    def ask(self, frames: Frames, caller: object) -> None:
+    def ask(self, frames: Frames, request: Request) -> None:
+        """Refuse the request."""
         raise ConnectionError(str(self._error))
-
-    def call(self, frames: Frames) -> None:  # type: ignore[override]
-        raise NotImplementedError
-
-    def close(self) -> None:
-        pass

@@ -10,6 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from minips.core.codec import envelope, unpack
@@ -79,15 +80,7 @@ class Server(Closable):
         self.config, self.index, self.silence_s = config, index, silence_s
         self.layout = partition(whole, config.servers)[index]
         self.trace = Trace(f"server {index}")
-        self.shard = Shard(
-            cut(whole, self.layout),
-            workers=config.workers,
-            aggregator=config.aggregator,
-            consistency=config.consistency,
-            optimizer=config.optimizer,
-            updates=updates,
-            now=time.monotonic,
-        )
+        self.shard = Shard.of(config, cut(whole, self.layout), updates=updates, now=time.monotonic)
         self.losses: list[tuple[float, int, float]] = []
         self.changed_at = time.monotonic()
         self.events: list[tuple[float, str]] = []
@@ -116,7 +109,7 @@ class Server(Closable):
         if token is not None:
             check_token(token)
         self.token = secrets.token_hex(16) if token is None else token
-        self._endpoint = self.config.node().serve(_Workers(self), address, self.token)
+        self._endpoint = self.config.node().serve(Service(partial(_WorkerConnection, self)), address, self.token)
         self.address = self._endpoint.address
         self._watcher = threading.Thread(target=self._watch, name=f"minips-watch-{self.index}", daemon=True)
         self._watcher.start()
@@ -259,17 +252,9 @@ class Server(Closable):
                     self._leave(worker, f"worker {worker} has been silent for {silent:.1f} s: it no longer counts")
 
 
-class _Workers(Service):
-    """The service of a server's endpoint: connections of workers."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    def connection(self) -> Connection:
-        return _WorkerConnection(self._server)
-
-
 class _WorkerConnection(Connection):
+    """A connection of a worker to this server."""
+
     def __init__(self, server: Server) -> None:
         self._server = server
 

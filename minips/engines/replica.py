@@ -30,14 +30,7 @@ class Replica:
 
     def __init__(self, params: Tensors, config: Config, rank: int, trace: Trace) -> None:
         self._trace = trace
-        self.shard = Shard(
-            params,
-            workers=1,
-            aggregator=config.aggregator,
-            consistency=config.consistency,
-            optimizer=config.optimizer,
-            now=time.monotonic,
-        )
+        self.shard = Shard.of(config, params, workers=1, now=time.monotonic)
         self.losses: list[tuple[float, int, float]] = []
         self.changed_at = time.monotonic()
         self._rank = rank

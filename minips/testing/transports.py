@@ -57,12 +57,10 @@ class Watched(Service):
     """Answers each call with itself, and notes whose connection asked, and whose has closed."""
 
     def __init__(self) -> None:
+        super().__init__(partial(_WatchedConnection, self))
         self.asked: list[Connection] = []
         self.gone: list[Connection] = []
         self.left = threading.Event()
-
-    def connection(self) -> Connection:
-        return _WatchedConnection(self)
 
 
 class _WatchedConnection(Connection):

@@ -74,15 +74,8 @@ class SimServer(Node):
             times["transfer"] = calibration.server_rest.times(1 / 2)
         super().__init__(cluster, f"server {index}", times)
         self.index, self.layout, self._workers = index, partition(params, config.servers)[index], workers
-        self.shard = Shard(
-            cut(params, self.layout),
-            workers=config.workers,
-            aggregator=config.aggregator,
-            consistency=config.consistency,
-            optimizer=config.optimizer,
-            updates=config.workers * config.steps,
-            now=lambda: float(self.env.now),
-        )
+        updates, now = config.workers * config.steps, lambda: float(self.env.now)
+        self.shard = Shard.of(config, cut(params, self.layout), updates=updates, now=now)
         self.losses: Rows = []
         self.changed_at = 0.0
         self._servers = servers

@@ -4,6 +4,7 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, ClassVar, Protocol, cast
 
 from minips.stage import Frames, Stage
@@ -25,26 +26,22 @@ class Connection:
 
 
 class Service:
-    """A handler for which it matters who is asking: each connection has an object of its own."""
+    """A handler for which it matters who is asking: ``connection()`` makes the object of a new connection."""
 
-    def connection(self) -> Connection:
-        """The object of a new connection."""
-        raise NotImplementedError
+    def __init__(self, connection: Callable[[], Connection]) -> None:
+        self.connection = connection
 
 
-class _Plain(Service, Connection):
+class _Plain(Connection):
     """A function that answers all connections alike."""
 
     def __init__(self, handler: Handler) -> None:
         self.answer = handler  # type: ignore[assignment,method-assign]
 
-    def connection(self) -> Connection:
-        return self
-
 
 def service_of(handler: Handler | Service) -> Service:
     """``handler`` as a service."""
-    return handler if isinstance(handler, Service) else _Plain(handler)
+    return handler if isinstance(handler, Service) else Service(partial(_Plain, handler))
 
 
 def then(future: "Future[Any]", fn: Callable[["Future[Any]"], object]) -> None:

@@ -103,18 +103,12 @@ class _Shaped(Transport):
         return frames[1:]
 
     def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
-        return self.transport.serve(_ShapedService(self, service_of(handler)), address, token)
+        service = service_of(handler)
+        shaped = Service(lambda: _ShapedConnection(self, service.connection()))
+        return self.transport.serve(shaped, address, token)
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
         return _ShapedChannel(self, self.transport.connect(address, token, timeout))
-
-
-class _ShapedService(Service):
-    def __init__(self, node: _Shaped, service: Service) -> None:
-        self._node, self._service = node, service
-
-    def connection(self) -> Connection:
-        return _ShapedConnection(self._node, self._service.connection())
 
 
 class _ShapedConnection(Connection):

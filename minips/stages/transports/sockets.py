@@ -18,6 +18,8 @@ from minips.stage import Buffer, Frames
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
 from minips.stages.transports.wire import POOL, Listener, Wire
 
+KERNEL_TIMES_OUT = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
+"""True where a socket's time-outs are set as POSIX says."""
 _ALL: int = getattr(socket, "MSG_WAITALL", 0)
 VECTORS = 512
 """Buffers for one sendmsg; POSIX promises 16, Linux and macOS take 1024."""
@@ -50,8 +52,7 @@ class SocketWire(Wire):
         self.receive_into: Callable[..., int] = sock.recv_into
         """Receives bytes into a room, with these flags."""
         self.pool: SharesLarge | None = None
-        self._kernel_times_out = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
-        if self._kernel_times_out:
+        if KERNEL_TIMES_OUT:
             sock.settimeout(None)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
         else:
@@ -118,7 +119,7 @@ class SocketWire(Wire):
             left = TICK_S if deadline is None else deadline - time.monotonic()
             tick = min(TICK_S, max(left, 1e-3))
             try:
-                if self._kernel_times_out:
+                if KERNEL_TIMES_OUT:
                     if tick != self._tick:
                         self._tick = tick
                         seconds = struct.pack("ll", int(tick), int(tick % 1 * 1e6))
