@@ -161,13 +161,16 @@ class Shard:
             raise RuntimeError(self.stuck)
         if worker not in self.live:
             self.join(worker)
-        outcome: Outcome = "over"
-        if not self.done and self.quorum is None:
+        outcome: Outcome
+        if self.done:
+            outcome = "over"
+        elif self.quorum is None:
             outcome = "applied" if self._apply([contribution], 1 / self.workers) else "over"
-        elif not self.done and clock < self.rounds:
-            outcome, self.late = "late", self.late + 1
+        elif clock < self.rounds:
+            outcome = "late"
+            self.late += 1
             self._dropped[worker].append(clock)
-        elif not self.done:
+        else:
             rounds, self._held[worker] = self.rounds, contribution
             try:
                 self._complete_round()
