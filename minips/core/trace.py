@@ -10,10 +10,10 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 SPANS = (
     "compute",
@@ -81,9 +81,14 @@ class Trace:
         self._rows: list[_Row | _Laps] = list(spans)  # plain tuples: they are made in the loop that is measured
         self._room = limit - len(self._rows)
 
-    def span(self, name: str) -> "_Open":
-        """A context manager that records how long its block took."""
-        return _Open(self, name)
+    @contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        """Record how long a block takes, also one that raises."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add(name, start, time.monotonic() - start)
 
     def laps(self, names: tuple[str, ...], moments: tuple[float, ...]) -> None:
         """Record spans that follow each other: the first from the first moment to the second, and so on."""
@@ -104,11 +109,7 @@ class Trace:
 
     def seconds(self, who: str = "") -> dict[str, float]:
         """Total seconds by span name, of all or of those whose name starts with ``who``."""
-        totals: dict[str, float] = defaultdict(float)
-        for span in self:
-            if span.who.startswith(who):
-                totals[span.name] += span.seconds
-        return {name: totals[name] for name in SPANS if name in totals}
+        return _totals(span for span in self if span.who.startswith(who))
 
     def steps(self, who: str) -> list[Step]:
         """The steps of one worker, but for its last one, whose end is not known.
@@ -128,15 +129,11 @@ class Trace:
         steps = []
         for i, j in pairwise(firsts):
             start, stop, own = mine[i].start, mine[j].start, mine[i:j]
-            spans: dict[str, float] = defaultdict(float)
-            for span in own:
-                spans[span.name] += span.seconds
             told = [(span.start, span.start + span.seconds) for span in own]
             near = trips[bisect_left(trips, (start - (stop - start),)) : bisect_left(trips, (stop,))]
             known = _covered([*told, *near], start, stop)
-            named = {name: spans[name] for name in SPANS if name in spans}
             served = known - _covered(told, start, stop)
-            steps.append(Step(mine[i].step, start, stop - start, named, served, stop - start - known))
+            steps.append(Step(mine[i].step, start, stop - start, _totals(own), served, stop - start - known))
         return steps
 
     def to_chrome(self, path: str | Path) -> None:
@@ -178,6 +175,14 @@ class Trace:
         return f"<Trace of {len(self)} spans>"
 
 
+def _totals(spans: Iterable[Span]) -> dict[str, float]:
+    """Seconds by span name, in the order of `SPANS`."""
+    totals: dict[str, float] = defaultdict(float)
+    for span in spans:
+        totals[span.name] += span.seconds
+    return {name: totals[name] for name in SPANS if name in totals}
+
+
 def _covered(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
     """Seconds between two moments that lie in any of the stretches."""
     total, end = 0.0, start
@@ -185,19 +190,3 @@ def _covered(stretches: Iterable[tuple[float, float]], start: float, stop: float
         total += max(0.0, min(over, stop) - max(begin, end))
         end = max(end, min(over, stop))
     return total
-
-
-class _Open:
-    __slots__ = ("_name", "_start", "_trace")
-
-    def __init__(self, trace: Trace, name: str) -> None:
-        self._trace, self._name = trace, name
-
-    def __enter__(self) -> Self:
-        self._start = time.monotonic()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._trace.add(self._name, self._start, time.monotonic() - self._start)
