@@ -80,8 +80,7 @@ class Problem(ABC):
         start = worker * least + min(worker, more)
         stop = start + least + (worker < more)
         part = copy.copy(self)
-        part.X, part.y = self.X[start:stop], self.y[start:stop]
-        part.validation = None
+        part.X, part.y, part.validation = self.X[start:stop], self.y[start:stop], None
         return part
 
     def held_out(self) -> "Self | None":
@@ -89,8 +88,7 @@ class Problem(ABC):
         if self.validation is None:
             return None
         part = copy.copy(self)
-        part.X, part.y = self.validation
-        part.validation = None
+        (part.X, part.y), part.validation = self.validation, None
         return part
 
     def _chosen(self, rows: Any) -> tuple[Array, Array]:
@@ -143,13 +141,7 @@ class LinearRegression(Problem):
     """
 
     def __init__(
-        self,
-        X: Array,
-        y: Array,
-        X_validation: Array | None = None,
-        y_validation: Array | None = None,
-        *,
-        l2: float = 0.0,
+        self, X: Array, y: Array, X_validation: Array | None = None, y_validation: Array | None = None, *, l2: float = 0
     ) -> None:
         super().__init__(X, y, X_validation, y_validation)
         self.X, y = _table(self.X, self.y)

@@ -7,6 +7,7 @@ alone. It never changes what it is given.
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -136,13 +137,10 @@ class Krum(Aggregator):
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         enough(self, contributions)
-        n = len(contributions)
+        n, gradients = len(contributions), [one.gradients for one in contributions]
         distances = np.zeros((n, n))
-        for a in range(n):
-            for b in range(a):
-                distances[a, b] = distances[b, a] = _squared_distance(
-                    contributions[a].gradients, contributions[b].gradients
-                )
+        for a, b in combinations(range(n), 2):
+            distances[a, b] = distances[b, a] = _squared_distance(gradients[a], gradients[b])
         others = np.sort(distances, axis=1)[:, 1 : n - self.bad - 1]  # column 0 is the distance to itself
         chosen = np.sort(np.argsort(others.sum(axis=1), kind="stable")[: self.select])
         return Mean().combine([contributions[index] for index in chosen])
