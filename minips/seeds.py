@@ -43,9 +43,7 @@ fourier = _stream(10)
 
 
 def split(seed: int) -> np.random.Generator:
-    """Rows of a bundled data set that are held out. Its words are the seed alone: no other stream
-    has four and ends in 0.
-    """
+    """Rows of a bundled data set that are held out, by the seed alone: no other stream has four words and ends in 0."""
     return np.random.default_rng(seed)
 
 

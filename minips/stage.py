@@ -1,8 +1,7 @@
 """What every swappable part shares.
 
 A **Value** is a frozen dataclass whose fields say what they accept: limits, choices, a unit, one line of help. It
-checks itself when it is made, prints as the code that makes it, and goes to JSON and back. Equal fields are equal
-values.
+checks itself when it is made, prints as the code that makes it, and goes to JSON and back.
 
 A **Stage** is a value with a ``kind`` (quantizer, serializer, …) and a ``name``. ``@register`` lists its class under
 both, ``names`` lists what there is, and ``build`` makes one from a name or a dict. Nothing here knows what the kinds
@@ -154,10 +153,7 @@ class Value:
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Check each field against its type and its limits.
-
-        Raises ValueError with the field, what was got and what is accepted.
-        """
+        """Check each field against its type and its limits. ValueError with what was got and what is accepted."""
         hints = get_type_hints(type(self))
         for field in _fields(self):
             where = f"{type(self).__name__}.{field.name}"
@@ -178,9 +174,7 @@ class Value:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The value that ``to_dict`` described. ValueError for unknown keys, as TypeError in a call; TypeError for what
-        is no mapping.
-        """
+        """The value that ``to_dict`` described. ValueError for unknown keys, TypeError for what is no mapping."""
         if not isinstance(fields, Mapping):
             raise TypeError(
                 f"{cls.__name__}.from_dict takes a mapping of fields to values, as to_dict gives it; got {fields!r}."
@@ -215,11 +209,9 @@ S = TypeVar("S", bound=Stage)
 
 
 def register(cls: type[S]) -> type[S]:
-    """Class decorator: list a stage under its kind and name, so that ``build``, the command line and the widgets find
-    it.
+    """Class decorator: list a stage under its kind and name, for ``build``, the command line and the widgets.
 
-    The same class again (a notebook cell that is run twice) replaces itself; another class under a taken name is a
-    ValueError.
+    The same class again, as of a cell that is run twice, replaces itself. ValueError for another under a taken name.
     """
     kind, name = getattr(cls, "kind", None), getattr(cls, "name", None)
     if not (isinstance(kind, str) and isinstance(name, str)):
@@ -314,8 +306,7 @@ def is_finite(x: Array) -> bool:
     """True where ``x`` holds neither NaN nor infinity.
 
     A finite sum of the squares proves it in one pass without a temporary; only one that overflowed needs the slower
-    look. ``vdot`` says nothing of an overflow, where ``dot`` warns. It comes in blocks that no BLAS shares among
-    threads: to wake them takes longer.
+    look. ``vdot`` does not warn of an overflow. The blocks are so small that BLAS wakes no threads, which takes longer.
     """
     flat = x.reshape(-1)
     for start in range(0, flat.size, ONE_THREAD):

@@ -1,8 +1,7 @@
 """Where the time went: spans, opened around the stages and never inside them.
 
 A span is one name of `SPANS`, who spent the time, when it began (seconds on ``time.monotonic``, which all processes of
-a machine share), how long it took, and the step that it belonged to. A cost prediction uses the same names, so that
-predicted against measured is a join.
+a machine share), how long it took, and the step that it belonged to. A cost prediction uses the same names.
 """
 
 import json
@@ -55,8 +54,7 @@ class Step(NamedTuple):
     spans: dict[str, float]
     """By name; with several servers, or overlap, they run side by side and may add up to more than the whole."""
     served: float
-    """While a message was neither travelling nor waiting: the server worked for this worker, and its own spans tell
-    at what."""
+    """While a message was neither travelling nor waiting: the server worked for this worker."""
     unclaimed: float
     """Seconds in no span, which the worker itself must have spent."""
 
@@ -114,8 +112,7 @@ class Trace:
     def steps(self, who: str) -> list[Step]:
         """The steps of one worker, but for its last one, whose end is not known.
 
-        Of each second it is known what it was spent on, or it is ``unclaimed``: with one server and without overlap the
-        spans, what the server did and what is unclaimed add up to the whole.
+        With one server and without overlap the spans, what the server did and what is unclaimed add up to the whole.
         """
         mine = [span for span in self if span.who == who]
         trips = [
@@ -137,9 +134,7 @@ class Trace:
         return steps
 
     def to_chrome(self, path: str | Path) -> None:
-        """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server, in
-        microseconds.
-        """
+        """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server."""
         rows = {who: row for row, who in enumerate(sorted({span.who for span in self}))}
         origin = min((span.start for span in self), default=0.0)
         events: list[dict[str, object]] = [

@@ -1,8 +1,4 @@
-"""The stages to swap: quantizers, memories, serializers, compressors, transports, aggregators, consistency models and
-optimizers.
-
-Importing this package registers all of them. Each module starts with its kind's contract.
-"""
+"""The stages to swap. Importing this package registers all of them. Each module starts with its kind's contract."""
 
 from minips.stages import aggregators as aggregators
 from minips.stages import compressors as compressors

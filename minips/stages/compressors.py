@@ -79,9 +79,7 @@ class Gzip(Zlib):
 @register
 @dataclass(frozen=True)
 class Lz4(Compressor):
-    """LZ4 blocks: matches without entropy coding, so fast that it can pay on quick links. Source: the LZ4 block
-    format.
-    """
+    """LZ4 blocks: matches without entropy coding, so fast that it can pay on quick links. Source: LZ4 block format."""
 
     name = "lz4"
     requires = ("lz4",)
@@ -106,10 +104,9 @@ class Lz4(Compressor):
 @register
 @dataclass(frozen=True)
 class Zstd(Compressor):
-    """Zstandard: LZ77, Huffman codes and finite-state entropy coding; about zlib's size at several times its speed. RFC
-    8878.
+    """Zstandard: LZ77, Huffman codes and finite-state entropy coding; about zlib's size, several times as fast.
 
-    Python's own ``compression.zstd`` from 3.14 on, before that backports.zstd.
+    Source: RFC 8878. Python's own ``compression.zstd`` from 3.14 on, before that backports.zstd.
     """
 
     name = "zstd"
@@ -127,8 +124,7 @@ class Zstd(Compressor):
 @register
 @dataclass(frozen=True)
 class Blosc(Compressor):
-    """Blosc2 with the shuffle filter: first bytes of all the values, then second bytes, …, and LZ4 on what that lines
-    up.
+    """Blosc2 with the shuffle filter: the first bytes of all the values, then the second ones, …, and LZ4 on that.
 
     A float's sign and exponent repeat from value to value where its fraction does not, so that the shuffle finds what
     LZ4 alone cannot. The size of a value is the array's own where the frame is a view of one, else ``typesize``.

@@ -4,8 +4,7 @@ A **Packet** is a message whose arrays are quantized. Its header holds plain val
 and dicts of them); ``tensors`` holds, for each name, the quantizer's name and its parts. **Frames** are the buffers
 that travel: where the format allows, each array is a frame of its own, a view of the array's memory and not a copy.
 
-The contract is `Serializer`. Bytes from the network are not to be believed: ``loads`` raises ValueError for anything
-malformed.
+The contract is `Serializer`. Bytes from the network are not trusted: ``loads`` raises ValueError for malformed ones.
 """
 
 import io
@@ -123,8 +122,7 @@ class Json(Serializer):
 class Pickle(Serializer):
     """Python's own format, protocol 5 with the arrays out of band, so that they are not copied (PEP 574).
 
-    Reading a pickle runs whatever its writer put in. A server takes it only from an authenticated peer, and only where
-    its own config names it.
+    Reading a pickle runs any code that it holds: a server takes it from authenticated peers, where its config names it.
     """
 
     name = "pickle"
@@ -216,8 +214,7 @@ class SafeTensors(Serializer):
     """safetensors, the format of model files that cannot run code: a JSON header, and the values behind it.
 
     The arrays are named 0, 1, …; the metadata's ``packet`` is ``[header, [[name, quantizer, [[part, array], …]], …]]``
-    as JSON. One frame, so each array is copied on the way in, and not on the way out. Source: the safetensors format,
-    huggingface.co/docs/safetensors.
+    as JSON. One frame, so each array is copied on the way in, not out. Source: huggingface.co/docs/safetensors.
     """
 
     name = "safetensors"

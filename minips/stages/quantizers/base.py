@@ -39,9 +39,7 @@ class Quantizer(Stage):
         """The array that the parts stand for. Raises ValueError where they do not fit together."""
 
     def relative_variance(self, x: Array) -> float:
-        """``ω = E|C(x) − x|² / |x|²`` of a random scheme with ``E C(x) = x``; 0 for all others, which a memory takes as
-        they are.
-        """
+        """``ω = E|C(x) − x|² / |x|²`` of a random scheme with ``E C(x) = x``; 0 for all others."""
         return 0.0
 
     def error_bound(self, x: Array) -> float | None:

@@ -269,8 +269,7 @@ def bits16(rng: np.random.Generator, size: int) -> Array:
 def stretches(size: int, block: int, whole: bool = False) -> Iterator[tuple[slice, slice]]:
     """Cut ``size`` values into pieces that stay in cache: slices of the values, and of the blocks that they belong to.
 
-    A piece is some whole blocks, or a part of one that is too large; with ``whole`` no block is cut. A block of 0 is
-    all.
+    A piece is some whole blocks, or a part of one that is too large, unless ``whole``. A block of 0 is all.
     """
     block = block or max(size, 1)
     if block > CHUNK and not whole:

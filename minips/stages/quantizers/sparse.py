@@ -132,8 +132,7 @@ def kept(fraction: float, size: int) -> int:
 def largest(magnitudes: Array, count: int) -> Array:
     """The places of the ``count`` largest of some magnitudes, in rising order.
 
-    A sample says where they begin, give or take; only what lies beyond is sorted out, and where the sample said too
-    much, everything is.
+    A sample says where they begin, give or take; only what lies beyond is sorted, or all where that is too little.
     """
     candidates = np.empty(0, np.intp)
     if count == 0:
