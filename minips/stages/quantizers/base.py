@@ -54,10 +54,9 @@ class Quantizer(Stage):
 def contractive(quantizer: Quantizer, x: Array) -> Array:
     """The input of ``quantizer`` under a memory, in place of ``x``: ``x / (1 + ω)`` with its relative variance ω at x.
 
-    Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is none: what
-    it adds at random outgrows what it sends. A (1 + ω)-th of it is one, with δ = 1 / (1 + ω). Sources: Beznosikov et
-    al. 2020, "On Biased Compression for Distributed Learning", section 2 (unbiased compressors, scaled); Mishchenko et
-    al. 2019 (DIANA), where the memory's rate is at most 1 / (1 + ω).
+    Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is none; a
+    (1 + ω)-th of it is one, with δ = 1 / (1 + ω). Sources: Beznosikov et al. 2020, "On Biased Compression for
+    Distributed Learning", section 2; Mishchenko et al. 2019 (DIANA), where the memory's rate is at most 1 / (1 + ω).
     """
     omega = quantizer.relative_variance(x)
     return np.asarray(x * x.dtype.type(1 / (1 + omega))) if omega else x

@@ -99,9 +99,8 @@ class RandomK(Quantizer):
 class Threshold(Quantizer):
     """The values of at least ``value`` in magnitude; zero elsewhere. How many travel depends on the data.
 
-    What is dropped is below the threshold, each by itself, so the error is bounded; small gradients need ErrorFeedback
-    to arrive at all. Source: Strom 2015, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing",
-    section 2 (with the values sent as they are).
+    Each dropped value is below the threshold, so small gradients need ErrorFeedback to arrive at all. Source: Strom
+    2015, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing", section 2 (with whole values).
 
     >>> q = Threshold(value=0.5)
     >>> q.decode(q.encode(np.float32([3, -0.1, 0, -0.5]), rng=None))
