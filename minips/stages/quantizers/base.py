@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,17 +67,8 @@ def shape_tag(x: Array) -> Array:
     return np.empty((0, *x.shape), x.dtype)
 
 
-def zeros_for(parts: Mapping[str, Array]) -> Array:
-    """Zeros of the dtype and the shape that the part ``like``, a `shape_tag`, tells. ValueError where it is none."""
-    return np.zeros(*_tagged(parts))
-
-
-def empty_for(parts: Mapping[str, Array]) -> Array:
-    """The same, not cleared: for a scheme that writes every value."""
-    return np.empty(*_tagged(parts))
-
-
-def _tagged(parts: Mapping[str, Array]) -> tuple[tuple[int, ...], "np.dtype[np.floating]"]:
+def empty_for(parts: Mapping[str, Array], make: Callable[..., Array] = np.empty) -> Array:
+    """An array of the dtype and the shape that the part ``like`` tells, not cleared. ValueError where it is no tag."""
     like = part(parts, "like")
     if like.ndim == 0 or like.shape[0] != 0 or like.dtype.kind != "f":
         raise ValueError(
@@ -87,7 +78,12 @@ def _tagged(parts: Mapping[str, Array]) -> tuple[tuple[int, ...], "np.dtype[np.f
         raise ValueError(
             f"An array of shape {like.shape[1:]} is larger than the {LARGEST_BYTES} bytes that are allowed."
         )
-    return like.shape[1:], like.dtype
+    return make(like.shape[1:], like.dtype)
+
+
+def zeros_for(parts: Mapping[str, Array]) -> Array:
+    """The same, of zeros: for a scheme that does not write every value."""
+    return empty_for(parts, np.zeros)
 
 
 def part(parts: Mapping[str, Array], name: str, dtype: Any = None, shape: tuple[int, ...] = ()) -> Array:
