@@ -83,12 +83,9 @@ class RandomK(Quantizer):
         count = kept(self.fraction, x.size)
         return x.size / count - 1 if self.unbiased and count else 0.0
 
-    def error_bound(self, x: Array) -> float | None:
-        largest_value, count = float(np.abs(x).max(initial=0)), kept(self.fraction, x.size)
-        if not self.unbiased or not count:
-            return largest_value
-        rounded_up = x.size / count * (1 + 2 * float(np.finfo(x.dtype).eps))
-        return largest_value * max(1.0, rounded_up - 1)
+    def error_bound(self, x: Array) -> float:
+        scaled = (1 + self.relative_variance(x)) * (1 + 2 * float(np.finfo(x.dtype).eps))  # d/k, rounded up
+        return float(np.abs(x).max(initial=0)) * max(1.0, scaled - 1)
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         return kept(self.fraction, prod(shape)) * np.dtype(dtype).itemsize + 8
