@@ -16,8 +16,8 @@ from minips import datasets
 from minips.core.codec import Codec
 from minips.core.config import Config, Delays
 from minips.cost import calibrate, predict
-from minips.engines import Processes
-from minips.engines.train import Run, train
+from minips.engines import Processes, Run
+from minips.engines.train import train
 from minips.problems import Problem, SoftmaxRegression
 from minips.stages.consistency import ASP, BSP, SSP
 from minips.stages.memories import ErrorFeedback

@@ -3,23 +3,17 @@
 import dataclasses
 import importlib.util
 import os
-import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from multiprocess import connection
 from rich.markup import escape
 from rich.table import Table
 
-from minips.engines import Processes
-from minips.engines.crew import Member, ctrl_c_later
 from minips.stage import nearest
 
-START_S, TURN_S, FAREWELL_S = 120.0, 600.0, 3.0
-"""How long a process may take to be ready, one turn to end, and a process to leave."""
+START_S, TURN_S = 120.0, 600.0
+"""How long a process may take to be ready, and one turn to end."""
 BUDGET_S, LEAST_TURNS = 5.0, 3
 """A contender whose turns would take more than ``BUDGET_S`` in all comes in fewer rounds, in ``LEAST_TURNS`` at
 least."""
@@ -49,71 +43,6 @@ class Chart(NamedTuple):
 
     series: dict[str, dict[str, Spread]]
     label: str
-
-
-class Company:
-    """``with``: one contender's processes, which have all ended when the block has, whatever happens."""
-
-    def __init__(self) -> None:
-        self._said: dict[Member, deque[tuple[str, Any]]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def start(self, who: str) -> Member:
-        """A process that waits for its briefing."""
-        with ctrl_c_later():
-            (member,) = Processes().start(who)
-            self._said[member] = deque()
-        return member
-
-    def hear(self, member: Member, wanted: str, limit: float) -> Any:
-        """The value of the member's next word, which has to be ``wanted``.
-
-        RuntimeError where one of the company fails or leaves early, and after ``limit`` seconds.
-        """
-        deadline = time.monotonic() + limit
-        while not self._said[member]:
-            present = {one.pipe: one for one in self._said if not one.gone}
-            spoken = connection.wait(list(present), max(deadline - time.monotonic(), 0.0))
-            if not spoken:
-                raise RuntimeError(f"{member.who} sent nothing for {limit:g} seconds. Is the machine overloaded?")
-            for pipe in spoken:
-                self._receive(present[pipe])
-        word, value = self._said[member].popleft()
-        if word != wanted:
-            raise RuntimeError(f"{member.who} said {word} instead of {wanted}.")
-        return value
-
-    def _receive(self, member: Member) -> None:
-        try:
-            word, value = member.pipe.recv()
-        except (EOFError, OSError):
-            member.gone = True
-            if not member.finished:
-                how = member.end(FAREWELL_S)
-                raise RuntimeError(f"{member.who} left before its work was done: {how}.") from None
-            return
-        if word == "failed":
-            error = RuntimeError(f"{member.who} failed: {value[0]}")
-            error.add_note(value[1])
-            raise error
-        member.finished = word == "result"
-        if word != "log":
-            self._said[member].append((word, value))
-
-    def stop(self) -> None:
-        """Tell all to stop, and go on; the end of the block waits for them."""
-        for member in self._said:
-            member.say("stop")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with ctrl_c_later():
-            self.stop()
-            for member in self._said:
-                member.end(FAREWELL_S)
 
 
 def rota(turns: Mapping[str, int], rounds: int) -> Iterator[tuple[int, str]]:

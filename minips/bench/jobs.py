@@ -14,7 +14,7 @@ from typing import Any
 from minips import seeds
 from minips.bench.trips import WAIT_S, pipe_listener
 from minips.core.config import Config
-from minips.engines.roles import ControlPipe
+from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors

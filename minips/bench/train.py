@@ -22,9 +22,10 @@ from rich.table import Table
 
 from minips import datasets, seeds
 from minips.bench import base, jobs, with_ray, with_torch
-from minips.bench.base import START_S, TURN_S, Chart, Company, Spread, Watch
+from minips.bench.base import START_S, TURN_S, Chart, Spread, Watch
 from minips.core.config import Config
 from minips.engines import Processes
+from minips.engines.supervisor import Supervisor, tell
 from minips.engines.train import train
 from minips.problems import Problem, SoftmaxRegression
 from minips.stage import Tensors, build
@@ -158,12 +159,12 @@ def _torch(problem: Problem, config: Config, features: int) -> Job:
 
 def _ray(_: Problem, config: Config, features: int) -> Job:
     """Ray's driver is where a user would start it, with the problem and an imported Ray at hand."""
-    with _folder() as folder, Company() as company:
-        driver = company.start("Ray's driver")
+    with _folder() as folder, Supervisor(Processes().start) as supervisor:
+        (driver,) = supervisor.start("Ray's driver")
         driver.brief(with_ray.drive, {"config": config, "make": problem, "features": features, "folder": folder})
-        company.hear(driver, "ready", START_S)
+        supervisor.hear(driver, "ready", START_S)
         driver.say("go")
-        return Job(**company.hear(driver, "result", TURN_S))
+        return Job(**supervisor.hear(driver, "result", TURN_S))
 
 
 RUN: dict[str, Callable[[Problem, Config, int], Job]] = {
@@ -191,27 +192,24 @@ def _conduct(
 ) -> Job:
     """A run whose workers, and server if there is one, are roles of this machine's processes, as minips' own are."""
     began = time.monotonic()
-    numbers = range(config.workers)
-    with Company() as company:
-        server = company.start("the server") if serve else None
-        workers = [company.start(f"worker {number}") for number in numbers]
+    with Supervisor(Processes().start) as supervisor:
+        workers = supervisor.start(*(f"worker {number}" for number in range(config.workers)))
+        server = supervisor.start("the server")[0] if serve else None
         if server and serve:
             server.brief(serve, {"config": config, "params": problem.init(seeds.init(config.seed)), **parts})
-        for number, worker in zip(numbers, workers, strict=True):
+        for number, worker in enumerate(workers):
             shard = problem.shard(number, config.workers)
             worker.brief(work, {"config": config, "problem": shard, "worker": number, **parts})
-        address = company.hear(server, "ready", START_S) if server else None
-        for worker in workers if address else ():
-            worker.say("meet", address)
+        if server and (address := supervisor.hear(server, "ready", START_S)):
+            tell(workers, "meet", address)
         for worker in workers:
-            company.hear(worker, "ready", START_S)
+            supervisor.hear(worker, "ready", START_S)
         going = time.monotonic()
-        for worker in workers:
-            worker.say("go")
-        reports = [company.hear(worker, "result", TURN_S) for worker in workers]
+        tell(workers, "go")
+        reports = [supervisor.hear(worker, "result", TURN_S) for worker in workers]
         if server:
             server.say("stop")
-            reports = [company.hear(server, "result", START_S)]
+            reports = [supervisor.hear(server, "result", START_S)]
     ended = max(report["changed_at"] for report in reports)
     shares = [report["share"] for report in reports if "share" in report]
     return Job(ended - going, time.monotonic() - began, reports[0].get("params"), min(shares, default=None))

@@ -27,7 +27,7 @@ import numpy as np
 from minips.core.config import Config
 from minips.drivers.client import connect
 from minips.drivers.server import Server
-from minips.engines.roles import ControlPipe
+from minips.engines.supervisor import ControlPipe
 from minips.stage import Array, Tensors
 from minips.stages.optimizers import SGD
 from minips.stages.transports import Transport

@@ -10,10 +10,9 @@ modelled. The link, the delays, the other workers and servers are for the predic
 import json
 import os
 import secrets
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,9 @@ from minips.core.trace import SPANS, Span
 from minips.cost import meters
 from minips.cost.walk import EVEN_STEPS, Workload, walk
 from minips.engines import Processes, Threads
-from minips.engines.crew import FAREWELL_S, START_S, LocalEngine, Member, ctrl_c_later
+from minips.engines.local import START_S
+from minips.engines.progress import showing
+from minips.engines.supervisor import Supervisor, tell
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors
@@ -96,7 +97,7 @@ def calibrate(
                 return known
     if cache and not Path(cache).absolute().parent.is_dir():  # known before it is measured, not after
         raise OSError(f"There is no folder {Path(cache).parent} for the cache {cache}. Make it, or choose another.")
-    with _showing(progress) as show:
+    with showing(progress, lambda share: ("calibrating", share)) as show:
         measured = _measure(config, problem, show, stop)
     calibration = replace(measured, subject=subject, problem=described)
     if cache:
@@ -118,37 +119,33 @@ def _measure(
     single = replace(alone(config), workers=1, aggregator=Mean(), batch_size=config.batch_size, seed=config.seed)
     crowd = replace(single, workers=meters.CROWD)
     plan = meters.Plan(single, crowd, _pair(single), pieces, config.aggregator, together, secrets.token_hex(16))
-    engine: LocalEngine = Threads() if config.transport.name == "inproc" else Processes()
-    members: list[Member] = []
-    try:
-        with ctrl_c_later():
-            crowd_names = [f"process {worker} that pushes along" for worker in range(1, meters.CROWD)]
-            members = engine.start("a process that answers", "a process that asks", *crowd_names)
-        answers, asks, *others = members
+    one_process = config.transport.name == "inproc"
+
+    def check() -> None:
+        if stop():
+            if not one_process:  # while it measures, a child hears nothing, but a process can be ended all the same
+                supervisor.farewell_s = STOPPED_S
+            raise RuntimeError("The calibration was stopped.")
+
+    engine = Threads() if one_process else Processes()
+    with Supervisor(engine.start, check) as supervisor:
+        crowd_names = [f"process {worker} that pushes along" for worker in range(1, meters.CROWD)]
+        answers, asks, *others = supervisor.start("a process that answers", "a process that asks", *crowd_names)
         answers.brief(meters.answer, {"plan": plan})
-        addresses = _hear(answers, "ready", stop)
+        addresses = supervisor.hear(answers, "ready", START_S)
         asks.brief(meters.ask, {"plan": plan, "problem": part, "addresses": addresses})
-        for worker, member in enumerate(others, 1):
-            member.brief(meters.load_generator, {"plan": plan, "address": addresses.crowd, "worker": worker})
-        answers.say("meet", _hear(asks, "ready", stop))
-        _hear(answers, "met", stop)
-        for member in others:
-            _hear(member, "ready", stop)
-        for member in (answers, asks):
-            member.say("spin")
-        share = sum(_hear(member, "spun", stop) for member in (answers, asks)) / 2
+        for worker, child in enumerate(others, 1):
+            child.brief(meters.load_generator, {"plan": plan, "address": addresses.crowd, "worker": worker})
+        answers.say("meet", supervisor.hear(asks, "ready", START_S))
+        supervisor.hear(answers, "met", START_S)
+        for child in others:
+            supervisor.hear(child, "ready", START_S)
+        tell((answers, asks), "spin")
+        share = sum(supervisor.hear(child, "spun", START_S) for child in (answers, asks)) / 2
         asks.say("go")
-        asked = _hear(asks, "result", stop, show)
-        for member in others:
-            member.say("stop")
-        answers.say("stop")
-        answered = _hear(answers, "result", stop)
-    finally:
-        for member in members:
-            member.say("stop")
-        for member in members:  # what is being measured hears nothing; a process can be ended all the same
-            member.end(STOPPED_S if stop() and isinstance(engine, Processes) else FAREWELL_S)
-    one_process = isinstance(engine, Threads)
+        asked = supervisor.hear(asks, "result", START_S, show)
+        supervisor.stop()
+        answered = supervisor.hear(answers, "result", START_S)
     found = replace(
         _fit(asked, answered, one_process),
         together=together,
@@ -311,38 +308,3 @@ def _ratios(codec: Codec, tensors: Tensors) -> dict[str, float]:
 def _cores(config: Config) -> int:
     """The cores that work at the same time: threads of one interpreter take turns, so within a process it is one."""
     return 1 if config.transport.name == "inproc" else os.cpu_count() or 1
-
-
-def _hear(
-    member: Member, wanted: str, stop: Callable[[], bool], show: Callable[[float], None] = lambda share: None
-) -> Any:
-    """The value of the member's word ``wanted``; RuntimeError where it fails first, or ``stop()`` says so."""
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
-        if stop():
-            raise RuntimeError("The calibration was stopped.")
-        if not member.pipe.poll(0.1):
-            continue
-        word, value = member.pipe.recv()
-        if word == wanted:
-            return value
-        if word == "failed":
-            raise RuntimeError(f"{member.who} failed: {value[0]}")
-        if word == "progress":
-            show(value)
-            deadline = time.monotonic() + START_S
-    raise RuntimeError(f"{member.who} sent nothing for {START_S:g} seconds. Is the machine overloaded?")
-
-
-@contextmanager
-def _showing(progress: bool | Callable[[float], None]) -> Iterator[Callable[[float], None]]:
-    if not isinstance(progress, bool):
-        yield progress
-    elif not progress:
-        yield lambda share: None
-    else:
-        from rich.progress import Progress
-
-        with Progress(transient=True) as bar:
-            task = bar.add_task("calibrating", total=1.0)
-            yield lambda share: bar.update(task, completed=share)

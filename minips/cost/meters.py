@@ -29,7 +29,7 @@ from minips.core.trace import Trace
 from minips.drivers.client import Client, connect
 from minips.drivers.peer import Peer
 from minips.drivers.server import Server
-from minips.engines.roles import ControlPipe as Pipe
+from minips.engines.supervisor import ControlPipe as Pipe
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Frames, Tensors

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from minips.engines.crew import FAREWELL_S, LocalEngine, Member, multiprocess
-from minips.engines.roles import ControlPipe, run_role
+from minips.engines.local import LocalEngine
 from minips.engines.shipping import ship, unship
+from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, multiprocess, run_role
 from minips.stage import reason, register
 from minips.stages.transports.framing import memory
 
@@ -43,19 +43,19 @@ class Processes(LocalEngine):
 
     name = "processes"
 
-    def start(self, *names: str) -> list[Member]:
+    def start(self, *names: str) -> list[Child]:
         if multiprocess().current_process().daemon:
             raise RuntimeError(
                 "Processes cannot run within a daemonic process, such as a worker of a Pool or of another run: it may "
                 "start none. Use engine=Threads() there."
             )
         pipes = [multiprocess().Pipe() for _ in names]
-        members: list[Member] = []
+        members: list[Child] = []
         try:
             server = _ForkServer(names, [there for _, there in pipes]) if FORKS and len(names) > 1 else None
             for i, (who, (here, there)) in enumerate(zip(names, pipes, strict=True)):
                 process = server.forks[i] if server else _spawn(_child, who, there)
-                members.append(_Process(who, here, process))
+                members.append(_ProcessChild(who, here, process))
         except BaseException:
             for member in members:
                 member.end(FAREWELL_S)
@@ -68,7 +68,7 @@ class Processes(LocalEngine):
         return members
 
 
-class _Process(Member):
+class _ProcessChild(Child):
     def __init__(self, who: str, pipe: Any, process: Any) -> None:
         super().__init__(who, pipe)
         self._process = process

@@ -1,17 +1,15 @@
 """The roles of a run's members: to serve, or to work. The same code runs in a thread and in a process.
 
-A role talks to the conductor over one pipe, in pairs of a word and a value:
+Besides the words of every child (`minips.engines.supervisor`) a role and the supervisor say:
 
-    role → conductor   ready (who serves: its address), met, progress, diverged, finished, alone, result, failed, log
-    conductor → role   meet (the addresses of those who serve), go, diverged, halt, stop
+    role → supervisor   ready (where it serves: its address), met, progress, diverged, finished, alone
+    supervisor → role   meet (the addresses of those who serve), go, diverged, halt
 
 Servers serve; where gradients meet by an all-reduce, the workers do, and there is no server.
 """
 
 import threading
-import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Self
 
 from minips.core.collectives import AllReduce
@@ -22,10 +20,10 @@ from minips.drivers.client import connect
 from minips.drivers.peer import LostError, Peer
 from minips.drivers.server import Server
 from minips.engines.replica import Replica
-from minips.engines.shipping import register_shipped_stages
+from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import at_step, train_allreduce, work
 from minips.problems import Problem
-from minips.stage import Tensors, reason
+from minips.stage import Tensors
 
 TICK_S = 0.01
 NEWS_TICKS = 10
@@ -34,48 +32,8 @@ LISTEN_S = 0.05
 """How often a worker looks up from its work, and tells how far it is where no server does."""
 
 
-class ControlPipe:
-    """A role's end of its pipe, for several threads. After the other end has closed, nothing is sent."""
-
-    def __init__(self, pipe: Any) -> None:
-        self._pipe, self._lock = pipe, threading.Lock()
-
-    def say(self, word: str, value: Any = None) -> None:
-        """Tell the conductor."""
-        with self._lock, suppress(OSError):
-            self._pipe.send((word, value))
-
-    def hear(self, timeout: float) -> tuple[str, Any]:
-        """The conductor's next word and value: silence after ``timeout`` seconds, stop where the conductor is gone."""
-        try:
-            return self._pipe.recv() if self._pipe.poll(timeout) else ("silence", None)
-        except (EOFError, OSError):
-            return "stop", None
-
-    def wait(self) -> tuple[str, Any]:
-        """The conductor's next word and value, however long it takes; a conductor that is gone says stop."""
-        while (heard := self.hear(1.0))[0] == "silence":
-            pass
-        return heard
-
-
-def run_role(role: Callable[..., Any], line: ControlPipe, parts: dict[str, Any]) -> None:
-    """Run a role; what it returns and what it raises become words to the conductor."""
-    try:
-        register_shipped_stages(parts)
-        report = role(line, **parts)
-        print(end="", flush=True)  # a last line without an end, from user code
-        line.say("result", report)
-    except Exception as error:
-        _say_failed(line, error)
-
-
-def _say_failed(line: ControlPipe, error: Exception) -> None:
-    line.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
-
-
 def serve(line: ControlPipe, *, config: Config, params: Tensors, index: int, token: str) -> dict[str, Any]:
-    """One server, from its start until the conductor says stop; its report."""
+    """One server, from its start until the supervisor says stop; its report."""
     told, ticks, finished = 0, 0, False
     with Server(params, config, index=index, updates=config.workers * config.steps).serve(token=token) as server:
         line.say("ready", server.address)
@@ -99,7 +57,7 @@ def serve(line: ControlPipe, *, config: Config, params: Tensors, index: int, tok
 def run_ps_worker(
     line: ControlPipe, *, config: Config, problem: Problem, worker: int, token: str
 ) -> dict[str, Any] | None:
-    """One worker, from its first connection until the run is done or the conductor says stop; its report."""
+    """One worker, from its first connection until the run is done or the supervisor says stop; its report."""
     word, addresses = line.wait()
     if word != "meet":
         return None
@@ -115,7 +73,7 @@ def run_ps_worker(
                     if isinstance(error, NonFiniteError) and any(client.versions):
                         line.say("diverged", at_step(client.clock, worker, error))
                     else:  # where nothing has moved yet, the data, or the problem, are at fault
-                        _say_failed(line, error)
+                        line.failed(error)
                     heard.halt.wait(config.timeout_s)
     return client.report()
 
@@ -130,10 +88,10 @@ def run_allreduce_worker(
     worker: int,
     token: str,
 ) -> dict[str, Any] | None:
-    """One worker among its equals, from its start until the conductor says stop; its report.
+    """One worker among its equals, from its start until the supervisor says stop; its report.
 
     It stays reachable until then, so that no rank finds it gone in the middle of a hop. Where another rank is gone it
-    says that it is alone, and leaves it to the conductor to find out why.
+    says that it is alone, and leaves it to the supervisor to find out why.
     """
     told = 0
 
@@ -170,7 +128,7 @@ def run_allreduce_worker(
 
 
 class _Listening:
-    """``with``: a thread hears the conductor while the role works, and calls ``tell`` from time to time.
+    """``with``: a thread hears the supervisor while the role works, and calls ``tell`` from time to time.
 
     ``halt`` is set by halt and by stop; ``word`` is what was heard last.
     """

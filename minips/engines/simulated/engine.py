@@ -15,7 +15,7 @@ from minips.core.calibration import Calibration
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.topology import Own, Star, Topology, Traffic
-from minips.engines import Engine, Outcome, Progress
+from minips.engines import Engine, Progress, Run
 from minips.problems import Problem
 from minips.stage import StageField, Tensors, ValueField, option, register
 
@@ -71,7 +71,7 @@ class Simulated(Engine):
         params: Tensors,
         watch: Callable[[Progress], None],
         stop: Callable[[], bool],
-    ) -> Outcome:
+    ) -> Run:
         from minips.engines.simulated import central, mutual
         from minips.engines.simulated.cluster import Cluster, Conditions
 

@@ -19,7 +19,7 @@ from minips.core.fit import Line
 from minips.core.reduction import AllReduceState
 from minips.core.sessions import Receive, Send
 from minips.drivers.peer import greeting_of
-from minips.engines import Outcome
+from minips.engines import Run
 from minips.engines.replica import Replica, check_same, requantization_error
 from minips.engines.simulated.cluster import UNTIMED, Cluster, Rows, Trainer, size
 from minips.engines.simulated.flows import Way
@@ -32,7 +32,7 @@ _SENT_AT = bytes(8)
 """The frame in which a real message says when it was sent."""
 
 
-def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> Outcome:
+def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> Run:
     """Train by all-reduce."""
     team = Team(cluster, problem, params, exchange)
     for member in team.members:
@@ -42,11 +42,12 @@ def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce
     digests = [report["digest"] for report in reports]
     check_same(digests)
     cluster.tell(team.applied, team.losses, last=True)
-    return Outcome(
+    return Run(
+        config=cluster.config,
         params=dict(reports[0]["params"]),
         seconds=team.changed_at,
         losses=team.losses,
-        applied=team.applied,
+        updates=team.applied,
         stopped=cluster.diverged is None and reports[0]["applied"] < cluster.config.steps,
         diverged=cluster.diverged,
         bytes_sent=sum(member.bytes_sent for member in team.members),
