@@ -2,8 +2,9 @@
 
 import dataclasses
 import importlib.util
+import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -32,9 +33,9 @@ class Spread(NamedTuple):
     high: float
 
     @classmethod
-    def of(cls, figures: Sequence[float]) -> Self:
+    def of(cls, figures: Iterable[float]) -> Self:
         """At least one figure."""
-        low, median, high = np.quantile(np.asarray(figures), [0.25, 0.5, 0.75]).tolist()
+        low, median, high = np.quantile(list(figures), [0.25, 0.5, 0.75]).tolist()
         return cls(median, low, high)
 
 
@@ -77,11 +78,6 @@ def take_turns(
         watch(name, done / len(plan))
         seconds[name][number] = turns[name]()
     return seconds
-
-
-def spread(figures: Mapping[int, float]) -> Spread:
-    """The spread of one contender's figures by round."""
-    return Spread.of(list(figures.values()))
 
 
 def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) -> Spread | None:
@@ -168,11 +164,30 @@ def _three(x: float) -> str:
     return f"{x:,.0f}" if x >= 99.5 else f"{x:.1f}" if x >= 9.95 else f"{x:.2f}"
 
 
-def blank_table(title: str, headings: Sequence[str], rows: Sequence[Any]) -> Table:
-    """A table without its rows: the first column to the left, figures to the right, and below why who is skipped."""
+def table(
+    title: str, headings: Sequence[str], rows: Sequence[Any], cells: Callable[[Any], list[str]], group: str = ""
+) -> Table:
+    """The rows for the terminal: each one's ``cells``, the first to the left; below them why who is skipped.
+
+    With a ``group``, an attribute of the rows, those with the same value stand together below it.
+    """
     skipped = {f"{row.contender}: {row.skipped}": None for row in rows if row.skipped}
     shown = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
     shown.caption, shown.caption_justify = "\n".join(map(escape, skipped)) or None, "left"
-    for heading in headings:
+    for heading in ("", *headings):
         shown.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    for name, members in itertools.groupby(rows, lambda row: getattr(row, group) if group else ""):
+        if name:
+            shown.add_row(f"[bold]{name}[/bold]")
+        for row in members:
+            shown.add_row(*map(escape, cells(row)))
     return shown
+
+
+def series(rows: Sequence[Any], value: str) -> dict[str, dict[str, Spread]]:
+    """For each group the contenders' spreads that ``value``, an attribute of the rows, holds; without the skipped."""
+    names = dict.fromkeys(row.group for row in rows if not row.skipped)
+    return {
+        name: {row.contender: getattr(row, value) for row in rows if row.group == name and not row.skipped}
+        for name in names
+    }

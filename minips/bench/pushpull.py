@@ -39,6 +39,11 @@ class Row:
     over: dict[str, Spread]
     skipped: str = ""
 
+    @property
+    def group(self) -> str:
+        """The rows of this size."""
+        return f"{self.values:,} values"
+
 
 def measure(
     values: Sequence[int] = VALUES,
@@ -61,7 +66,7 @@ def measure(
                 continue
             ratios = {name: base.over(times, one.name, name) for name in BASES}
             over = {name: ratio for name, ratio in ratios.items() if ratio}
-            yield Row(size, one.name, base.spread(times[one.name]), over)
+            yield Row(size, one.name, Spread.of(times[one.name].values()), over)
 
 
 def _references(names: Sequence[str], folder: Path) -> list[Contender]:
@@ -82,20 +87,14 @@ def _references(names: Sequence[str], folder: Path) -> list[Contender]:
 
 def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal."""
-    title = "a push and pull of float32; medians [quartiles]"
-    shown = base.blank_table(title, ["", "time", *(f"over\n{name}" for name in BASES)], rows)
-    for i, row in enumerate(rows):
-        if i == 0 or rows[i - 1].values != row.values:
-            shown.add_row(f"[bold]{row.values:,} values[/bold]")
-        ratios = [base.ratio(row.over.get(name)) for name in BASES]
-        shown.add_row(f"  {row.contender}", base.duration(row.seconds), *ratios)
-    return shown
+
+    def cells(row: Row) -> list[str]:
+        return [f"  {row.contender}", base.duration(row.seconds), *(base.ratio(row.over.get(name)) for name in BASES)]
+
+    headings = ["time", *(f"over\n{name}" for name in BASES)]
+    return base.table("a push and pull of float32; medians [quartiles]", headings, rows, cells, "group")
 
 
 def chart(rows: Sequence[Row]) -> Chart:
     """Each contender's seconds, a series for each size."""
-    series: dict[str, dict[str, Spread]] = {}
-    for row in rows:
-        if row.seconds:
-            series.setdefault(f"{row.values:,} values", {})[row.contender] = row.seconds
-    return Chart(series, "time of a push and pull (s)")
+    return Chart(base.series(rows, "seconds"), "time of a push and pull (s)")

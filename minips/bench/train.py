@@ -71,6 +71,11 @@ class Row:
     """How much of a core each of the floor's workers had; None for the others, who wait for each other."""
     skipped: str = ""
 
+    @property
+    def group(self) -> str:
+        """The rows of this size."""
+        return f"D = {self.features:,}"
+
 
 def measure(
     features: Sequence[int] = FEATURES,
@@ -130,11 +135,11 @@ def _row(features: int, parameters: int, name: str, done: Mapping[str, Mapping[i
         return Row(features, parameters, name, skipped=skipped)
     loops = {each: {number: job.loop_s for number, job in runs.items()} for each, runs in done.items()}
     over_floor, over_minips = (base.over(loops, name, each) for each in ("floor", "minips"))
-    total = Spread.of([job.total_s for job in done[name].values()])
-    startup = Spread.of([job.total_s - job.loop_s for job in done[name].values()])
+    loop, total = Spread.of(loops[name].values()), Spread.of(job.total_s for job in done[name].values())
+    startup = Spread.of(job.total_s - job.loop_s for job in done[name].values())
     shares = [job.share for job in done[name].values() if job.share is not None]
     share = Spread.of(shares) if shares else None
-    return Row(features, parameters, name, base.spread(loops[name]), over_floor, over_minips, total, startup, share)
+    return Row(features, parameters, name, loop, over_floor, over_minips, total, startup, share)
 
 
 def _minips(problem: Problem, config: Config, features: int) -> Job:
@@ -217,30 +222,21 @@ def _conduct(
 
 def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal."""
+
+    def cells(row: Row) -> list[str]:
+        times = base.duration(row.total_s), base.duration(row.startup_s, quartiles=False)
+        ratios = base.ratio(row.loop_over_floor), base.ratio(row.loop_over_minips)
+        return [f"  {row.contender}", base.duration(row.loop_s), *ratios, *times]
+
     title = "digits, D Fourier features, 10 parameters each, 2 workers; medians [quartiles]"
-    headings = ["", "step loop", "over\nfloor", "over\nminips", "in all", "less\nthe loop"]
-    shown = base.blank_table(title, headings, rows)
+    headings = ["step loop", "over\nfloor", "over\nminips", "in all", "less\nthe loop"]
+    shown = base.table(title, headings, rows, cells, "group")
     if short := [row.share.median for row in rows if row.share and row.share.median < SHARE]:
         words = f"The floor had {min(short):.0%} of its cores: other work runs here, and multiples of it mean nothing."
         shown.caption = "\n".join(filter(None, [words, str(shown.caption or "")]))
-    for i, row in enumerate(rows):
-        if i == 0 or rows[i - 1].features != row.features:
-            shown.add_row(f"[bold]D = {row.features:,}[/bold]")
-        shown.add_row(
-            f"  {row.contender}",
-            base.duration(row.loop_s),
-            base.ratio(row.loop_over_floor),
-            base.ratio(row.loop_over_minips),
-            base.duration(row.total_s),
-            base.duration(row.startup_s, quartiles=False),
-        )
     return shown
 
 
 def chart(rows: Sequence[Row]) -> Chart:
     """The step loop of each contender, a series for each size."""
-    series: dict[str, dict[str, Spread]] = {}
-    for row in rows:
-        if row.loop_s:
-            series.setdefault(f"D = {row.features:,}", {})[row.contender] = row.loop_s
-    return Chart(series, "time of the step loop (s)")
+    return Chart(base.series(rows, "loop_s"), "time of the step loop (s)")
