@@ -186,8 +186,8 @@ def table(
 
 def series(rows: Sequence[Any], value: str) -> dict[str, dict[str, Spread]]:
     """For each group the contenders' spreads that ``value``, an attribute of the rows, holds; without the skipped."""
-    names = dict.fromkeys(row.group for row in rows if not row.skipped)
-    return {
-        name: {row.contender: getattr(row, value) for row in rows if row.group == name and not row.skipped}
-        for name in names
-    }
+    found: dict[str, dict[str, Spread]] = {}
+    for row in rows:
+        if not row.skipped:
+            found.setdefault(row.group, {})[row.contender] = getattr(row, value)
+    return found

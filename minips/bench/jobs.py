@@ -58,7 +58,7 @@ class Rounds:
 def told_to_go(line: ControlPipe) -> bool:
     """Say that this side is ready, and wait for go; False where it is not to be."""
     line.say("ready")
-    return line.wait()[0] == "go"
+    return line.wait("go")[0] == "go"
 
 
 def alone(line: ControlPipe, *, config: Config, problem: Problem, worker: int) -> dict[str, Any]:
@@ -81,8 +81,7 @@ def pipe_server(line: ControlPipe, *, config: Config, params: Tensors, folder: P
     with pipe_listener(folder) as listener:
         threading.Thread(target=_serve_pipes, args=(listener, rounds, config), daemon=True).start()
         line.say("ready", listener.address)
-        while line.wait()[0] != "stop":
-            pass
+        line.wait()
     return rounds.report()
 
 
@@ -100,7 +99,7 @@ def _serve_pipes(listener: connection.Listener, rounds: Rounds, config: Config) 
 
 def pipe_worker(line: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
     """The other end of one of `pipe_server`'s pipes."""
-    word, address = line.wait()
+    word, address = line.wait("meet")
     if word != "meet":
         return
     with connection.Client(address) as pipe:

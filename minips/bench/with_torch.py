@@ -79,8 +79,7 @@ def serve(line: ControlPipe, *, config: Config, params: Tensors, folder: Path) -
     _served = Rounds(config, params)
     with member(SERVER, 0, config.workers + 1, folder):
         line.say("ready")
-        while line.wait()[0] != "stop":
-            pass
+        line.wait()
     report: dict[str, Any] = _served.report()
     return report
 

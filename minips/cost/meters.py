@@ -102,7 +102,7 @@ def answer(line: Pipe, *, plan: Plan) -> dict[str, Any]:
         peers = plan.peers(1, stack)
         places = [server.address for server in servers], crowd.address, [peer.address for peer in peers]
         line.say("ready", Addresses(bare.address, shaped.address, *places))
-        while (heard := line.wait())[0] != "stop":
+        while (heard := line.wait("spin", "meet"))[0] != "stop":
             if heard[0] == "spin":
                 line.say("spun", _spin())
             if heard[0] == "meet":
@@ -122,7 +122,7 @@ def ask(line: Pipe, *, plan: Plan, problem: Problem | None, addresses: Addresses
     with ExitStack() as stack:
         peers = plan.peers(0, stack)
         line.say("ready", [peer.address for peer in peers])
-        while (word := line.wait()[0]) != "go":
+        while (word := line.wait("spin", "go")[0]) != "go":
             if word == "stop":
                 raise InterruptedError(_STOPPED)
             line.say("spun", _spin())

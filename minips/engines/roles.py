@@ -9,8 +9,9 @@ Servers serve; where gradients meet by an all-reduce, the workers do, and there 
 """
 
 import threading
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
@@ -58,15 +59,15 @@ def run_ps_worker(
     line: ControlPipe, *, config: Config, problem: Problem, worker: int, token: str
 ) -> dict[str, Any] | None:
     """One worker, from its first connection until the run is done or the supervisor says stop; its report."""
-    word, addresses = line.wait()
+    word, addresses = line.wait("meet")
     if word != "meet":
         return None
     with connect(addresses, config, worker=worker, token=token) as client:
         line.say("met")
-        if line.wait()[0] == "go":
-            with _Listening(line, worker) as heard:
+        if line.wait("go")[0] == "go":
+            with _listening(line, worker) as halt:
                 try:
-                    work(problem, config, client, heard.halt)
+                    work(problem, config, client, halt)
                 except Exception as error:
                     # Told before the goodbye, which completes the round without this worker: the others could end the
                     # run before anybody hears why.
@@ -74,7 +75,7 @@ def run_ps_worker(
                         line.say("diverged", at_step(client.clock, worker, error))
                     else:  # where nothing has moved yet, the data, or the problem, are at fault
                         line.failed(error)
-                    heard.halt.wait(config.timeout_s)
+                    halt.wait(config.timeout_s)
     return client.report()
 
 
@@ -101,55 +102,47 @@ def run_allreduce_worker(
         told += len(rows)
         line.say("progress", (told, rows))
 
-    heard = _Listening(line, worker, tell)
     with Peer(exchange, config, worker, params, token) as peer:
         computing, replica = Trace(peer.trace.who), Replica(params, config, worker, peer.trace)
         line.say("ready", peer.address)
-        word, addresses = line.wait()
+        word, addresses = line.wait("meet", "halt")
         try:
             if word == "meet":
                 peer.meet(addresses)
                 line.say("met")
-                word, _ = line.wait()
+                word, _ = line.wait("go", "halt")
             if word == "go":
-                with heard:
+                with _listening(line, worker, tell) as halt:
                     try:
-                        train_allreduce(problem, config, peer, replica, heard.halt, computing)
+                        train_allreduce(problem, config, peer, replica, halt, computing)
                     except DivergedError as error:
                         line.say("diverged", str(error))
                 tell()
             line.say("finished")
         except LostError as error:
             line.say("alone", str(error))
-        while "stop" not in (word, heard.word):
-            word, _ = line.wait()
+        line.wait()
     counts = {"bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received}
     return {**replica.report(), **counts, "trace": peer.trace + computing}
 
 
-class _Listening:
-    """``with``: a thread hears the supervisor while the role works, and calls ``tell`` from time to time.
-
-    ``halt`` is set by halt and by stop; ``word`` is what was heard last.
+@contextmanager
+def _listening(line: ControlPipe, worker: int, tell: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
+    """Hear the supervisor in a thread while the role works, and call ``tell`` from time to time; an event that halt and
+    stop set.
     """
+    halt, over = threading.Event(), threading.Event()
 
-    def __init__(self, line: ControlPipe, worker: int, tell: Callable[[], None] = lambda: None) -> None:
-        self.halt, self.word = threading.Event(), ""
-        self._line, self._tell, self._over = line, tell, threading.Event()
-        self._thread = threading.Thread(target=self._listen, name=f"minips-listen-{worker}", daemon=True)
+    def listen() -> None:
+        while not (over.is_set() or line.stopped):
+            if line.hear(LISTEN_S)[0] in ("halt", "stop"):
+                halt.set()
+            tell()
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _listen(self) -> None:
-        while not self._over.is_set() and self.word != "stop":
-            word, _ = self._line.hear(LISTEN_S)
-            if word != "silence":
-                self.word = word
-                self.halt.set()
-            self._tell()
+    thread = threading.Thread(target=listen, name=f"minips-listen-{worker}", daemon=True)
+    thread.start()
+    try:
+        yield halt
+    finally:
+        over.set()
+        thread.join()

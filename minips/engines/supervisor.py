@@ -27,7 +27,7 @@ class ControlPipe:
     """A child's end of its pipe, for several threads. After the other end has closed, nothing is sent."""
 
     def __init__(self, pipe: Any) -> None:
-        self._pipe, self._lock = pipe, threading.Lock()
+        self._pipe, self._lock, self.stopped = pipe, threading.Lock(), False
 
     def say(self, word: str, value: Any = None) -> None:
         """Tell the supervisor."""
@@ -35,15 +35,19 @@ class ControlPipe:
             self._pipe.send((word, value))
 
     def hear(self, timeout: float) -> tuple[str, Any]:
-        """The supervisor's next word and value: silence after ``timeout`` seconds, stop where it is gone."""
-        try:
-            return self._pipe.recv() if self._pipe.poll(timeout) else ("silence", None)
-        except (EOFError, OSError):
-            return "stop", None
+        """The supervisor's next word and value: silence after ``timeout`` seconds; stop where it has said so before, or
+        is gone.
+        """
+        word, value = "stop", None
+        with suppress(EOFError, OSError):
+            if not self.stopped:
+                word, value = self._pipe.recv() if self._pipe.poll(timeout) else ("silence", None)
+        self.stopped = word == "stop"
+        return word, value
 
-    def wait(self) -> tuple[str, Any]:
-        """The supervisor's next word and value, however long it takes; stop where it is gone."""
-        while (heard := self.hear(1.0))[0] == "silence":
+    def wait(self, *wanted: str) -> tuple[str, Any]:
+        """As `hear`, however long it takes, only one of the ``wanted`` words or stop."""
+        while (heard := self.hear(1.0))[0] not in ("stop", *wanted):
             pass
         return heard
 
