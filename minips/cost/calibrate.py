@@ -10,12 +10,11 @@ modelled. The link, the delays, the other workers and servers are for the predic
 import json
 import os
 import secrets
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,8 +26,9 @@ from minips.core.collectives import PS, RingAllReduce
 from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.partition import cut, partition
-from minips.core.trace import SPANS, Span
+from minips.core.trace import SPANS
 from minips.cost import meters
+from minips.cost.meters import Block
 from minips.cost.walk import EVEN_STEPS, Workload, walk
 from minips.engines import Processes, Threads
 from minips.engines.local import START_S
@@ -166,111 +166,86 @@ def _pair(single: Config) -> Config | None:
 
 def _fit(asked: dict[str, Any], answered: dict[str, Any], one_process: bool) -> Calibration:
     """Lines through what the processes report."""
-    worker = _lines(_worker_spans(asked["trips spans"]))
-    server = _lines(_server_spans(asked["trips spans"], answered["spans"]))
+    trips: list[Block] = asked["trips"]
+    worker = _spans(trips)
+    server = _spans([block.with_spans(answered["spans"]) for block in trips])
     transfer = worker.pop("transfer")
     worker.pop("wait", None)
-    trip, here, there = _sides(asked["trips"])
-    call, *_ = _sides(asked["calls"])
+    here, there = _line(trips, "here"), _line(trips, "there")
     if one_process:  # the processor time of either side is that of both
         here, there = here.less(*server.values()), Line.fit([(0.0, 0.0)])
-    worker_rest, server_rest = here.less(*worker.values()), there.less(*server.values())
-    small = min(size for size, *_ in asked["calls"])
-    bare = float(np.median([wall for size, wall, _, _ in asked["calls"] if size == small]))
-    shaped = float(np.median([wall for _, wall, _, _ in asked["shaped"]]))
-    hop_rest, hop_idle = _hop(asked, one_process) if "hops" in asked else (Line(), Line())
-    found = Calibration(
+    worker_rest = here.less(*worker.values())
+    call = _line(asked["calls"], "wall")
+    bare = _median([block for block in asked["calls"] if block.size == min(meters.CALL_BYTES)], "wall")
+    hop_rest, hop_idle = _hop(asked["hops"], one_process) if "hops" in asked else (Line(), Line())
+    return Calibration(
         worker=worker,
-        server=server,
+        server={**server, "aggregate": Line.fit(answered["aggregate"])},
         transfer=transfer,
         worker_rest=worker_rest,
-        server_rest=server_rest,
-        idle=trip.less(here, there),
+        server_rest=there.less(*server.values()),
+        idle=_line(trips, "wall").less(here, there),
         hop_rest=hop_rest,
         hop_idle=hop_idle,
         message=replace(call, fixed_s=call.fixed_s / 2),
-        late_s=max(0.0, (shaped - bare) / 2 - meters.LINK.latency_s),
+        late_s=max(0.0, (_median(asked["shaped"], "wall") - bare) / 2 - meters.LINK.latency_s),
         gradient=Line.fit(asked["gradient"]) if asked["gradient"] else None,
+        worker_crowd=1.0 if one_process else _worker_crowd(asked["crowd"], [*worker.values()], worker_rest),
     )
-    rounds = {**server, "aggregate": Line.fit(answered["aggregate"])}
-    return replace(found, server=rounds, worker_crowd=_worker_crowd(asked["crowd"], found, one_process))
 
 
-Row = tuple[float, float, float, float]
-"""Of a block of calls: size, median wall, processor time of who asks, of who answers."""
-Block = tuple[float, int, dict[str, float], float, float]
-"""Size, calls, seconds by span name, from when, to when."""
+Seconds = Literal["wall", "here", "there"]
 
 
-def _sides(rows: list[Row]) -> tuple[Line, Line, Line]:
-    """Lines of walls, of processor time of who asks, and of who answers."""
-    return tuple(Line.fit([(row[0], row[column]) for row in rows]) for column in (1, 2, 3))  # type: ignore[return-value]
+def _line(blocks: list[Block], of: Seconds) -> Line:
+    return Line.fit([(block.size, getattr(block, of)) for block in blocks])
 
 
-def _hop(asked: dict[str, Any], one_process: bool) -> tuple[Line, Line]:
+def _median(blocks: list[Block], of: Seconds) -> float:
+    return float(np.median([getattr(block, of) for block in blocks]))
+
+
+def _spans(blocks: list[Block]) -> dict[str, Line]:
+    """A line for each name of spans."""
+    timings = {name: [(block.size, block.spans[name]) for block in blocks if name in block.spans] for name in SPANS}
+    return {name: Line.fit(pairs) for name, pairs in timings.items() if pairs}
+
+
+def _hop(hops: list[Block], one_process: bool) -> tuple[Line, Line]:
     """Of one hop, by the values of its message: processor time at both ends that is in no span, and idle time.
 
     Two that exchange make two hops, with half of the values each, and do the same at the same time.
     """
-    wall, cpu, _ = _sides(asked["hops"])
-    spans = _lines(_worker_spans(asked["hops spans"]))
-    own = [line for name, line in spans.items() if name not in ("transfer", "wait")]
-    rest = cpu.times(1 / 2 if one_process else 1).less(*own)
-    idle = wall.less(cpu)
-    return tuple(replace(line, fixed_s=line.fixed_s / 2) for line in (rest, idle))  # type: ignore[return-value]
+    cpu, spans = _line(hops, "here"), _spans(hops)
+    rest = cpu.times(1 / 2 if one_process else 1).less(
+        *(line for name, line in spans.items() if name not in ("transfer", "wait"))
+    )
+    idle = _line(hops, "wall").less(cpu)
+    return replace(rest, fixed_s=rest.fixed_s / 2), replace(idle, fixed_s=idle.fixed_s / 2)
 
 
-def _worker_crowd(rows: list[Row], found: Calibration, one_process: bool) -> float:
+def _worker_crowd(crowd: list[Block], spans: list[Line], rest: Line) -> float:
     """How many times the rest a worker takes when a crowd pushes at once: of its processor time.
 
     In one process the workers' cannot be told from the server's, and is counted as the server's.
     """
-    if one_process:
-        return 1.0
-    size, here = rows[0][0], float(np.median([row[2] for row in rows]))
-    spent, usual = here - sum(line.at(size) for line in found.worker.values()), found.worker_rest.at(size)
+    size = crowd[0].size
+    spent, usual = _median(crowd, "here") - sum(line.at(size) for line in spans), rest.at(size)
     return min(max(spent / usual, 1.0), MOST_CROWDED) if usual else 1.0
 
 
-def _server_crowd(rows: list[Row], found: Calibration, config: Config) -> float:
+def _server_crowd(rows: Sequence[tuple[Any, ...]], found: Calibration, config: Config) -> float:
     """How many times the rest a server takes when a crowd pushes at once: so many times that the walk of a crowd takes
     as long as the crowd did. Besides processor time it covers that threads wait for the interpreter.
     """
     config, load = replace(config, steps=EVEN_STEPS), Workload(rows[0][0], 0.0)
-    wall = float(np.median([row[1] for row in rows]))
+    wall = float(np.median([wall for _, wall, *_ in rows]))
     low, high = 1.0, MOST_CROWDED
     for _ in range(10):
         factor = (low + high) / 2
         crowd = walk(config, replace(found, server_crowd=factor, gradient=None), load)
         low, high = (factor, high) if crowd.seconds_per_step < wall else (low, factor)
     return low
-
-
-def _lines(spans: dict[str, meters.Timings]) -> dict[str, Line]:
-    return {name: Line.fit(spans[name]) for name in SPANS if name in spans}
-
-
-def _worker_spans(blocks: list[Block]) -> dict[str, meters.Timings]:
-    """The timings of one call by span name."""
-    timings: dict[str, meters.Timings] = defaultdict(list)
-    for size, calls, totals, _, _ in blocks:
-        for name, seconds in totals.items():
-            timings[name].append((size, seconds / calls))
-    return timings
-
-
-def _server_spans(blocks: list[Block], spans: list[list[Span]]) -> dict[str, meters.Timings]:
-    """The timings of one call by span name: a server's spans belong to the block in whose time they began."""
-    timings: dict[str, meters.Timings] = defaultdict(list)
-    everything = sorted((span for one in spans for span in one), key=lambda span: span.start)
-    for size, calls, _, began, ended in blocks:
-        totals: dict[str, float] = defaultdict(float)
-        for span in everything:
-            if began <= span.start < ended:
-                totals[span.name] += span.seconds
-        for name, seconds in totals.items():
-            timings[name].append((size, seconds / calls))
-    return timings
 
 
 def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Problem | None]:
@@ -284,7 +259,7 @@ def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Pro
     pieces = {}
     for servers in SHARES:
         piece = {name: np.array(x) for name, x in cut(gradients, partition(params, servers)[0]).items()}
-        if size := sum(x.size for x in piece.values()):
+        if size := meters.count(piece):
             pieces[size] = piece
     return list(pieces.values()), part
 
