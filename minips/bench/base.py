@@ -4,7 +4,10 @@ import dataclasses
 import importlib.util
 import itertools
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -88,6 +91,13 @@ def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) 
     if theirs is None:
         return None
     return Spread.of([figure / theirs[number] for number, figure in figures[name].items() if number in theirs])
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder for the files of contenders, which goes when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 def busy() -> str:

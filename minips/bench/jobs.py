@@ -61,7 +61,7 @@ def told_to_go(line: ControlPipe) -> bool:
     return line.wait("go")[0] == "go"
 
 
-def alone(line: ControlPipe, *, config: Config, problem: Problem, worker: int) -> dict[str, Any]:
+def alone(line: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> dict[str, Any]:
     """Gradients alone: the same batches, from the parameters that all start with, and nothing sent.
 
     ``share`` is how much of a core it had between go and its end: all of it, unless something else runs here.

@@ -4,7 +4,6 @@ The server subtracts its learning rate times the gradient and answers with the p
 references, which only move the bytes.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +53,9 @@ def measure(
 ) -> Iterator[Row]:
     """A row for each size and contender, size by size. None: all transports between processes, and all references."""
     for i, size in enumerate(values):
-        with tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True) as folder:
+        with base.folder() as folder:
             contenders = [
-                *_references(base.chosen(list(REFERENCES), references), Path(folder)),
+                *_references(base.chosen(list(REFERENCES), references), folder),
                 *over_transports(transports, trips.minips, trips.minips_server, applies=True),
             ]
             times, skipped = race(contenders, size, rounds, base.part(watch, i, len(values), f"{size:,} values"))

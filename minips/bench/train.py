@@ -9,12 +9,10 @@ shipped to it, and its end.
 """
 
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,23 +146,9 @@ def _minips(problem: Problem, config: Config, features: int) -> Job:
     return Job(run.seconds, time.monotonic() - began, run.params)
 
 
-def _floor(problem: Problem, config: Config, features: int) -> Job:
-    return _conduct(problem, config, jobs.alone)
-
-
-def _pickle(problem: Problem, config: Config, features: int) -> Job:
-    with _folder() as folder:
-        return _conduct(problem, config, jobs.pipe_worker, jobs.pipe_server, folder=folder)
-
-
-def _torch(problem: Problem, config: Config, features: int) -> Job:
-    with _folder() as folder:
-        return _conduct(problem, config, with_torch.run_ps_worker, with_torch.serve, folder=folder)
-
-
 def _ray(_: Problem, config: Config, features: int) -> Job:
     """Ray's driver is where a user would start it, with the problem and an imported Ray at hand."""
-    with _folder() as folder, Supervisor(Processes().start) as supervisor:
+    with base.folder() as folder, Supervisor(Processes().start) as supervisor:
         (driver,) = supervisor.start("Ray's driver")
         driver.brief(with_ray.drive, {"config": config, "make": problem, "features": features, "folder": folder})
         supervisor.hear(driver, "ready", START_S)
@@ -172,39 +156,19 @@ def _ray(_: Problem, config: Config, features: int) -> Job:
         return Job(**supervisor.hear(driver, "result", TURN_S))
 
 
-RUN: dict[str, Callable[[Problem, Config, int], Job]] = {
-    "floor": _floor,
-    "minips": _minips,
-    "pickle": _pickle,
-    "torch": _torch,
-    "ray": _ray,
-}
-"""How each contender runs a job: the problem, its config, its number of features."""
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
 def _conduct(
-    problem: Problem,
-    config: Config,
-    work: Callable[..., Any],
-    serve: Callable[..., Any] | None = None,
-    **parts: Any,
+    work: Callable[..., Any], serve: Callable[..., Any] | None, problem: Problem, config: Config, features: int
 ) -> Job:
     """A run whose workers, and server if there is one, are roles of this machine's processes, as minips' own are."""
     began = time.monotonic()
-    with Supervisor(Processes().start) as supervisor:
+    with base.folder() as folder, Supervisor(Processes().start) as supervisor:
+        parts = {"config": config, "folder": folder}
         workers = supervisor.start(*(f"worker {number}" for number in range(config.workers)))
         server = supervisor.start("the server")[0] if serve else None
         if server and serve:
-            server.brief(serve, {"config": config, "params": problem.init(seeds.init(config.seed)), **parts})
+            server.brief(serve, {"params": problem.init(seeds.init(config.seed)), **parts})
         for number, worker in enumerate(workers):
-            shard = problem.shard(number, config.workers)
-            worker.brief(work, {"config": config, "problem": shard, "worker": number, **parts})
+            worker.brief(work, {"problem": problem.shard(number, config.workers), "worker": number, **parts})
         if server and (address := supervisor.hear(server, "ready", START_S)):
             tell(workers, "meet", address)
         for worker in workers:
@@ -218,6 +182,16 @@ def _conduct(
     ended = max(report["changed_at"] for report in reports)
     shares = [report["share"] for report in reports if "share" in report]
     return Job(ended - going, time.monotonic() - began, reports[0].get("params"), min(shares, default=None))
+
+
+RUN: dict[str, Callable[[Problem, Config, int], Job]] = {
+    "floor": partial(_conduct, jobs.alone, None),
+    "minips": _minips,
+    "pickle": partial(_conduct, jobs.pipe_worker, jobs.pipe_server),
+    "torch": partial(_conduct, with_torch.run_ps_worker, with_torch.serve),
+    "ray": _ray,
+}
+"""How each contender runs a job: the problem, its config, its number of features."""
 
 
 def table(rows: Sequence[Row]) -> Table:

@@ -22,7 +22,7 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.calibration import Calibration
 from minips.core.codec import Codec
-from minips.core.collectives import PS, RingAllReduce
+from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.partition import cut, partition
@@ -38,7 +38,6 @@ from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors
 from minips.stages.aggregators import Mean
-from minips.stages.consistency import BSP
 from minips.stages.serializers import Packet
 
 SIZES = (1_000, 10_000, 100_000)
@@ -55,20 +54,9 @@ def alone(config: Config) -> Config:
     """The part of a config that its calibration depends on: its stages and its transport, without link and delays, with
     as few workers as its aggregator can do with.
     """
-    return replace(
-        config,
-        workers=config.aggregator.least,
-        servers=1,
-        steps=1,
-        batch_size=None,
-        seed=0,
-        consistency=BSP(),
-        exchange=PS(),
-        link=None,
-        delays=None,
-        overlap=False,
-        accumulate=1,
-    )
+    kept = ("push", "pull", "transport", "aggregator", "optimizer", "timeout_s")
+    stages = {name: getattr(config, name) for name in kept}
+    return Config(**stages, workers=config.aggregator.least, steps=1, batch_size=None)
 
 
 @one_blas_thread

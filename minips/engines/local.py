@@ -43,21 +43,8 @@ class LocalEngine(Engine):
         watch: Callable[[Progress], None],
         stop: Callable[[], bool],
     ) -> Run:
-        exchange = config.exchange if isinstance(config.exchange, AllReduce) else None
-        shards = [problem.shard(worker, config.workers) for worker in range(config.workers)]
         with _RunSupervisor(self, config, watch, stop) as supervisor:
-            servers = [f"server {index}" for index in range(0 if exchange else config.servers)]
-            supervisor.start(*servers, *(f"worker {worker}" for worker in range(config.workers)))
-            common = {"config": config, "token": secrets.token_hex(16)}
-            for index, child in enumerate(supervisor.servers):
-                child.brief(roles.serve, {**common, "params": params, "index": index})
-            for worker, child in enumerate(supervisor.workers):
-                parts = {**common, "problem": shards[worker], "worker": worker}
-                if exchange:
-                    child.brief(roles.run_allreduce_worker, {**parts, "params": params, "exchange": exchange})
-                else:
-                    child.brief(roles.run_ps_worker, parts)
-            return supervisor.run()
+            return supervisor.run(problem, params)
 
 
 class _StoppedError(Exception):
@@ -65,6 +52,11 @@ class _StoppedError(Exception):
 
 
 class _RunSupervisor(Supervisor):
+    """The supervisor of a run. ``holders`` hold parameters and know when the run is over: the servers or, without any,
+    the workers. ``reporters`` count what was applied: the first server, which sees all pushes, or every worker its own
+    steps.
+    """
+
     def __init__(
         self, engine: LocalEngine, config: Config, watch: Callable[[Progress], None], stop: Callable[[], bool]
     ) -> None:
@@ -79,30 +71,9 @@ class _RunSupervisor(Supervisor):
         self.alone: tuple[float, str] | None = None
         self.diverged: str | None = None
 
-    @property
-    def servers(self) -> list[Child]:
-        """The servers; none where gradients meet by an all-reduce."""
-        return self.children[: -self.config.workers]
-
-    @property
-    def workers(self) -> list[Child]:
-        """The workers."""
-        return self.children[-self.config.workers :]
-
-    @property
-    def holders(self) -> list[Child]:
-        """The children that hold parameters and know when the run is over: the servers or, without any, the workers."""
-        return self.servers or self.workers
-
-    @property
-    def reporters(self) -> list[Child]:
-        """The children that count what was applied: the first server, which sees all pushes, or every worker its own
-        steps.
-        """
-        return self.servers[:1] or self.workers
-
-    def run(self) -> Run:
+    def run(self, problem: Problem, params: Tensors) -> Run:
         """The whole run: all children ready, go, all updates applied, reports."""
+        self._brief(problem, params)
         try:
             self._meet()
             self.wait(lambda: all("finished" in holder.heard for holder in self.holders))
@@ -113,6 +84,25 @@ class _RunSupervisor(Supervisor):
         self._collect(self.workers)
         self._collect(self.servers)
         return self._results()
+
+    def _brief(self, problem: Problem, params: Tensors) -> None:
+        """Start all children, and give them their roles."""
+        config, workers = self.config, range(self.config.workers)
+        exchange = config.exchange if isinstance(config.exchange, AllReduce) else None
+        shards = [problem.shard(worker, config.workers) for worker in workers]
+        servers = [f"server {index}" for index in range(0 if exchange else config.servers)]
+        self.start(*servers, *(f"worker {worker}" for worker in workers))
+        self.servers, self.workers = self.children[: len(servers)], self.children[len(servers) :]
+        self.holders, self.reporters = self.servers or self.workers, self.servers[:1] or self.workers
+        common = {"config": config, "token": secrets.token_hex(16)}
+        for index, child in enumerate(self.servers):
+            child.brief(roles.serve, {**common, "params": params, "index": index})
+        for worker, child in enumerate(self.workers):
+            parts = {**common, "problem": shards[worker], "worker": worker}
+            if exchange:
+                child.brief(roles.run_allreduce_worker, {**parts, "params": params, "exchange": exchange})
+            else:
+                child.brief(roles.run_ps_worker, parts)
 
     def _meet(self) -> None:
         """Bring parameter holders and workers together, and say go."""
@@ -191,10 +181,10 @@ class _RunSupervisor(Supervisor):
         self.events.append((time.monotonic() - self.began, text))
 
     def _results(self) -> Run:
-        def reports_of(children: list[Child]) -> list[dict[str, Any]]:
-            return [report for child in children if (report := child.heard.get("result"))]
-
-        reports, work, counts = map(reports_of, (self.holders, self.workers, self.reporters))
+        reports, work, counts, everybody = (
+            [report for child in children if (report := child.heard.get("result"))]
+            for children in (self.holders, self.workers, self.reporters, self.children)
+        )
         if len(reports) < len(self.holders):
             who = "server" if self.servers else "worker"
             raise RuntimeError(f"A {who} ended without its report, so the parameters are lost.")
@@ -217,7 +207,7 @@ class _RunSupervisor(Supervisor):
             bytes_received=sum(report["bytes_received"] for report in work),
             staleness=sum((report["staleness"] for report in counts), Counter()),
             grants=[grant for report in counts for grant in report["grants"]],
-            trace=sum((report["trace"] for report in reports_of(self.children)), Trace()).since(self.began),
+            trace=sum((report["trace"] for report in everybody), Trace()).since(self.began),
             events=sorted([*self.events, *events]),
             stopped=self.stopped,
             diverged=self.diverged,

@@ -10,6 +10,7 @@ hear; it never prints: what user code prints travels to the run's events; and it
 gone.
 """
 
+import io
 import os
 import signal
 import sys
@@ -30,6 +31,7 @@ from minips.stages.transports.framing import memory
 
 FORKS = hasattr(os, "fork") and sys.platform != "darwin"
 """Whether a process that has imported NumPy may fork; macOS's own libraries do not survive it."""
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has one kind of end
 _starting = threading.Lock()
 _ONE_THREAD = tuple(f"{name}_THREADS" for name in ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM"))
 
@@ -86,17 +88,21 @@ class _ProcessChild(Child):
     def end(self, timeout: float) -> str:
         self.pipe.close()  # a child that was told only half of something hears no more of it, and leaves
         self._process.join(timeout)
-        for force in (self._process.terminate, self._process.kill):
-            if self._process.is_alive():
-                force()
+        for number in (signal.SIGTERM, KILL):
+            if self._process.exitcode is None:
+                _signal(self._process.pid, number)
                 self._process.join(max(timeout, FAREWELL_S))
         code = self._process.exitcode
         self.gone = True
-        return (
-            f"its process was killed by {signal.Signals(-code).name}"
-            if code and code < 0
-            else f"its exit code was {code}"
-        )
+        if code and code < 0:
+            return f"its process was killed by {signal.Signals(-code).name}"
+        return f"its exit code was {code}"
+
+
+def _signal(pid: int | None, number: int) -> None:
+    with suppress(OSError):
+        if pid is not None:
+            os.kill(pid, number)
 
 
 def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
@@ -148,14 +154,14 @@ class _ForkServer:
             self._process.join(FAREWELL_S)
         for fork in self.forks:
             if fork.exitcode is None:
-                fork.kill()
+                _signal(fork.pid, KILL)
                 fork.exitcode = self._process.exitcode
         with suppress(ValueError):  # where not even that ended it
             self._process.close()
 
 
 class _Fork:
-    """A process that the fork server forked, with the methods of multiprocess's own."""
+    """A process that the fork server forked, as far as like multiprocess's own as `_ProcessChild` wants."""
 
     def __init__(self, server: _ForkServer) -> None:
         self._server = server
@@ -168,20 +174,6 @@ class _Fork:
             self._server.hear(left)
         if all(fork.exitcode is not None for fork in self._server.forks):
             self._server.close()
-
-    def is_alive(self) -> bool:
-        return self.exitcode is None
-
-    def terminate(self) -> None:
-        self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has one kind of end
-
-    def _signal(self, number: int) -> None:
-        if self.pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
 
 
 def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
@@ -282,8 +274,8 @@ def _read(pipe: Any, nbytes: int) -> memoryview:
     return block
 
 
-class _Forward:
-    """A text stream that sends whole lines to the conductor."""
+class _Forward(io.TextIOBase):
+    """A text stream that sends whole lines to the supervisor."""
 
     def __init__(self, line: ControlPipe) -> None:
         self._line, self._left = line, ""
@@ -297,6 +289,3 @@ class _Forward:
     def flush(self) -> None:
         if self._left:
             self.write("\n")
-
-    def isatty(self) -> bool:
-        return False

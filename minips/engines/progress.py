@@ -15,13 +15,8 @@ def bars(console: "Console | None" = None) -> "Bars":
     """Rich's bars, as minips shows all of them; nothing is left of them when they have ended."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-    )
-    return Progress(*columns, console=console, transient=True)
+    percent, text = TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}")
+    return Progress(BarColumn(), percent, TimeElapsedColumn(), text, console=console, transient=True)
 
 
 @contextmanager
