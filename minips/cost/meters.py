@@ -15,11 +15,10 @@ import struct
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +47,6 @@ BLOCK_S, ENOUGH_S = 0.25, 1.0
 SPIN_S = 0.1
 CROWD = 4
 """So many workers are a crowd."""
-_STOPPED = "The calibration was stopped."
 _CPU = struct.Struct("<d")
 
 Timings = list[tuple[float, float]]
@@ -122,8 +120,8 @@ def answer(line: Pipe, *, plan: Plan) -> dict[str, Any]:
     servers' spans, and what the aggregator takes.
     """
     transport, token = plan.single.transport, plan.token
-    threads = []
     with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(len(plan.pieces), "minips-peer"))
         bare = stack.enter_context(transport.serve(_processor_time, None, token))
         shaped = stack.enter_context(LINK.around(transport).serve(_processor_time, None, token))
         servers = [stack.enter_context(Server(piece, plan.single).serve(token=token)) for piece in plan.pieces]
@@ -137,11 +135,8 @@ def answer(line: Pipe, *, plan: Plan) -> dict[str, Any]:
             if heard[0] == "meet":
                 for peer, piece, other in zip(peers, plan.pieces, heard[1], strict=True):
                     peer.meet([other, peer.address])
-                    threads.append(Thread(target=_exchange, args=(peer, piece), name="minips-peer", daemon=True))
-                    threads[-1].start()
+                    pool.submit(_exchange, peer, piece)
                 line.say("met")
-    for thread in threads:
-        thread.join()
     rounds = list(_rounds(plan.aggregator, plan.pieces, plan.together))
     return {"spans": [span for server in servers for span in server.trace], "aggregate": rounds}
 
@@ -151,10 +146,10 @@ def ask(line: Pipe, *, plan: Plan, problem: Problem | None, addresses: Addresses
     with ExitStack() as stack:
         peers = plan.peers(0, stack)
         line.say("ready", [peer.address for peer in peers])
-        while (word := line.wait("spin", "go")[0]) != "go":
-            if word == "stop":
-                raise InterruptedError(_STOPPED)
-            line.say("spun", _spin())
+        line.wait("spin")
+        line.say("spun", _spin())
+        if line.wait("go")[0] == "stop":
+            return {}
         config, token = plan.single, plan.token
         bare = stack.enter_context(config.transport.connect(addresses.bare, token))
         shaped = stack.enter_context(LINK.around(config.transport).connect(addresses.shaped, token))
@@ -166,7 +161,7 @@ def ask(line: Pipe, *, plan: Plan, problem: Problem | None, addresses: Addresses
         for block in range(-1, BLOCKS):  # the first warms up
             line.say("progress", (block + 1) / (BLOCKS + 1))
             if line.hear(0.0)[0] == "stop":
-                raise InterruptedError(_STOPPED)
+                return {}
             for nbytes in CALL_BYTES:
                 meter.block("calls", nbytes, partial(bare.call, [b"", bytes(nbytes)]))
             meter.block("shaped", 0, partial(shaped.call, [b""]))

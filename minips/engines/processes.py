@@ -1,8 +1,8 @@
 """Servers and workers as processes of this machine, briefed over a pipe.
 
 A child is started afresh (spawn) and never forked from the user's process, whose threads and locks it would inherit in
-the middle of their work. On Linux a crew starts one process, which imports minips once and, while it has no thread,
-forks into all its members: an import takes a third of a second of a core, a fork a hundredth.
+the middle of their work. On Linux several children start as one process, which imports minips once and, while it has no
+thread, forks into all of them: an import takes a third of a second of a core, a fork a hundredth.
 
 A child imports this package and nothing of the user's: not the main module, which might train again, nor anything that
 draws or shows. What it needs comes by value (`minips.engines.shipping`). It ignores Ctrl-C, which is the parent's to
@@ -52,22 +52,22 @@ class Processes(LocalEngine):
                 "start none. Use engine=Threads() there."
             )
         pipes = [multiprocess().Pipe() for _ in names]
-        members: list[Child] = []
+        children: list[Child] = []
         try:
             server = _ForkServer(names, [there for _, there in pipes]) if FORKS and len(names) > 1 else None
             for i, (who, (here, there)) in enumerate(zip(names, pipes, strict=True)):
                 process = server.forks[i] if server else _spawn(_child, who, there)
-                members.append(_ProcessChild(who, here, process))
+                children.append(_ProcessChild(who, here, process))
         except BaseException:
-            for member in members:
-                member.end(FAREWELL_S)
+            for child in children:
+                child.end(FAREWELL_S)
             for here, _ in pipes:
                 here.close()
             raise
         finally:
             for _, there in pipes:
                 there.close()
-        return members
+        return children
 
 
 class _ProcessChild(Child):
@@ -121,7 +121,7 @@ def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
 
 
 class _ForkServer:
-    """A process that forks once for each member and reports how each ends: they are its children, and not ours."""
+    """A process that forks once for each child and reports how each ends: they are its children, and not ours."""
 
     def __init__(self, names: Sequence[str], pipes: list[Any]) -> None:
         self._report, there = multiprocess().Pipe(duplex=False)
@@ -135,7 +135,7 @@ class _ForkServer:
         self.forks = [_Fork(self) for _ in names]
 
     def hear(self, timeout: float) -> None:
-        """Learn the number of a member's process, or how it ended, within ``timeout`` seconds."""
+        """Learn the number of a child's process, or how it ended, within ``timeout`` seconds."""
         try:
             if self._report.poll(timeout):
                 index, word, value = self._report.recv()
@@ -144,7 +144,7 @@ class _ForkServer:
             self.close()
 
     def close(self) -> None:
-        """Wait for the end of the fork server, and end the members that it leaves behind."""
+        """Wait for the end of the fork server, and end the children that it leaves behind."""
         if self._report.closed:
             return
         self._report.close()
@@ -177,7 +177,7 @@ class _Fork:
 
 
 def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
-    """The program of the fork server, and of every member after its fork."""
+    """The program of the fork server, and of every child after its fork."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     indices: dict[int, int] = {}
     for index, (name, pipe) in enumerate(zip(names, pipes, strict=True)):
@@ -191,13 +191,13 @@ def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
                 if other is not pipe:
                     other.close()
             multiprocess().current_process().name = f"minips-{name}"
-            np.random.seed()  # where user code draws from this generator, no two members draw the same
+            np.random.seed()  # where user code draws from this generator, no two children draw the same
             _child(pipe)
             return
         indices[pid] = index
     for pipe in pipes:
         pipe.close()
-    with suppress(OSError):  # the parent has gone, and the members end by themselves
+    with suppress(OSError):  # the parent has gone, and the children end by themselves
         for pid, index in indices.items():
             report.send((index, "pid", pid))
         for _ in indices:
@@ -211,7 +211,7 @@ def _fresh_start() -> Iterator[None]:
     from multiprocess import resource_tracker, spawn
 
     with _starting:
-        spare = {name: os.environ.get(name) for name in _ONE_THREAD}
+        before = {name: os.environ[name] for name in _ONE_THREAD if name in os.environ}
         prepare = spawn.get_preparation_data
 
         def prepare_without_main(name: str) -> dict[str, Any]:
@@ -236,11 +236,9 @@ def _fresh_start() -> Iterator[None]:
             if mask is not None:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             spawn.get_preparation_data = prepare
-            for name, value in spare.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
+            for name in _ONE_THREAD:
+                del os.environ[name]
+            os.environ.update(before)
 
 
 def _child(pipe: Any) -> None:

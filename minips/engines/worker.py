@@ -3,9 +3,8 @@
 import math
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -61,7 +60,6 @@ def train_allreduce(
     at all the workers, where one of them has no finite gradient any more, or their mean leads to no finite parameters.
     """
     with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
-        submit = pool.submit if config.overlap else _at_once
         travelling: Future[bool] | None = None
         params, read = replica.copy()
         for clock in range(config.steps):
@@ -70,12 +68,13 @@ def train_allreduce(
                 own, diverged = contribute(problem, config, params, read, peer.rank, clock, replica.shard, stop)
             if travelling and travelling.result():
                 break
+            exchange = partial(_exchange, peer, replica, own, stop.is_set(), diverged)
             if config.overlap:
                 params, read = replica.copy()  # before the exchange begins, which will change them
-            travelling = submit(_exchange, peer, replica, own, stop.is_set(), diverged)
-            if not config.overlap:
-                if travelling.result():
-                    break
+                travelling = pool.submit(exchange)
+            elif exchange():
+                break
+            else:
                 params, read = replica.copy()
         if travelling:
             travelling.result()
@@ -116,13 +115,6 @@ def _exchange(peer: Peer, replica: Replica, own: Contribution, ending: bool, div
     mean, ending = peer.mean(own.clock, own.gradients, ending, diverged)
     replica.step(own, mean)
     return ending
-
-
-def _at_once(function: Callable[..., bool], *arguments: Any) -> "Future[bool]":
-    """Like an executor's ``submit``, without the executor."""
-    future: Future[bool] = Future()
-    future.set_result(function(*arguments))
-    return future
 
 
 def compute(
