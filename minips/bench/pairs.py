@@ -1,13 +1,13 @@
 """Contenders that make round trips: each has a process that calls and, most of them, a process that serves."""
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from minips.bench.base import START_S, TURN_S, Turn, Watch, lacking, take_turns
-from minips.bench.trips import Trip, attend, travel
+from minips.bench.trips import Way, attend, travel
 from minips.engines import Processes
 from minips.engines.supervisor import Supervisor
 from minips.stage import names, nearest, stage_class
@@ -22,19 +22,14 @@ class Contender:
     """
 
     name: str
-    trip: Callable[..., AbstractContextManager[Trip]]
-    serve: Callable[..., AbstractContextManager[Any]] | None = None
+    trip: Way
+    serve: Way | None = None
     parts: dict[str, Any] = field(default_factory=dict)
     applies: bool = True
     skipped: str = ""
 
 
-def over_transports(
-    chosen: Sequence[str] | None,
-    trip: Callable[..., AbstractContextManager[Trip]],
-    serve: Callable[..., AbstractContextManager[Any]],
-    applies: bool,
-) -> list[Contender]:
+def over_transports(chosen: Sequence[str] | None, trip: Way, serve: Way, applies: bool) -> list[Contender]:
     """A contender for each transport that joins two processes, or for those chosen; its keyword is ``transport``."""
     known = [name for name in names("transport") if name != "inproc"]
     contenders = []

@@ -37,6 +37,7 @@ WAIT_S = 300.0
 """How long one trip may take: JSON takes its time."""
 
 Trip = Callable[[], Any]
+Way = Callable[..., AbstractContextManager[Any]]
 
 
 def numbers(values: int) -> Array:
@@ -55,23 +56,16 @@ def answering(values: int, applies: bool) -> Callable[[Array], Array]:
     return step if applies else lambda same: same
 
 
-def attend(line: ControlPipe, *, serve: Callable[..., AbstractContextManager[Any]], parts: dict[str, Any]) -> None:
-    """The serving side, until the conductor says stop."""
+def attend(line: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
+    """The serving side, until the supervisor says stop."""
     silence()
     with serve(**parts) as address:
         line.say("ready", address)
         line.wait()
 
 
-def travel(
-    line: ControlPipe,
-    *,
-    trip: Callable[..., AbstractContextManager[Trip]],
-    address: Any,
-    applies: bool,
-    parts: dict[str, Any],
-) -> None:
-    """The calling side: one trip to see that the right answer comes, then one whenever the conductor says so."""
+def travel(line: ControlPipe, *, trip: Way, address: Any, applies: bool, parts: dict[str, Any]) -> None:
+    """The calling side: one trip to see that the right answer comes, then one whenever the supervisor says so."""
     silence()
     x = numbers(parts["values"])
     with trip(address, **parts) as make:

@@ -33,6 +33,7 @@ from minips.cost.walk import EVEN_STEPS, Workload, walk
 from minips.engines import Processes, Threads
 from minips.engines.local import START_S
 from minips.engines.progress import showing
+from minips.engines.run import Stop
 from minips.engines.supervisor import Supervisor, tell
 from minips.engines.worker import compute
 from minips.problems import Problem
@@ -99,9 +100,7 @@ def problem_words(problem: Problem) -> str:
     return f"{type(problem).__name__} of {values} values, {problem.rows} rows"
 
 
-def _measure(
-    config: Config, problem: Problem | None, show: Callable[[float], None], stop: Callable[[], bool]
-) -> Calibration:
+def _measure(config: Config, problem: Problem | None, show: Callable[[float], None], stop: Stop) -> Calibration:
     pieces, part = _pieces(config, problem)
     together = config.consistency.quorum(config.workers) or 1
     single = replace(alone(config), workers=1, aggregator=Mean(), batch_size=config.batch_size, seed=config.seed)

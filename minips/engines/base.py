@@ -1,11 +1,10 @@
 """The contract of an engine: it runs the servers and the workers of a config and brings home what they report."""
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import ClassVar
 
 from minips.core.config import Config
-from minips.engines.run import Progress, Run
+from minips.engines.run import Run, Stop, Watch
 from minips.problems import Problem
 from minips.stage import Stage, Tensors
 
@@ -16,14 +15,7 @@ class Engine(Stage):
     kind: ClassVar[str] = "engine"
 
     @abstractmethod
-    def run(
-        self,
-        problem: Problem,
-        config: Config,
-        params: Tensors,
-        watch: Callable[[Progress], None],
-        stop: Callable[[], bool],
-    ) -> Run:
+    def run(self, problem: Problem, config: Config, params: Tensors, watch: Watch, stop: Stop) -> Run:
         """Train until the config's updates are applied or ``stop()`` says so, calling ``watch`` a few times a second.
 
         The result has all but the validation loss and the accuracy. RuntimeError where a worker or a server failed.

@@ -7,17 +7,16 @@ import secrets
 import time
 from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from typing import Any
 
-from minips.core.collectives import AllReduce
+from minips.core.collectives import PS
 from minips.core.config import Config
 from minips.core.partition import join
 from minips.core.trace import Trace
 from minips.engines import roles
 from minips.engines.base import Engine
 from minips.engines.replica import check_same, requantization_error
-from minips.engines.run import Progress, Run
+from minips.engines.run import Progress, Rows, Run, Stop, Watch
 from minips.engines.supervisor import FAREWELL_S, Child, Supervisor, tell
 from minips.problems import Problem
 from minips.stage import Tensors
@@ -35,14 +34,7 @@ class LocalEngine(Engine):
     def start(self, *names: str) -> list[Child]:
         """Start children, which wait for their roles; none is left where one cannot be started."""
 
-    def run(
-        self,
-        problem: Problem,
-        config: Config,
-        params: Tensors,
-        watch: Callable[[Progress], None],
-        stop: Callable[[], bool],
-    ) -> Run:
+    def run(self, problem: Problem, config: Config, params: Tensors, watch: Watch, stop: Stop) -> Run:
         with _RunSupervisor(self, config, watch, stop) as supervisor:
             return supervisor.run(problem, params)
 
@@ -57,14 +49,12 @@ class _RunSupervisor(Supervisor):
     steps.
     """
 
-    def __init__(
-        self, engine: LocalEngine, config: Config, watch: Callable[[Progress], None], stop: Callable[[], bool]
-    ) -> None:
+    def __init__(self, engine: LocalEngine, config: Config, watch: Watch, stop: Stop) -> None:
         super().__init__(engine.start, self._go_on)
         self.config, self.watch, self.stop_wanted = config, watch, stop
-        self.rows: defaultdict[Child, list[tuple[float, int, float]]] = defaultdict(list)
+        self.rows: defaultdict[Child, Rows] = defaultdict(list)
         self.applied: Counter[Child] = Counter()
-        self.losses: list[tuple[float, int, float]] = []
+        self.losses: Rows = []
         self.events: list[tuple[float, str]] = []
         self.began = time.monotonic()
         self.stopped = self.ending = False
@@ -88,21 +78,18 @@ class _RunSupervisor(Supervisor):
     def _brief(self, problem: Problem, params: Tensors) -> None:
         """Start all children, and give them their roles."""
         config, workers = self.config, range(self.config.workers)
-        exchange = config.exchange if isinstance(config.exchange, AllReduce) else None
         shards = [problem.shard(worker, config.workers) for worker in workers]
-        servers = [f"server {index}" for index in range(0 if exchange else config.servers)]
+        servers = [f"server {index}" for index in range(config.servers) if isinstance(config.exchange, PS)]
         self.start(*servers, *(f"worker {worker}" for worker in workers))
         self.servers, self.workers = self.children[: len(servers)], self.children[len(servers) :]
         self.holders, self.reporters = self.servers or self.workers, self.servers[:1] or self.workers
         common = {"config": config, "token": secrets.token_hex(16)}
+        whole = {**common, "params": params}
         for index, child in enumerate(self.servers):
-            child.brief(roles.serve, {**common, "params": params, "index": index})
+            child.brief(roles.serve, {**whole, "index": index})
         for worker, child in enumerate(self.workers):
-            parts = {**common, "problem": shards[worker], "worker": worker}
-            if exchange:
-                child.brief(roles.run_allreduce_worker, {**parts, "params": params, "exchange": exchange})
-            else:
-                child.brief(roles.run_ps_worker, parts)
+            role, parts = (roles.run_ps_worker, common) if self.servers else (roles.run_allreduce_worker, whole)
+            child.brief(role, {**parts, "problem": shards[worker], "worker": worker})
 
     def _meet(self) -> None:
         """Bring parameter holders and workers together, and say go."""
@@ -164,13 +151,13 @@ class _RunSupervisor(Supervisor):
         if child in self.holders or "met" not in child.heard or all(worker.gone for worker in self.workers):
             raise RuntimeError(how)
 
-    def _progress(self, child: Child, applied: int, rows: list[tuple[float, int, float]]) -> None:
+    def _progress(self, child: Child, applied: int, rows: Rows) -> None:
         self.applied[child] = applied
         self.rows[child] += rows
         self.losses += self._means([self.rows[reporter][len(self.losses) :] for reporter in self.reporters])
         self.watch(Progress(self.applied.total(), self.config.workers * self.config.steps, self.losses))
 
-    def _means(self, told: list[list[tuple[float, int, float]]]) -> list[tuple[float, int, float]]:
+    def _means(self, told: list[Rows]) -> Rows:
         """One row for each step that all reporters have told: when the last one had made it, the mean loss."""
         return [
             (max(at for at, _, _ in rows) - self.began, rows[0][1], sum(loss for _, _, loss in rows) / len(rows))

@@ -12,6 +12,7 @@ from minips.core.message import DivergedError
 from minips.core.partition import partition
 from minips.core.shard import Shard
 from minips.core.trace import UPDATE, Trace
+from minips.engines.run import Rows
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
 
@@ -31,7 +32,7 @@ class Replica:
     def __init__(self, params: Tensors, config: Config, rank: int, trace: Trace) -> None:
         self._trace = trace
         self.shard = Shard.of(config, params, workers=1, now=time.monotonic)
-        self.losses: list[tuple[float, int, float]] = []
+        self.losses: Rows = []
         self.changed_at = time.monotonic()
         self._rank = rank
         count = max(1, min(SAMPLES, SAMPLE_BYTES // max(1, sum(x.nbytes for x in params.values()))))

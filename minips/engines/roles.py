@@ -32,8 +32,10 @@ NEWS_TICKS = 10
 LISTEN_S = 0.05
 """How often a worker looks up from its work, and tells how far it is where no server does."""
 
+Report = dict[str, Any]
 
-def serve(line: ControlPipe, *, config: Config, params: Tensors, index: int, token: str) -> dict[str, Any]:
+
+def serve(line: ControlPipe, *, config: Config, params: Tensors, index: int, token: str) -> Report:
     """One server, from its start until the supervisor says stop; its report."""
     told, ticks, finished = 0, 0, False
     with Server(params, config, index=index, updates=config.workers * config.steps).serve(token=token) as server:
@@ -55,9 +57,7 @@ def serve(line: ControlPipe, *, config: Config, params: Tensors, index: int, tok
     return server.report()
 
 
-def run_ps_worker(
-    line: ControlPipe, *, config: Config, problem: Problem, worker: int, token: str
-) -> dict[str, Any] | None:
+def run_ps_worker(line: ControlPipe, *, config: Config, problem: Problem, worker: int, token: str) -> Report | None:
     """One worker, from its first connection until the run is done or the supervisor says stop; its report."""
     word, addresses = line.wait("meet")
     if word != "meet":
@@ -80,21 +80,15 @@ def run_ps_worker(
 
 
 def run_allreduce_worker(
-    line: ControlPipe,
-    *,
-    config: Config,
-    exchange: AllReduce,
-    problem: Problem,
-    params: Tensors,
-    worker: int,
-    token: str,
-) -> dict[str, Any] | None:
+    line: ControlPipe, *, config: Config, problem: Problem, params: Tensors, worker: int, token: str
+) -> Report:
     """One worker among its equals, from its start until the supervisor says stop; its report.
 
     It stays reachable until then, so that no rank finds it gone in the middle of a hop. Where another rank is gone it
     says that it is alone, and leaves it to the supervisor to find out why.
     """
-    told = 0
+    told, exchange = 0, config.exchange
+    assert isinstance(exchange, AllReduce)
 
     def tell() -> None:
         nonlocal told

@@ -2,6 +2,7 @@
 
 import html
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,13 +12,20 @@ from minips.core.shard import Grant
 from minips.core.trace import Trace
 from minips.stage import Tensors
 
+Rows = list[tuple[float, int, float]]
+"""Rows of (seconds, step, training loss)."""
+
 
 class Progress(NamedTuple):
-    """How far a run is: pushes applied of pushes wanted, and the rows (seconds, step, training loss) so far."""
+    """How far a run is: pushes applied of pushes wanted, and the losses so far."""
 
     applied: int
     updates: int
-    losses: list[tuple[float, int, float]]
+    losses: Rows
+
+
+Watch = Callable[[Progress], None]
+Stop = Callable[[], bool]
 
 
 @dataclass(repr=False)
@@ -28,7 +36,7 @@ class Run:
     """The experiment."""
     params: Tensors
     """The final parameters."""
-    losses: list[tuple[float, int, float]]
+    losses: Rows
     """Rows of (seconds, step, training loss): the mean over the batches of one clock of all the workers."""
     seconds: float
     """Wall time of the step loop."""

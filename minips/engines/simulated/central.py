@@ -19,8 +19,8 @@ from minips.core.partition import cut, join, native, partition
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
-from minips.engines import Run
-from minips.engines.simulated.cluster import UNTIMED, Cluster, Node, Rows, Trainer, size
+from minips.engines.run import Rows, Run
+from minips.engines.simulated.cluster import UNTIMED, Cluster, Node, Trainer, size
 from minips.engines.simulated.flows import Way
 from minips.engines.worker import at_step
 from minips.problems import Problem

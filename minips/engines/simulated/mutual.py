@@ -19,9 +19,9 @@ from minips.core.fit import Line
 from minips.core.reduction import AllReduceState
 from minips.core.sessions import Receive, Send
 from minips.drivers.peer import greeting_of
-from minips.engines import Run
 from minips.engines.replica import Replica, check_same, requantization_error
-from minips.engines.simulated.cluster import UNTIMED, Cluster, Rows, Trainer, size
+from minips.engines.run import Rows, Run
+from minips.engines.simulated.cluster import UNTIMED, Cluster, Trainer, size
 from minips.engines.simulated.flows import Way
 from minips.engines.worker import contribute
 from minips.problems import Problem
