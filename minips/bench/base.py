@@ -84,9 +84,7 @@ def take_turns(
 
 
 def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) -> Spread | None:
-    """One contender's figures as multiples of another's, round by round, where both took part; None where the other
-    never did.
-    """
+    """One contender's figures over another's, round by round where both took part; None where the other never did."""
     theirs = figures.get(reference)
     if theirs is None:
         return None

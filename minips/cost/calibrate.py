@@ -2,9 +2,8 @@
 
 A process asks and a process answers (`minips.cost.meters`): bare calls of several sizes, and pushes with their pulls of
 several models, whose spans tell each stage's share. A `Line` goes through the timings of each. Processor time is kept
-apart from wall time: many workers share the cores, and none shares the time in which a message only travels. Of what
-several workers are to each other only contention is measured: how much more a push takes in a crowd. The rest is
-modelled. The link, the delays, the other workers and servers are for the prediction to add.
+apart from wall time, for many workers share the cores. Of what workers are to each other only contention is measured:
+how much more a push takes in a crowd. The link, the delays, other workers and servers are for the prediction to add.
 """
 
 import json
@@ -52,9 +51,7 @@ MOST_CROWDED = 8.0
 
 
 def alone(config: Config) -> Config:
-    """The part of a config that its calibration depends on: its stages and its transport, without link and delays, with
-    as few workers as its aggregator can do with.
-    """
+    """The part of a config that its calibration depends on: stages, transport, and as few workers as can be."""
     kept = ("push", "pull", "transport", "aggregator", "optimizer", "timeout_s")
     stages = {name: getattr(config, name) for name in kept}
     return Config(**stages, workers=config.aggregator.least, steps=1, batch_size=None)

@@ -116,9 +116,7 @@ class Addresses(NamedTuple):
 
 
 def answer(line: Pipe, *, plan: Plan) -> dict[str, Any]:
-    """Echo, bare and behind a link, a server for each size and one for the crowd, and a peer for each size; reports the
-    servers' spans, and what the aggregator takes.
-    """
+    """Echo, bare and behind a link, with servers and peers for the sizes; the servers' spans, and aggregation times."""
     transport, token = plan.single.transport, plan.token
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(len(plan.pieces), "minips-peer"))

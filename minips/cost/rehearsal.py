@@ -101,9 +101,7 @@ class FixedGradients(Problem):
 
 
 def _longer(config: Config) -> tuple[int, int]:
-    """By how many bytes all that is sent, and all that is received, is longer than if every step were like the first,
-    because the clocks and the versions in the headers grow.
-    """
+    """The bytes by which clocks and versions in the headers grow in all the steps: of what is sent, and received."""
     steps = range(config.steps)
     push, pull = config.push.serializer, config.pull
 

@@ -44,10 +44,7 @@ class _StoppedError(Exception):
 
 
 class _RunSupervisor(Supervisor):
-    """The supervisor of a run. ``holders`` hold parameters and know when the run is over: the servers or, without any,
-    the workers. ``reporters`` count what was applied: the first server, which sees all pushes, or every worker its own
-    steps.
-    """
+    """A run's supervisor. ``holders`` hold parameters and know when it is over; ``reporters`` count what is applied."""
 
     def __init__(self, engine: LocalEngine, config: Config, watch: Watch, stop: Stop) -> None:
         super().__init__(engine.start, self._go_on)
@@ -82,7 +79,8 @@ class _RunSupervisor(Supervisor):
         servers = [f"server {index}" for index in range(config.servers) if isinstance(config.exchange, PS)]
         self.start(*servers, *(f"worker {worker}" for worker in workers))
         self.servers, self.workers = self.children[: len(servers)], self.children[len(servers) :]
-        self.holders, self.reporters = self.servers or self.workers, self.servers[:1] or self.workers
+        self.holders = self.servers or self.workers
+        self.reporters = self.servers[:1] or self.workers  # the first server sees all pushes, a worker its own steps
         common = {"config": config, "token": secrets.token_hex(16)}
         whole = {**common, "params": params}
         for index, child in enumerate(self.servers):

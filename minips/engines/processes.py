@@ -39,9 +39,7 @@ _ONE_THREAD = tuple(f"{name}_THREADS" for name in ("OPENBLAS_NUM", "OMP_NUM", "M
 @register
 @dataclass(frozen=True)
 class Processes(LocalEngine):
-    """Each server and worker in a process, each with one thread of arithmetic, so that workers do not compete for the
-    cores.
-    """
+    """Each server and worker in a process with one thread of arithmetic, so that workers do not compete for cores."""
 
     name = "processes"
 

@@ -1,4 +1,4 @@
-"""The roles of a run's members: to serve, or to work. The same code runs in a thread and in a process.
+"""The roles of a run's children: to serve, or to work. The same code runs in a thread and in a process.
 
 Besides the words of every child (`minips.engines.supervisor`) a role and the supervisor say:
 
@@ -122,9 +122,7 @@ def run_allreduce_worker(
 
 @contextmanager
 def _listening(line: ControlPipe, worker: int, tell: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
-    """Hear the supervisor in a thread while the role works, and call ``tell`` from time to time; an event that halt and
-    stop set.
-    """
+    """Hear the supervisor in a thread, and call ``tell`` from time to time; the event that halt and stop set."""
     halt, over = threading.Event(), threading.Event()
 
     def listen() -> None:

@@ -114,9 +114,7 @@ class Run:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """All but parameters and spans, as plain values that JSON can carry; seconds by span name stand for the
-        trace.
-        """
+        """All but parameters and spans, as plain values for JSON; seconds by span name stand for the trace."""
         apart = ("config", "params", "staleness", "grants", "trace")
         return {
             "config": self.config.to_dict(),

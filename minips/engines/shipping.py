@@ -56,9 +56,7 @@ def unship(data: bytes, apart: Iterable[memoryview] = ()) -> Any:
 
 
 def register_shipped_stages(value: Any) -> None:
-    """Register the class of each stage within ``value``, as the cell that defined it did in the process that it came
-    from.
-    """
+    """Register the class of each stage within ``value``, as its cell did in the process that it came from."""
     if isinstance(value, Stage) and type(value).__module__ == "__main__" and "name" in vars(type(value)):
         register(type(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -89,9 +87,7 @@ def _dumps(thing: Any, apart: list[memoryview] | None = None) -> bytes:
 
 
 def _reduced(thing: Any) -> Any:
-    """How to pickle a module that can be imported, and an array, whose memory dill would copy; NotImplemented, and so
-    dill's own way, for anything else.
-    """
+    """How to pickle an importable module, and an array without a copy; NotImplemented leaves the rest to dill."""
     if type(thing) is np.ndarray:
         return thing.__reduce_ex__(5)
     if isinstance(thing, ModuleType) and thing.__name__ != "__main__" and sys.modules.get(thing.__name__) is thing:

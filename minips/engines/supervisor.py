@@ -35,9 +35,7 @@ class ControlPipe:
             self._pipe.send((word, value))
 
     def hear(self, timeout: float) -> tuple[str, Any]:
-        """The supervisor's next word and value: silence after ``timeout`` seconds; stop where it has said so before, or
-        is gone.
-        """
+        """The supervisor's next word and value: silence after ``timeout`` seconds; stop, also if it has ended."""
         word, value = "stop", None
         with suppress(EOFError, OSError):
             if not self.stopped:
@@ -89,9 +87,7 @@ class Child(ABC):
 
     @abstractmethod
     def end(self, timeout: float) -> str:
-        """Wait for the child's end, enforce it after ``timeout`` seconds, let go of all it held; how it ended, in
-        words.
-        """
+        """Wait for the child's end, enforce it after ``timeout`` seconds, free what it held; how it ended, in words."""
 
 
 def tell(children: Iterable[Child], word: str, value: Any = None) -> None:
@@ -122,8 +118,7 @@ class Supervisor:
     def hear(
         self, child: Child, wanted: str, limit: float, progress: Callable[[Any], None] = lambda value: None
     ) -> Any:
-        """The value of the child's next word, which has to be ``wanted``; before it, values of the word progress go to
-        ``progress``.
+        """The value of the child's word ``wanted``; ``progress`` is called with the values of that word before it.
 
         RuntimeError where one of the children fails or leaves early, and after ``limit`` seconds without a word.
         """
@@ -207,9 +202,7 @@ def multiprocess() -> Any:
 
 @contextmanager
 def ctrl_c_later() -> Iterator[None]:
-    """Hold a Ctrl-C, and a SIGTERM, back until the block has ended, so that no child is left half started and none is
-    forgotten.
-    """
+    """Hold a Ctrl-C, and a SIGTERM, back until the block has ended, so that no child is left half started."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Python interrupts the main thread alone
         return

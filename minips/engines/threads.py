@@ -1,6 +1,4 @@
-"""Servers and workers as threads of this process: quick to start and easy to debug, but they share one interpreter's
-lock.
-"""
+"""Servers and workers as threads of this process: quick to start, easy to debug, with one interpreter's lock."""
 
 import threading
 from collections.abc import Callable

@@ -23,8 +23,7 @@ from minips.stages.aggregators import Contribution
 
 
 def work(problem: Problem, config: Config, client: Client, stop: threading.Event) -> None:
-    """Train on ``problem``, this worker's shard of the rows, until the servers say that the run is done or ``stop`` is
-    set.
+    """Train on ``problem``, this worker's shard of the rows, until the servers end the run or ``stop`` is set.
 
     With ``config.overlap`` the next gradient is computed while the last one travels, from parameters that are one step
     older. NonFiniteError where a loss or a gradient is not finite.
