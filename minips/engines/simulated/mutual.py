@@ -101,11 +101,11 @@ class SimRank(Trainer):
             self._team.members[rank].bytes_received += nbytes
 
     def train(self) -> Way:
-        shard, travelling = self.replica.shard, None
+        travelling = None
         for clock in range(self.config.steps):
-            params, read = {name: p.copy() for name, p in shard.params.items()}, shard.version
+            seen = self.replica.copy()
             yield from self.compute_delay(clock)
-            own, diverged = contribute(self.problem, self._plain, params, read, self.rank, clock, shard)
+            own, diverged = contribute(self.problem, self._plain, self.replica, clock, seen)
             if travelling and (yield travelling):
                 break
             travelling = self.process(self._exchange(own, self.cluster.halt.triggered, diverged))
