@@ -27,8 +27,7 @@ class Rounds:
     def __init__(self, config: Config, params: Tensors) -> None:
         self._config, self._state = config, dict[str, Any]()
         self._waiting: dict[int, Tensors] = {}
-        self._changed = threading.Condition()
-        self._done = 0
+        self._all_here = threading.Barrier(config.workers, self._apply_waiting, WAIT_S)
         self.params, self.changed_at = params, time.monotonic()
 
     def apply(self, gradients: list[Tensors]) -> None:
@@ -39,16 +38,15 @@ class Rounds:
 
     def push_pull(self, worker: int, gradients: Tensors) -> Tensors:
         """For servers with a thread for each worker: wait for the others' gradients; the parameters after the round."""
-        with self._changed:
-            number = self._done
-            self._waiting[worker] = gradients
-            if len(self._waiting) == self._config.workers:
-                self.apply([self._waiting.pop(each) for each in range(self._config.workers)])
-                self._done += 1
-                self._changed.notify_all()
-            elif not self._changed.wait_for(lambda: self._done > number, WAIT_S):
-                raise TimeoutError(f"Worker {worker} waited {WAIT_S:g} seconds for the others.")
+        self._waiting[worker] = gradients
+        try:
+            self._all_here.wait()
+        except threading.BrokenBarrierError:
+            raise TimeoutError(f"Worker {worker} waited {WAIT_S:g} seconds for the others.") from None
         return self.params
+
+    def _apply_waiting(self) -> None:
+        self.apply([self._waiting.pop(worker) for worker in range(self._config.workers)])
 
     def report(self) -> dict[str, Any]:
         """What is left when the run is over."""
