@@ -79,7 +79,8 @@ def serve(line: ControlPipe, *, config: Config, params: Tensors, folder: Path) -
     _served = Rounds(config, params)
     with member(SERVER, 0, config.workers + 1, folder):
         line.say("ready")
-        line.wait()
+        while line.wait()[0] != "stop":
+            pass
     report: dict[str, Any] = _served.report()
     return report
 
