@@ -1,6 +1,5 @@
 """What the tables share: turns, spreads, processes that end, and figures for people and for machines."""
 
-import dataclasses
 import importlib.util
 import itertools
 import os
@@ -128,15 +127,14 @@ def chosen(known: Sequence[str], wanted: Sequence[str] | None) -> list[str]:
 def plain(row: Any) -> dict[str, Any]:
     """A row as JSON can carry it: a spread becomes its median, and its quartiles under ``…_quartiles``."""
     fields: dict[str, Any] = {}
-    for field in dataclasses.fields(row):
-        value = getattr(row, field.name)
+    for name, value in vars(row).items():
         if isinstance(value, Spread):
-            fields |= {field.name: value.median, f"{field.name}_quartiles": [value.low, value.high]}
+            fields |= {name: value.median, f"{name}_quartiles": [value.low, value.high]}
         elif isinstance(value, dict):
-            fields[field.name] = {key: spread.median for key, spread in value.items()}
-            fields[f"{field.name}_quartiles"] = {key: [spread.low, spread.high] for key, spread in value.items()}
+            fields[name] = {key: spread.median for key, spread in value.items()}
+            fields[f"{name}_quartiles"] = {key: [spread.low, spread.high] for key, spread in value.items()}
         else:
-            fields[field.name] = value
+            fields[name] = value
     return fields
 
 

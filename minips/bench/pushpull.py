@@ -63,8 +63,7 @@ def measure(
             if one.name in skipped:
                 yield Row(size, one.name, None, {}, skipped[one.name])
                 continue
-            ratios = {name: base.over(times, one.name, name) for name in BASES}
-            over = {name: ratio for name, ratio in ratios.items() if ratio}
+            over = {name: ratio for name in BASES if (ratio := base.over(times, one.name, name))}
             yield Row(size, one.name, Spread.of(times[one.name].values()), over)
 
 

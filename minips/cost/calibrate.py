@@ -240,12 +240,9 @@ def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Pro
     part = problem.shard(0, config.workers)
     params = problem.init(seeds.init(config.seed))
     _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
-    pieces = {}
-    for servers in SHARES:
-        piece = {name: np.array(x) for name, x in cut(gradients, partition(params, servers)[0]).items()}
-        if size := meters.count(piece):
-            pieces[size] = piece
-    return list(pieces.values()), part
+    shares = [cut(gradients, partition(params, servers)[0]) for servers in SHARES]
+    pieces = {meters.count(share): {name: np.array(x) for name, x in share.items()} for share in shares}
+    return [piece for size, piece in pieces.items() if size], part
 
 
 def _ratios(codec: Codec, tensors: Tensors) -> dict[str, float]:
