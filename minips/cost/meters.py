@@ -49,9 +49,6 @@ CROWD = 4
 """So many workers are a crowd."""
 _CPU = struct.Struct("<d")
 
-Timings = list[tuple[float, float]]
-"""Pairs of a size (values, bytes or rows) and seconds."""
-
 
 @dataclass(frozen=True)
 class Plan:
