@@ -15,15 +15,6 @@ from minips.bench.base import Chart, Spread, Watch
 from minips.bench.pairs import Contender, over_transports, race
 
 VALUES, ROUNDS = (1_000, 1_000_000, 8_000_000), 200
-REFERENCES = {
-    "memcpy": "one copy there and one back, within a process",
-    "echo": "a bare TCP socket that sends the bytes back",
-    "pickle": "a multiprocessing pipe, the array by pickle",
-    "bare-grpc": "gRPC with a generic handler, from bytes to bytes",
-    "aiohttp-json": "HTTP and a JSON list of floats, as a lecture does it",
-    "torch": "torch.distributed.rpc, a function of a tensor",
-    "ray": "a method of a Ray actor",
-}
 BASES = ("echo", "memcpy", "tcp", "shm")
 """What the ratios are made to, in the order of the columns."""
 
@@ -55,7 +46,7 @@ def measure(
     for i, size in enumerate(values):
         with base.folder() as folder:
             contenders = [
-                *_references(base.chosen(list(REFERENCES), references), folder),
+                *_references(references, folder),
                 *over_transports(transports, trips.minips, trips.minips_server, applies=True),
             ]
             times, skipped = race(contenders, size, rounds, base.part(watch, i, len(values), f"{size:,} values"))
@@ -67,7 +58,7 @@ def measure(
             yield Row(size, one.name, Spread.of(times[one.name].values()), over)
 
 
-def _references(names: Sequence[str], folder: Path) -> list[Contender]:
+def _references(wanted: Sequence[str] | None, folder: Path) -> list[Contender]:
     here, steps = {"folder": folder}, {"applies": True}
     grpc, aiohttp = (base.lacking([module], "transports") for module in ("grpc", "aiohttp"))
     torch, ray = (base.lacking([module], "compare") for module in ("torch", "ray"))
@@ -80,6 +71,7 @@ def _references(names: Sequence[str], folder: Path) -> list[Contender]:
         Contender("torch", with_torch.trip, with_torch.server, here, skipped=torch),
         Contender("ray", with_ray.trip, parts=here, skipped=ray),
     ]
+    names = base.chosen([one.name for one in known], wanted)
     return [one for one in known if one.name in names]
 
 

@@ -30,13 +30,6 @@ from minips.stage import Tensors, build
 from minips.stages.optimizers import SGD
 
 FEATURES, STEPS, ROUNDS = (1_000, 10_000, 100_000), 100, 5
-CONTENDERS = {
-    "floor": "gradients alone, nothing sent",
-    "minips": "a push and a pull in one, over the chosen transport",
-    "pickle": "multiprocessing pipes, the arrays by pickle",
-    "torch": "torch.distributed.rpc, functions of tensors",
-    "ray": "Ray actors, as in Ray's own example of a parameter server",
-}
 TRANSPORT = "shm" if sys.platform == "linux" else "tcp"
 SHARE = 0.8
 """With less of a core than that, the floor is none: the scheduler prefers those who sleep now and then to it."""
@@ -87,7 +80,7 @@ def measure(
     config = Config(
         transport=build("transport", transport), workers=2, steps=steps, batch_size=64, optimizer=SGD(lr=16.0)
     )
-    names = base.chosen(list(CONTENDERS), contenders)
+    names = base.chosen(list(RUN), contenders)
     absent = {name: base.lacking([name], "compare") if name in ("torch", "ray") else "" for name in names}
     for i, size in enumerate(features):
         lifted, skipped = problem(size), dict(absent)
@@ -185,11 +178,11 @@ def _conduct(
 
 
 RUN: dict[str, Callable[[Problem, Config, int], Job]] = {
-    "floor": partial(_conduct, jobs.alone, None),
+    "floor": partial(_conduct, jobs.alone, None),  # gradients alone, nothing sent
     "minips": _minips,
     "pickle": partial(_conduct, jobs.pipe_worker, jobs.pipe_server),
     "torch": partial(_conduct, with_torch.run_ps_worker, with_torch.serve),
-    "ray": _ray,
+    "ray": _ray,  # as in Ray's own example of a parameter server
 }
 """How each contender runs a job: the problem, its config, its number of features."""
 
