@@ -140,9 +140,8 @@ def stages(options: argparse.Namespace) -> None:
 
 def bench(options: argparse.Namespace) -> None:
     """What the parts cost here, beside references of the same run."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     from minips.bench import base
+    from minips.engines.progress import showing
 
     _check_folders(options.json, options.plot)
     if options.plot:
@@ -152,20 +151,9 @@ def bench(options: argparse.Namespace) -> None:
     module = importlib.import_module(f"minips.bench.{options.what}")
     given = {name: getattr(options, name) for name in options.takes if getattr(options, name) is not None}
     rows: list[Any] = []
-    columns = (
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
     try:
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=1.0)
-
-            def watch(text: str, share: float) -> None:
-                bar.update(task, description=text, completed=share)
-
-            for row in module.measure(**given, watch=watch):
+        with showing(True, lambda news: news, Console(stderr=True)) as show:
+            for row in module.measure(**given, watch=lambda text, share: show((text, share))):
                 rows.append(row)
     finally:
         if rows:

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from minips import datasets
 from minips.core.codec import Codec
 from minips.core.config import Config, Delays
 from minips.cost import calibrate, predict
-from minips.engines import Processes
-from minips.engines.train import Run, train
+from minips.engines import Processes, Run
+from minips.engines.progress import bars
+from minips.engines.train import train
 from minips.problems import Problem, SoftmaxRegression
 from minips.stages.consistency import ASP, BSP, SSP
 from minips.stages.memories import ErrorFeedback
@@ -80,17 +80,11 @@ def demo(console: Console, on_row: Callable[[Row], None] = lambda row: None) -> 
     """Run the rows with a progress bar and print the table. Each row goes to ``on_row`` as soon as it is there."""
     rows: list[Row] = []
     plan = list(experiments())
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bars:
-        everything = bars.add_task("all runs", total=len(plan))
+    with bars(console) as shown:
+        everything = shown.add_task("all runs", total=len(plan))
         calibrations: dict[Codec, Any] = {}
         for part, name, problem, config in plan:
-            task = bars.add_task(f"{part}: {name}", total=config.workers * config.steps)
+            task = shown.add_task(f"{part}: {name}", total=config.workers * config.steps)
             if config.push not in calibrations:
                 calibrations[config.push] = calibrate(config)
             predicted = predict(problem, config, calibrations[config.push]).seconds_per_step
@@ -98,10 +92,10 @@ def demo(console: Console, on_row: Callable[[Row], None] = lambda row: None) -> 
                 problem,
                 config,
                 engine=Processes(),
-                progress=lambda now, task=task: bars.update(task, completed=now.applied),  # type: ignore[misc]
+                progress=lambda now, task=task: shown.update(task, completed=now.applied),  # type: ignore[misc]
             )
-            bars.remove_task(task)
-            bars.advance(everything)
+            shown.remove_task(task)
+            shown.advance(everything)
             rows.append(Row(part, name, run, predicted))
             on_row(rows[-1])
     return rows

@@ -113,14 +113,15 @@ def steps_to_target(quantizer: Quantizer, memory: Memory) -> int | None:
 def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal."""
     title = f"times over one memcpy, medians [quartiles]; steps until {TARGET:.0%} of the held-out digits"
-    headings = ["", "bits per value,\nparts alone", "encode", "decode", "steps", "steps with\nerrorfeedback"]
-    shown = base.blank_table(title, headings, rows)
-    for row in rows:
+    headings = ["bits per value,\nparts alone", "encode", "decode", "steps", "steps with\nerrorfeedback"]
+
+    def cells(row: Row) -> list[str]:
         bits = "skipped" if row.bits_per_value is None else f"{row.bits_per_value:.2f}"
         counts = [f"> {STEPS}" if steps is None else str(steps) for steps in (row.steps, row.steps_with_feedback)]
         times = [base.ratio(spread, quartiles=True) for spread in (row.encode, row.decode)]
-        shown.add_row(row.quantizer, bits, *times, *(["–", "–"] if row.skipped else counts))
-    return shown
+        return [row.quantizer, bits, *times, *(["–", "–"] if row.skipped else counts)]
+
+    return base.table(title, headings, rows, cells)
 
 
 def chart(rows: Sequence[Row]) -> Chart:

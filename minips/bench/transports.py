@@ -57,9 +57,9 @@ def measure(
         if why:
             yield Row(name, skipped=why[0])
             continue
-        small_s, large_s = (base.spread(seconds[name]) for seconds, _ in races)
+        small_s, large_s = (Spread.of(seconds[name].values()) for seconds, _ in races)
         over = [base.over(seconds, name, "echo") for seconds, _ in races]
-        rates = Spread.of([2 * large / took for took in races[1].seconds[name].values()])
+        rates = Spread.of(2 * large / took for took in races[1].seconds[name].values())
         yield Row(name, small_s, large_s, rates, over[0], over[1])
 
 
@@ -76,18 +76,14 @@ def _references(names: Sequence[str]) -> list[Contender]:
 def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal."""
     title = "one frame there and back; medians [quartiles]"
-    headings = ["", "small frame", "over\necho", "large frame", "over\necho", "MB/s"]
-    shown = base.blank_table(title, headings, rows)
-    for row in rows:
-        shown.add_row(
-            row.contender,
-            base.duration(row.small_s),
-            base.ratio(row.small_over_echo),
-            base.duration(row.large_s),
-            base.ratio(row.large_over_echo),
-            f"{row.bytes_per_s.median / 1e6:,.0f}" if row.bytes_per_s else "–",
-        )
-    return shown
+    headings = ["small frame", "over\necho", "large frame", "over\necho", "MB/s"]
+
+    def cells(row: Row) -> list[str]:
+        small = base.duration(row.small_s), base.ratio(row.small_over_echo)
+        large = base.duration(row.large_s), base.ratio(row.large_over_echo)
+        return [row.contender, *small, *large, f"{row.bytes_per_s.median / 1e6:,.0f}" if row.bytes_per_s else "–"]
+
+    return base.table(title, headings, rows, cells)
 
 
 def chart(rows: Sequence[Row]) -> Chart:
