@@ -21,14 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minips import datasets
-from minips.core.codec import Codec
-from minips.core.config import Config
-from minips.engines import Processes, Threads
-from minips.engines.train import train
+import minips as ps
 from minips.lab import state
-from minips.problems import SoftmaxRegression
-from minips.stage import Array, Stage, Tensors, nearest
+from minips.stage import Array, Tensors, nearest
 from minips.testing import check as check_contract
 from minips.testing.base import described, same_bits
 
@@ -251,7 +246,7 @@ def there_and_back(pair: Any, name: str, array: Array) -> int:
     return len(data)
 
 
-def is_own(thing: Any, kind: type[Stage], example: str) -> None:
+def is_own(thing: Any, kind: type[ps.Stage], example: str) -> None:
     """Refused where ``thing`` is no stage of this kind, or is one of minips' own."""
     refuse_if(not isinstance(thing, kind), f"Expected an instance of your class, such as {example}, got {thing!r}.")
     refuse_if(type(thing).__module__.startswith("minips."), f"{thing!r} is minips' own. Write yours.")
@@ -265,17 +260,17 @@ def keeps(contract: Callable[..., None], thing: Any, **options: Any) -> None:
         raise Refused(str(error)) from None
 
 
-def conforms(thing: Any, kind: type[Stage], example: str) -> None:
+def conforms(thing: Any, kind: type[ps.Stage], example: str) -> None:
     """Refused where ``thing`` is no stage of this kind, is one of minips' own, or breaks the contract of its kind."""
     is_own(thing, kind, example)
     keeps(check_contract, thing)
 
 
-def trains(codec: Codec, rng: np.random.Generator) -> None:
+def trains(codec: ps.Codec, rng: np.random.Generator) -> None:
     """Refused where two spawned workers that use ``codec`` end with other parameters than with the default codec."""
-    problem, seed = SoftmaxRegression(*datasets.synthetic(rows=120, features=6, classes=3)), drawn_seed(rng)
-    run = train(problem, Config(workers=2, steps=5, seed=seed, push=codec, pull=codec), engine=Processes())
-    wanted = train(problem, Config(workers=2, steps=5, seed=seed), engine=Threads())
+    problem, seed = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=120, features=6, classes=3)), drawn_seed(rng)
+    run = ps.train(problem, ps.Config(workers=2, steps=5, seed=seed, push=codec, pull=codec), engine=ps.Processes())
+    wanted = ps.train(problem, ps.Config(workers=2, steps=5, seed=seed), engine=ps.Threads())
     alike = all(same_bits(run.params[name], p) for name, p in wanted.params.items())
     refuse_if(not alike, f"Two spawned workers ended with other parameters than with the default codec, seed {seed}.")
 

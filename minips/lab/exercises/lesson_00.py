@@ -5,12 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from minips import datasets
-from minips.core.config import Config, Delays
-from minips.engines import Threads
-from minips.engines.train import Run, train
+import minips as ps
 from minips.lab.exercises.base import Refused, asks, case, drawn_seed, equals, refuse_if
-from minips.problems import SoftmaxRegression
 
 
 @asks(
@@ -23,9 +19,9 @@ from minips.problems import SoftmaxRegression
 )
 def fewer_bytes(config: Any, rng: np.random.Generator) -> str:
     """A config of 100 steps that differs in ``push`` alone, at most 1/4 of the bytes, accuracy within 0.03."""
-    refuse_if(not isinstance(config, Config), f"Expected a ps.Config, got a {type(config).__name__}.")
+    refuse_if(not isinstance(config, ps.Config), f"Expected a ps.Config, got a {type(config).__name__}.")
     seed = drawn_seed(rng)
-    before, after = _runs(Config(steps=100), config, "push", seed=seed)
+    before, after = _runs(ps.Config(steps=100), config, "push", seed=seed)
     ratio, lost = after.bytes_sent / before.bytes_sent, float(before.accuracy or 0) - float(after.accuracy or 0)
     with case(f"With seed {seed}"):
         refuse_if(ratio > 0.25, f"the workers sent {ratio:.2f} of the bytes; at most 0.25 is asked for.")
@@ -35,13 +31,14 @@ def fewer_bytes(config: Any, rng: np.random.Generator) -> str:
     return f"{ratio:.2f} of the bytes; accuracy {after.accuracy:.3f} in place of {before.accuracy:.3f} (seed {seed})."
 
 
-def _runs(base: Config, config: Config, stage: str, **trial: Any) -> tuple[Run, Run]:
+def _runs(base: ps.Config, config: ps.Config, stage: str, **trial: Any) -> tuple[ps.Run, ps.Run]:
     """Digits trained with ``base`` and with ``config``, both changed by ``trial``; they differ in ``stage`` alone."""
     if dataclasses.replace(config, **{stage: getattr(base, stage)}) != base:
         said = f"Leave everything but {stage} as it was at the start, with steps={base.steps}"
         raise Refused(f"{said}, so that the two runs can be compared.")
-    problem = SoftmaxRegression(*datasets.digits())
-    before, after = (train(problem, dataclasses.replace(one, **trial), engine=Threads()) for one in (base, config))
+    problem = ps.SoftmaxRegression(*ps.datasets.digits())
+    trials = (dataclasses.replace(one, **trial) for one in (base, config))
+    before, after = (ps.train(problem, one, engine=ps.Threads()) for one in trials)
     return before, after
 
 
@@ -54,9 +51,9 @@ def _runs(base: Config, config: Config, stage: str, **trial: Any) -> tuple[Run, 
 )
 def past_the_straggler(config: Any, rng: np.random.Generator) -> str:
     """A config that differs in ``consistency`` alone; less than 0.6 of the time behind a straggler drawn anew."""
-    refuse_if(not isinstance(config, Config), f"Expected a ps.Config, got a {type(config).__name__}.")
+    refuse_if(not isinstance(config, ps.Config), f"Expected a ps.Config, got a {type(config).__name__}.")
     slow, factor = int(rng.integers(config.workers)), float(rng.uniform(4, 6))
-    base, delays = Config(steps=config.steps, delays=config.delays), Delays(seconds=0.02, slow={slow: factor})
+    base, delays = ps.Config(steps=config.steps, delays=config.delays), ps.Delays(seconds=0.02, slow={slow: factor})
     before, after = _runs(base, config, "consistency", steps=12, seed=drawn_seed(rng), delays=delays)
     ratio, where = after.seconds / before.seconds, f"With worker {slow} {factor:.1f} times slower"
     with case(f"{where},"):
@@ -75,10 +72,10 @@ def past_the_straggler(config: Any, rng: np.random.Generator) -> str:
 def bytes_per_push(function: Any, rng: np.random.Generator) -> str:
     """A function of a run, tried on a short run of random size and on one that was stopped early."""
     refuse_if(not callable(function), f"Expected a function of a run, got a {type(function).__name__}.")
-    problem = SoftmaxRegression(*datasets.synthetic(rows=200, features=int(rng.integers(5, 40)), classes=3))
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, features=int(rng.integers(5, 40)), classes=3))
     for early in (False, True):
-        config = Config(workers=int(rng.choice([2, 4])), steps=int(rng.integers(3, 9)), transport="inproc")
-        run = train(problem, config, engine=Threads())
+        config = ps.Config(workers=int(rng.choice([2, 4])), steps=int(rng.integers(3, 9)), transport="inproc")
+        run = ps.train(problem, config, engine=ps.Threads())
         if early:
             run = dataclasses.replace(run, updates=run.updates // 3, stopped=True)  # and no whole step of them all
         about = f"For {run.bytes_sent} bytes in {run.updates} pushes"

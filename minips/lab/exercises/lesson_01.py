@@ -5,14 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from minips import datasets
-from minips.core.config import Config
-from minips.engines import Processes
-from minips.engines.train import train
+import minips as ps
 from minips.lab.exercises.base import Refused, asks, case, distance, drawn_seed, refuse_if
-from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.stage import Array, Tensors
-from minips.stages.optimizers import SGD
 
 
 @asks(
@@ -27,7 +22,7 @@ def combine(function: Any, rng: np.random.Generator) -> str:
     refuse_if(not callable(function), f"Expected the function combine(gradients, rows), got {function!r}.")
     for trial in range(12):
         rows, d = int(rng.integers(30, 80)), int(rng.integers(2, 6))
-        problem = LinearRegression(rng.normal(size=(rows, d)), rng.normal(size=rows) + 3)
+        problem = ps.LinearRegression(rng.normal(size=(rows, d)), rng.normal(size=rows) + 3)
         params: Tensors = {"w": rng.normal(size=d), "b": np.array(rng.normal())}
         workers = int(rng.integers(2, 6))
         cuts = np.sort(rng.choice(np.arange(1, rows), workers - 1, replace=False))
@@ -53,7 +48,7 @@ def combine(function: Any, rng: np.random.Generator) -> str:
 )
 def robust(cls: Any, rng: np.random.Generator) -> str:
     """Loss against the formula, gradient against the slope of that loss, shards, dtype; then in spawned workers."""
-    if not (isinstance(cls, type) and issubclass(cls, Problem)):
+    if not (isinstance(cls, type) and issubclass(cls, ps.Problem)):
         raise Refused(f"Expected your class, as in lab.check('01.2', Robust), got {cls!r}.")
     for _ in range(4):
         X, y, truth = _with_outliers(rng, rows=2 * int(rng.integers(20, 60)))
@@ -68,9 +63,9 @@ def robust(cls: Any, rng: np.random.Generator) -> str:
     small = cls(X.astype("f4"), y.astype("f4"))
     types = {str(g.dtype) for g in small.gradient(small.init(rng)).values()}
     refuse_if(types != {"float32"}, f"With float32 rows the gradients are {', '.join(sorted(types))}; keep float32.")
-    config = Config(workers=2, steps=60, batch_size=None, optimizer=SGD(lr=0.3), seed=drawn_seed(rng))
-    mine = train(cls(X, y), config, engine=Processes())
-    far, plain = _off(mine.params, truth), _off(LinearRegression(X, y).solution(), truth)
+    config = ps.Config(workers=2, steps=60, batch_size=None, optimizer=ps.SGD(lr=0.3), seed=drawn_seed(rng))
+    mine = ps.train(cls(X, y), config, engine=ps.Processes())
+    far, plain = _off(mine.params, truth), _off(ps.LinearRegression(X, y).solution(), truth)
     with case("Trained in two workers,"):
         refuse_if(far > 0.5 * plain, f"it ended {far:.2f} from the truth, where least squares is {plain:.2f} away.")
     return f"Loss and slope are right. Trained in two workers: {far:.2f} from the truth; least squares: {plain:.2f}."
@@ -97,7 +92,7 @@ def _follows_huber(problem: Any, params: Tensors) -> None:
         _is_close({name: (halves[0][name] + halves[1][name]) / 2 for name in params}, problem.gradient(params))
 
 
-def _slope(problem: Problem, params: Tensors, name: str, rows: Any, step: float = 1e-6) -> Array:
+def _slope(problem: ps.Problem, params: Tensors, name: str, rows: Any, step: float = 1e-6) -> Array:
     """The slope of the loss in each direction of one parameter, by central differences."""
     slopes = np.zeros(params[name].shape)
     for at in np.ndindex(slopes.shape):
@@ -124,7 +119,7 @@ def _off(params: Tensors, truth: Tensors) -> float:
     return float(np.sqrt(sum(np.square(params[name] - p).sum() for name, p in truth.items())))
 
 
-class _Counted(SoftmaxRegression):
+class _Counted(ps.SoftmaxRegression):
     """A problem that knows which rows it was asked for."""
 
     def __init__(self, *rows: Any) -> None:
@@ -147,7 +142,7 @@ def in_pieces(function: Any, rng: np.random.Generator) -> str:
     """On a problem that counts: random rows, random piece sizes, each row once, the gradient that all would give."""
     refuse_if(not callable(function), f"Expected the function in_pieces, got {function!r}.")
     for trial in range(8):
-        data = datasets.synthetic(
+        data = ps.datasets.synthetic(
             rows=200, features=4, classes=3, noise=1.0, seed=drawn_seed(rng), dtype="float64", validation=0.1
         )
         problem = _Counted(data.X, data.y)
@@ -162,7 +157,7 @@ def in_pieces(function: Any, rng: np.random.Generator) -> str:
             lacking = len(np.setdiff1d(rows, seen))
             refuse_if(lacking, f"{lacking} of the rows were never looked at.")
             refuse_if(len(seen) > len(rows), f"{len(seen)} rows were looked at in all.")
-            _is_close(got, SoftmaxRegression(data.X, data.y).gradient(params, rows))
+            _is_close(got, ps.SoftmaxRegression(data.X, data.y).gradient(params, rows))
     return "Each row was looked at once, never too many at a time, and the gradient is that of all of them."
 
 

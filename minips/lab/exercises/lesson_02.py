@@ -7,14 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from minips import datasets
-from minips.core.config import Config
-from minips.engines import Processes, Threads
-from minips.engines.train import train
+import minips as ps
 from minips.lab.exercises.base import Refused, asks, case, distance, drawn_seed, is_own, refuse_if
-from minips.problems import LinearRegression
 from minips.stage import Tensors
-from minips.stages.optimizers import SGD, Optimizer
 
 
 @asks(
@@ -27,19 +22,19 @@ from minips.stages.optimizers import SGD, Optimizer
 )
 def momentum(optimizer: Any, rng: np.random.Generator) -> str:
     """Against the formula on random tensors, rates and steps; then in spawned workers."""
-    is_own(optimizer, Optimizer, "Momentum()")
+    is_own(optimizer, ps.Optimizer, "Momentum()")
     fields = {field.name for field in dataclasses.fields(optimizer)}
     refuse_if(not {"lr", "momentum"} <= fields, f"Expected the fields lr and momentum; {optimizer!r} has others.")
     for dtype in ("float64", "float32"):
         mine = dataclasses.replace(optimizer, lr=float(rng.uniform(0.01, 0.5)), momentum=float(rng.uniform(0.3, 0.95)))
         for _ in range(2):  # the second time with a fresh state: nothing may be left from the first
             _follows_the_formula(mine, dtype, rng)
-    problem = LinearRegression(*datasets.diabetes())
+    problem = ps.LinearRegression(*ps.datasets.diabetes())
     mine = dataclasses.replace(optimizer, lr=0.05, momentum=0.8)
-    config = Config(workers=2, steps=15, optimizer=mine, seed=drawn_seed(rng))
-    run = train(problem, config, engine=Processes())
-    wanted = train(problem, dataclasses.replace(config, optimizer=SGD(lr=0.05, momentum=0.8)), engine=Threads())
-    far = distance(run.params, wanted.params)
+    config = ps.Config(workers=2, steps=15, optimizer=mine, seed=drawn_seed(rng))
+    run = ps.train(problem, config, engine=ps.Processes())
+    like = dataclasses.replace(config, optimizer=ps.SGD(lr=0.05, momentum=0.8))
+    far = distance(run.params, ps.train(problem, like, engine=ps.Threads()).params)
     with case(f"With seed {config.seed}"):
         refuse_if(far > 1e-5, f"two spawned workers ended {far:.2g} away from SGD(lr=0.05, momentum=0.8).")
     return "The formula holds on random tensors, and two spawned workers trained with it."

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from minips.core.codec import Codec
+import minips as ps
 from minips.lab.exercises.base import are_two, asks, case, conforms, raising, refuse_if, there_and_back, trains
-from minips.stages.serializers import Packet, Serializer
 from minips.testing.base import described
 
 DTYPES = ["float32", "float64", "float16", "int8", "int32", "uint64", "bool"]
@@ -123,18 +122,18 @@ class _Dribble:
 )
 def serializer(mine: Any, rng: np.random.Generator) -> str:
     """The contract, sizes and views on random packets; then spawned workers, to the bit."""
-    conforms(mine, Serializer, "Mine()")
+    conforms(mine, ps.Serializer, "Mine()")
     for _ in range(4):
         shape = (int(rng.integers(300, 900)), int(rng.integers(3, 9)))
         values = rng.normal(size=shape).astype(str(rng.choice(["float32", "float64"])))
         indices = rng.integers(0, 9, int(rng.integers(2000, 5000)))
         parts = {"values": values, "indices": indices}
         with case(f"{described(values)} and {described(indices)}"):
-            frames = mine.dumps(Packet({"kind": "push", "clock": int(rng.integers(99))}, {"W": ("topk", parts)}))
+            frames = mine.dumps(ps.Packet({"kind": "push", "clock": int(rng.integers(99))}, {"W": ("topk", parts)}))
             ratio = sum(map(len, frames)) / (values.nbytes + indices.nbytes)
             refuse_if(ratio > 1.1, f"became {ratio:.2f} times as many bytes; at most 1.10 is asked for.")
             for name, array in parts.items():
                 view = any(len(one) and np.shares_memory(np.frombuffer(one, np.uint8), array) for one in frames)
                 refuse_if(not view, f"have no frame that is the memory of {name!r}; it was copied.")
-    trains(Codec(serializer=mine), rng)
+    trains(ps.Codec(serializer=mine), rng)
     return "It keeps the contract, copies nothing, and two spawned workers trained with it."

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from minips.core.codec import Codec
+import minips as ps
 from minips.lab.exercises.base import Refused, are_two, asks, case, conforms, number, refuse_if, there_and_back, trains
-from minips.stages.compressors import Compressor, Zlib
 
 
 @asks(
@@ -58,17 +57,17 @@ def break_even(function: Any, rng: np.random.Generator) -> str:
 )
 def shuffled(mine: Any, rng: np.random.Generator) -> str:
     """The contract; fresh float32 values must become smaller than by zlib alone; then spawned workers, to the bit."""
-    conforms(mine, Compressor, "Shuffled()")
+    conforms(mine, ps.Compressor, "Shuffled()")
     for _ in range(4):
         count, scale = int(rng.integers(20_000, 60_000)), float(10 ** rng.uniform(-4, 2))
         data = (scale * rng.normal(size=count)).astype("f4").tobytes()
         what = f"{count} normal float32 values of size {scale:.2g}"
-        _beats_zlib(what, len(mine.compress(data)), len(Zlib().compress(data)), share=0.97)
+        _beats_zlib(what, len(mine.compress(data)), len(ps.Zlib().compress(data)), share=0.97)
     for length in (4001, 4002, 4003):
         data = rng.bytes(8).ljust(length, b"\x07")[:length]
         back = bytes(mine.decompress(mine.compress(data), length))
         refuse_if(back != data, f"A frame of {length} bytes, which is no multiple of 4, came back as other bytes.")
-    trains(Codec(compressor=mine), rng)
+    trains(ps.Codec(compressor=mine), rng)
     return "It keeps the contract, beats zlib alone on floats, and two spawned workers trained with it."
 
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
+import minips as ps
 from minips.lab.exercises.base import Refused, asks, case, conforms, number, refuse_if
 from minips.stage import Array
-from minips.stages.quantizers import Parts, Quantizer, TopK
+from minips.stages.quantizers import Parts
 
 DRAWS, VALUES = 500, 300
 ALLOWED = 0.16
@@ -28,7 +29,7 @@ def topk_bytes(function: Any, rng: np.random.Generator) -> str:
     ]
     for size in [*drawn, 1, 256, 257, 65_536, 65_537]:
         fraction = float(np.round(rng.uniform(0.001, 1), 3))
-        parts = TopK(fraction).encode(np.zeros(size, np.float32), None)
+        parts = ps.TopK(fraction).encode(np.zeros(size, np.float32), None)
         k, wanted = parts["values"].size, _nbytes(parts)
         with case(f"For {k} of {size} values"):
             got = number(function(size, k))
@@ -47,7 +48,7 @@ def topk_bytes(function: Any, rng: np.random.Generator) -> str:
 )
 def dither(quantizer: Any, rng: np.random.Generator) -> str:
     """Unbiased on fresh gradients of unequal values, by no more than a step off, in a byte a value."""
-    conforms(quantizer, Quantizer, "Dither()")
+    conforms(quantizer, ps.Quantizer, "Dither()")
     for dtype in (np.float32, np.float64):
         x = np.asarray(rng.normal(size=VALUES) ** 3 * 10 ** rng.uniform(-3, 3), dtype)
         step = float(np.abs(x).max()) / 100
@@ -84,7 +85,7 @@ def dither(quantizer: Any, rng: np.random.Generator) -> str:
 )
 def largest(quantizer: Any, rng: np.random.Generator) -> str:
     """The largest of a hundred at their places, for sizes on both sides of where 16 bits end, in any shape."""
-    conforms(quantizer, Quantizer, "Largest()")
+    conforms(quantizer, ps.Quantizer, "Largest()")
     sizes = [int(rng.integers(*ends)) for ends in ((2, 200), (300, 60_000), (70_000, 120_000), (140_000, 300_000))]
     for size in [*sizes, 65_536, 65_537]:
         for shape in ((size,), (2, size)):

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+import minips as ps
 from minips.lab.exercises.base import Refused, asks, case, is_own, keeps, refuse_if
 from minips.stage import Frames
-from minips.stages.transports import Channel, InProc
+from minips.stages.transports import Channel
 from minips.stages.transports.streams import StreamTransport
 from minips.stages.transports.wire import Closable
 from minips.testing import check_transport
@@ -107,7 +108,7 @@ def ask_all(function: Any, rng: np.random.Generator) -> str:
         questions: list[Frames] = [[rng.bytes(int(rng.integers(1, 50))) for _ in range(2)] for _ in range(n)]
         watched = _Watched(n)
         with case(f"For {n} questions"):
-            with watched, InProc().serve(watched.answer, token="check") as endpoint:
+            with watched, ps.InProc().serve(watched.answer, token="check") as endpoint:
                 answers = function(watched, endpoint.address, "check", questions)
             refuse_if(watched.opened != 1, f"it opened {watched.opened} connections; one is asked for.")
             refuse_if(watched.asked != n, f"it made {watched.asked} calls.")
@@ -131,7 +132,7 @@ class _Watched(Closable):
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
         self.opened += 1
-        self._channels.append(_WatchedChannel(self, InProc().connect(address, token, timeout)))
+        self._channels.append(_WatchedChannel(self, ps.InProc().connect(address, token, timeout)))
         return self._channels[-1]
 
     def close(self) -> None:

@@ -5,14 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from minips import datasets
-from minips.core.config import Config, Delays
-from minips.engines import Threads
-from minips.engines.train import train
+import minips as ps
 from minips.lab.exercises.base import asks, case, conforms, drawn_seed, equals, number, refuse_if
-from minips.problems import LinearRegression
 from minips.stage import Array
-from minips.stages.consistency import Consistency
 
 
 @asks(
@@ -24,7 +19,7 @@ from minips.stages.consistency import Consistency
 )
 def meet(rule: Any, rng: np.random.Generator) -> str:
     """A consistency model: asked about random clocks, then every grant of a run behind a random straggler."""
-    conforms(rule, Consistency, "Meet()")
+    conforms(rule, ps.Consistency, "Meet()")
     names = [field.name for field in dataclasses.fields(rule)]
     refuse_if(names != ["every"], f"Expected the field every; got {rule!r}.")
     refuse_if(rule.quorum(4) is not None, f"quorum(4) is {rule.quorum(4)}. Leave it at None: there are no rounds.")
@@ -37,9 +32,9 @@ def meet(rule: Any, rng: np.random.Generator) -> str:
                     refuse_if(may and slowest < meeting, f"The slowest has not come to the meeting at {meeting} yet.")
                     refuse_if(not may and slowest >= meeting, f"Both have been at the meeting at {meeting}.")
     slow, every = int(rng.integers(3)), int(rng.integers(3, 6))
-    mine, delays = dataclasses.replace(rule, every=every), Delays(seconds=0.004, slow={slow: 4.0})
-    config = Config(workers=3, steps=3 * every, consistency=mine, delays=delays, seed=drawn_seed(rng))
-    run = train(LinearRegression(*datasets.diabetes()), config, engine=Threads())
+    mine, delays = dataclasses.replace(rule, every=every), ps.Delays(seconds=0.004, slow={slow: 4.0})
+    config = ps.Config(workers=3, steps=3 * every, consistency=mine, delays=delays, seed=drawn_seed(rng))
+    run = ps.train(ps.LinearRegression(*ps.datasets.diabetes()), config, engine=ps.Threads())
     for clock, slowest in ((grant.clock, grant.slowest) for grant in run.grants):
         with case(f"In a run with every={every}"):
             early = slowest < clock - clock % every

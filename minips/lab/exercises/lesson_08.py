@@ -6,19 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from minips import datasets
-from minips.core.config import Config
-from minips.engines import Threads
-from minips.engines.train import train
+import minips as ps
 from minips.lab.exercises.base import Refused, asks, case, conforms, distance, drawn_seed, refuse_if
-from minips.problems import SoftmaxRegression
 from minips.stage import Tensors
-from minips.stages.aggregators import Aggregator, Contribution, Mean, Median
 
 BROKEN_BELOW = 0.5
 
 
-class Traitors(SoftmaxRegression):
+class Traitors(ps.SoftmaxRegression):
     """The digits, where some of the workers send what ``lie`` makes of their gradient: the lesson's own, once more."""
 
     def __init__(self, *rows: Any, traitors: tuple[int, ...], lie: Callable[..., Tensors]) -> None:
@@ -53,14 +48,14 @@ class Traitors(SoftmaxRegression):
 )
 def clipped(aggregator: Any, rng: np.random.Generator) -> str:
     """Against the formula on random tensors, with long, short and zero gradients; then with a traitor in a run."""
-    conforms(aggregator, Aggregator, "Clipped()")
+    conforms(aggregator, ps.Aggregator, "Clipped()")
     for trial in range(12):
         n = int(rng.integers(2, 9))
         factors = 10.0 ** rng.uniform(-2, 4, n)
         share_not_zero = (1.0, 0.5, 0.0)[trial % 3]
         factors[1:] *= rng.random(n - 1) < share_not_zero
         grads: list[Tensors] = [{"w": f * rng.normal(size=(3, 4)), "b": f * rng.normal(size=2)} for f in factors]
-        got = aggregator.combine([Contribution(i, 0, 0, g) for i, g in enumerate(grads)])
+        got = aggregator.combine([ps.Contribution(i, 0, 0, g) for i, g in enumerate(grads)])
         lengths = [float(np.sqrt(sum(np.square(x).sum() for x in g.values()))) for g in grads]
         limit = float(np.median(lengths))
         scales = [1 if length <= limit else limit / length for length in lengths]
@@ -73,7 +68,7 @@ def clipped(aggregator: Any, rng: np.random.Generator) -> str:
                     not far <= 1e-9 * max(limit, 1), f"{name!r} is off the mean of the shortened ones by {far:.3g}."
                 )
     traitor, seed = int(rng.integers(5)), drawn_seed(rng)
-    accuracy, plain = (_accuracy((traitor,), garbage, aggregator=one, seed=seed) for one in (aggregator, Mean()))
+    accuracy, plain = (_accuracy((traitor,), garbage, aggregator=one, seed=seed) for one in (aggregator, ps.Mean()))
     refuse_if(accuracy < 0.8, f"Worker {traitor} sent garbage (seed {seed}), and the accuracy was {accuracy:.2f}.")
     return (
         f"The formula holds; with garbage from worker {traitor}: accuracy {accuracy:.2f}, the plain mean {plain:.2f}."
@@ -82,8 +77,8 @@ def clipped(aggregator: Any, rng: np.random.Generator) -> str:
 
 def _accuracy(traitors: tuple[int, ...], lie: Callable[..., Tensors], **fields: Any) -> float:
     """The share of the held-out digits that is read rightly after a run of five workers, some of them traitors."""
-    problem = Traitors(*datasets.digits(), traitors=traitors, lie=lie)
-    return float(train(problem, Config(workers=5, steps=60, **fields), engine=Threads()).accuracy or 0)
+    problem = Traitors(*ps.datasets.digits(), traitors=traitors, lie=lie)
+    return float(ps.train(problem, ps.Config(workers=5, steps=60, **fields), engine=ps.Threads()).accuracy or 0)
 
 
 def garbage(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
@@ -107,7 +102,7 @@ def break_the_median(lie: Any, rng: np.random.Generator) -> str:
     if not callable(lie) or len(inspect.signature(lie).parameters) != 3:
         raise Refused(f"Expected your function my_lie(part, params, gradient), got {lie!r}.")
     seed, (one, other) = drawn_seed(rng), sorted(rng.choice(5, 2, replace=False).tolist())
-    accuracy = _accuracy((one, other), lie, batch_size=8, aggregator=Median(), seed=seed)
+    accuracy = _accuracy((one, other), lie, batch_size=8, aggregator=ps.Median(), seed=seed)
     who, asked = f"With traitors {one} and {other} (seed {seed})", f"less than {BROKEN_BELOW:.2f} is asked for"
     refuse_if(accuracy >= BROKEN_BELOW, f"{who} the median still reads {accuracy:.2f} of the digits; {asked}.")
     return f"{who} the model reads {accuracy:.2f} of the digits. The median never left the honest values."

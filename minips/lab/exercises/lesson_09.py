@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+import minips as ps
 from minips.cost import ring_allreduce_s
 from minips.lab.exercises.base import Refused, asks, case, equals, refuse_if
 from minips.stage import Array
-from minips.stages.quantizers import Exact, Parts
+from minips.stages.quantizers import Parts
 
 
 @asks(
@@ -34,7 +35,7 @@ def ring_seconds(function: Any, rng: np.random.Generator) -> str:
 
 
 @dataclass(frozen=True)
-class _Sleepy(Exact):
+class _Sleepy(ps.Exact):
     """Takes a while, so much of it whatever the size; and now and then something else takes the processor."""
 
     name: ClassVar[str] = "sleepy"
@@ -75,7 +76,7 @@ def cost_of(function: Any, rng: np.random.Generator) -> str:
     return "Your fit predicts two sizes that it has never seen, of a stage that it has never seen."
 
 
-def _takes(stage: Exact, size: int) -> float:
+def _takes(stage: ps.Exact, size: int) -> float:
     rng, times = np.random.default_rng(), []
     x = rng.normal(size=size).astype(np.float32)
     for _ in range(5):

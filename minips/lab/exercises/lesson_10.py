@@ -5,14 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from minips import datasets
-from minips.core.collectives import AllReduce, Hop, RingAllReduce
-from minips.core.config import Config
+import minips as ps
 from minips.cost import ring_allreduce_s, tree_allreduce_s
-from minips.engines import Threads
-from minips.engines.train import train
 from minips.lab.exercises.base import Refused, asks, case, conforms, distance, number, refuse_if
-from minips.problems import LinearRegression
 from minips.stage import Array
 
 
@@ -51,23 +46,23 @@ def crossover(function: Any, rng: np.random.Generator) -> str:
 def line(exchange: Any, rng: np.random.Generator) -> str:
     """Sums, neighbours and time in lockstep for 1 to 9 workers; then real training over sockets, against a ring."""
     closed = "A ring closes the line: here the last worker is no neighbour of the first"
-    refuse_if(isinstance(exchange, RingAllReduce), closed)
-    conforms(exchange, AllReduce, "Line()")
+    refuse_if(isinstance(exchange, ps.RingAllReduce), closed)
+    conforms(exchange, ps.AllReduce, "Line()")
     for workers in (1, 2, 3, 4, *map(int, rng.integers(5, 10, size=3))):
         with case(f"With {workers} workers"):
             _adds_up(exchange, workers, rng)
     workers = int(rng.integers(3, 6))
-    problem = LinearRegression(*datasets.diabetes())
+    problem = ps.LinearRegression(*ps.datasets.diabetes())
     mine, ring = (
-        train(problem, Config(exchange=one, workers=workers, steps=15), engine=Threads()).params
-        for one in (exchange, RingAllReduce())
+        ps.train(problem, ps.Config(exchange=one, workers=workers, steps=15), engine=ps.Threads()).params
+        for one in (exchange, ps.RingAllReduce())
     )
     far = distance(mine, ring)
     refuse_if(far > 1e-4, f"{workers} workers trained with it, and ended {far:.3g} from where a ring ends.")
     return f"It adds up, only neighbours talk, and no link idles for long. {workers} workers trained with it."
 
 
-def _adds_up(exchange: AllReduce, workers: int, rng: np.random.Generator) -> None:
+def _adds_up(exchange: ps.AllReduce, workers: int, rng: np.random.Generator) -> None:
     pieces = exchange.pieces(workers)
     refuse_if(not isinstance(pieces, int) or pieces < 1, f"pieces({workers}) is {pieces!r}; expected 1 or more.")
     schedules = [exchange.schedule(rank, workers) for rank in range(workers)]
@@ -87,7 +82,7 @@ def _adds_up(exchange: AllReduce, workers: int, rng: np.random.Generator) -> Non
         raise Refused(f"{time}. In pieces it can do with 4 or less.")
 
 
-def _turn(values: Array, hops: "tuple[Hop, ...]") -> Array:
+def _turn(values: Array, hops: "tuple[ps.Hop, ...]") -> Array:
     """All ranks' next hop at once."""
     after = values.copy()
     for rank, hop in enumerate(hops):
