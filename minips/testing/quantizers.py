@@ -54,15 +54,10 @@ def _encode(quantizer: Quantizer, x: Array, what: str) -> Parts:
     require(same_bits(x, before), f"{what}: encode changed its input.")
     require(isinstance(parts, dict), f"{what}: encode gave a {type(parts).__name__}, not a dict of arrays.")
     for name, array in parts.items():
-        is_named_array = isinstance(name, str) and isinstance(array, np.ndarray)
-        require(
-            is_named_array,
-            f"{what}: the part {name!r} is a {type(array).__name__}, not an array; np.asarray makes one.",
-        )
-        require(array.dtype.kind in "biuf", f"{what}: the part {name!r} holds {array.dtype}, which cannot travel.")
-        require(
-            same_bits(array, again[name]), f"{what}: the part {name!r} differs for the same seed: draw from rng only."
-        )
+        part, is_named_array = f"{what}: the part {name!r}", isinstance(name, str) and isinstance(array, np.ndarray)
+        require(is_named_array, f"{part} is a {type(array).__name__}, not an array; np.asarray makes one.")
+        require(array.dtype.kind in "biuf", f"{part} holds {array.dtype}, which cannot travel.")
+        require(same_bits(array, again[name]), f"{part} differs for the same seed: draw from rng only.")
     return parts
 
 
