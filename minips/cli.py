@@ -124,9 +124,7 @@ def train(options: argparse.Namespace) -> None:
 def stages(options: argparse.Namespace) -> None:
     """The catalogue: every stage of every kind, its fields, and which extra is missing."""
     console = Console()
-    for kind in kinds():
-        if options.kind and kind != options.kind:
-            continue
+    for kind in [options.kind] if options.kind else kinds():
         listing = Table(title=kind, title_justify="left", show_edge=False)
         for heading in ("name", "class", "fields", "what it does"):
             listing.add_column(heading, overflow="fold")
@@ -234,13 +232,10 @@ def lab(options: argparse.Namespace) -> None:
         words = (error.strerror or str(error)).lower()
         raise OSError(f"Copies in the folder {folder} cannot be made: {words}. Name another folder.") from None
     print(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
-    for what, names_of_files in (
-        ("New", copied.new),
-        ("Renewed, since you had not changed them", copied.renewed),
-        ("Kept as you left them; rename one to get a fresh copy", copied.kept),
-    ):
-        if names_of_files:
-            print(f"{what}: {', '.join(names_of_files)}", file=sys.stderr)
+    groups = ("New", "Renewed, since you had not changed them", "Kept as you left them; rename one to get a fresh copy")
+    for what, files in zip(groups, copied, strict=True):
+        if files:
+            print(f"{what}: {', '.join(files)}", file=sys.stderr)
     jupyter.start(folder, lessons.lessons()[0].path.name, options.port, rest)
 
 

@@ -85,9 +85,7 @@ def _over_memcpy(quantizer: Quantizer, x: Array, rounds: int) -> tuple[int, Spre
 
 @one_blas_thread
 def steps_to_target(quantizer: Quantizer, memory: Memory) -> int | None:
-    """Rounds of BSP until ``TARGET`` of the held-out digits are classified rightly; None where ``STEPS`` were not
-    enough.
-    """
+    """Rounds of BSP until ``TARGET`` of the held-out digits are classified rightly; None after ``STEPS`` in vain."""
     problem = SoftmaxRegression(*datasets.digits())
     config = Config(push=Codec(quantizer, memory), workers=2, steps=STEPS, batch_size=64, optimizer=SGD(lr=0.1))
     held_out = problem.held_out()

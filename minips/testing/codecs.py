@@ -9,7 +9,7 @@ import numpy as np
 
 from minips.stage import Array, Buffer, Frames
 from minips.stages.compressors import Compressor
-from minips.stages.memories import Memory, State
+from minips.stages.memories import Memory
 from minips.stages.quantizers import QSGD, Parts, TopK, Uniform
 from minips.stages.serializers import Packet, Serializer
 from minips.testing.base import described, failing_only_with, refusing, require, same_bits, strictly, unwritable
@@ -54,8 +54,7 @@ def _check_halves(memory: Memory, xs: list[Array], what: str) -> None:
     rng, receiver = np.random.default_rng(7), type(memory)()
     for quantizer in (TopK(fraction=0.5), Uniform(bits=2), QSGD()):
         for connection in range(2):
-            ours: State = {}
-            theirs: State = {}
+            ours, theirs = dict[str, Array](), dict[str, Array]()
             for step in range(50):
                 x = np.asarray(xs[step % len(xs)] + step, xs[0].dtype)
                 with strictly(what):
@@ -72,8 +71,7 @@ def _check_halves(memory: Memory, xs: list[Array], what: str) -> None:
 
 def _remember(memory: Memory, xs: list[Array], what: str) -> list[Array]:
     """What one link sends and the receiver makes of it, from fresh states."""
-    ours: State = {}
-    theirs: State = {}
+    ours, theirs = dict[str, Array](), dict[str, Array]()
     quantizer, results = TopK(fraction=0.5), []
     for x in xs:
         before = x.copy()

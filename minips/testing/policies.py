@@ -86,9 +86,7 @@ def _check_may_pull(consistency: Consistency, clock: int, slowest: int) -> None:
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
-    """Check an optimizer against its contract: in place, value by value, with all that it remembers in its state, and
-    nothing written to the gradients.
-    """
+    """Check an optimizer against its contract: in place, value by value, memory in the state alone, no other effect."""
     check_stage(optimizer)
     for dtype in (np.float32, np.float64):
         what = f"{optimizer!r} with {np.dtype(dtype)}"
