@@ -49,7 +49,6 @@ class Exercise(NamedTuple):
 Test = Callable[[Any, np.random.Generator], str]
 """Checks an answer on inputs drawn from the generator, and returns what to say of a good one."""
 
-
 EXERCISES: dict[str, Exercise] = {}
 _hinted: dict[str, int] = {}
 
@@ -223,18 +222,16 @@ def equals(got: Any, wanted: float, unit: str = "") -> None:
 
 def distance(got: Tensors, wanted: Tensors) -> float:
     """The largest difference of two values; NaN where there is one."""
-    return float(max(np.abs(got[name] - x).max() for name, x in wanted.items()))
+    return float(np.max([np.abs(got[name] - x).max() for name, x in wanted.items()]))
 
 
 def are_two(pair: Any, first: str, second: str) -> None:
     """Refused where ``pair`` is not a pair of functions."""
-    refuse_if(
-        not (isinstance(pair, tuple) and len(pair) == 2 and all(map(callable, pair))),
-        f"Expected the pair ({first}, {second}), got {pair!r}.",
-    )
+    if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(callable, pair))):
+        raise Refused(f"Expected the pair ({first}, {second}), got {pair!r}.")
 
 
-def there_and_back(pair: Any, name: str, array: Array) -> int:
+def round_trip(pair: Any, name: str, array: Array) -> int:
     """The bytes that ``pair[0]``, called ``name``, makes of an array, and of which ``pair[1]`` makes the same again."""
     before = array.copy()
     data = pair[0](array)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.exercises.base import are_two, asks, case, conforms, raising, refuse_if, there_and_back, trains
+from minips.lab.exercises.base import are_two, asks, case, conforms, raising, refuse_if, round_trip, trains
 from minips.testing.base import described
 
 DTYPES = ["float32", "float64", "float16", "int8", "int32", "uint64", "bool"]
@@ -36,7 +36,7 @@ def header(pair: Any, rng: np.random.Generator) -> str:
     drawn = [array.astype(dtype) for array, dtype in zip(arrays, dtypes, strict=True)]
     for array in [*drawn, square[::2, 1:], square.T]:
         with case(f"For {described(array)}:"):
-            more = there_and_back(pair, "pack", array) - array.nbytes
+            more = round_trip(pair, "pack", array) - array.nbytes
             refuse_if(more > HEADER, f"the header has {more} bytes; at most {HEADER} are asked for.")
     whole = bytes(pack(square))
     for left in {0, 1, 3, len(whole) - 1, *rng.integers(0, len(whole) - 1, 20).tolist()}:

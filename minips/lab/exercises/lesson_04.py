@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.exercises.base import Refused, are_two, asks, case, conforms, number, refuse_if, there_and_back, trains
+from minips.lab.exercises.base import Refused, are_two, asks, case, conforms, number, refuse_if, round_trip, trains
 
 
 @asks(
@@ -86,11 +86,11 @@ def positions(pair: Any, rng: np.random.Generator) -> str:
         count = int(values * rng.uniform(0.005, 0.02))
         drawn = np.sort(rng.choice(values, count, replace=False)).astype(np.uint32)
         with case(f"For {count} positions among {values} values:"):
-            size = there_and_back(pair, "squeeze", drawn)
+            size = round_trip(pair, "squeeze", drawn)
         _beats_zlib(f"{count} positions among {values} values", size, len(zlib.compress(drawn.tobytes())), share=0.9)
     for few in ([], [int(rng.integers(1, 2**32))], [0], [0, 1, 2, 3], [7, 2**31 + 5, 2**32 - 1]):
         with case(f"For {len(few)} positions, {few}:"):
-            there_and_back(pair, "squeeze", np.array(few, np.uint32))
+            round_trip(pair, "squeeze", np.array(few, np.uint32))
     return "Every list of positions came back to the bit, and the long ones became smaller than by zlib alone."
 
 

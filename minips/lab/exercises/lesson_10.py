@@ -58,7 +58,7 @@ def line(exchange: Any, rng: np.random.Generator) -> str:
         for one in (exchange, ps.RingAllReduce())
     )
     far = distance(mine, ring)
-    refuse_if(far > 1e-4, f"{workers} workers trained with it, and ended {far:.3g} from where a ring ends.")
+    refuse_if(not far <= 1e-4, f"{workers} workers trained with it, and ended {far:.3g} from where a ring ends.")
     return f"It adds up, only neighbours talk, and no link idles for long. {workers} workers trained with it."
 
 
