@@ -110,7 +110,8 @@ def ask_all(function: Any, rng: np.random.Generator) -> str:
         with case(f"For {n} questions"):
             with watched, ps.InProc().serve(watched.answer, token="check") as endpoint:
                 answers = function(watched, endpoint.address, "check", questions)
-            refuse_if(watched.opened != 1, f"it opened {watched.opened} connections; one is asked for.")
+            opened = len(watched.channels)
+            refuse_if(opened != 1, f"it opened {opened} connections; one is asked for.")
             refuse_if(watched.asked != n, f"it made {watched.asked} calls.")
             refuse_if(watched.late, f"it waited for an answer when only {watched.late} had been asked.")
             got = [[bytes(frame) for frame in answer] for answer in answers]
@@ -125,19 +126,17 @@ class _Watched(Closable):
     """What a caller does with a transport; the first question is answered when all have been asked."""
 
     def __init__(self, n: int) -> None:
-        self.opened = self.asked = self.late = 0
-        self.left_open = False
+        self.asked = self.late = 0
+        self.channels: list[_WatchedChannel] = []
         self._n, self._all = n, threading.Event()
-        self._channels: list[_WatchedChannel] = []
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
-        self.opened += 1
-        self._channels.append(_WatchedChannel(self, ps.InProc().connect(address, token, timeout)))
-        return self._channels[-1]
+        self.channels.append(_WatchedChannel(self, ps.InProc().connect(address, token, timeout)))
+        return self.channels[-1]
 
     def close(self) -> None:
-        self.left_open = any(channel.open for channel in self._channels)
-        for channel in self._channels:
+        self.left_open = any(channel.open for channel in self.channels)
+        for channel in self.channels:
             channel.close()
 
     def ask(self) -> None:
