@@ -31,10 +31,15 @@ def doing(what: str, outcome: str = "it raised") -> Iterator[None]:
 
 @contextmanager
 def strictly(what: str) -> Iterator[None]:
-    """Like `doing`, and a warning counts as an error."""
-    with doing(what), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+    """Every failure within begins with ``what``; a warning, and any other error, is a failure too."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            yield
+    except AssertionError as error:
+        raise AssertionError(f"{what}: {error}") from error
+    except Exception as error:
+        raise AssertionError(f"{what}: it raised {type(error).__name__}: {error}") from error
 
 
 @contextmanager

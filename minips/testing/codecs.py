@@ -35,17 +35,15 @@ def check_memory(memory: Memory) -> None:
     for dtype in (np.float32, np.float64):
         for shape in [(0,), (), (7,), (3, 5)]:
             xs = [np.asarray(rng.standard_normal(shape), dtype) for _ in range(5)]
-            what = f"{memory!r} with {described(xs[0])}"
-            with strictly(what):
-                first, other = _remember(memory, xs, what), _remember(memory, xs, what)
-            for step, (a, b) in enumerate(zip(first, other, strict=True)):
-                when = f"{what}, step {step}"
-                require(same_bits(a, b), f"{when}: a fresh state gives another result; keep everything in the state.")
-            if type(memory).restore is not Memory.restore:
-                _check_halves(memory, xs, what)
+            with strictly(f"{memory!r} with {described(xs[0])}"):
+                first, other = _remember(memory, xs), _remember(memory, xs)
+                for step, (a, b) in enumerate(zip(first, other, strict=True)):
+                    require(same_bits(a, b), f"step {step}: a fresh state gives another result; keep all in the state.")
+                if type(memory).restore is not Memory.restore:
+                    _check_halves(memory, xs)
 
 
-def _check_halves(memory: Memory, xs: list[Array], what: str) -> None:
+def _check_halves(memory: Memory, xs: list[Array]) -> None:
     """A sender whose receiver remembers too knows what that one has, to the bit, for as long as both go on.
 
     A new connection is two empty states, so both start anew together. The receiver is a fresh instance with default
@@ -57,36 +55,35 @@ def _check_halves(memory: Memory, xs: list[Array], what: str) -> None:
             ours, theirs = dict[str, Array](), dict[str, Array]()
             for step in range(50):
                 x = np.asarray(xs[step % len(xs)] + step, xs[0].dtype)
-                with strictly(what):
-                    p = memory.compensate(unwritable(x), ours)
-                    sent = quantizer.decode(quantizer.encode(p, rng))
-                    memory.update(unwritable(p), unwritable(sent), ours)
-                    y = receiver.restore(unwritable(sent), theirs)
-                when = f"{what}, {quantizer!r}, connection {connection}, step {step}"
+                p = memory.compensate(unwritable(x), ours)
+                sent = quantizer.decode(quantizer.encode(p, rng))
+                memory.update(unwritable(p), unwritable(sent), ours)
+                y = receiver.restore(unwritable(sent), theirs)
+                when = f"{quantizer!r}, connection {connection}, step {step}"
                 known = any(same_bits(held, y) for held in ours.values())
                 require(known, f"{when}: the receiver restored what no entry of the sender's state is, to the bit.")
                 if y.flags.writeable:
                     y[...] = 7
 
 
-def _remember(memory: Memory, xs: list[Array], what: str) -> list[Array]:
+def _remember(memory: Memory, xs: list[Array]) -> list[Array]:
     """What one link sends and the receiver makes of it, from fresh states."""
     ours, theirs = dict[str, Array](), dict[str, Array]()
     quantizer, results = TopK(fraction=0.5), []
     for x in xs:
         before = x.copy()
         p = memory.compensate(unwritable(x), ours)
-        _check_like(p, x, f"{what}: compensate")
+        _check_like(p, x, "compensate")
         sent = quantizer.decode(quantizer.encode(unwritable(p), None))
         memory.update(unwritable(p), unwritable(sent), ours)
         y = type(memory)().restore(unwritable(sent), theirs)
-        _check_like(y, x, f"{what}: restore")
-        require(same_bits(x, before), f"{what}: the gradient was changed.")
+        _check_like(y, x, "restore")
+        require(same_bits(x, before), "the gradient was changed.")
         results += [p.copy(), y.copy()]
     if memory.stateless:
-        require(not ours and not theirs, f"{what}: it is called stateless and wrote {list(ours) or list(theirs)}.")
-        require(same_bits(p, xs[-1]), f"{what}: it is called stateless and changed what is sent.")
-        require(same_bits(y, sent), f"{what}: it is called stateless and changed what came in.")
+        require(not ours and not theirs, f"it is called stateless and wrote {list(ours) or list(theirs)}.")
+        require(same_bits(p, xs[-1]), "it is called stateless and changed what is sent.")
+        require(same_bits(y, sent), "it is called stateless and changed what came in.")
     return results
 
 
@@ -99,13 +96,13 @@ def check_serializer(serializer: Serializer) -> None:
     """Check a serializer against its contract: every packet back to the bit, and ValueError for anything malformed."""
     check_stage(serializer)
     for name, packet in packets():
-        what = f"{serializer!r} with {name}"
-        with strictly(what):
+        with strictly(f"{serializer!r} with {name}"):
             frames = serializer.dumps(packet)
-            _check_frames(frames, what)
+            _check_frames(frames)
             for kind in (bytes, bytearray, memoryview):
                 arrived: Frames = [kind(bytes(frame)) for frame in frames]
-                _check_same_packet(serializer.loads(arrived), packet, f"{what}, out of {kind.__name__}")
+                with strictly(f"out of {kind.__name__}"):
+                    _check_same_packet(serializer.loads(arrived), packet)
     _check_malformed(serializer)
 
 
@@ -116,7 +113,7 @@ def packets() -> Iterator[tuple[str, Packet]]:
     rng = np.random.default_rng(4)
     for dtype in DTYPES:
         shaped: Parts = {
-            str(shape): np.asarray(np.asarray(100 * rng.random(shape))).astype(dtype)
+            str(shape): np.asarray(100 * rng.random(shape)).astype(dtype)
             for shape in [(), (0,), (0, 3, 5), (1,), (7,), (2, 3, 4)]
         }
         yield f"parts of {dtype}", Packet({"kind": "push"}, {"w": ("exact", shaped)})
@@ -130,28 +127,27 @@ def packets() -> Iterator[tuple[str, Packet]]:
     yield "several tensors", Packet({}, several)
 
 
-def _check_frames(frames: Frames, what: str) -> None:
-    require(isinstance(frames, list), f"{what}: dumps gave a {type(frames).__name__}, not a list of frames.")
+def _check_frames(frames: Frames) -> None:
+    require(isinstance(frames, list), f"dumps gave a {type(frames).__name__}, not a list of frames.")
     for frame in frames:
         plain = isinstance(frame, bytes | bytearray | memoryview)
-        require(plain, f"{what}: a frame is a {type(frame).__name__}, not bytes, a bytearray or a memoryview.")
-        flat = memoryview(frame).nbytes == len(frame)
-        require(flat, f"{what}: a frame's len is not its bytes; cast it to bytes ('B').")
+        require(plain, f"a frame is a {type(frame).__name__}, not bytes, a bytearray or a memoryview.")
+        require(memoryview(frame).nbytes == len(frame), "a frame's len is not its bytes; cast it to bytes ('B').")
 
 
-def _check_same_packet(got: Packet, sent: Packet, what: str) -> None:
+def _check_same_packet(got: Packet, sent: Packet) -> None:
     for key in {**sent.header, **got.header}:
         alike = same_plain(got.header.get(key), sent.header.get(key))
-        require(alike, f"{what}: the header's {key!r} was {sent.header.get(key)!r} and is {got.header.get(key)!r}.")
-    require(list(got.tensors) == list(sent.tensors), f"{what}: the tensors are {list(got.tensors)}.")
+        require(alike, f"the header's {key!r} was {sent.header.get(key)!r} and is {got.header.get(key)!r}.")
+    require(list(got.tensors) == list(sent.tensors), f"the tensors are {list(got.tensors)}.")
     for name, (quantizer, parts) in sent.tensors.items():
-        require(got.tensors[name][0] == quantizer, f"{what}: the quantizer of {name!r} is {got.tensors[name][0]!r}.")
+        require(got.tensors[name][0] == quantizer, f"the quantizer of {name!r} is {got.tensors[name][0]!r}.")
         back = got.tensors[name][1]
-        require(sorted(back) == sorted(parts), f"{what}: the parts of {name!r} are {sorted(back)}.")
+        require(sorted(back) == sorted(parts), f"the parts of {name!r} are {sorted(back)}.")
         for part, array in parts.items():
             alike = isinstance(back[part], np.ndarray) and same_bits(back[part], array)
             now = described(np.asarray(back[part]))
-            require(alike, f"{what}: the part {part!r} was {described(array)} and is {now}.")
+            require(alike, f"the part {part!r} was {described(array)} and is {now}.")
 
 
 def same_plain(a: Any, b: Any) -> bool:
@@ -211,7 +207,7 @@ def check_compressor(compressor: Compressor) -> None:
             packed = bytes(compressor.compress(data))
             for arrived in (packed, bytearray(packed), memoryview(packed)):
                 back = bytes(compressor.decompress(arrived, len(data)))
-                require(back == bytes(data), f"{what}: {len(data)} bytes came back as {len(back)} other bytes.")
+                require(back == bytes(data), f"{len(data)} bytes came back as {len(back)} other bytes.")
         if len(data):
             with refusing(f"{what}, and a limit that is one byte too small", ValueError):
                 compressor.decompress(packed, len(data) - 1)
