@@ -339,9 +339,8 @@ def _parser() -> argparse.ArgumentParser:
         one.set_defaults(command=command)
         return one
 
-    add(demo, "train digits seven ways and compare").add_argument(
-        "--json", metavar="FILE", help="write the rows as JSON"
-    )
+    one = add(demo, "train digits seven ways and compare")
+    one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
     one = add(train, "train once")
     one.add_argument("--data", choices=_DATA, default="digits", help="what to train on")
     one.add_argument("--features", type=int, default=0, metavar="N", help="lift the data to N random Fourier features")
