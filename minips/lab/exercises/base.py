@@ -168,11 +168,11 @@ def full_key(key: Any) -> str:
     return f"{lesson:0>2}{dot}{number}"
 
 
-def asks(key: str, task: str, *hints: str) -> Callable[[Test], Test]:
-    """Decorator: the function that follows checks the answers to exercise ``key``."""
+def asks(key: str, *hints: str) -> Callable[[Test], Test]:
+    """Decorator: the function that follows checks the answers to exercise ``key``; its docstring is the task."""
 
     def add(test: Test) -> Test:
-        EXERCISES[key] = Exercise(key, task, hints, lambda thing: test(thing, np.random.default_rng()))
+        EXERCISES[key] = Exercise(key, test.__doc__ or "", hints, lambda thing: test(thing, np.random.default_rng()))
         return test
 
     return add

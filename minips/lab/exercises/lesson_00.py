@@ -11,14 +11,13 @@ from minips.lab.exercises.base import Refused, asks, case, drawn_seed, equals, r
 
 @asks(
     "00.1",
-    "Change the push codec so that the workers send at most a quarter of the bytes, at nearly the same accuracy.",
     "Which stage decides how many bits a value takes? Look for it in the picture of a gradient's path.",
     "ps.names('quantizer') lists the candidates. Sign() sends one bit for each value, TopK(0.05) one value in twenty.",
     "Give Config a push codec with one of them as its quantizer. Is the accuracy too low? Which stage remembers "
     "what was left out?",
 )
 def fewer_bytes(config: Any, rng: np.random.Generator) -> str:
-    """A config of 100 steps that differs in ``push`` alone, at most 1/4 of the bytes, accuracy within 0.03."""
+    """Change the push codec so that the workers send at most a quarter of the bytes, at nearly the same accuracy."""
     refuse_if(not isinstance(config, ps.Config), f"Expected a ps.Config, got a {type(config).__name__}.")
     seed = drawn_seed(rng)
     before, after = _runs(ps.Config(steps=100), config, "push", seed=seed)
@@ -44,13 +43,12 @@ def _runs(base: ps.Config, config: ps.Config, stage: str, **trial: Any) -> tuple
 
 @asks(
     "00.2",
-    "One worker is slow. Change one stage so that the same number of updates is applied in less than 0.6 of the time.",
     "While the slow worker computes, what do the others do? Which stage says so?",
     "ps.names('consistency') lists three. Try each, and look at lab.timeline(run).",
     "SSP lets the fast ones run ahead, but only so far, and this worker is slow for good. What if nobody waits?",
 )
 def past_the_straggler(config: Any, rng: np.random.Generator) -> str:
-    """A config that differs in ``consistency`` alone; less than 0.6 of the time behind a straggler drawn anew."""
+    """One worker is slow. Change one stage so that as many updates are applied in less than 0.6 of the time."""
     refuse_if(not isinstance(config, ps.Config), f"Expected a ps.Config, got a {type(config).__name__}.")
     slow, factor = int(rng.integers(config.workers)), float(rng.uniform(4, 6))
     base, delays = ps.Config(steps=config.steps, delays=config.delays), ps.Delays(seconds=0.02, slow={slow: factor})
@@ -64,13 +62,12 @@ def past_the_straggler(config: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "00.3",
-    "Write bytes_per_push(run): the mean number of bytes that a worker sends for one push.",
     "run.bytes_sent is what all the workers sent in the whole run. How many pushes was that?",
     "run.updates counts the pushes that were applied. A run may have been stopped early: steps × workers will not do.",
     "One division of two things that the run knows. Half a byte is possible: do not round.",
 )
 def bytes_per_push(function: Any, rng: np.random.Generator) -> str:
-    """A function of a run, tried on a short run of random size and on one that was stopped early."""
+    """Write bytes_per_push, of a run: the mean number of bytes that a worker sends for one push."""
     refuse_if(not callable(function), f"Expected a function of a run, got a {type(function).__name__}.")
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, features=int(rng.integers(5, 40)), classes=3))
     for early in (False, True):

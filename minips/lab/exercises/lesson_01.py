@@ -12,13 +12,12 @@ from minips.stage import Array, Tensors
 
 @asks(
     "01.1",
-    "Combine the gradients of unequal shards, so that each row counts once.",
     "A worker's gradient is the mean over its rows. What is it times the number of its rows?",
     "Add n·g over the workers, and divide by the number of all the rows.",
     "A dictionary with one weighted mean for each name: the weights are the numbers of rows, and they add up to 1.",
 )
 def combine(function: Any, rng: np.random.Generator) -> str:
-    """Against the gradient of all the rows: random problems, two to five workers, equal and unequal shares."""
+    """Combine the gradients of unequal shards, so that each row counts once."""
     refuse_if(not callable(function), f"Expected the function combine(gradients, rows), got {function!r}.")
     for trial in range(12):
         rows, d = int(rng.integers(30, 80)), int(rng.integers(2, 6))
@@ -41,13 +40,12 @@ def combine(function: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "01.2",
-    "Make the least squares problem a Huber loss, so that rows that are far off do not shout.",
     "Two things change: the loss of a row, and its slope. X and y, the means and the shapes stay as they are.",
     "np.where(far, a, b) takes a where far is true. The slope is r near zero, and +δ or −δ beyond.",
     "Two arrays of the shape of r: the losses by np.where on |r| > δ, and the slopes, which are r cut off at −δ and δ.",
 )
 def robust(cls: Any, rng: np.random.Generator) -> str:
-    """Loss against the formula, gradient against the slope of that loss, shards, dtype; then in spawned workers."""
+    """Make the least squares problem a Huber loss, so that rows that are far off do not shout."""
     if not (isinstance(cls, type) and issubclass(cls, ps.Problem)):
         raise Refused(f"Expected your class, as in lab.check('01.2', Robust), got {cls!r}.")
     for _ in range(4):
@@ -131,13 +129,12 @@ class _Counted(ps.SoftmaxRegression):
 
 @asks(
     "01.3",
-    "Compute the gradient of the chosen rows in pieces of at most `most` rows.",
     "range takes a step: it gives the starts of pieces of `most` rows. The last piece may be shorter.",
     "Each piece's gradient is a mean over its rows. How did exercise 01.1 add means?",
     "One loop, one running sum for each name, weighted by the piece's length, and one division after the loop.",
 )
 def in_pieces(function: Any, rng: np.random.Generator) -> str:
-    """On a problem that counts: random rows, random piece sizes, each row once, the gradient that all would give."""
+    """Compute the gradient of the chosen rows in pieces of at most `most` rows."""
     refuse_if(not callable(function), f"Expected the function in_pieces, got {function!r}.")
     for trial in range(8):
         data = ps.datasets.synthetic(

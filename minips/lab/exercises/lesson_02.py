@@ -14,14 +14,13 @@ from minips.stage import Tensors
 
 @asks(
     "02.1",
-    "Give the optimizer momentum: v ← momentum·v + g, then p ← p − lr·v.",
     "The velocity v has to survive until the next step, and each tensor has its own: state is yours to keep it in.",
     "v = state.get(name), and zeros like p the first time: np.zeros_like(p).",
     "Three lines for each name: the new v from the old one and the gradient, v into state, and the step into p "
     "in place.",
 )
 def momentum(optimizer: Any, rng: np.random.Generator) -> str:
-    """Against the formula on random tensors, rates and steps; then in spawned workers."""
+    """Give the optimizer momentum: v ← momentum·v + g, then p ← p − lr·v."""
     is_own(optimizer, ps.Optimizer, "Momentum()")
     fields = {field.name for field in dataclasses.fields(optimizer)}
     refuse_if(not {"lr", "momentum"} <= fields, f"Expected the fields lr and momentum; {optimizer!r} has others.")
@@ -65,13 +64,12 @@ def _follows_the_formula(mine: Any, dtype: str, rng: np.random.Generator) -> Non
 
 @asks(
     "02.2",
-    "Make handle() answer nonsense with ('error', a sentence) and leave every parameter as it was.",
     "Look before you leap: check the whole message first, and change parameters only when all of it is good.",
     "For a push, compare tensors.keys() with params.keys(), then each gradient's shape with its parameter's.",
     "Answer ('error', f'There is no {kind}') for any kind that is neither push nor pull.",
 )
 def careful_handle(handle: Any, rng: np.random.Generator) -> str:
-    """A handler on random tensors: a good push and pull, an unknown kind, an unknown name, a lack, a wrong shape."""
+    """Make handle() answer nonsense with ('error', a sentence) and leave every parameter as it was."""
     refuse_if(not callable(handle), f"Expected the function handle, got {handle!r}.")
     if len(inspect.signature(handle).parameters) != 3:
         raise Refused("Expected handle(params, message, lr), with these three arguments.")

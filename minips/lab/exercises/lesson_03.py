@@ -18,14 +18,13 @@ HEADER, PATIENCE_S = 64, 5.0
 
 @asks(
     "03.1",
-    "Write any array of numbers as bytes and read it back, with a header of at most 64 bytes.",
     "array.dtype.str is a short text that says everything about a value, such as '<f4'. The shape is a few integers.",
     "The header has no fixed length, so it must begin with what says how long it is: one byte for the dtype's length, "
     "one for the number of dimensions.",
     "np.frombuffer(…).reshape(shape) raises ValueError where values are lacking. struct.error you must turn into one.",
 )
 def header(pair: Any, rng: np.random.Generator) -> str:
-    """Random arrays of every dtype and many shapes there and back; cut short at random places."""
+    """Write any array of numbers as bytes and read it back, with a header of at most 64 bytes."""
     are_two(pair, "pack", "unpack")
     pack, unpack = pair
     shapes: list[tuple[int, ...]] = [(int(rng.integers(2, 9)),), (), (0,), (3, 0, 2), (1, 1)]
@@ -47,13 +46,12 @@ def header(pair: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "03.2",
-    "Read one message from a stream, in whatever pieces it arrives.",
     "recv(n) returns between 1 and n bytes, or b'' at the end of the stream. Ask again for what is still lacking.",
     "Write a helper read(connection, count) that loops until it has count bytes. Use it twice.",
     "Each turn of the loop asks for what is lacking, raises ConnectionError where nothing came, and appends.",
 )
 def receive(function: Any, rng: np.random.Generator) -> str:
-    """Messages of random length in random pieces, one behind the other; then a stream that ends too early."""
+    """Read one message from a stream, in whatever pieces it arrives."""
     refuse_if(not callable(function), f"Expected the function receive(connection), got {function!r}.")
     for _ in range(5):
         sent = [rng.bytes(int(n)) for n in (rng.integers(1, 40), 0, rng.integers(100, 300_000), 5)]
@@ -115,13 +113,12 @@ class _Dribble:
 
 @asks(
     "03.3",
-    "Write a serializer whose arrays travel as frames of their own, uncopied, at most a tenth larger than the arrays.",
     "dumps returns a list: the first frame is your header, then comes one frame for each array.",
     "x.reshape(-1).view(np.uint8).data is the memory of an array as bytes, and no copy of it.",
     "In loads, rest = iter(frames[1:]), and next(rest) for each part in the order in which you wrote them.",
 )
 def serializer(mine: Any, rng: np.random.Generator) -> str:
-    """The contract, sizes and views on random packets; then spawned workers, to the bit."""
+    """Write a serializer whose arrays travel as frames of their own, uncopied, at most a tenth larger than they are."""
     conforms(mine, ps.Serializer, "Mine()")
     for _ in range(4):
         shape = (int(rng.integers(300, 900)), int(rng.integers(3, 9)))

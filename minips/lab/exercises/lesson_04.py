@@ -12,7 +12,6 @@ from minips.lab.exercises.base import Refused, are_two, asks, case, conforms, nu
 
 @asks(
     "04.1",
-    "Write break_even(before, after, seconds): the bandwidth, in bits per second, below which compression pays.",
     "Write down two times until everything has arrived: sent as it is, and compressed. At the break-even they are "
     "equal. What is the bandwidth then?",
     "As it is: 8 · before / bandwidth. Compressed: seconds + 8 · after / bandwidth. before and after are bytes.",
@@ -20,7 +19,7 @@ from minips.lab.exercises.base import Refused, are_two, asks, case, conforms, nu
     "is spent.",
 )
 def break_even(function: Any, rng: np.random.Generator) -> str:
-    """Just below the answer compressing must be faster, just above it slower: random sizes and times, and edges."""
+    """Write break_even, of before, after and seconds: the bandwidth, in bit/s, below which compression pays."""
     refuse_if(not callable(function), f"Expected the function break_even, got {function!r}.")
     for _ in range(20):
         before = int(10 ** rng.uniform(2, 8))
@@ -49,14 +48,13 @@ def break_even(function: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "04.2",
-    "Write a compressor that puts first all the first bytes of the 4-byte values, then all the second ones, and so on.",
     "np.frombuffer(buffer, np.uint8).reshape(-1, 4).T.tobytes() is the shuffle. How do you turn that back?",
     "A frame need not be a multiple of 4 bytes long. Shuffle the whole values, and hang the last 1 to 3 bytes on.",
     "Turning back is the same with the other shape: four rows become four columns. How many bytes belong to "
     "whole values?",
 )
 def shuffled(mine: Any, rng: np.random.Generator) -> str:
-    """The contract; fresh float32 values must become smaller than by zlib alone; then spawned workers, to the bit."""
+    """Write a compressor that puts first all the first bytes of the 4-byte values, then all the second, and so on."""
     conforms(mine, ps.Compressor, "Shuffled()")
     for _ in range(4):
         count, scale = int(rng.integers(20_000, 60_000)), float(10 ** rng.uniform(-4, 2))
@@ -73,13 +71,12 @@ def shuffled(mine: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "04.3",
-    "Squeeze the sorted positions of the largest values: at most 0.9 of what zlib makes of them.",
     "zlib does not know that the positions are sorted. You do. What is small about sorted numbers?",
     "np.diff(positions) are the gaps: small numbers, with many zero bytes. What else does the receiver need?",
     "The first position is a gap too, from 0. The inverse of differences is a running sum; mind its dtype.",
 )
 def positions(pair: Any, rng: np.random.Generator) -> str:
-    """Random sorted positions there and back, and smaller; none, one, neighbours and the largest that there is."""
+    """Squeeze the sorted positions of the largest values: at most 0.9 of what zlib makes of them."""
     are_two(pair, "squeeze", "unsqueeze")
     for _ in range(5):
         values = int(rng.integers(200_000, 2_000_000))

@@ -16,13 +16,12 @@ ALLOWED = 0.16
 
 @asks(
     "05.1",
-    "Write topk_bytes(size, k): the bytes of k float32 values out of size, with their places.",
     "How large can a place be? A place among 256 values fits into one byte, 0 to 255. And among 257?",
     "A value takes 4 bytes. Its place takes 1 byte where size is at most 256, 2 bytes up to 65 536, and 4 beyond.",
     "Three cases for the bytes of a place, by size; then k times the bytes of one value with its place.",
 )
 def topk_bytes(function: Any, rng: np.random.Generator) -> str:
-    """A function of size and k, against what `TopK` makes of random sizes and of those where an index grows."""
+    """Write topk_bytes, of size and k: the bytes of k float32 values out of size, with their places."""
     refuse_if(not callable(function), f"Expected the function topk_bytes, got {function!r}.")
     drawn = [
         int(size) for low, high in ((2, 257), (257, 65_537), (65_537, 300_000)) for size in rng.integers(low, high, 3)
@@ -39,7 +38,6 @@ def topk_bytes(function: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "05.2",
-    "Make the rounding random, so that the mean of many decoded arrays is the gradient itself.",
     "A value of 2.3 steps has to become 2 in seven cases of ten and 3 in three of ten. Draw from rng.",
     "Add a number between 0 and 1 to each value, drawn from rng, and round down: "
     "np.floor(x / step + rng.random(x.shape)).",
@@ -47,7 +45,7 @@ def topk_bytes(function: Any, rng: np.random.Generator) -> str:
     "So which of the two comes first?",
 )
 def dither(quantizer: Any, rng: np.random.Generator) -> str:
-    """Unbiased on fresh gradients of unequal values, by no more than a step off, in a byte a value."""
+    """Make the rounding random, so that the mean of many decoded arrays is the gradient itself."""
     conforms(quantizer, ps.Quantizer, "Dither()")
     for dtype in (np.float32, np.float64):
         x = np.asarray(rng.normal(size=VALUES) ** 3 * 10 ** rng.uniform(-3, 3), dtype)
@@ -77,14 +75,13 @@ def dither(quantizer: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "05.3",
-    "Find an input for which Largest is wrong, and mend it.",
     "It is right for small tensors. Try wrong() with more and more values.",
     "Where do the values of a tensor of 70 000 arrive? Compare the places that were meant with those in the parts.",
     "A place travels as a uint16: it counts to 65 535 and then starts again from 0. What could count further?",
     "The dtype may follow from the tensor's size: np.min_scalar_type tells the smallest one that holds a number.",
 )
 def largest(quantizer: Any, rng: np.random.Generator) -> str:
-    """The largest of a hundred at their places, for sizes on both sides of where 16 bits end, in any shape."""
+    """Find an input for which Largest is wrong, and mend it."""
     conforms(quantizer, ps.Quantizer, "Largest()")
     sizes = [int(rng.integers(*ends)) for ends in ((2, 200), (300, 60_000), (70_000, 120_000), (140_000, 300_000))]
     for size in [*sizes, 65_536, 65_537]:

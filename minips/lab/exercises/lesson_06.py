@@ -20,14 +20,13 @@ PATIENCE_S, WAIT_S = 3.0, 10.0
 
 @asks(
     "06.1",
-    "Mend QueueWire: frames travel as copies that may be written to, and receive gives up after its timeout.",
     "What does send put into the queue: bytes, or a reference to the sender's list of buffers?",
     "bytearray(frame) is a copy that may be written to. And queue.get takes a timeout; look at what it raises then.",
     "send puts the tag and a list of copies. receive gets them within the time-out, and turns the queue's own error "
     "into a TimeoutError.",
 )
 def queues(transport: Any, rng: np.random.Generator) -> str:
-    """A transport between threads: are random frames copies, does a wire give up in time, and all that any must do."""
+    """Mend QueueWire: frames travel as copies that may be written to, and receive gives up after its timeout."""
     is_own(transport, StreamTransport, "Queues()")
     for nbytes in map(int, rng.integers(1, 5000, size=4)):
         _travels_as_a_copy(transport, rng.bytes(nbytes))
@@ -96,13 +95,12 @@ def _gives_up(transport: StreamTransport, timeout: float) -> None:
 
 @asks(
     "06.2",
-    "Make ask_all use one connection, with all questions under way at once, and answers in order.",
     "Open the channel once, before the loop.",
     "Collect the futures in a list first; ask for their results when all questions have been sent.",
     "Two list comprehensions within one with: the first one calls, the second one waits.",
 )
 def ask_all(function: Any, rng: np.random.Generator) -> str:
-    """A function that asks many questions, watched: connections, calls under way, order, what it leaves open."""
+    """Make ask_all use one connection, with all questions under way at once, and answers in order."""
     refuse_if(not callable(function), f"Expected the function ask_all, got {function!r}.")
     for n in (1, *map(int, rng.integers(2, 12, size=3))):
         questions: list[Frames] = [[rng.bytes(int(rng.integers(1, 50))) for _ in range(2)] for _ in range(n)]
@@ -166,14 +164,13 @@ class _WatchedChannel(Channel):
 
 @asks(
     "06.3",
-    "Make call_again try again after a ConnectionError, with a fresh channel, at most `attempts` times in all.",
     "A loop over range(attempts), with try and except ConnectionError in it, and return where it works.",
     "On the last attempt let the error through: a bare raise within except does that.",
     "A for with a try in it: the try holds the with and a return, the except decides whether this was the last "
     "attempt.",
 )
 def call_again(function: Any, rng: np.random.Generator) -> str:
-    """A function that calls over channels that break at random moments: how often, what comes out, what stays open."""
+    """Make call_again try again after a ConnectionError, with a fresh channel, at most `attempts` times in all."""
     refuse_if(not callable(function), f"Expected the function call_again, got {function!r}.")
     for turn in range(60):
         failing = rng.choice(["refused", "cut", "lost"], size=int(rng.integers(0, 5))).tolist()

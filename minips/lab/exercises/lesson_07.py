@@ -12,13 +12,12 @@ from minips.stage import Array
 
 @asks(
     "07.1",
-    "Relax may_pull: the workers run free, and meet at every multiple of `every`.",
     "Which meeting has a worker at this clock come to last? With every = 4 it is 8 for the clocks 8, 9, 10 and 11.",
     "clock // self.every * self.every is the last meeting at or before clock. Who must have come to it?",
     "One comparison: the slowest clock against the last meeting.",
 )
 def meet(rule: Any, rng: np.random.Generator) -> str:
-    """A consistency model: asked about random clocks, then every grant of a run behind a random straggler."""
+    """Relax may_pull: the workers run free, and meet at every multiple of `every`."""
     conforms(rule, ps.Consistency, "Meet()")
     names = [field.name for field in dataclasses.fields(rule)]
     refuse_if(names != ["every"], f"Expected the field every; got {rule!r}.")
@@ -45,14 +44,13 @@ def meet(rule: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "07.2",
-    "Make finish_time(times, staleness) answer for SSP.",
     "Keep a table of when each worker has completed each clock, and fill it clock by clock.",
     "A worker starts clock c when it has done its own clock c − 1 and everybody has completed c − staleness clocks.",
     "For each c, one maximum of two things, the second only from c = staleness + 1 on; then add the times of "
     "this clock.",
 )
 def finish_time(function: Any, rng: np.random.Generator) -> str:
-    """A function of compute times (clocks, workers) and the staleness, against the recurrence on random times."""
+    """Make finish_time, of times and staleness, answer for SSP."""
     refuse_if(not callable(function), f"Expected the function finish_time, got {function!r}.")
     for turn in range(30):
         clocks, workers = int(rng.integers(1, 9)), int(rng.integers(1, 6))
@@ -77,14 +75,13 @@ def _ssp_seconds(times: Array, staleness: int) -> float:
 
 @asks(
     "07.3",
-    "Make safe_lr(curvature, workers, overlap) stable for old gradients, and not timid.",
     "How old is a gradient among n equally fast workers: without overlap, and with it? The text above says so.",
     "The theory bounds lr/workers × curvature, for a push moves the parameters by lr/workers.",
     "Two cases for the age; then ps.cost.asynchronous_lr_limit(age, curvature), which bounds what one push may "
     "move. How much of lr is that?",
 )
 def safe_lr(function: Any, rng: np.random.Generator) -> str:
-    """A function of the curvature, the workers and overlap: stable as it is, unstable at 1.25 times as much."""
+    """Make safe_lr, of curvature, workers and overlap, stable for old gradients, and not timid."""
     refuse_if(not callable(function), f"Expected the function safe_lr, got {function!r}.")
     for _ in range(20):
         curvature, workers = float(rng.uniform(0.05, 50)), int(rng.integers(1, 17))

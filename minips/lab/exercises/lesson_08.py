@@ -41,13 +41,12 @@ class Traitors(ps.SoftmaxRegression):
 
 @asks(
     "08.1",
-    "Shorten each worker's gradient to the median length at most, before you average.",
     "A worker's length is over all its tensors together: the root of the sum of all its squares.",
     "limit = np.median(lengths). A gradient that is longer is multiplied by limit / length; the others stay.",
     "A length may be zero. scale = 1 if length <= limit else limit / length never divides by it.",
 )
 def clipped(aggregator: Any, rng: np.random.Generator) -> str:
-    """Against the formula on random tensors, with long, short and zero gradients; then with a traitor in a run."""
+    """Shorten each worker's gradient to the median length at most, before you average."""
     conforms(aggregator, ps.Aggregator, "Clipped()")
     for trial in range(12):
         n = int(rng.integers(2, 9))
@@ -88,7 +87,6 @@ def garbage(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
 
 @asks(
     "08.2",
-    "Break the median: two traitors of five, and fewer than half of the digits are read correctly.",
     "The median of five takes the third of five ordered values. Two traitors that agree choose which of the honest "
     "three that is: the lowest, or the highest.",
     "In each coordinate push to the side that slows learning down: against the true gradient. How far does not matter, "
@@ -98,7 +96,7 @@ def garbage(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
     "A dictionary like the gradients: for each name a large number times the negative sign of the true gradient.",
 )
 def break_the_median(lie: Any, rng: np.random.Generator) -> str:
-    """A lie in a real run of small batches, with two traitors and a seed that are drawn anew."""
+    """Break the median: two traitors of five, and fewer than half of the digits are read correctly."""
     if not callable(lie) or len(inspect.signature(lie).parameters) != 3:
         raise Refused(f"Expected your function my_lie(part, params, gradient), got {lie!r}.")
     seed, (one, other) = drawn_seed(rng), sorted(rng.choice(5, 2, replace=False).tolist())

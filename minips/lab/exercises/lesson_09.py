@@ -15,13 +15,12 @@ from minips.stages.quantizers import Parts
 
 @asks(
     "09.1",
-    "Mend the lecture's function: SI units, bytes, and every latency.",
     "How many bytes has a megabyte, how many bits a byte, how many bits a gigabit? No power of two is in it.",
     "A ring of n sends 2(n − 1) messages, one after the other. Each travels latency_s.",
     "Two lines turn the arguments into bytes and bytes per second; the ring's formula is the third.",
 )
 def ring_seconds(function: Any, rng: np.random.Generator) -> str:
-    """Against the closed form, on random rings."""
+    """Mend the lecture's function: SI units, bytes, and every latency."""
     refuse_if(not callable(function), f"Expected the function ring_seconds, got {function!r}.")
     for trial in range(30):
         workers, bits = int(rng.integers(2, 65)), int(rng.choice([1, 2, 4, 8, 16, 32]))
@@ -56,13 +55,12 @@ class _Sleepy(ps.Exact):
 
 @asks(
     "09.2",
-    "Fit a stage: seconds whatever the size, and seconds for each value, of encode and decode together.",
     "Time several sizes, far apart, and each of them several times.",
     "The median of a few times is not moved by one bad trip. Line.fit takes all the timings, and does that.",
     "line = Line.fit([(size, seconds), …]); return line.fixed_s, line.each_s",
 )
 def cost_of(function: Any, rng: np.random.Generator) -> str:
-    """A quantizer that sleeps for a random time: what the answer says of sizes that it was not asked for."""
+    """Fit a stage: seconds whatever the size, and seconds for each value, of encode and decode together."""
     refuse_if(not callable(function), f"Expected the function cost_of, got {function!r}.")
     stage = _Sleepy(fixed_s=float(rng.uniform(0.008, 0.014)), each_s=float(rng.uniform(4e-8, 8e-8)))
     answer = function(stage)

@@ -13,14 +13,13 @@ from minips.stage import Array
 
 @asks(
     "10.1",
-    "Derive crossover(workers, bandwidth, latency): the bytes at which ring and tree cost the same.",
     "Write both formulas with a for the messages and b for the copies: a·α + b·S/B. Set them equal.",
     "S = αB (a₁ − a₂) / (b₂ − b₁). The tree has a₂ = b₂ = 2⌈log₂n⌉.",
     "⌈log₂n⌉ is (workers - 1).bit_length(). The ring's messages and copies stand in the table above; put all "
     "four into S.",
 )
 def crossover(function: Any, rng: np.random.Generator) -> str:
-    """Against both formulas, at random bandwidths and latencies, for 2 to 300 workers."""
+    """Derive crossover, of workers, bandwidth and latency: the bytes at which ring and tree cost the same."""
     refuse_if(not callable(function), f"Expected the function crossover, got {function!r}.")
     for workers in (4, 8, 2, 3, 5, *map(int, rng.integers(6, 300, size=20))):
         bandwidth, latency = float(10 ** rng.uniform(5, 10)), float(10 ** rng.uniform(-6, -1))
@@ -38,13 +37,12 @@ def crossover(function: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "10.2",
-    "Cut the values into pieces that follow each other down the line.",
     "With k pieces, rank r receives piece p in turn r − 1 + p of the way up, and passes it on in turn r + p.",
     "The way up has n − 1 + k − 1 turns: in turn t rank r sends piece t − r, if there is such a piece.",
     "The way down is the same from the other end: the distance from the last rank takes the place of the rank.",
 )
 def line(exchange: Any, rng: np.random.Generator) -> str:
-    """Sums, neighbours and time in lockstep for 1 to 9 workers; then real training over sockets, against a ring."""
+    """Cut the values into pieces that follow each other down the line."""
     closed = "A ring closes the line: here the last worker is no neighbour of the first"
     refuse_if(isinstance(exchange, ps.RingAllReduce), closed)
     conforms(exchange, ps.AllReduce, "Line()")
@@ -103,13 +101,12 @@ def _turn(values: Array, hops: "tuple[ps.Hop, ...]") -> Array:
 
 @asks(
     "10.3",
-    "Order the ring so that it crosses between the racks as seldom as can be.",
     "Workers of one rack should stand next to each other in the ring.",
     "sorted takes a key: the rack of a worker.",
     "One sorted over the numbers of the workers, by a key that looks up the rack.",
 )
 def ring_order(function: Any, rng: np.random.Generator) -> str:
-    """Crossings, for random racks of random sizes."""
+    """Order the ring so that it crosses between the racks as seldom as can be."""
     refuse_if(not callable(function), f"Expected the function ring_order, got {function!r}.")
     for _ in range(40):
         racks = rng.integers(0, int(rng.integers(1, 5)), size=int(rng.integers(1, 13))).tolist()
