@@ -51,9 +51,11 @@ def test_a_single_address_may_be_a_string():
 
 def test_an_empty_trace_that_is_given_is_the_one_that_is_filled():
     trace = ps.Trace("mine")
-    with ps.Server(START, ONE).serve() as server:
-        with ps.connect(server.address, ONE, token=server.token, trace=trace) as client:
-            client.pull().result(WAIT_S)
+    with (
+        ps.Server(START, ONE).serve() as server,
+        ps.connect(server.address, ONE, token=server.token, trace=trace) as client,
+    ):
+        client.pull().result(WAIT_S)
     assert {"transfer", "wait"} <= set(trace.seconds("mine"))
 
 

@@ -4,9 +4,9 @@ Beside them its size, and how fast digits train with it, without and with error 
 """
 
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from timeit import timeit
 from typing import Any
 
 import numpy as np
@@ -77,29 +77,15 @@ def _over_memcpy(quantizer: Quantizer, x: Array, rounds: int) -> tuple[int, Spre
     rng, copy = np.random.default_rng(0), np.empty_like(x)
     parts = quantizer.encode(x, rng)
     quantizer.decode(parts)
-    ratios = []
-    for _ in range(rounds):
-        memcpy, encode, decode = (
-            _seconds(lambda: np.copyto(copy, x)),
-            _seconds(lambda: quantizer.encode(x, rng)),
-            _seconds(lambda: quantizer.decode(parts)),
-        )
-        ratios.append((encode / memcpy, decode / memcpy))
-    encodes, decodes = zip(*ratios, strict=True)
-    return sum(part.nbytes for part in parts.values()), Spread.of(encodes), Spread.of(decodes)
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+    turns = [(lambda: np.copyto(copy, x)), (lambda: quantizer.encode(x, rng)), (lambda: quantizer.decode(parts))]
+    times = np.array([[timeit(turn, number=1) for turn in turns] for _ in range(rounds)])
+    encode, decode = (times[:, 1:] / times[:, :1]).T.tolist()
+    return sum(part.nbytes for part in parts.values()), Spread.of(encode), Spread.of(decode)
 
 
 @one_blas_thread
 def steps_to_target(quantizer: Quantizer, memory: Memory) -> int | None:
-    """Rounds of BSP until ``TARGET`` of the held-out digits are classified rightly; None where ``STEPS`` were not
-    enough.
-    """
+    """Rounds of BSP until ``TARGET`` of the held-out digits are classified rightly; None after ``STEPS`` in vain."""
     problem = SoftmaxRegression(*datasets.digits())
     config = Config(push=Codec(quantizer, memory), workers=2, steps=STEPS, batch_size=64, optimizer=SGD(lr=0.1))
     held_out = problem.held_out()

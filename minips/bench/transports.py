@@ -14,10 +14,6 @@ from minips.bench.base import Chart, Spread, Watch
 from minips.bench.pairs import Contender, over_transports, race
 
 SMALL_BYTES, LARGE_BYTES, ROUNDS = 1_000, 32_000_000, 200
-REFERENCES = {
-    "aiohttp-json": "HTTP and a JSON list of floats, as a lecture does it",
-    "echo": "a bare TCP socket that sends the bytes back",
-}
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ def measure(
 ) -> Iterator[Row]:
     """A row for each contender, with frames of ``small`` and ``large`` bytes (multiples of 4)."""
     contenders = [
-        *_references(base.chosen(list(REFERENCES), references)),
+        *_references(references),
         *over_transports(transports, trips.frames, trips.frames_server, applies=False),
     ]
     races = [
@@ -63,13 +59,14 @@ def measure(
         yield Row(name, small_s, large_s, rates, over[0], over[1])
 
 
-def _references(names: Sequence[str]) -> list[Contender]:
-    back = {"applies": False}
-    aiohttp = base.lacking(["aiohttp"], "transports")
+def _references(wanted: Sequence[str] | None) -> list[Contender]:
+    """HTTP and a JSON list of floats, as a lecture does it, and a bare TCP socket that sends the bytes back."""
+    back, aiohttp = {"applies": False}, base.lacking(["aiohttp"], "transports")
     known = [
         Contender("aiohttp-json", trips.json, trips.json_server, back, applies=False, skipped=aiohttp),
         Contender("echo", trips.echo, trips.echo_server, applies=False),
     ]
+    names = base.chosen([one.name for one in known], wanted)
     return [one for one in known if one.name in names]
 
 
