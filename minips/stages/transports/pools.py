@@ -48,50 +48,43 @@ class Pool(Closable):
     least_bytes = SHARED_BYTES
 
     def __init__(self, wires: Sequence[SocketWire]) -> None:
-        self._first, *self._others = wires
-        self._first.pool = self
-        self._blocks = Blocks()
-        self._helpers = ThreadPoolExecutor(2 * len(self._others), "minips-pool")  # both directions at once
-        self.coming: _Coming | None = None
-
-    @property
-    def first(self) -> SocketWire:
+        self.first, *others = wires
         """The wire that carries the messages."""
-        return self._first
-
-    @property
-    def others(self) -> list[SocketWire]:
+        self.others: Sequence[SocketWire] = others
         """The wires that help."""
-        return self._others
+        self.first.pool = self
+        self._blocks = Blocks()
+        self._helpers = ThreadPoolExecutor(2 * len(self.others), "minips-pool")  # both directions at once
+        self.coming: _Coming | None = None
 
     def send(self, tag: int, frames: Frames) -> None:
         """Send a message over all the wires."""
         body = padded(frames)
         own, *shares = self._shares(size(body))
-        self._first.write(pieces(POOL, [bytes([tag]), lengths_of(frames)]))
+        self.first.write(pieces(POOL, [bytes([tag]), lengths_of(frames)]))
         try:
             sending = [
                 self._helpers.submit(other.write, between(body, share))
-                for other, share in zip(self._others, shares, strict=True)
+                for other, share in zip(self.others, shares, strict=True)
             ]
-            self._first.write(between(body, own))
+            self.first.write(between(body, own))
             for sent in sending:
                 sent.result()
         except BaseException:
-            self.hang_up()  # where the next message begins is not known any more
+            self.first.shutdown()  # where the next message begins is not known any more
             raise
 
     def receive(self, deadline: float | None, told: Frames | None = None) -> tuple[int, Frames]:
         """A message that comes over all the wires: one that ``told`` announces, or the rest of the one before."""
         coming = self.coming = self.coming or self._begin(told or [])
         try:
-            coming.left = self._first.fill(coming.left, deadline)
+            coming.left = self.first.fill(coming.left, deadline)
             left = None if deadline is None else max(deadline - time.monotonic(), 0)
             late = coming.left or wait(coming.filling, left).not_done
             for filled in () if late else coming.filling:
                 filled.result()
         except BaseException as error:
-            self.hang_up()
+            self.first.shutdown()
             if isinstance(error, TimeoutError):  # the system's word for a peer that is gone
                 raise ConnectionError(reason(error)) from None
             raise
@@ -104,30 +97,26 @@ class Pool(Closable):
         """Have the other wires take their shares of a message that has been announced."""
         (tag,), sizes_told = told
         check_count(len(sizes_told) // 8)
-        sizes = lengths(memoryview(sizes_told), 0, len(sizes_told) // 8, self._first.framer.max_message_bytes)
+        sizes = lengths(memoryview(sizes_told), 0, len(sizes_told) // 8, self.first.framer.max_message_bytes)
         total = sum(map(padded_size, sizes))
         block = self._blocks.take(total)
         own, *shares = self._shares(total)
         filling = [
-            self._helpers.submit(other.fill, block[share]) for other, share in zip(self._others, shares, strict=True)
+            self._helpers.submit(other.fill, block[share]) for other, share in zip(self.others, shares, strict=True)
         ]
         return _Coming(tag, cut(block, sizes), block[own], filling)
 
     def _shares(self, total: int) -> list[slice]:
         """Which bytes travel over which wire."""
-        wires = 1 + len(self._others)
+        wires = 1 + len(self.others)
         step = -(-total // (ALIGNMENT * wires)) * ALIGNMENT
         return [slice(step * place, min(step * (place + 1), total)) for place in range(wires)]
 
-    def hang_up(self) -> None:
-        """Hang up on all the wires."""
-        self._first.hang_up()
-
     def close(self) -> None:
-        for wire in self._others:
-            wire.hang_up()
+        for wire in self.others:
+            wire.shutdown()
         self._helpers.shutdown()
-        for wire in self._others:
+        for wire in self.others:
             wire.close()
 
 

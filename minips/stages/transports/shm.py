@@ -27,8 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minips.stage import Frames, option, register
-from minips.stages.transports.base import fresh_name
+from minips.stage import Frames, register
 from minips.stages.transports.framing import (
     Framer,
     check_head,
@@ -38,48 +37,15 @@ from minips.stages.transports.framing import (
     padded,
     padded_size,
 )
-from minips.stages.transports.sockets import SocketListener, SocketWire
-from minips.stages.transports.streams import StreamTransport
-from minips.stages.transports.wire import Listener, Wire, check_count
+from minips.stages.transports.pipe import LocalTransport
+from minips.stages.transports.sockets import SocketWire
+from minips.stages.transports.wire import Wire, check_count
 
 _HEAD = struct.Struct("<BBxxIII")
 _SOCKET, _SEGMENT, _NEW_SEGMENT = range(3)
 _SMALL_BYTES = 2**14
 _LEAST_BYTES = 2**20
 _FDS = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
-
-
-@register
-@dataclass(frozen=True)
-class SharedMemory(StreamTransport):
-    """Shared memory between processes of one Linux machine: ``shm://name``. Each array is copied once each way."""
-
-    name = "shm"
-    scheme = "shm"
-    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
-
-    def listen(self, address: str | None) -> Listener:
-        address = address or f"shm://{fresh_name()}"
-        name, sock = self.rest(address), _socket()
-        try:
-            sock.bind(f"\0{name}")
-            sock.listen(128)
-        except OSError as error:
-            sock.close()
-            raise OSError(
-                f"{address} cannot be served: {error.strerror}. Choose another name, or None for a fresh one."
-            ) from None
-        return _ShmListener(sock, address, self)
-
-    def dial(self, address: str, timeout: float) -> Wire:
-        name, sock = self.rest(address), _socket()
-        sock.settimeout(timeout)
-        try:
-            sock.connect(f"\0{name}")
-        except OSError as error:
-            sock.close()
-            raise ConnectionError(f"No server listens at {address}: {error}. Is its server running here?") from None
-        return _ShmWire(sock, self.max_message_bytes)
 
 
 class _ShmWire(SocketWire):
@@ -213,16 +179,18 @@ class _ShmFramer(Framer):
         return nbytes, tag, sizes, None if place == _SOCKET else self._wire.view(segment, sizes)
 
 
-class _ShmListener(SocketListener):
-    def __init__(self, sock: socket.socket, address: str, transport: SharedMemory) -> None:
-        super().__init__(sock, address)
-        self._transport = transport
+@register
+@dataclass(frozen=True)
+class SharedMemory(LocalTransport):
+    """Shared memory between processes of one Linux machine: ``shm://name``. Each array is copied once each way."""
+
+    name = "shm"
+    scheme = "shm"
 
     def wire(self, sock: socket.socket) -> Wire:
-        return _ShmWire(sock, self._transport.max_message_bytes)
+        return _ShmWire(sock, self.max_message_bytes)
 
-
-def _socket() -> socket.socket:
-    if sys.platform != "linux":
-        raise OSError("The transport shm needs Linux's memory descriptors. Use pipe or tcp here.")
-    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    def socket(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
+        if sys.platform != "linux":
+            raise OSError("The transport shm needs Linux's memory descriptors. Use pipe or tcp here.")
+        return super().socket(address)

@@ -22,6 +22,8 @@ class TlsSocket:
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str | None = None) -> None:
         self._sock = sock
+        self.settimeout, self.setsockopt = sock.settimeout, sock.setsockopt
+        self.shutdown, self.close = sock.shutdown, sock.close
         sock.settimeout(None)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", HANDSHAKE_S, 0))
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -73,22 +75,6 @@ class TlsSocket:
                     return 0
             except ssl.SSLError as error:  # an end, or bytes that are no TLS
                 raise ConnectionError(f"The TLS connection broke: {error.reason or error}.") from None
-
-    def settimeout(self, seconds: float | None) -> None:
-        """As a socket's."""
-        self._sock.settimeout(seconds)
-
-    def setsockopt(self, level: int, option: int, value: Any) -> None:
-        """As a socket's."""
-        self._sock.setsockopt(level, option, value)
-
-    def shutdown(self, how: int) -> None:
-        """As a socket's."""
-        self._sock.shutdown(how)
-
-    def close(self) -> None:
-        """As a socket's."""
-        self._sock.close()
 
     def _more(self) -> bool:
         """Take in what the network has. False at its end."""
