@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar
 
 from minips.stage import option
 from minips.stages.transports.calls import Body, CallTransport, RemoteCaller, RemoteServer
@@ -38,7 +37,8 @@ class Metered(socket.socket):
 class _Ends:
     """Both ends of a connection let go of their socket alike."""
 
-    sock: Metered
+    def __init__(self, sock: Metered) -> None:
+        self.sock = sock
 
     def shutdown(self) -> None:
         with suppress(OSError):
@@ -49,33 +49,23 @@ class _Ends:
         self.sock.close()
 
 
-class BlockingServer(_Ends, RemoteServer):
-    """The server, asked by a library; none of the calls that follow one that failed is made."""
-
-    def __init__(self, sock: Metered) -> None:
-        self.sock = sock
-
-    @abstractmethod
-    def ask(self, body: bytes) -> bytes:
-        """Send a request and wait for its answer."""
+class _BlockingServer(_Ends, RemoteServer):
+    def __init__(self, sock: Metered, ask: Callable[[bytes], bytes]) -> None:
+        super().__init__(sock)
+        self._ask = ask
 
     def begin(self, body: Body) -> Callable[[], memoryview]:
-        return lambda: writable(self.ask(b"".join(body)))
+        return lambda: writable(self._ask(b"".join(body)))
 
 
-class BlockingCaller(_Ends, RemoteCaller):
-    """A client, whose requests a library reads."""
-
-    def __init__(self, sock: Metered) -> None:
-        self.sock = sock
-
-    @abstractmethod
-    def read(self, answer: Callable[[bytes], bytes]) -> None:
-        """Have the library answer requests by ``answer`` until one of them raises."""
+class _BlockingCaller(_Ends, RemoteCaller):
+    def __init__(self, sock: Metered, read: Callable[[Metered, Callable[[bytes], bytes]], None]) -> None:
+        super().__init__(sock)
+        self._read = read
 
     def serve(self) -> None:
         self.sock.left = self.limit + _ENVELOPE_BYTES
-        self.read(self._answer)
+        self._read(self.sock, self._answer)
 
     def _answer(self, body: bytes) -> bytes:
         try:
@@ -89,22 +79,29 @@ class BlockingCaller(_Ends, RemoteCaller):
 
 @dataclass(frozen=True)
 class BlockingTransport(CallTransport):
-    """A transport over a library that blocks: what it makes of a connected socket at either end."""
+    """A transport over a library that blocks."""
 
     max_message_bytes: int = option(
         2**30, "largest message that is taken", minimum=2**10, maximum=2**30, unit="byte", operator=True
     )
-    caller: ClassVar[type[BlockingCaller]]
-    server: ClassVar[type[BlockingServer]]
+
+    @abstractmethod
+    def client(self, sock: Metered) -> Callable[[bytes], bytes]:
+        """What sends a request over the socket and waits for its answer."""
+
+    @abstractmethod
+    def read(self, sock: Metered, answer: Callable[[bytes], bytes]) -> None:
+        """Have the library answer requests on the socket by ``answer``, until one of them raises."""
 
     def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
         sock = self.bound(address)
-        return SocketListener(sock, self.address(*sock.getsockname()[:2]), lambda peer: self.caller(_ready(peer)))
+        place = self.address(*sock.getsockname()[:2])
+        return SocketListener(sock, place, lambda peer: _BlockingCaller(_ready(peer), self.read))
 
     def reach(self, address: str, timeout: float) -> RemoteServer:
         sock = _ready(self.dialled(address, timeout))
         try:
-            server = self.server(sock)
+            server = _BlockingServer(sock, self.client(sock))
         except Exception as error:
             sock.close()
             raise ConnectionError(f"The peer at {address} is not a minips server, or it is closing. {error}") from None

@@ -12,15 +12,7 @@ from queue import SimpleQueue
 
 from minips.stage import Buffer, Frames, reason
 from minips.stages.transports.auth import prove, proved
-from minips.stages.transports.base import (
-    HANDSHAKE_S,
-    Channel,
-    Endpoint,
-    Handler,
-    Service,
-    remote_error,
-    service_of,
-)
+from minips.stages.transports.base import HANDSHAKE_S, Channel, Connection, Handler, Service, remote_error, service_of
 from minips.stages.transports.framing import HANDSHAKE_BYTES, pieces, split
 from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.streams import Then, ThreadedEndpoint, answer_of
@@ -37,7 +29,8 @@ class RemoteCaller(Interruptible):
 
     limit = HANDSHAKE_BYTES
     """The largest body that may be read."""
-    _begun, _connection = False, None
+    _begun = False
+    _connection: Connection | None = None
     _proof: "Generator[tuple[int, Frames], tuple[int, Frames] | None, None] | None"
 
     @abstractmethod
@@ -187,12 +180,12 @@ class CallTransport(NetworkTransport):
     def reach(self, address: str, timeout: float) -> RemoteServer:
         """Connect to a listener."""
 
-    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
+    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> CallEndpoint:
         return CallEndpoint(self.listen(address), service_of(handler), token, self.max_message_bytes)
 
     def dial(self, address: str, timeout: float) -> CallChannel:
         """A channel over which nothing has been proved."""
         return CallChannel(self.reach(address, timeout), address)
 
-    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
+    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> CallChannel:
         return proved(self.dial(address, timeout), token, address, timeout)

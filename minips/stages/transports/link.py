@@ -18,15 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from minips.stage import Frames, Value, option
-from minips.stages.transports.base import (
-    Channel,
-    Connection,
-    Endpoint,
-    Handler,
-    Service,
-    Transport,
-    service_of,
-)
+from minips.stages.transports.base import Channel, Connection, Endpoint, Handler, Service, Transport, service_of
 from minips.stages.transports.streams import Then
 
 _DEPARTURE = struct.Struct("<d")

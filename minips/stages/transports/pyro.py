@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any
 
 from minips.stage import register
-from minips.stages.transports.blocking import BlockingCaller, BlockingServer, BlockingTransport, Metered
+from minips.stages.transports.blocking import BlockingTransport, Metered
 
 _OBJECT = "minips"
 
@@ -68,34 +68,6 @@ def _proxy() -> Any:
     return MsgpackProxy
 
 
-class _PyroServer(BlockingServer):
-    def __init__(self, sock: Metered) -> None:
-        super().__init__(sock)
-        self._proxy = _proxy()(_OBJECT, connected_socket=sock)
-
-    def ask(self, body: bytes) -> bytes:
-        self._proxy._pyroClaimOwnership()
-        answer: bytes = self._proxy.ask(body)
-        return answer
-
-
-class _PyroCaller(BlockingCaller):
-    def read(self, answer: Callable[[bytes], bytes]) -> None:
-        from Pyro5.api import Daemon, expose
-
-        class Remote:
-            @expose  # type: ignore[untyped-decorator, unused-ignore]
-            def ask(self, body: bytes) -> bytes:
-                return answer(body)
-
-        with Daemon(connected_socket=self.sock) as daemon:
-            daemon.transportServer.conn.keep_open = True  # or it would close the socket when it is replaced
-            daemon.transportServer.conn = _msgpack_only()(self.sock, keep_open=True)
-            daemon.register(Remote(), _OBJECT)
-            while daemon.transportServer.handleRequest():
-                pass
-
-
 @register
 @dataclass(frozen=True)
 class Pyro(BlockingTransport):
@@ -104,4 +76,28 @@ class Pyro(BlockingTransport):
     name = "pyro"
     scheme = "pyro"
     requires = ("Pyro5", "msgpack")
-    caller, server = _PyroCaller, _PyroServer
+
+    def client(self, sock: Metered) -> Callable[[bytes], bytes]:
+        proxy = _proxy()(_OBJECT, connected_socket=sock)
+
+        def ask(body: bytes) -> bytes:
+            proxy._pyroClaimOwnership()
+            answer: bytes = proxy.ask(body)
+            return answer
+
+        return ask
+
+    def read(self, sock: Metered, answer: Callable[[bytes], bytes]) -> None:
+        from Pyro5.api import Daemon, expose
+
+        class Remote:
+            @expose  # type: ignore[untyped-decorator, unused-ignore]
+            def ask(self, body: bytes) -> bytes:
+                return answer(body)
+
+        with Daemon(connected_socket=sock) as daemon:
+            daemon.transportServer.conn.keep_open = True  # or it would close the socket when it is replaced
+            daemon.transportServer.conn = _msgpack_only()(sock, keep_open=True)
+            daemon.register(Remote(), _OBJECT)
+            while daemon.transportServer.handleRequest():
+                pass

@@ -28,15 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minips.stage import Frames, register
-from minips.stages.transports.framing import (
-    Framer,
-    check_head,
-    cut,
-    lengths,
-    lengths_of,
-    padded,
-    padded_size,
-)
+from minips.stages.transports.framing import Framer, check_head, cut, lengths, lengths_of, padded, padded_size
 from minips.stages.transports.pipe import LocalTransport
 from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.wire import Wire, check_count
@@ -60,24 +52,23 @@ class _ShmWire(SocketWire):
 
     def send(self, tag: int, frames: Frames) -> None:
         total = sum(padded_size(len(frame)) for frame in frames)
-        place, segment, ancillary, descriptor = _SOCKET, 0, [], -1
+        place, segment, descriptors = _SOCKET, 0, list[int]()
         if total > _SMALL_BYTES:
-            place, segment, descriptor = self._segment(total)
+            place, segment, descriptors = self._segment(total)
             places = cut(memoryview(self._mine[segment]), [len(frame) for frame in frames])
             for there, frame in zip(places, frames, strict=True):
                 there[:] = frame  # type: ignore[index]
-            if descriptor >= 0:
-                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))]
+        passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", one)) for one in descriptors]
         done = [self._done.popleft() for _ in range(len(self._done))]
         head = _HEAD.pack(tag, place, len(frames), len(done), segment) + lengths_of(frames)
         head += struct.pack(f"<{len(done)}I", *done)
         try:
-            self.write(padded([head, *(frames if place == _SOCKET else [])]), ancillary)
+            self.write(padded([head, *(frames if place == _SOCKET else [])]), passed)
         finally:
-            if descriptor >= 0:
-                os.close(descriptor)
+            for one in descriptors:
+                os.close(one)
 
-    def _segment(self, nbytes: int) -> tuple[int, int, int]:
+    def _segment(self, nbytes: int) -> tuple[int, int, list[int]]:
         """A segment that no reader uses and that is large enough, or a new one and its descriptor."""
         import fcntl
 
@@ -85,7 +76,7 @@ class _ShmWire(SocketWire):
         if fitting:
             number = min(fitting, key=lambda number: len(self._mine[number]))
             self._free.discard(number)
-            return _SEGMENT, number, -1
+            return _SEGMENT, number, []
         size = max(_LEAST_BYTES, 1 << (nbytes - 1).bit_length())
         descriptor, number = -1, len(self._mine)
         try:
@@ -100,7 +91,7 @@ class _ShmWire(SocketWire):
                 f"There is no shared memory of {size} bytes for a message: {error.strerror}. Raise the limit on the "
                 "size of files or on memory (ulimit -f, ulimit -v), or use another transport, such as tcp."
             ) from None
-        return _NEW_SEGMENT, number, descriptor
+        return _NEW_SEGMENT, number, [descriptor]
 
     def _receive_with_descriptors(self, room: memoryview, nbytes: int = 0, flags: int = 0) -> int:
         got, ancillary, _, _ = self._sock.recvmsg_into([room], _FDS, flags)

@@ -134,13 +134,11 @@ class Then(Driven[T]):
         then(future, self._arrived)
 
     def drive(self, timeout: float | None) -> None:
-        future = self._future
-        if isinstance(future, Driven):
+        if isinstance(future := self._future, Driven):
             future.drive(timeout)
 
     def attend(self) -> None:
-        future = self._future
-        if isinstance(future, Driven):
+        if isinstance(future := self._future, Driven):
             future.attend()
 
     def _arrived(self, future: "Future[Any]") -> None:

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from minips.stage import register
-from minips.stages.transports.blocking import BlockingCaller, BlockingServer, BlockingTransport, Metered
+from minips.stages.transports.blocking import BlockingTransport, Metered
 
 INTERFACE = "service Minips { binary ask(1: binary body) }"
 
@@ -38,27 +38,6 @@ def _protocol(sock: socket.socket) -> Any:
     return TBinaryProtocol(TBufferedTransport(TSocket(sock=sock)), decode_response=False)
 
 
-class _ThriftServer(BlockingServer):
-    def __init__(self, sock: Metered) -> None:
-        from thriftpy2.thrift import TClient
-
-        super().__init__(sock)
-        self._client = TClient(_service(), _protocol(sock))
-
-    def ask(self, body: bytes) -> bytes:
-        answer: bytes = self._client.ask(body)
-        return answer
-
-
-class _ThriftCaller(BlockingCaller):
-    def read(self, answer: Callable[[bytes], bytes]) -> None:
-        from thriftpy2.thrift import TProcessor
-
-        protocol, processor = _protocol(self.sock), TProcessor(_service(), SimpleNamespace(ask=answer))
-        while True:
-            processor.process(protocol, protocol)
-
-
 @register
 @dataclass(frozen=True)
 class Thrift(BlockingTransport):
@@ -67,4 +46,16 @@ class Thrift(BlockingTransport):
     name = "thrift"
     scheme = "thrift"
     requires = ("thriftpy2",)
-    caller, server = _ThriftCaller, _ThriftServer
+
+    def client(self, sock: Metered) -> Callable[[bytes], bytes]:
+        from thriftpy2.thrift import TClient
+
+        ask: Callable[[bytes], bytes] = TClient(_service(), _protocol(sock)).ask
+        return ask
+
+    def read(self, sock: Metered, answer: Callable[[bytes], bytes]) -> None:
+        from thriftpy2.thrift import TProcessor
+
+        protocol, processor = _protocol(sock), TProcessor(_service(), SimpleNamespace(ask=answer))
+        while True:
+            processor.process(protocol, protocol)

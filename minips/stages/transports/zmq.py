@@ -180,14 +180,12 @@ class _Loop(threading.Thread):
             twin.close()
 
     def _send_all(self) -> bool:
-        while True:
-            try:
-                posted = self._outbox.get_nowait()
-            except queue.Empty:
-                return True
-            if posted is None:
+        """Send what has been posted. False where the loop is to end."""
+        while not self._outbox.empty():
+            if (posted := self._outbox.get()) is None:
                 return False
             self._send(*posted)
+        return True
 
     def _send(self, wire: "_ZmqWire", message: list[Buffer]) -> None:
         import zmq

@@ -42,8 +42,6 @@ _AHEAD = 1024
 """How far a call may run ahead of one that is still under way."""
 _ALIVE_S, _SILENCE_S, _IDLE_S = 5.0, 60.0, 60.0
 _BACKOFF_S = (0.05, 0.2, 0.8)
-_TURNS = 5
-"""Turns of the event loop in which a connection that was cut lets its socket go."""
 _PIECE_BYTES = 2**18
 _BUFFER_BYTES = 2**20
 
@@ -53,7 +51,8 @@ class _EventLoop(threading.Thread):
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
         self.start()
 
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
@@ -63,17 +62,8 @@ class _EventLoop(threading.Thread):
         return self.begin(coroutine).result(timeout)
 
     def run(self) -> None:
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._clear())
-        self._loop.close()
-
-    async def _clear(self) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
+        with self._runner:  # in the end it cancels the tasks that are left
+            self._loop.run_forever()
 
     def stop(self) -> None:
         if self.is_alive():
