@@ -53,37 +53,29 @@ def talking(
         yield endpoint, channel
 
 
-class Gate:
-    """Answers with what it is sent; calls that begin with the frame ``wait`` once it is open."""
+class _Gate:
+    """Answers with what it is sent; calls that begin with the frame ``wait`` once it is ``opened``."""
 
     def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
         self.seen: list[Frames] = []
-        self._reached, self._open = threading.Event(), threading.Event()
 
     def __call__(self, frames: Frames) -> Frames:
         if bytes(frames[0]) == b"wait":
-            self._reached.set()
-            self._open.wait(WAIT_S)
+            self.reached.set()
+            self.opened.wait(WAIT_S)
             self.seen.append(frames)
         return frames
 
-    def open(self) -> None:
-        """Have all calls answered."""
-        self._open.set()
-
-    def reached(self) -> None:
-        """Wait for a call that waits."""
-        _wait(self._reached, "The handler was not called")
-
 
 @contextmanager
-def _gated(transport: Transport) -> Iterator[tuple[Endpoint, Channel, Gate]]:
-    gate = Gate()
+def _gated(transport: Transport) -> Iterator[tuple[Endpoint, Channel, _Gate]]:
+    gate = _Gate()
     with talking(transport, gate) as (endpoint, channel):
         try:
             yield endpoint, channel, gate
         finally:
-            gate.open()
+            gate.opened.set()
 
 
 class Watched(Service):
@@ -202,7 +194,7 @@ def many_calls_are_outstanding(transport: Transport) -> None:
         for i, future in enumerate(futures):
             future.add_done_callback(partial(lambda i, _: done.append(i), i))
         require(not done, "An answer came before the handler gave one.")
-        gate.open()
+        gate.opened.set()
         answers = [_number(_result(future)) for future in futures]
     seen = [_number(frames) for frames in gate.seen]
     require(answers == [*range(64)], f"The calls 0 to 63 were answered with {answers}.")
@@ -250,11 +242,11 @@ def connections_do_not_wait_for_each_other(transport: Transport) -> None:
     """A handler that blocks one connection leaves the others alone."""
     with _gated(transport) as (endpoint, channel, gate), _connect(transport, endpoint) as other:
         blocked = channel.call([b"wait"])
-        gate.reached()
+        _wait(gate.reached, "The handler was not called")
         for _ in range(3):
             _require_echo(other, "The other connection got a wrong answer.")
         require(not blocked.done(), "The blocked call was answered while its handler was blocked.")
-        gate.open()
+        gate.opened.set()
         require(bytes(_result(blocked)[0]) == b"wait", "The blocked call got a wrong answer.")
 
 
@@ -285,7 +277,7 @@ def cancelled_calls_do_no_harm(transport: Transport) -> None:
     with _gated(transport) as (_, channel, gate):
         futures = [channel.call([b"wait", str(i).encode()]) for i in range(4)]
         futures[1].cancel()
-        gate.open()
+        gate.opened.set()
         for i in (0, 2, 3):
             require(_number(_result(futures[i])) == i, f"Call {i} got another one's answer.")
         _require_echo(channel, "A call after the cancelled one went wrong.")
@@ -295,13 +287,13 @@ def a_closed_endpoint_fails_its_callers(transport: Transport) -> None:
     """Once the endpoint has closed, pending and later calls fail with ConnectionError."""
     with _gated(transport) as (endpoint, channel, gate):
         pending = [channel.call([b"wait"]) for _ in range(3)]
-        gate.reached()
+        _wait(gate.reached, "The handler was not called")
         closing = threading.Thread(target=endpoint.close)
         closing.start()
         try:
             _require_broken(channel, pending)
         finally:
-            gate.open()
+            gate.opened.set()
             closing.join(WAIT_S)
         require(not closing.is_alive(), f"close() did not return within {WAIT_S:g} seconds.")
 
@@ -310,10 +302,10 @@ def a_closed_channel_fails_its_calls(transport: Transport) -> None:
     """Once the channel has closed, its pending and later calls fail with ConnectionError, and others go on."""
     with _gated(transport) as (endpoint, channel, gate):
         pending = channel.call([b"wait"])
-        gate.reached()
+        _wait(gate.reached, "The handler was not called")
         channel.close()
         _require_broken(channel, [pending])
-        gate.open()
+        gate.opened.set()
         with _connect(transport, endpoint) as other:
             _require_echo(other, "A new connection got a wrong answer.")
 
@@ -344,14 +336,12 @@ def closed_is_called_once(transport: Transport) -> None:
 
 def closing_twice_is_safe(transport: Transport) -> None:
     """Both sides can be closed twice, in either order."""
-    for server_first in (False, True):
-        with talking(transport) as (endpoint, channel):
-            _ask(channel, [b"a"])
-            for one in (endpoint, channel) if server_first else (channel, endpoint):
-                one.close()
-                one.close()
-            channel.close()
-            endpoint.close()
+    for order in (1, -1):
+        with talking(transport) as sides:
+            _ask(sides[1], [b"a"])
+            for side in sides[::order]:
+                side.close()
+                side.close()
 
 
 def a_wrong_token_is_refused(transport: Transport) -> None:
@@ -359,11 +349,9 @@ def a_wrong_token_is_refused(transport: Transport) -> None:
     service = Watched()
     with transport.serve(service, token=TOKEN) as endpoint:
         for wrong in ("", "another", TOKEN + "x"):
-            with (
-                refusing(f"The token {wrong!r}", PermissionError, "token"),
-                _connect(transport, endpoint, wrong) as c,
-            ):
-                _ask(c, [b"let me in"])
+            words = f"The token {wrong!r}"
+            with refusing(words, PermissionError, "token"), _connect(transport, endpoint, wrong) as channel:
+                _ask(channel, [b"let me in"])
         require(not service.asked and not service.gone, "The handler heard of the refused peers.")
         with _connect(transport, endpoint) as channel:
             _require_echo(channel, "The right token got a wrong answer.")
