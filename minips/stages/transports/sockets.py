@@ -81,15 +81,11 @@ class SocketWire(Wire):
                 self.shutdown()
             raise
 
-    def fill(self, room: memoryview, deadline: float | None = None) -> memoryview:
-        """Fill the room with the bytes that come next; what is left of it at the deadline. EOFError where the peer is
-        gone.
-        """
+    def fill(self, room: memoryview) -> None:
+        """Fill the room with the bytes that come next. EOFError where the peer is gone."""
         room = self.framer.fill(room)
-        with suppress(TimeoutError):
-            while len(room):
-                room = room[self.take(room, deadline) :]
-        return room
+        while len(room):
+            room = room[self.take(room, None) :]
 
     def write(self, buffers: Sequence[Buffer], ancillary: Sequence[Any] = ()) -> None:
         """Send the buffers as they are, ``ancillary`` with the first of their bytes. OSError where the peer is gone."""
