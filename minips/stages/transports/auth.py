@@ -98,15 +98,11 @@ def answer_challenge(wire: Conversation, token: str, address: str, timeout: floa
         raise ConnectionError(
             f"The peer at {address} is not a minips server, is closing, or can do no more. {error}".strip()
         ) from None
+    if tag == ERROR and frames:
+        raise PermissionError(f"{address} refused: {bytes(frames[-1]).decode(errors='replace')}")
     if tag != AUTH or len(frames) != 1 or not hmac.compare_digest(frames[0], _proof(token, b"server", ours, theirs)):
-        raise PermissionError(_words(tag, frames, address))
+        raise PermissionError(f"The server at {address} could not prove that it knows the token.")
 
 
 def _proof(token: str, role: bytes, first: Buffer, second: Buffer) -> bytes:
     return hmac.digest(token.encode(), role + bytes(first) + bytes(second), "sha256")
-
-
-def _words(tag: int, frames: Frames, address: str) -> str:
-    if tag == ERROR and frames:
-        return f"{address} refused: {bytes(frames[-1]).decode(errors='replace')}"
-    return f"The server at {address} could not prove that it knows the token."

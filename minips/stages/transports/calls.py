@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from queue import SimpleQueue
+from typing import Any
 
 from minips.stage import Buffer, Frames, reason
 from minips.stages.transports.auth import prove, proved
@@ -69,20 +70,6 @@ class RemoteCaller(Interruptible):
             self._timer.cancel()
         self._begun = True
         return pieces(tag, frames)
-
-
-class CallEndpoint(ThreadedEndpoint[RemoteCaller]):
-    """Each connection is a remote caller."""
-
-    def __init__(self, listener: Acceptor[RemoteCaller], service: Service, token: str, max_message_bytes: int) -> None:
-        self._told = service, token, max_message_bytes
-        super().__init__(listener)
-
-    def talk(self, peer: RemoteCaller) -> None:
-        try:
-            peer.talk(*self._told)
-        finally:
-            self.left()
 
 
 class RemoteServer(Interruptible):
@@ -180,12 +167,13 @@ class CallTransport(NetworkTransport):
     def reach(self, address: str, timeout: float) -> RemoteServer:
         """Connect to a listener."""
 
-    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> CallEndpoint:
-        return CallEndpoint(self.listen(address), service_of(handler), token, self.max_message_bytes)
+    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> ThreadedEndpoint[Any]:
+        told = service_of(handler), token, self.max_message_bytes
+        return ThreadedEndpoint(self.listen(address), lambda caller: caller.talk(*told))
 
     def dial(self, address: str, timeout: float) -> CallChannel:
         """A channel over which nothing has been proved."""
         return CallChannel(self.reach(address, timeout), address)
 
-    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> CallChannel:
+    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
         return proved(self.dial(address, timeout), token, address, timeout)

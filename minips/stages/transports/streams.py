@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from minips.stage import Frames, reason
@@ -163,33 +164,21 @@ class StreamTransport(Transport):
         """Connect to a listener."""
 
     def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
-        return StreamEndpoint(self.listen(address), service_of(handler), token)
+        return ThreadedEndpoint(self.listen(address), partial(_answer_calls, service_of(handler), token))
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
         return StreamChannel(proved(self.dial(address, timeout), token, address, timeout), address)
 
 
 class ThreadedEndpoint(Endpoint, Generic[P]):
-    """One thread that accepts, and one for each connection."""
+    """One thread that accepts, and one for each connection, in which ``talk`` answers the peer until it is gone."""
 
-    def __init__(self, listener: Acceptor[P]) -> None:
+    def __init__(self, listener: Acceptor[P], talk: Callable[[P], None]) -> None:
         self.address = listener.address
-        self._listener, self._lock, self._closing = listener, threading.Lock(), False
-        self._wires: dict[threading.Thread, P] = {}
+        self._listener, self._talk, self._lock, self._closing = listener, talk, threading.Lock(), False
+        self._wires = weakref.WeakKeyDictionary[threading.Thread, P]()  # a thread that has ended is forgotten
         self._accepting = threading.Thread(target=self._accept, name=f"minips-accept-{self.address}", daemon=True)
         self._accepting.start()
-
-    @abstractmethod
-    def talk(self, peer: P) -> None:
-        """Answer a peer until it is gone, close it, and say that it has ``left``."""
-
-    def left(self) -> None:
-        """The peer of this thread has gone."""
-        with self._lock:
-            del self._wires[threading.current_thread()]
-
-    def refuse(self, peer: P, error: Exception) -> None:
-        """Tell a peer why it cannot be served."""
 
     def close(self) -> None:
         with self._lock:
@@ -215,7 +204,7 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
         except OSError:
             time.sleep(0 if self._closing else 0.05)  # out of descriptors, perhaps: give the others time to let some go
             return
-        thread = threading.Thread(target=self.talk, args=(peer,), name=f"minips-serve-{self.address}", daemon=True)
+        thread = threading.Thread(target=self._talk, args=(peer,), name=f"minips-serve-{self.address}", daemon=True)
         with self._lock:
             if not self._closing:
                 self._wires[thread] = peer
@@ -225,49 +214,40 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
                 except RuntimeError as error:
                     del self._wires[thread]
                     words = f"{error}. Is there a limit on threads or on memory (ulimit -u, ulimit -v)?"
-                    self.refuse(peer, RuntimeError(f"The server cannot serve one more connection: {words}"))
+                    if isinstance(peer, Wire):
+                        with suppress(OSError):
+                            peer.send(*_refusal(RuntimeError(f"The server cannot serve one more connection: {words}")))
         peer.close()
 
 
-class StreamEndpoint(ThreadedEndpoint[Wire]):
-    """Each connection is a wire, over which calls are answered one after the other."""
-
-    def __init__(self, listener: Listener, service: Service, token: str) -> None:
-        self._service, self._token = service, token
-        super().__init__(listener)
-
-    def refuse(self, peer: Wire, error: Exception) -> None:
-        with suppress(OSError):
-            peer.send(*_refusal(error))
-
-    def talk(self, peer: Wire) -> None:
-        wire: Wire | None = peer
-        connection: Connection | None = None
+def _answer_calls(service: Service, token: str, first: Wire) -> None:
+    """Answer the calls that come over a wire, one after the other, until the peer is gone."""
+    wire: Wire | None = first
+    connection: Connection | None = None
+    try:
+        challenge(first, token, HANDSHAKE_S)
         try:
-            challenge(peer, self._token, HANDSHAKE_S)
-            try:
-                while wire:
-                    tag, frames = wire.receive()
-                    if tag == POOL:
-                        wire = wire.join(frames)
-                    else:
-                        connection = connection or self._service.connection()
-                        answer = answer_of(connection, frames)
-                        del frames  # before the answer leaves, so that their memory is free by the next call
-                        try:
-                            wire.send(*answer)
-                        except RuntimeError as error:  # this side could not even begin to send it
-                            wire.send(*_refusal(error))
-                        del answer
-            finally:
-                if connection:
-                    connection.closed()
-        except (EOFError, OSError, ValueError):
-            pass  # the peer went away, talked nonsense or did not know the token: the other connections go on
+            while wire:
+                tag, frames = wire.receive()
+                if tag == POOL:
+                    wire = wire.join(frames)
+                else:
+                    connection = connection or service.connection()
+                    answer = answer_of(connection, frames)
+                    del frames  # before the answer leaves, so that their memory is free by the next call
+                    try:
+                        wire.send(*answer)
+                    except RuntimeError as error:  # this side could not even begin to send it
+                        wire.send(*_refusal(error))
+                    del answer
         finally:
-            if wire:
-                wire.close()
-            self.left()
+            if connection:
+                connection.closed()
+    except (EOFError, OSError, ValueError):
+        pass  # the peer went away, talked nonsense or did not know the token: the other connections go on
+    finally:
+        if wire:
+            wire.close()
 
 
 def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
