@@ -91,19 +91,16 @@ class _GrpcServer(RemoteServer):
 class _GrpcCaller(RemoteCaller):
     def __init__(self, requests: Iterator[bytes]) -> None:
         self._requests = requests
-        self._answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-
-    def answers(self) -> Iterator[bytes]:
-        """The bodies for gRPC to send."""
-        return iter(self._answers.get, None)
+        self.answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        """The bodies for gRPC to send, and None for the end."""
 
     def serve(self) -> None:
         for body in map(writable, self._requests):
-            self._answers.put(b"".join(self.answer(body)))
+            self.answers.put(b"".join(self.answer(body)))
             del body  # before the next one comes
 
     def shutdown(self) -> None:
-        self._answers.put(None)  # after what waits there: a client that is refused hears why
+        self.answers.put(None)  # after what waits there: a client that is refused hears why
 
     close = shutdown
 
@@ -127,7 +124,7 @@ class _GrpcListener(InboxListener[RemoteCaller]):
     def _talk(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         caller = _GrpcCaller(requests)
         self.incoming.put(caller)
-        return caller.answers()
+        return iter(caller.answers.get, None)
 
     def close(self) -> None:
         self._server.stop(None).wait(HANDSHAKE_S)

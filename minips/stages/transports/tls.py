@@ -11,10 +11,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from minips.stages.transports.base import HANDSHAKE_S
+
 CHUNK_BYTES = 2**18
 """Plain bytes that are encrypted at a time."""
-HANDSHAKE_S = 5
-"""How long the peer may say nothing during the handshake."""
 
 
 class TlsSocket:
@@ -25,7 +25,7 @@ class TlsSocket:
         self.settimeout, self.setsockopt = sock.settimeout, sock.setsockopt
         self.shutdown, self.close = sock.shutdown, sock.close
         sock.settimeout(None)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", HANDSHAKE_S, 0))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(HANDSHAKE_S), 0))
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=host is None, server_hostname=host)
         self._encrypting, self._sending = threading.Lock(), threading.Lock()
