@@ -26,7 +26,7 @@ class LocalTransport(StreamTransport):
 
     def listen(self, address: str | None) -> Listener:
         address = address or f"{self.scheme}://{fresh_name()}"
-        sock, place = self.socket(address)
+        sock, place = self.opened(address)
         try:
             sock.bind(place)
             sock.listen(128)
@@ -40,7 +40,7 @@ class LocalTransport(StreamTransport):
         return SocketListener(sock, address, self.wire)
 
     def dial(self, address: str, timeout: float) -> Wire:
-        sock, place = self.socket(address)
+        sock, place = self.opened(address)
         sock.settimeout(timeout)
         try:
             sock.connect(place)
@@ -49,7 +49,7 @@ class LocalTransport(StreamTransport):
             raise ConnectionError(f"No server listens at {address}: {error}. Is its server running here?") from None
         return self.wire(sock)
 
-    def socket(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
+    def opened(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
         """A socket, and where the operating system keeps this name; on Linux nothing is left on the disk."""
         name = self.rest(address)
         if not hasattr(socket, "AF_UNIX"):

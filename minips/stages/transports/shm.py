@@ -181,7 +181,7 @@ class SharedMemory(LocalTransport):
     def wire(self, sock: socket.socket) -> Wire:
         return _ShmWire(sock, self.max_message_bytes)
 
-    def socket(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
+    def opened(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
         if sys.platform != "linux":
             raise OSError("The transport shm needs Linux's memory descriptors. Use pipe or tcp here.")
-        return super().socket(address)
+        return super().opened(address)
