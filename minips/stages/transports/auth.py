@@ -41,10 +41,11 @@ class Conversation(Protocol):
 
 
 W = TypeVar("W", bound=Conversation)
+Proof = Generator[tuple[int, Frames], tuple[int, Frames] | None, None]
 
 
-def prove(token: str) -> Generator[tuple[int, Frames], tuple[int, Frames] | None, None]:
-    """The server's side without I/O: its two messages, sent the client's in between.
+def prove(token: str) -> Proof:
+    """The server's side without I/O: it yields its two messages, and takes the client's in between.
 
     PermissionError after the second one, an error then, where the client does not know the token.
     """

@@ -6,13 +6,13 @@ token. So no peer reaches the handler that has not shown that, and all that a pe
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
 from minips.stage import Buffer, Frames, reason
-from minips.stages.transports.auth import prove, proved
+from minips.stages.transports.auth import Proof, prove, proved
 from minips.stages.transports.base import HANDSHAKE_S, Channel, Connection, Handler, Service, remote_error, service_of
 from minips.stages.transports.framing import HANDSHAKE_BYTES, pieces, split
 from minips.stages.transports.network import NetworkTransport
@@ -32,7 +32,7 @@ class RemoteCaller(Interruptible):
     """The largest body that may be read."""
     _begun = False
     _connection: Connection | None = None
-    _proof: "Generator[tuple[int, Frames], tuple[int, Frames] | None, None] | None"
+    _proof: Proof | None
 
     @abstractmethod
     def serve(self) -> None:
@@ -43,8 +43,8 @@ class RemoteCaller(Interruptible):
         self._service, self._max, self._proof = service, max_message_bytes, prove(token)
         self._timer = threading.Timer(HANDSHAKE_S, self.shutdown)
         self._timer.daemon = True
-        self._timer.start()
         try:
+            self._timer.start()
             self.serve()
         except Exception:  # the peer went away or talked nonsense, in the words of each library
             pass

@@ -252,7 +252,7 @@ class HttpListener(InboxListener[RemoteCaller]):
         except ValueError:
             caller.shutdown()
             return web.Response(status=400)
-        except ConnectionError:
+        except OSError:
             return web.Response(status=410)
         response = web.StreamResponse(headers={"Content-Length": str(size(answer))})
         with suppress(ConnectionError):  # the peer has gone
