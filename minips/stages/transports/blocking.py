@@ -87,7 +87,7 @@ class BlockingTransport(CallTransport):
 
     @abstractmethod
     def client(self, sock: Metered) -> Callable[[bytes], bytes]:
-        """What sends a request over the socket and waits for its answer."""
+        """The function that sends a request over the socket and waits for its answer."""
 
     @abstractmethod
     def read(self, sock: Metered, answer: Callable[[bytes], bytes]) -> None:

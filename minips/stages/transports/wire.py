@@ -105,7 +105,7 @@ class InboxListener(Acceptor[P]):
 
 
 class InboxWire(Wire):
-    """What comes in waits in a queue; None is its end."""
+    """A wire whose messages come in through a queue; None is their end."""
 
     resumes = True
 
