@@ -1,4 +1,4 @@
-"""One end of a connection, before anybody knows who is at the other: whole messages, in order, each with a tag."""
+"""One end of a connection: whole messages, in order, each with a tag, and how such connections come in."""
 
 import queue
 from abc import ABC, abstractmethod
