@@ -87,7 +87,7 @@ class _Passing(Connection):
 
     def cut(self) -> Frames:
         self.channel.close()
-        self.proxy.endpoint._wires[threading.current_thread()].hang_up()
+        self.proxy.endpoint._wires[threading.current_thread()].shutdown()
         return []
 
     def closed(self) -> None:

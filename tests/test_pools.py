@@ -116,7 +116,7 @@ def test_a_wait_that_ends_in_the_middle_of_a_large_message_loses_nothing(ends):
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_connection_that_breaks_takes_the_pool_with_it(ends, place):
     one, other = ends
-    (other, *other.pool.others)[place].hang_up()
+    (other, *other.pool.others)[place].shutdown()
     thread = sending(one, [LARGE])
     with pytest.raises((EOFError, OSError)):
         other.receive(WAIT_S)
@@ -133,7 +133,7 @@ def test_a_client_whose_pool_broke_goes_on_with_a_new_one():
         client = stack.enter_context(ps.connect(server.address, config, token=server.token))
         for _ in range(3):
             client.push_pull(ones).result(WAIT_S)
-            client._connections[0].channel._wire.pool.others[0].hang_up()
+            client._connections[0].channel._wire.pool.others[0].shutdown()
         pulled = client.pull().result(WAIT_S)
     np.testing.assert_array_equal(pulled["w"], np.float32(-1.5))
 

@@ -119,7 +119,7 @@ def test_a_channel_that_is_closed_tries_no_more():
 
 def cut(client):
     """Break the connection under a client's feet."""
-    client._connections[0].channel._wire.hang_up()
+    client._connections[0].channel._wire.shutdown()
 
 
 @pytest.mark.parametrize("codec", [ps.Codec(), ps.Codec(memory=ps.Delta()), ps.Codec(ps.TopK(0.5), ps.ErrorFeedback())])

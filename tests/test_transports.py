@@ -472,7 +472,7 @@ def hears_the_end(stranger):
     try:
         while stranger.poll(WAIT_S):
             stranger.recv_bytes()
-    except (EOFError, ConnectionError):
+    except (EOFError, OSError):
         return
     pytest.fail(f"The other side was still there after {WAIT_S:g} seconds.")
 

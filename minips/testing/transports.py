@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minips.stage import Frames
+from minips.stage import Frames, reason
 from minips.stages.transports import Channel, Connection, Endpoint, Handler, Service, Transport
 from minips.testing.base import WAIT_S, doing, refusing, require
 from minips.testing.stages import check_stage
@@ -53,6 +53,31 @@ def talking(
         yield endpoint, channel
 
 
+class _Gate:
+    """Answers with what it is sent; calls that begin with the frame ``wait`` once it is ``opened``."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+        self.seen: list[Frames] = []
+
+    def __call__(self, frames: Frames) -> Frames:
+        if bytes(frames[0]) == b"wait":
+            self.reached.set()
+            self.opened.wait(WAIT_S)
+            self.seen.append(frames)
+        return frames
+
+
+@contextmanager
+def _gated(transport: Transport) -> Iterator[tuple[Endpoint, Channel, _Gate]]:
+    gate = _Gate()
+    with talking(transport, gate) as (endpoint, channel):
+        try:
+            yield endpoint, channel, gate
+        finally:
+            gate.opened.set()
+
+
 class Watched(Service):
     """Answers each call with itself, and notes whose connection asked, and whose has closed."""
 
@@ -76,8 +101,8 @@ class _WatchedConnection(Connection):
         self._service.left.set()
 
 
-def _connect(transport: Transport, endpoint: Endpoint) -> Channel:
-    return transport.connect(endpoint.address, TOKEN, WAIT_S)
+def _connect(transport: Transport, endpoint: Endpoint, token: str = TOKEN) -> Channel:
+    return transport.connect(endpoint.address, token, WAIT_S)
 
 
 def _result(future: "Future[Frames]") -> Frames:
@@ -96,6 +121,10 @@ def _ask(channel: Channel, frames: Frames) -> Frames:
     except TimeoutError:
         require(future.done(), f"A call was not answered within {WAIT_S:g} seconds.")
         raise  # the handler's own
+
+
+def _require_echo(channel: Channel, otherwise: str) -> None:
+    require(bytes(_ask(channel, [b"a"])[0]) == b"a", otherwise)
 
 
 def _wait(event: threading.Event, what: str) -> None:
@@ -159,23 +188,22 @@ def frames_sent_stay_as_they_were(transport: Transport) -> None:
 
 def many_calls_are_outstanding(transport: Transport) -> None:
     """64 calls are outstanding at once, are handled in order and answered in order."""
-    gate, seen, done = threading.Event(), [], []  # type: threading.Event, list[int], list[int]
-
-    def slow(frames: Frames) -> Frames:
-        gate.wait(WAIT_S)
-        seen.append(int(bytes(frames[0])))
-        return frames
-
-    with talking(transport, slow) as (_, channel):
-        futures = [channel.call([str(i).encode()]) for i in range(64)]
+    done: list[int] = []
+    with _gated(transport) as (_, channel, gate):
+        futures = [channel.call([b"wait", str(i).encode()]) for i in range(64)]
         for i, future in enumerate(futures):
-            future.add_done_callback(partial(_note, done, i))
+            future.add_done_callback(partial(lambda i, _: done.append(i), i))
         require(not done, "An answer came before the handler gave one.")
-        gate.set()
-        answers = [int(bytes(_result(future)[0])) for future in futures]
+        gate.opened.set()
+        answers = [_number(_result(future)) for future in futures]
+    seen = [_number(frames) for frames in gate.seen]
     require(answers == [*range(64)], f"The calls 0 to 63 were answered with {answers}.")
     require(seen == [*range(64)], f"The handler saw them as {seen}.")
     require(done == [*range(64)], f"The answers came as {done}.")
+
+
+def _number(frames: Frames) -> int:
+    return int(bytes(frames[1]))
 
 
 def large_calls_are_outstanding(transport: Transport) -> None:
@@ -187,10 +215,6 @@ def large_calls_are_outstanding(transport: Transport) -> None:
             require(bytes(frame) == bytes([i]) * 2**20, f"Call {i} got another one's answer.")
 
 
-def _note(done: list[int], i: int, future: "Future[Frames]") -> None:
-    done.append(i)
-
-
 def threads_share_a_channel(transport: Transport) -> None:
     """Eight threads call over one channel, and each gets its own answers."""
     wrong: list[str] = []
@@ -198,35 +222,32 @@ def threads_share_a_channel(transport: Transport) -> None:
     def caller(mine: int) -> None:
         for i in range(20):
             sent: Frames = [f"{mine}-{i}".encode(), bytes(mine * 1000)]
-            got = _ask(channel, sent)
-            if [*map(bytes, got)] != sent:
-                wrong.append(f"{mine}-{i}")
+            try:
+                if [*map(bytes, _ask(channel, sent))] != sent:
+                    wrong.append(f"{mine}-{i}")
+            except Exception as error:
+                wrong.append(f"{mine}-{i} ({reason(error)})")
 
     with talking(transport) as (_, channel):
-        _in_threads([partial(caller, i) for i in range(8)])
+        threads = [threading.Thread(target=caller, args=(mine,), daemon=True) for mine in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+        require(not any(thread.is_alive() for thread in threads), f"A caller is stuck after {WAIT_S:g} seconds.")
     require(not wrong, f"Wrong answers for {wrong}.")
 
 
 def connections_do_not_wait_for_each_other(transport: Transport) -> None:
     """A handler that blocks one connection leaves the others alone."""
-    gate, inside = threading.Event(), threading.Event()
-
-    def handler(frames: Frames) -> Frames:
-        if bytes(frames[0]) == b"block":
-            inside.set()
-            gate.wait(WAIT_S)
-        return frames
-
-    with talking(transport, handler) as (endpoint, channel), _connect(transport, endpoint) as other:
-        blocked = channel.call([b"block"])
-        try:
-            _wait(inside, "The handler was not called")
-            for _ in range(3):
-                require(bytes(_ask(other, [b"free"])[0]) == b"free", "The other connection got a wrong answer.")
-            require(not blocked.done(), "The blocked call was answered while its handler was blocked.")
-        finally:
-            gate.set()
-        require(bytes(_result(blocked)[0]) == b"block", "The blocked call got a wrong answer.")
+    with _gated(transport) as (endpoint, channel, gate), _connect(transport, endpoint) as other:
+        blocked = channel.call([b"wait"])
+        _wait(gate.reached, "The handler was not called")
+        for _ in range(3):
+            _require_echo(other, "The other connection got a wrong answer.")
+        require(not blocked.done(), "The blocked call was answered while its handler was blocked.")
+        gate.opened.set()
+        require(bytes(_result(blocked)[0]) == b"wait", "The blocked call got a wrong answer.")
 
 
 def errors_reach_the_caller(transport: Transport) -> None:
@@ -253,70 +274,48 @@ def errors_reach_the_caller(transport: Transport) -> None:
 
 def cancelled_calls_do_no_harm(transport: Transport) -> None:
     """A caller that cancels its future does not disturb the calls after it."""
-    gate = threading.Event()
-
-    def handler(frames: Frames) -> Frames:
-        gate.wait(WAIT_S)
-        return frames
-
-    with talking(transport, handler) as (_, channel):
-        futures = [channel.call([str(i).encode()]) for i in range(4)]
+    with _gated(transport) as (_, channel, gate):
+        futures = [channel.call([b"wait", str(i).encode()]) for i in range(4)]
         futures[1].cancel()
-        gate.set()
+        gate.opened.set()
         for i in (0, 2, 3):
-            require(bytes(_result(futures[i])[0]) == str(i).encode(), f"Call {i} got another one's answer.")
-        require(bytes(_ask(channel, [b"after"])[0]) == b"after", "A call after the cancelled one went wrong.")
+            require(_number(_result(futures[i])) == i, f"Call {i} got another one's answer.")
+        _require_echo(channel, "A call after the cancelled one went wrong.")
 
 
 def a_closed_endpoint_fails_its_callers(transport: Transport) -> None:
     """Once the endpoint has closed, pending and later calls fail with ConnectionError."""
-    gate, inside = threading.Event(), threading.Event()
-
-    def handler(frames: Frames) -> Frames:
-        inside.set()
-        gate.wait(WAIT_S)
-        return frames
-
-    with talking(transport, handler) as (endpoint, channel):
-        pending = [channel.call([b"pending"]) for _ in range(3)]
-        _wait(inside, "The handler was not called")
+    with _gated(transport) as (endpoint, channel, gate):
+        pending = [channel.call([b"wait"]) for _ in range(3)]
+        _wait(gate.reached, "The handler was not called")
         closing = threading.Thread(target=endpoint.close)
         closing.start()
         try:
-            for future in pending:
-                with refusing("A pending call", ConnectionError):
-                    _result(future)
-            with refusing("A later call", ConnectionError):
-                _ask(channel, [b"later"])
+            _require_broken(channel, pending)
         finally:
-            gate.set()
+            gate.opened.set()
             closing.join(WAIT_S)
         require(not closing.is_alive(), f"close() did not return within {WAIT_S:g} seconds.")
 
 
 def a_closed_channel_fails_its_calls(transport: Transport) -> None:
     """Once the channel has closed, its pending and later calls fail with ConnectionError, and others go on."""
-    gate, inside = threading.Event(), threading.Event()
-
-    def handler(frames: Frames) -> Frames:
-        if bytes(frames[0]) == b"pending":
-            inside.set()
-            gate.wait(WAIT_S)
-        return frames
-
-    with talking(transport, handler) as (endpoint, channel):
-        pending = channel.call([b"pending"])
-        try:
-            _wait(inside, "The handler was not called")
-            channel.close()
-            with refusing("A pending call", ConnectionError):
-                _result(pending)
-            with refusing("A later call", ConnectionError):
-                _ask(channel, [b"later"])
-        finally:
-            gate.set()
+    with _gated(transport) as (endpoint, channel, gate):
+        pending = channel.call([b"wait"])
+        _wait(gate.reached, "The handler was not called")
+        channel.close()
+        _require_broken(channel, [pending])
+        gate.opened.set()
         with _connect(transport, endpoint) as other:
-            require(bytes(_ask(other, [b"other"])[0]) == b"other", "A new connection got a wrong answer.")
+            _require_echo(other, "A new connection got a wrong answer.")
+
+
+def _require_broken(channel: Channel, pending: "list[Future[Frames]]") -> None:
+    for future in pending:
+        with refusing("A pending call", ConnectionError):
+            _result(future)
+    with refusing("A later call", ConnectionError):
+        _ask(channel, [b"later"])
 
 
 def closed_is_called_once(transport: Transport) -> None:
@@ -337,14 +336,12 @@ def closed_is_called_once(transport: Transport) -> None:
 
 def closing_twice_is_safe(transport: Transport) -> None:
     """Both sides can be closed twice, in either order."""
-    for server_first in (False, True):
-        with talking(transport) as (endpoint, channel):
-            _ask(channel, [b"a"])
-            for one in (endpoint, channel) if server_first else (channel, endpoint):
-                one.close()
-                one.close()
-            channel.close()
-            endpoint.close()
+    for order in (1, -1):
+        with talking(transport) as sides:
+            _ask(sides[1], [b"a"])
+            for side in sides[::order]:
+                side.close()
+                side.close()
 
 
 def a_wrong_token_is_refused(transport: Transport) -> None:
@@ -352,18 +349,12 @@ def a_wrong_token_is_refused(transport: Transport) -> None:
     service = Watched()
     with transport.serve(service, token=TOKEN) as endpoint:
         for wrong in ("", "another", TOKEN + "x"):
-            with (
-                refusing(f"The token {wrong!r}", PermissionError, "token"),
-                _connect_with(transport, endpoint, wrong) as c,
-            ):
-                _ask(c, [b"let me in"])
+            words = f"The token {wrong!r}"
+            with refusing(words, PermissionError, "token"), _connect(transport, endpoint, wrong) as channel:
+                _ask(channel, [b"let me in"])
         require(not service.asked and not service.gone, "The handler heard of the refused peers.")
         with _connect(transport, endpoint) as channel:
-            require(bytes(_ask(channel, [b"a"])[0]) == b"a", "The right token got a wrong answer.")
-
-
-def _connect_with(transport: Transport, endpoint: Endpoint, token: str) -> Channel:
-    return transport.connect(endpoint.address, token, WAIT_S)
+            _require_echo(channel, "The right token got a wrong answer.")
 
 
 def nobody_there_is_said(transport: Transport) -> None:
@@ -379,7 +370,7 @@ def an_address_in_use_is_said(transport: Transport) -> None:
     with talking(transport) as (endpoint, channel):
         with refusing(f"serve({endpoint.address!r}) a second time", OSError, endpoint.address):
             transport.serve(lambda frames: frames, endpoint.address, TOKEN).close()
-        require(bytes(_ask(channel, [b"a"])[0]) == b"a", "The first endpoint was disturbed by the second.")
+        _require_echo(channel, "The first endpoint was disturbed by the second.")
     with transport.serve(lambda frames: frames, endpoint.address, TOKEN) as again:
         require(again.address == endpoint.address, f"Asked for {endpoint.address}, got {again.address}.")
 
@@ -430,7 +421,7 @@ def leaves_nothing_behind(transport: Transport, cycles: int) -> None:
 
 def _once(transport: Transport, endpoint: Endpoint) -> None:
     with _connect(transport, endpoint) as channel:
-        require(bytes(_ask(channel, [b"a"])[0]) == b"a", "A connection got a wrong answer.")
+        _require_echo(channel, "A connection got a wrong answer.")
 
 
 Held = tuple[list[str], int]
@@ -460,26 +451,6 @@ def _require_gone(before: Held, when: str) -> None:
     more = f"{len(before[0])} threads became {len(threads)}: {_few(threads)}"
     require(len(threads) <= len(before[0]), f"Threads are left {when}: {more}.")
     require(descriptors <= before[1], f"{descriptors - before[1]} descriptors are left {when}.")
-
-
-def _in_threads(tasks: list[Callable[[], None]]) -> None:
-    """Run the tasks at once. The first error of any is raised here."""
-    errors: list[Exception] = []
-
-    def attempt(task: Callable[[], None]) -> None:
-        try:
-            task()
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=attempt, args=(task,)) for task in tasks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_S)
-    if errors:
-        raise errors[0]
-    require(not any(thread.is_alive() for thread in threads), f"A caller is stuck after {WAIT_S:g} seconds.")
 
 
 def _few(values: Any) -> str:

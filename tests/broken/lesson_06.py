@@ -7,7 +7,7 @@ BROKEN = {
         "read-only copies": ("memoryview(bytearray(frame))", "bytes(frame)"),
         "waits for ever": ("self.inbox.get(timeout=timeout)", "self.inbox.get()"),
         "another error": ('TimeoutError("no message came in time")', 'OSError("no message came in time")'),
-        "hangs up too soon": ("except queue.Empty:\n", "except queue.Empty:\n            self.hang_up()\n"),
+        "hangs up too soon": ("except queue.Empty:\n", "except queue.Empty:\n            self.shutdown()\n"),
         "loses the tag": ("self.outbox.put((tag, ", "self.outbox.put((0, "),
     },
     "06.2": {

@@ -80,7 +80,7 @@ def _gives_up(transport: StreamTransport, timeout: float) -> None:
         thread.start()
         thread.join(timeout + PATIENCE_S)
         if thread.is_alive():
-            wire.hang_up()
+            wire.shutdown()
             thread.join(PATIENCE_S)
             raise Refused(f"receive(timeout={timeout:.2f}) was still waiting {PATIENCE_S:g} seconds later.")
         if not isinstance(outcome[0], TimeoutError):

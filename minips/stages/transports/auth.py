@@ -10,9 +10,12 @@ Until it has seen the proof a server reads no message above a kilobyte.
 
 import hmac
 import secrets
+from collections.abc import Generator
+from typing import Protocol, TypeVar
 
-from minips.stage import Frames
-from minips.stages.transports.wire import AUTH, ERROR, Wire
+from minips.stage import Buffer, Frames
+from minips.stages.transports.base import HANDSHAKE_S
+from minips.stages.transports.wire import AUTH, ERROR
 
 PROTOCOL = b"minips/1"
 NONCE_BYTES, LIMIT_BYTES = 32, 1024
@@ -29,23 +32,55 @@ def check_token(token: object) -> None:
         )
 
 
-def challenge(wire: Wire, token: str, timeout: float) -> None:
-    """The server's side. PermissionError, for both, where the client does not know the token."""
+class Conversation(Protocol):
+    """The part of a wire that both sides need for this."""
+
+    def send(self, tag: int, frames: Frames) -> None: ...
+    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]: ...
+    def close(self) -> None: ...
+
+
+W = TypeVar("W", bound=Conversation)
+Proof = Generator[tuple[int, Frames], tuple[int, Frames] | None, None]
+
+
+def prove(token: str) -> Proof:
+    """The server's side without I/O: it yields its two messages, and takes the client's in between.
+
+    PermissionError after the second one, an error then, where the client does not know the token.
+    """
     nonce = secrets.token_bytes(NONCE_BYTES)
-    wire.send(AUTH, [PROTOCOL, nonce])
-    tag, frames = wire.receive(timeout, LIMIT_BYTES)
+    tag, frames = (yield AUTH, [PROTOCOL, nonce]) or (ERROR, [])
     if (
         tag != AUTH
         or len(frames) != 2
         or not hmac.compare_digest(frames[1], _proof(token, b"client", nonce, frames[0]))
     ):
         text = "The server does not know this token. Pass the token that the server was started with."
-        wire.send(ERROR, [b"PermissionError", text.encode()])
+        yield ERROR, [b"PermissionError", text.encode()]
         raise PermissionError("The client does not know the token.")
-    wire.send(AUTH, [_proof(token, b"server", frames[0], nonce)])
+    yield AUTH, [_proof(token, b"server", frames[0], nonce)]
 
 
-def answer_challenge(wire: Wire, token: str, address: str, timeout: float) -> None:
+def challenge(wire: Conversation, token: str, timeout: float) -> None:
+    """The server's side. PermissionError, for both, where the client does not know the token."""
+    steps = prove(token)
+    wire.send(*next(steps))
+    wire.send(*steps.send(wire.receive(timeout, LIMIT_BYTES)))
+    next(steps, None)
+
+
+def proved(wire: W, token: str, address: str, timeout: float) -> W:
+    """``wire``, once both sides have proved that they know the token; closed where they have not, see below."""
+    try:
+        answer_challenge(wire, token, address, min(timeout, HANDSHAKE_S))
+    except BaseException:
+        wire.close()
+        raise
+    return wire
+
+
+def answer_challenge(wire: Conversation, token: str, address: str, timeout: float) -> None:
     """The client's side. PermissionError where either does not know the token, ConnectionError where it is no minips
     server.
     """
@@ -64,17 +99,11 @@ def answer_challenge(wire: Wire, token: str, address: str, timeout: float) -> No
         raise ConnectionError(
             f"The peer at {address} is not a minips server, is closing, or can do no more. {error}".strip()
         ) from None
-    if tag != AUTH or len(frames) != 1 or not hmac.compare_digest(frames[0], _proof(token, b"server", ours, theirs)):
-        raise PermissionError(_words(tag, frames, address))
-
-
-def _proof(
-    token: str, role: bytes, first: bytes | bytearray | memoryview, second: bytes | bytearray | memoryview
-) -> bytes:
-    return hmac.digest(token.encode(), role + bytes(first) + bytes(second), "sha256")
-
-
-def _words(tag: int, frames: Frames, address: str) -> str:
     if tag == ERROR and frames:
-        return f"{address} refused: {bytes(frames[-1]).decode(errors='replace')}"
-    return f"The server at {address} could not prove that it knows the token."
+        raise PermissionError(f"{address} refused: {bytes(frames[-1]).decode(errors='replace')}")
+    if tag != AUTH or len(frames) != 1 or not hmac.compare_digest(frames[0], _proof(token, b"server", ours, theirs)):
+        raise PermissionError(f"The server at {address} could not prove that it knows the token.")
+
+
+def _proof(token: str, role: bytes, first: Buffer, second: Buffer) -> bytes:
+    return hmac.digest(token.encode(), role + bytes(first) + bytes(second), "sha256")

@@ -1,27 +1,21 @@
-"""The base of transports over libraries that block: a session for each connection, and one call after the other.
+"""The base of transports over libraries that block: one call after the other on a connection.
 
-Both Pyro and Thrift send a request, wait for its answer, and only then send the next. So a channel has a thread that
-makes its calls in turn: many may be outstanding, one is on the wire. On the server the connection's end is the
-session's end. The sockets are opened here and given to the library; they count what it reads, so that a stranger's
-message stays small.
+Both Pyro and Thrift send a request, wait for its answer, and only then send the next. So many calls may be outstanding,
+and one is on the wire. The sockets are opened here and given to the library; they count what it reads, so that a
+stranger's message stays small.
 """
 
 import socket
-import threading
-import time
 from abc import abstractmethod
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
-from itertools import count
-from queue import SimpleQueue
-from typing import ClassVar
+from dataclasses import dataclass
 
-from minips.stage import Buffer, reason
-from minips.stages.transports.base import HANDSHAKE_S
+from minips.stage import option
+from minips.stages.transports.calls import Body, CallTransport, RemoteCaller, RemoteServer
 from minips.stages.transports.framing import writable
-from minips.stages.transports.network import NetworkTransport
-from minips.stages.transports.sessions import Asking, Body, Session, Sessions
+from minips.stages.transports.sockets import SocketListener
+from minips.stages.transports.wire import Acceptor
 
 _ENVELOPE_BYTES = 2**11
 """Bytes that a library may add to a body: the names of the method and the object, a checksum."""
@@ -40,136 +34,79 @@ class Metered(socket.socket):
         return chunk
 
 
-class BlockingTransport(NetworkTransport):
+class _Ends:
+    """Both ends of a connection let go of their socket alike."""
+
+    def __init__(self, sock: Metered) -> None:
+        self.sock = sock
+
+    def shutdown(self) -> None:
+        with suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.shutdown()
+        self.sock.close()
+
+
+class _BlockingServer(_Ends, RemoteServer):
+    def __init__(self, sock: Metered, ask: Callable[[bytes], bytes]) -> None:
+        super().__init__(sock)
+        self._ask = ask
+
+    def begin(self, body: Body) -> Callable[[], memoryview]:
+        return lambda: writable(self._ask(b"".join(body)))
+
+
+class _BlockingCaller(_Ends, RemoteCaller):
+    def __init__(self, sock: Metered, read: Callable[[Metered, Callable[[bytes], bytes]], None]) -> None:
+        super().__init__(sock)
+        self._read = read
+
+    def serve(self) -> None:
+        self.sock.left = self.limit + _ENVELOPE_BYTES
+        self._read(self.sock, self._answer)
+
+    def _answer(self, body: bytes) -> bytes:
+        try:
+            answered = b"".join(self.answer(writable(body)))
+        except BaseException:
+            self.sock.shutdown(socket.SHUT_RD)  # the library may tell of the error, and reads no more
+            raise
+        self.sock.left = self.limit + _ENVELOPE_BYTES
+        return answered
+
+
+@dataclass(frozen=True)
+class BlockingTransport(CallTransport):
     """A transport over a library that blocks."""
 
-    max_message_bytes: int
-    most_bytes: ClassVar[int] = 2**30
-
-    def reach(self, address: str, timeout: float) -> socket.socket:
-        """A socket connected to ``address``. It times out until the wire has it."""
-        return _ready(self.dialled(address, timeout))
-
-
-class BlockingWire(Asking):
-    """The client's end: its thread makes the calls, one after the other, and none after the first that fails."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        super().__init__()
-        self._sock = sock
-        self._todo: SimpleQueue[tuple[Future[memoryview], Body] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="minips-calls", daemon=True)
+    max_message_bytes: int = option(
+        2**30, "largest message that is taken", minimum=2**10, maximum=2**30, unit="byte", operator=True
+    )
 
     @abstractmethod
-    def exchange(self, body: bytes) -> Buffer:
-        """Send the request and wait for its answer."""
-
-    def begin(self) -> None:
-        self._sock.settimeout(None)
-        self._thread.start()
-        super().begin()
-
-    def ask(self, number: int, body: Body) -> "Future[memoryview]":
-        future: Future[memoryview] = Future()
-        self._todo.put((future, body))
-        return future
-
-    def _run(self) -> None:
-        gone: Exception | None = None
-        while todo := self._todo.get():
-            future, body = todo
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                if gone:
-                    raise gone
-                future.set_result(writable(self.exchange(b"".join(body))))
-            except Exception as error:  # each library has its own
-                gone = ConnectionError(reason(error))
-                future.set_exception(gone)
-
-    def hang_up(self) -> None:
-        super().hang_up()
-        self._todo.put(None)
-        with suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        self.hang_up()
-        if self._thread.is_alive():
-            self._thread.join(HANDSHAKE_S)
-        self._sock.close()
-
-
-class BlockingListener(Sessions):
-    """A thread for each connection, in which the library reads and writes."""
-
-    def __init__(self, transport: BlockingTransport, address: str | None) -> None:
-        super().__init__(transport.max_message_bytes)
-        self._sock = transport.bound(address)
-        self.address = transport.address(*self._sock.getsockname()[:2])
-        self._closing = False
-        self._peers: dict[threading.Thread, tuple[Session, socket.socket]] = {}
-        self._accepting = threading.Thread(target=self._accept, name=f"minips-take-{self.address}", daemon=True)
-        self._accepting.start()
+    def client(self, sock: Metered) -> Callable[[bytes], bytes]:
+        """The function that sends a request over the socket and waits for its answer."""
 
     @abstractmethod
-    def talk(self, peer: socket.socket, answer: Callable[[bytes], bytes]) -> None:
-        """Have the library answer requests by ``answer`` until one of them raises."""
+    def read(self, sock: Metered, answer: Callable[[bytes], bytes]) -> None:
+        """Have the library answer requests on the socket by ``answer``, until one of them raises."""
 
-    def _accept(self) -> None:
-        while not self._closing:
-            try:
-                sock, _ = self._sock.accept()
-            except OSError:
-                time.sleep(0 if self._closing else 0.05)
-                continue
-            peer, session = _ready(sock), self.open()
-            thread = threading.Thread(target=self._talk, args=(peer, session), name="minips-talk", daemon=True)
-            self._peers[thread] = session, peer
-            thread.start()
+    def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
+        sock = self.bound(address)
+        place = self.address(*sock.getsockname()[:2])
+        return SocketListener(sock, place, lambda peer: _BlockingCaller(_ready(peer), self.read))
 
-    def _talk(self, peer: Metered, session: Session) -> None:
-        numbers = count()
-        peer.left = session.limit + _ENVELOPE_BYTES
-
-        def answer(body: bytes) -> bytes:
-            if session.over.done():
-                raise EOFError
-            future = session.ask(next(numbers), writable(body))
-            answered = b"".join(future.result())
-            peer.left = session.limit + _ENVELOPE_BYTES
-            return answered
-
-        def stop_reading(_: object) -> None:
-            with suppress(OSError):
-                peer.shutdown(socket.SHUT_RD)  # the last answer may still be on its way out
-
-        session.over.add_done_callback(stop_reading)
+    def reach(self, address: str, timeout: float) -> RemoteServer:
+        sock = _ready(self.dialled(address, timeout))
         try:
-            self.talk(peer, answer)
-        except Exception:  # the peer went away or talked nonsense, in the words of each library
-            pass
-        finally:
-            session.hang_up()
-            peer.close()
-            self._peers.pop(threading.current_thread(), None)
-
-    def close(self) -> None:
-        self._closing = True
-        with suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)  # wakes the accept, on Linux
-        with suppress(OSError):  # and a visitor does elsewhere
-            socket.create_connection(self._sock.getsockname()[:2], 0.2).close()
-        self._accepting.join(HANDSHAKE_S)
-        self._sock.close()
-        left = dict(self._peers)
-        for session, peer in left.values():
-            session.hang_up()
-            with suppress(OSError):
-                peer.shutdown(socket.SHUT_RDWR)
-        for thread in left:
-            thread.join(HANDSHAKE_S)
+            server = _BlockingServer(sock, self.client(sock))
+        except Exception as error:
+            sock.close()
+            raise ConnectionError(f"The peer at {address} is not a minips server, or it is closing. {error}") from None
+        sock.settimeout(None)
+        return server
 
 
 def _ready(sock: socket.socket) -> Metered:

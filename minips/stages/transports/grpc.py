@@ -5,7 +5,7 @@ news that a peer has gone, and pings that find out. A .proto and protobuf are it
 handler takes functions from bytes to bytes, here none at all. A channel is one call of the method Talk, whose requests
 and responses are both streams: that keeps their order, and a stream ends when either side does.
 
-On the wire: a message is one body (see `network`) in HTTP/2 frames of 16 kB. gRPC takes and gives a message as one
+On the wire: a message is one body (see `framing`) in HTTP/2 frames of 16 kB. gRPC takes and gives a message as one
 `bytes`: it is joined (a copy), copied into gRPC's slices and out of them, and once more into memory that can be written
 to. gRPC refuses messages above 4 MB unless told otherwise; here it is told the transport's own limit, which at most is
 2 GiB less a byte. It holds for strangers too.
@@ -18,11 +18,12 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any
 
-from minips.stage import Buffer, Frames, option, register
+from minips.stage import option, register
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.framing import pieces, split, writable
-from minips.stages.transports.network import NetworkTransport, netloc
-from minips.stages.transports.wire import Listener, Wire
+from minips.stages.transports.calls import Body, CallTransport, RemoteCaller, RemoteServer
+from minips.stages.transports.framing import writable
+from minips.stages.transports.network import netloc
+from minips.stages.transports.wire import Acceptor, InboxListener
 
 _METHOD = "/minips/Talk"
 _PING_MS = 30_000
@@ -30,7 +31,7 @@ _PING_MS = 30_000
 
 @register
 @dataclass(frozen=True)
-class Grpc(NetworkTransport):
+class Grpc(CallTransport):
     """gRPC without a .proto, a bidirectional stream for each channel: ``grpc://host:port``."""
 
     name = "grpc"
@@ -40,18 +41,11 @@ class Grpc(NetworkTransport):
         2**31 - 1, "largest message that is taken", minimum=2**10, maximum=2**31 - 1, unit="byte", operator=True
     )
 
-    def listen(self, address: str | None) -> Listener:
+    def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
         return _GrpcListener(self, address)
 
-    def dial(self, address: str, timeout: float) -> Wire:
-        import grpc
-
-        target = netloc(*self.host_and_port(address))
-        channel = grpc.insecure_channel(target, [*self.options(), ("grpc.use_local_subchannel_pool", 1)])
-        wire = _GrpcWire(self.max_message_bytes, hears_the_end=False)
-        call = channel.stream_stream(_METHOD)(wire.outgoing())
-        wire.attach(call, call.cancel, channel.close)
-        return wire
+    def reach(self, address: str, timeout: float) -> RemoteServer:
+        return _GrpcServer(netloc(*self.host_and_port(address)), self.options())
 
     def options(self) -> list[tuple[str, int]]:
         """GRPC's channel arguments, for both sides."""
@@ -66,68 +60,55 @@ class Grpc(NetworkTransport):
         ]
 
 
-class _GrpcWire(Wire):
-    """Either end of a stream: gRPC takes bodies from one iterator and gives them by another."""
+class _GrpcServer(RemoteServer):
+    def __init__(self, target: str, options: list[tuple[str, int]]) -> None:
+        import grpc
 
-    def __init__(self, max_message_bytes: int, hears_the_end: bool) -> None:
-        self._max, self._hears_the_end = max_message_bytes, hears_the_end
-        self._outbox: queue.SimpleQueue[list[Buffer] | None] = queue.SimpleQueue()
-        self._ended = False
+        self._requests: queue.SimpleQueue[Body | None] = queue.SimpleQueue()
+        self._channel = grpc.insecure_channel(target, [*options, ("grpc.use_local_subchannel_pool", 1)])
+        # Each is joined when its turn comes, so that none that waits is held twice.
+        self._answers = self._channel.stream_stream(_METHOD)(map(b"".join, iter(self._requests.get, None)))
 
-    def attach(self, incoming: Iterator[bytes], cancel: Callable[[], Any], close: Callable[[], Any]) -> None:
-        """The stream's other half, and how to end it: at once, and for good."""
-        self._incoming, self._cancel, self._close = incoming, cancel, close
+    def begin(self, body: Body) -> Callable[[], memoryview]:
+        self._requests.put(body)
+        return self._next
 
-    def outgoing(self) -> Iterator[bytes]:
-        """The bodies for gRPC to send. Each is joined when its turn comes, so that none that waits is held twice."""
-        while (body := self._outbox.get()) is not None:
-            yield b"".join(body)
-
-    def send(self, tag: int, frames: Frames) -> None:
-        if self._ended:
-            raise ConnectionError("the stream has ended")
-        self._outbox.put(pieces(tag, frames))
-
-    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        late = threading.Event()
-
-        def give_up() -> None:
-            late.set()
-            self._cancel()
-
-        timer = threading.Timer(timeout or 0, give_up)
-        timer.daemon = True
-        if timeout is not None:
-            timer.start()
+    def _next(self) -> memoryview:
         try:
-            body = next(self._incoming)
+            return writable(next(self._answers))
         except Exception as error:  # the end of the stream, or what gRPC calls an RpcError
-            if late.is_set():
-                raise TimeoutError("no message came in time") from None
-            raise EOFError(getattr(error, "details", str)() or "") from None
-        finally:
-            timer.cancel()
-        if len(body) > (limit or self._max):
-            raise ValueError(f"a message of {len(body)} bytes is larger than the {limit or self._max} that are allowed")
-        return split(writable(body))
+            raise ConnectionError(getattr(error, "details", str)() or "it has ended") from None
 
-    def hang_up(self) -> None:
-        self._ended = True
-        self._outbox.put(None)  # after what waits there: a client that is refused hears why
-        if not self._hears_the_end:
-            self._cancel()
+    def shutdown(self) -> None:
+        self._requests.put(None)
+        self._answers.cancel()
 
     def close(self) -> None:
-        self.hang_up()
-        self._close()
+        self.shutdown()
+        self._channel.close()
 
 
-class _GrpcListener(Listener):
+class _GrpcCaller(RemoteCaller):
+    def __init__(self, requests: Iterator[bytes]) -> None:
+        self._requests = requests
+        self.answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        """The bodies for gRPC to send, and None for the end."""
+
+    def serve(self) -> None:
+        for body in map(writable, self._requests):
+            self.answers.put(b"".join(self.answer(body)))
+            del body  # before the next one comes
+
+    def shutdown(self) -> None:
+        self.answers.put(None)  # after what waits there: a client that is refused hears why
+
+    close = shutdown
+
+
+class _GrpcListener(InboxListener[RemoteCaller]):
     def __init__(self, transport: Grpc, address: str | None) -> None:
         import grpc
 
-        self._max = transport.max_message_bytes
-        self._incoming: queue.SimpleQueue[_GrpcWire | None] = queue.SimpleQueue()
         method = grpc.stream_stream_rpc_method_handler(self._talk)
         talk = grpc.method_handlers_generic_handler("minips", {"Talk": method})
         self._server = grpc.server(_ThreadEach(), [talk], options=transport.options())
@@ -137,23 +118,13 @@ class _GrpcListener(Listener):
         except RuntimeError as error:
             self._server.stop(None).wait(HANDSHAKE_S)
             raise transport.unservable(address, error) from None
-        self.address = transport.address(host, port)
+        super().__init__(transport.address(host, port))
         self._server.start()
 
     def _talk(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        wire = _GrpcWire(self._max, hears_the_end=True)
-        wire.attach(requests, context.cancel, lambda: None)
-        self._incoming.put(wire)
-        return wire.outgoing()
-
-    def accept(self) -> Wire:
-        wire = self._incoming.get()
-        if wire is None:
-            raise OSError("the listener is closed")
-        return wire
-
-    def hang_up(self) -> None:
-        self._incoming.put(None)
+        caller = _GrpcCaller(requests)
+        self.incoming.put(caller)
+        return iter(caller.answers.get, None)
 
     def close(self) -> None:
         self._server.stop(None).wait(HANDSHAKE_S)
@@ -164,12 +135,6 @@ class _ThreadEach(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         future: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:
-                future.set_exception(error)
-
-        threading.Thread(target=run, name="minips-grpc", daemon=True).start()
+        run = threading.Thread(target=lambda: future.set_result(fn(*args, **kwargs)), name="minips-grpc", daemon=True)
+        run.start()
         return future

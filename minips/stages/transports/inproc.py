@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from minips.stage import Frames, register
 from minips.stages.transports.base import fresh_name
 from minips.stages.transports.streams import StreamTransport
-from minips.stages.transports.wire import Listener, Wire
+from minips.stages.transports.wire import InboxListener, InboxWire, Listener, Wire
 
 _Queue = queue.SimpleQueue[tuple[int, Frames] | None]
 _listeners: dict[str, "_QueueListener"] = {}
@@ -40,54 +40,31 @@ class InProc(StreamTransport):
         return _QueueWire(here, there)
 
 
-class _QueueWire(Wire):
-    resumes = True
-
+class _QueueWire(InboxWire):
     def __init__(self, inbox: _Queue, outbox: _Queue) -> None:
-        self._inbox, self._outbox, self._closed = inbox, outbox, False
+        super().__init__(inbox)
+        self._outbox = outbox
 
     def send(self, tag: int, frames: Frames) -> None:
-        if self._closed:
+        if self.ended:
             raise ConnectionError("the connection is closed")
         self._outbox.put((tag, [memoryview(bytearray(frame)) for frame in frames]))
 
-    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        try:
-            message = self._inbox.get(timeout=timeout)
-        except queue.Empty:
-            raise TimeoutError("no message came in time") from None
-        if message is None:
-            self.hang_up()
-            raise EOFError
-        return message
-
-    def hang_up(self) -> None:
-        if not self._closed:
-            self._closed = True
+    def shutdown(self) -> None:
+        if not self.ended:
+            self.end()
             self._outbox.put(None)
-            self._inbox.put(None)
 
-    def close(self) -> None:
-        self.hang_up()
+    close = shutdown
 
 
-class _QueueListener(Listener):
+class _QueueListener(InboxListener[Wire]):
     def __init__(self, address: str) -> None:
-        self.address = address
-        self.incoming: queue.SimpleQueue[_QueueWire | None] = queue.SimpleQueue()
+        super().__init__(address)
         with _lock:
             if address in _listeners:
                 raise OSError(f"{address} is in use already. Choose another name, or None for a fresh one.")
             _listeners[address] = self
-
-    def accept(self) -> Wire:
-        wire = self.incoming.get()
-        if wire is None:
-            raise OSError("the listener is closed")
-        return wire
-
-    def hang_up(self) -> None:
-        self.incoming.put(None)
 
     def close(self) -> None:
         with _lock:

@@ -18,16 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from minips.stage import Frames, Value, option
-from minips.stages.transports.base import (
-    Caller,
-    Channel,
-    Connection,
-    Endpoint,
-    Handler,
-    Service,
-    Transport,
-    service_of,
-)
+from minips.stages.transports.base import Channel, Connection, Endpoint, Handler, Service, Transport, service_of
 from minips.stages.transports.streams import Then
 
 _DEPARTURE = struct.Struct("<d")
@@ -128,24 +119,8 @@ class _ShapedChannel(Channel):
         called = self._channel.call(self._node.depart(frames))
         return Then(called, lambda answer: self._node.arrive(answer.result()))
 
-    def ask(self, frames: Frames, caller: Caller) -> None:
-        self._channel.ask(self._node.depart(frames), _ShapedCaller(self._node, caller))
-
     def close(self) -> None:
         self._channel.close()
-
-
-class _ShapedCaller:
-    def __init__(self, node: _Shaped, caller: Caller) -> None:
-        self._node, self._caller, self.failed = node, caller, caller.failed
-
-    def arrived(self, frames: Frames) -> None:
-        try:
-            frames = self._node.arrive(frames)
-        except ValueError as error:
-            self.failed(error)
-        else:
-            self._caller.arrived(frames)
 
 
 def _size(frames: Frames) -> int:

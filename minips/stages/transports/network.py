@@ -3,10 +3,10 @@
 import socket
 from typing import ClassVar
 
-from minips.stages.transports.streams import StreamTransport
+from minips.stages.transports.base import Transport
 
 
-class NetworkTransport(StreamTransport):
+class NetworkTransport(Transport):
     """Addresses are ``scheme://host:port``: port 0 for a free one, loopback unless another host is named."""
 
     extra: ClassVar[str] = "transports"
@@ -38,17 +38,13 @@ class NetworkTransport(StreamTransport):
 
     def address(self, host: str, port: int) -> str:
         """The two put together."""
-        return f"{self.scheme}://{_bracketed(host)}:{port}"
+        return f"{self.scheme}://{netloc(host, port)}"
 
     def unservable(self, address: str | None, error: object) -> OSError:
         """The sentence for an address that cannot be had."""
         return OSError(f"{address} cannot be served: {error}. Choose another port, or 0 for a free one.")
 
 
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
 def netloc(host: str, port: int | str) -> str:
     """``host:port`` as libraries want it."""
-    return f"{_bracketed(host)}:{port}"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

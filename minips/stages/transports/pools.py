@@ -16,8 +16,7 @@ import secrets
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 from minips.stage import Buffer, Frames, reason
 from minips.stages.transports.framing import (
@@ -48,97 +47,68 @@ class Pool(Closable):
     least_bytes = SHARED_BYTES
 
     def __init__(self, wires: Sequence[SocketWire]) -> None:
-        self._first, *self._others = wires
-        self._first.pool = self
-        self._blocks = Blocks()
-        self._helpers = ThreadPoolExecutor(2 * len(self._others), "minips-pool")  # both directions at once
-        self.coming: _Coming | None = None
-
-    @property
-    def first(self) -> SocketWire:
+        self.first, *others = self._wires = wires
         """The wire that carries the messages."""
-        return self._first
-
-    @property
-    def others(self) -> list[SocketWire]:
+        self.others: Sequence[SocketWire] = others
         """The wires that help."""
-        return self._others
+        self.first.pool = self
+        self._blocks = Blocks()
+        self._helpers = ThreadPoolExecutor(2 * len(wires), "minips-pool")  # both directions at once
+        self.coming: tuple[int, Frames, list[Future[None]]] | None = None
+        """Tag and frames of a large message of which parts have come, and what is filled by each wire."""
 
     def send(self, tag: int, frames: Frames) -> None:
         """Send a message over all the wires."""
         body = padded(frames)
-        own, *shares = self._shares(size(body))
-        self._first.write(pieces(POOL, [bytes([tag]), lengths_of(frames)]))
+        self.first.write(pieces(POOL, [bytes([tag]), lengths_of(frames)]))
         try:
-            sending = [
-                self._helpers.submit(other.write, between(body, share))
-                for other, share in zip(self._others, shares, strict=True)
-            ]
-            self._first.write(between(body, own))
-            for sent in sending:
+            shares = zip(self._wires, self._shares(size(body)), strict=True)
+            for sent in [self._helpers.submit(wire.write, between(body, share)) for wire, share in shares]:
                 sent.result()
         except BaseException:
-            self.hang_up()  # where the next message begins is not known any more
+            self.first.shutdown()  # where the next message begins is not known any more
             raise
 
     def receive(self, deadline: float | None, told: Frames | None = None) -> tuple[int, Frames]:
         """A message that comes over all the wires: one that ``told`` announces, or the rest of the one before."""
-        coming = self.coming = self.coming or self._begin(told or [])
+        self.coming = self.coming or self._begin(told or [])
+        tag, frames, filling = self.coming
+        left = None if deadline is None else max(deadline - time.monotonic(), 0)
+        filled, late = wait(filling, left, FIRST_EXCEPTION)
         try:
-            coming.left = self._first.fill(coming.left, deadline)
-            left = None if deadline is None else max(deadline - time.monotonic(), 0)
-            late = coming.left or wait(coming.filling, left).not_done
-            for filled in () if late else coming.filling:
-                filled.result()
+            for one in filled:
+                one.result()
         except BaseException as error:
-            self.hang_up()
+            self.first.shutdown()
             if isinstance(error, TimeoutError):  # the system's word for a peer that is gone
                 raise ConnectionError(reason(error)) from None
             raise
         if late:
             raise TimeoutError("no message came in time")
         self.coming = None
-        return coming.tag, coming.frames
+        return tag, frames
 
-    def _begin(self, told: Frames) -> "_Coming":
-        """Have the other wires take their shares of a message that has been announced."""
+    def _begin(self, told: Frames) -> tuple[int, Frames, list[Future[None]]]:
+        """Have the wires take their shares of a message that has been announced."""
         (tag,), sizes_told = told
         check_count(len(sizes_told) // 8)
-        sizes = lengths(memoryview(sizes_told), 0, len(sizes_told) // 8, self._first.framer.max_message_bytes)
-        total = sum(map(padded_size, sizes))
-        block = self._blocks.take(total)
-        own, *shares = self._shares(total)
-        filling = [
-            self._helpers.submit(other.fill, block[share]) for other, share in zip(self._others, shares, strict=True)
-        ]
-        return _Coming(tag, cut(block, sizes), block[own], filling)
+        sizes = lengths(memoryview(sizes_told), 0, len(sizes_told) // 8, self.first.framer.max_message_bytes)
+        block = self._blocks.take(sum(map(padded_size, sizes)))
+        shares = zip(self._wires, self._shares(len(block)), strict=True)
+        return tag, cut(block, sizes), [self._helpers.submit(wire.fill, block[share]) for wire, share in shares]
 
     def _shares(self, total: int) -> list[slice]:
         """Which bytes travel over which wire."""
-        wires = 1 + len(self._others)
+        wires = len(self._wires)
         step = -(-total // (ALIGNMENT * wires)) * ALIGNMENT
         return [slice(step * place, min(step * (place + 1), total)) for place in range(wires)]
 
-    def hang_up(self) -> None:
-        """Hang up on all the wires."""
-        self._first.hang_up()
-
     def close(self) -> None:
-        for wire in self._others:
-            wire.hang_up()
+        for wire in self.others:
+            wire.shutdown()
         self._helpers.shutdown()
-        for wire in self._others:
+        for wire in self.others:
             wire.close()
-
-
-@dataclass
-class _Coming:
-    """A large message of which parts have come: what is left of the first wire's share, and who fills the others."""
-
-    tag: int
-    frames: Frames
-    left: memoryview
-    filling: "list[Future[memoryview]]"
 
 
 def pooled(wires: Sequence[SocketWire]) -> SocketWire:

@@ -6,7 +6,7 @@ of 80 threads; here each connection has a daemon and a thread of its own, since 
 other. Pyro is called slow because its usual serializer, serpent, writes text: bytes as base64. msgpack does not, and
 bytes stay bytes.
 
-On the wire: Pyro's head, then the object, the method and the body (see `network`) in msgpack. A message is joined (a
+On the wire: Pyro's head, then the object, the method and the body (see `framing`) in msgpack. A message is joined (a
 copy), packed into msgpack and joined with the head; unpacked, and copied into memory that can be written to.
 One call at a time is on the wire; see `blocking`. Left to itself Pyro reads a message with the serializer that its
 sender names, and one of those is marshal, which crashes the interpreter on 15 hostile bytes. So the head of each
@@ -14,44 +14,16 @@ message is looked at, on both sides, before the rest of it is read: what is not 
 msgpack ends the connection.
 """
 
-import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from minips.stage import option, register
-from minips.stages.transports.blocking import BlockingListener, BlockingTransport, BlockingWire
-from minips.stages.transports.wire import Listener, Wire
+from minips.stage import register
+from minips.stages.transports.blocking import BlockingTransport, Metered
 
 _OBJECT = "minips"
-
-
-@register
-@dataclass(frozen=True)
-class Pyro(BlockingTransport):
-    """Pyro5 with msgpack, a proxy for each channel: ``pyro://host:port``."""
-
-    name = "pyro"
-    scheme = "pyro"
-    requires = ("Pyro5", "msgpack")
-    max_message_bytes: int = option(
-        2**30, "largest message that is taken", minimum=2**10, maximum=2**30, unit="byte", operator=True
-    )
-
-    def listen(self, address: str | None) -> Listener:
-        return _PyroListener(self, address)
-
-    def dial(self, address: str, timeout: float) -> Wire:
-        sock = self.reach(address, timeout)
-        try:
-            wire = _PyroWire(sock)
-        except Exception as error:
-            sock.close()
-            raise ConnectionError(f"The peer at {address} is not a minips server, or it is closing. {error}") from None
-        wire.begin()
-        return wire
 
 
 @cache
@@ -96,40 +68,36 @@ def _proxy() -> Any:
     return MsgpackProxy
 
 
-@cache
-def _remote() -> Any:
-    """The class of the object that is served."""
-    from Pyro5.api import expose
+@register
+@dataclass(frozen=True)
+class Pyro(BlockingTransport):
+    """Pyro5 with msgpack, a proxy for each channel: ``pyro://host:port``."""
 
-    class Remote:
-        def __init__(self, answer: Callable[[bytes], bytes]) -> None:
-            self._answer = answer
+    name = "pyro"
+    scheme = "pyro"
+    requires = ("Pyro5", "msgpack")
 
-        @expose  # type: ignore[untyped-decorator, unused-ignore]
-        def ask(self, body: bytes) -> bytes:
-            return self._answer(body)
+    def client(self, sock: Metered) -> Callable[[bytes], bytes]:
+        proxy = _proxy()(_OBJECT, connected_socket=sock)
 
-    return Remote
+        def ask(body: bytes) -> bytes:
+            proxy._pyroClaimOwnership()
+            answer: bytes = proxy.ask(body)
+            return answer
 
+        return ask
 
-class _PyroWire(BlockingWire):
-    def __init__(self, sock: socket.socket) -> None:
-        super().__init__(sock)
-        self._proxy = _proxy()(_OBJECT, connected_socket=sock)
+    def read(self, sock: Metered, answer: Callable[[bytes], bytes]) -> None:
+        from Pyro5.api import Daemon, expose
 
-    def exchange(self, body: bytes) -> bytes:
-        self._proxy._pyroClaimOwnership()
-        answer: bytes = self._proxy.ask(body)
-        return answer
+        class Remote:
+            @expose  # type: ignore[untyped-decorator, unused-ignore]
+            def ask(self, body: bytes) -> bytes:
+                return answer(body)
 
-
-class _PyroListener(BlockingListener):
-    def talk(self, peer: socket.socket, answer: Callable[[bytes], bytes]) -> None:
-        from Pyro5.api import Daemon
-
-        with Daemon(connected_socket=peer) as daemon:
+        with Daemon(connected_socket=sock) as daemon:
             daemon.transportServer.conn.keep_open = True  # or it would close the socket when it is replaced
-            daemon.transportServer.conn = _msgpack_only()(peer, keep_open=True)
-            daemon.register(_remote()(answer), _OBJECT)
+            daemon.transportServer.conn = _msgpack_only()(sock, keep_open=True)
+            daemon.register(Remote(), _OBJECT)
             while daemon.transportServer.handleRequest():
                 pass

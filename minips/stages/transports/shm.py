@@ -27,59 +27,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minips.stage import Frames, option, register
-from minips.stages.transports.base import fresh_name
-from minips.stages.transports.framing import (
-    Framer,
-    check_head,
-    cut,
-    lengths,
-    lengths_of,
-    padded,
-    padded_size,
-)
-from minips.stages.transports.sockets import SocketListener, SocketWire
-from minips.stages.transports.streams import StreamTransport
-from minips.stages.transports.wire import Listener, Wire, check_count
+from minips.stage import Frames, register
+from minips.stages.transports.framing import Framer, check_head, cut, lengths, lengths_of, padded, padded_size
+from minips.stages.transports.pipe import LocalTransport
+from minips.stages.transports.sockets import SocketWire
+from minips.stages.transports.wire import Wire, check_count
 
 _HEAD = struct.Struct("<BBxxIII")
 _SOCKET, _SEGMENT, _NEW_SEGMENT = range(3)
 _SMALL_BYTES = 2**14
 _LEAST_BYTES = 2**20
 _FDS = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
-
-
-@register
-@dataclass(frozen=True)
-class SharedMemory(StreamTransport):
-    """Shared memory between processes of one Linux machine: ``shm://name``. Each array is copied once each way."""
-
-    name = "shm"
-    scheme = "shm"
-    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
-
-    def listen(self, address: str | None) -> Listener:
-        address = address or f"shm://{fresh_name()}"
-        name, sock = self.rest(address), _socket()
-        try:
-            sock.bind(f"\0{name}")
-            sock.listen(128)
-        except OSError as error:
-            sock.close()
-            raise OSError(
-                f"{address} cannot be served: {error.strerror}. Choose another name, or None for a fresh one."
-            ) from None
-        return _ShmListener(sock, address, self)
-
-    def dial(self, address: str, timeout: float) -> Wire:
-        name, sock = self.rest(address), _socket()
-        sock.settimeout(timeout)
-        try:
-            sock.connect(f"\0{name}")
-        except OSError as error:
-            sock.close()
-            raise ConnectionError(f"No server listens at {address}: {error}. Is its server running here?") from None
-        return _ShmWire(sock, self.max_message_bytes)
 
 
 class _ShmWire(SocketWire):
@@ -94,24 +52,23 @@ class _ShmWire(SocketWire):
 
     def send(self, tag: int, frames: Frames) -> None:
         total = sum(padded_size(len(frame)) for frame in frames)
-        place, segment, ancillary, descriptor = _SOCKET, 0, [], -1
+        place, segment, descriptors = _SOCKET, 0, list[int]()
         if total > _SMALL_BYTES:
-            place, segment, descriptor = self._segment(total)
+            place, segment, descriptors = self._segment(total)
             places = cut(memoryview(self._mine[segment]), [len(frame) for frame in frames])
             for there, frame in zip(places, frames, strict=True):
                 there[:] = frame  # type: ignore[index]
-            if descriptor >= 0:
-                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))]
+        passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", one)) for one in descriptors]
         done = [self._done.popleft() for _ in range(len(self._done))]
         head = _HEAD.pack(tag, place, len(frames), len(done), segment) + lengths_of(frames)
         head += struct.pack(f"<{len(done)}I", *done)
         try:
-            self.write(padded([head, *(frames if place == _SOCKET else [])]), ancillary)
+            self.write(padded([head, *(frames if place == _SOCKET else [])]), passed)
         finally:
-            if descriptor >= 0:
-                os.close(descriptor)
+            for one in descriptors:
+                os.close(one)
 
-    def _segment(self, nbytes: int) -> tuple[int, int, int]:
+    def _segment(self, nbytes: int) -> tuple[int, int, list[int]]:
         """A segment that no reader uses and that is large enough, or a new one and its descriptor."""
         import fcntl
 
@@ -119,7 +76,7 @@ class _ShmWire(SocketWire):
         if fitting:
             number = min(fitting, key=lambda number: len(self._mine[number]))
             self._free.discard(number)
-            return _SEGMENT, number, -1
+            return _SEGMENT, number, []
         size = max(_LEAST_BYTES, 1 << (nbytes - 1).bit_length())
         descriptor, number = -1, len(self._mine)
         try:
@@ -134,7 +91,7 @@ class _ShmWire(SocketWire):
                 f"There is no shared memory of {size} bytes for a message: {error.strerror}. Raise the limit on the "
                 "size of files or on memory (ulimit -f, ulimit -v), or use another transport, such as tcp."
             ) from None
-        return _NEW_SEGMENT, number, descriptor
+        return _NEW_SEGMENT, number, [descriptor]
 
     def _receive_with_descriptors(self, room: memoryview, nbytes: int = 0, flags: int = 0) -> int:
         got, ancillary, _, _ = self._sock.recvmsg_into([room], _FDS, flags)
@@ -213,16 +170,18 @@ class _ShmFramer(Framer):
         return nbytes, tag, sizes, None if place == _SOCKET else self._wire.view(segment, sizes)
 
 
-class _ShmListener(SocketListener):
-    def __init__(self, sock: socket.socket, address: str, transport: SharedMemory) -> None:
-        super().__init__(sock, address)
-        self._transport = transport
+@register
+@dataclass(frozen=True)
+class SharedMemory(LocalTransport):
+    """Shared memory between processes of one Linux machine: ``shm://name``. Each array is copied once each way."""
+
+    name = "shm"
+    scheme = "shm"
 
     def wire(self, sock: socket.socket) -> Wire:
-        return _ShmWire(sock, self._transport.max_message_bytes)
+        return _ShmWire(sock, self.max_message_bytes)
 
-
-def _socket() -> socket.socket:
-    if sys.platform != "linux":
-        raise OSError("The transport shm needs Linux's memory descriptors. Use pipe or tcp here.")
-    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    def opened(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
+        if sys.platform != "linux":
+            raise OSError("The transport shm needs Linux's memory descriptors. Use pipe or tcp here.")
+        return super().opened(address)

@@ -4,20 +4,21 @@ The kernel's time-outs are used where it has them as POSIX says: Python's would 
 `select` waits for what comes, and what is sent goes out buffer by buffer.
 """
 
+import os
 import select
 import socket
 import struct
 import sys
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from minips.stage import Buffer, Frames
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
-from minips.stages.transports.wire import POOL, Listener, Wire
+from minips.stages.transports.wire import POOL, Acceptor, Interruptible, Wire
 
+P = TypeVar("P", bound=Interruptible)
 KERNEL_TIMES_OUT = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
 """True where a socket's time-outs are set as POSIX says."""
 _ALL: int = getattr(socket, "MSG_WAITALL", 0)
@@ -33,9 +34,7 @@ class SharesLarge(Protocol):
     least_bytes: int
     coming: Any
     """A large message of which parts have come, or None."""
-
-    @property
-    def others(self) -> Sequence["SocketWire"]: ...
+    others: Sequence["SocketWire"]
 
     def send(self, tag: int, frames: Frames) -> None: ...
     def receive(self, deadline: float | None, told: Frames | None = None) -> tuple[int, Frames]: ...
@@ -79,18 +78,14 @@ class SocketWire(Wire):
             raise
         except BaseException:
             if framer.begun:  # interrupted in the middle of a message: where it goes on is not known
-                self.hang_up()
+                self.shutdown()
             raise
 
-    def fill(self, room: memoryview, deadline: float | None = None) -> memoryview:
-        """Fill the room with the bytes that come next; what is left of it at the deadline. EOFError where the peer is
-        gone.
-        """
+    def fill(self, room: memoryview) -> None:
+        """Fill the room with the bytes that come next. EOFError where the peer is gone."""
         room = self.framer.fill(room)
-        with suppress(TimeoutError):
-            while len(room):
-                room = room[self.take(room, deadline) :]
-        return room
+        while len(room):
+            room = room[self.take(room, None) :]
 
     def write(self, buffers: Sequence[Buffer], ancillary: Sequence[Any] = ()) -> None:
         """Send the buffers as they are, ``ancillary`` with the first of their bytes. OSError where the peer is gone."""
@@ -135,33 +130,29 @@ class SocketWire(Wire):
                     raise EOFError
                 return got
 
-    def hang_up(self) -> None:
+    def shutdown(self) -> None:
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         for other in self.pool.others if self.pool else ():
-            other.hang_up()
+            other.shutdown()
 
     def close(self) -> None:
-        self.hang_up()
+        self.shutdown()
         if self.pool:
             self.pool.close()
         self._sock.close()
 
 
-class SocketListener(Listener):
-    """A listener on a stream socket that is bound already."""
+class SocketListener(Acceptor[P]):
+    """A listener on a stream socket that is bound already; ``wire`` makes the wire of an accepted one."""
 
-    def __init__(self, sock: socket.socket, address: str) -> None:
-        self._sock, self.address = sock, address
+    def __init__(self, sock: socket.socket, address: str, wire: Callable[[socket.socket], P]) -> None:
+        self._sock, self.address, self._wire = sock, address, wire
 
-    @abstractmethod
-    def wire(self, sock: socket.socket) -> Wire:
-        """The wire of an accepted connection."""
+    def accept(self) -> P:
+        return self._wire(self._sock.accept()[0])
 
-    def accept(self) -> Wire:
-        return self.wire(self._sock.accept()[0])
-
-    def hang_up(self) -> None:
+    def shutdown(self) -> None:
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:  # only Linux wakes an accept by that; elsewhere a visitor does
@@ -170,6 +161,9 @@ class SocketListener(Listener):
                 visitor.connect(self._sock.getsockname())
 
     def close(self) -> None:
+        with suppress(OSError):
+            if isinstance(place := self._sock.getsockname(), str):
+                os.unlink(place)
         self._sock.close()
 
 

@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from minips.stage import Frames, reason
-from minips.stages.transports.auth import answer_challenge, challenge
+from minips.stages.transports.auth import challenge, proved
 from minips.stages.transports.base import (
     COMMON,
     HANDSHAKE_S,
@@ -31,9 +32,20 @@ from minips.stages.transports.base import (
     service_of,
     then,
 )
-from minips.stages.transports.wire import CALL, ERROR, MOST_FRAMES, POOL, Listener, Wire, check_count
+from minips.stages.transports.wire import (
+    CALL,
+    ERROR,
+    MOST_FRAMES,
+    POOL,
+    Acceptor,
+    Interruptible,
+    Listener,
+    Wire,
+    check_count,
+)
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Interruptible)
 
 
 class Driven(Future[T]):
@@ -123,13 +135,11 @@ class Then(Driven[T]):
         then(future, self._arrived)
 
     def drive(self, timeout: float | None) -> None:
-        future = self._future
-        if isinstance(future, Driven):
+        if isinstance(future := self._future, Driven):
             future.drive(timeout)
 
     def attend(self) -> None:
-        future = self._future
-        if isinstance(future, Driven):
+        if isinstance(future := self._future, Driven):
             future.attend()
 
     def _arrived(self, future: "Future[Any]") -> None:
@@ -154,27 +164,19 @@ class StreamTransport(Transport):
         """Connect to a listener."""
 
     def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
-        return StreamEndpoint(self.listen(address), service_of(handler), token)
+        return ThreadedEndpoint(self.listen(address), partial(_answer_calls, service_of(handler), token))
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
-        wire = self.dial(address, timeout)
-        try:
-            answer_challenge(wire, token, address, min(timeout, HANDSHAKE_S))
-        except BaseException:
-            wire.close()
-            raise
-        return StreamChannel(wire, address)
+        return StreamChannel(proved(self.dial(address, timeout), token, address, timeout), address)
 
 
-class StreamEndpoint(Endpoint):
-    """One thread that accepts, and one for each connection."""
+class ThreadedEndpoint(Endpoint, Generic[P]):
+    """One thread that accepts, and one for each connection, in which ``talk`` answers the peer until it is gone."""
 
-    def __init__(self, listener: Listener, service: Service, token: str) -> None:
+    def __init__(self, listener: Acceptor[P], talk: Callable[[P], None]) -> None:
         self.address = listener.address
-        self._listener, self._service, self._token = listener, service, token
-        self._lock = threading.Lock()
-        self._closing = False
-        self._wires: dict[threading.Thread, Wire] = {}
+        self._listener, self._talk, self._lock, self._closing = listener, talk, threading.Lock(), False
+        self._wires = weakref.WeakKeyDictionary[threading.Thread, P]()  # a thread that has ended is forgotten
         self._accepting = threading.Thread(target=self._accept, name=f"minips-accept-{self.address}", daemon=True)
         self._accepting.start()
 
@@ -182,9 +184,9 @@ class StreamEndpoint(Endpoint):
         with self._lock:
             self._closing = True
             wires = dict(self._wires)
-        self._listener.hang_up()
+        self._listener.shutdown()
         for wire in wires.values():
-            wire.hang_up()
+            wire.shutdown()
         for thread in (self._accepting, *wires):
             if thread is not threading.current_thread():
                 thread.join(HANDSHAKE_S)
@@ -198,70 +200,65 @@ class StreamEndpoint(Endpoint):
 
     def _accept_one(self) -> None:
         try:
-            wire = self._listener.accept()
+            peer = self._listener.accept()
         except OSError:
             time.sleep(0 if self._closing else 0.05)  # out of descriptors, perhaps: give the others time to let some go
             return
-        thread = threading.Thread(target=self._talk, args=(wire,), name=f"minips-serve-{self.address}", daemon=True)
+        thread = threading.Thread(target=self._talk, args=(peer,), name=f"minips-serve-{self.address}", daemon=True)
         with self._lock:
             if not self._closing:
-                self._wires[thread] = wire
+                self._wires[thread] = peer
                 try:
                     thread.start()
                     return
                 except RuntimeError as error:
                     del self._wires[thread]
                     words = f"{error}. Is there a limit on threads or on memory (ulimit -u, ulimit -v)?"
-                    with suppress(OSError):
-                        wire.send(*_refusal(RuntimeError(f"The server cannot serve one more connection: {words}")))
-        wire.close()
+                    if isinstance(peer, Wire):
+                        with suppress(OSError):
+                            peer.send(*_refusal(RuntimeError(f"The server cannot serve one more connection: {words}")))
+        peer.close()
 
-    def _talk(self, first: Wire) -> None:
-        wire: Wire | None = first
-        connection: Connection | None = None
+
+def _answer_calls(service: Service, token: str, first: Wire) -> None:
+    """Answer the calls that come over a wire, one after the other, until the peer is gone."""
+    wire: Wire | None = first
+    connection: Connection | None = None
+    try:
+        challenge(first, token, HANDSHAKE_S)
         try:
-            challenge(first, self._token, HANDSHAKE_S)
-            try:
-                while wire:
-                    tag, frames = wire.receive()
-                    if tag == POOL:
-                        wire = self._replace(wire.join(frames))
-                    else:
-                        connection = connection or self._service.connection()
-                        answer = self._answer(frames, connection)
-                        del frames  # before the answer leaves, so that their memory is free by the next call
-                        try:
-                            wire.send(*answer)
-                        except RuntimeError as error:  # this side could not even begin to send it
-                            wire.send(*_refusal(error))
-                        del answer
-            finally:
-                if connection:
-                    connection.closed()
-        except (EOFError, OSError, ValueError):
-            pass  # the peer went away, talked nonsense or did not know the token: the other connections go on
+            while wire:
+                tag, frames = wire.receive()
+                if tag == POOL:
+                    wire = wire.join(frames)
+                else:
+                    connection = connection or service.connection()
+                    answer = answer_of(connection, frames)
+                    del frames  # before the answer leaves, so that their memory is free by the next call
+                    try:
+                        wire.send(*answer)
+                    except RuntimeError as error:  # this side could not even begin to send it
+                        wire.send(*_refusal(error))
+                    del answer
         finally:
-            if wire:
-                wire.close()
-            self._replace(None)
+            if connection:
+                connection.closed()
+    except (EOFError, OSError, ValueError):
+        pass  # the peer went away, talked nonsense or did not know the token: the other connections go on
+    finally:
+        if wire:
+            wire.close()
 
-    def _replace(self, wire: Wire | None) -> Wire | None:
-        """Have this thread serve another wire, or none."""
-        with self._lock:
-            self._wires.pop(threading.current_thread(), None)
-            if wire:
-                self._wires[threading.current_thread()] = wire
-        return wire
 
-    def _answer(self, frames: Frames, connection: Connection) -> tuple[int, Frames]:
-        """Tag and frames of what the handler says to a call."""
-        try:
-            answer = connection.answer(frames)
-            if len(answer) > MOST_FRAMES:
-                check_count(len(answer))
-            return CALL, answer
-        except Exception as error:
-            return _refusal(error)
+def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
+    """Tag and frames of what the handler says to a call."""
+    try:
+        answer = connection.answer(frames)
+        if len(answer) > MOST_FRAMES:
+            check_count(len(answer))
+        return CALL, answer
+    except Exception as error:
+        return _refusal(error)
 
 
 def _refusal(error: Exception) -> tuple[int, Frames]:
@@ -280,7 +277,7 @@ class StreamChannel(Channel):
 
     def __init__(self, wire: Wire, address: str) -> None:
         self._wire, self._address = wire, address
-        self._sending, self._reading = threading.Lock(), threading.Lock()
+        self._sending, self._reading = threading.Lock(), threading.RLock()
         self._gone: Exception | None = None
         self._waiting: deque[Caller] = deque()
         self._starting, self._wake = threading.Lock(), threading.Event()
@@ -303,12 +300,12 @@ class StreamChannel(Channel):
             try:
                 self._wire.send(CALL, frames)
             except OSError:  # the reader finds the end of the stream, and tells all that wait
-                self._wire.hang_up()
+                self._wire.shutdown()
                 self.attend()
             except BaseException:
                 with suppress(ValueError):
                     self._waiting.remove(caller)
-                self._wire.hang_up()  # a message sent in part cannot be taken back
+                self._wire.shutdown()  # a message sent in part cannot be taken back
                 self.attend()
                 raise
             finally:
@@ -316,7 +313,7 @@ class StreamChannel(Channel):
                     self._fail(self._gone)
 
     def close(self) -> None:
-        self._wire.hang_up()  # before the lock: a sender that is stuck holds it
+        self._wire.shutdown()  # before the lock: a sender that is stuck holds it
         with self._sending:
             self._gone = self._gone or ConnectionError(f"The channel to {self._address} is closed.")
         self._wake.set()
@@ -364,7 +361,7 @@ class StreamChannel(Channel):
         except TimeoutError:
             return False
         except (EOFError, OSError, ValueError, IndexError) as error:
-            self._wire.hang_up()
+            self._wire.shutdown()
             gone = ConnectionError(f"The server at {self._address} closed the connection. {error}".strip())
             self._gone = self._gone or gone
             self._fail(self._gone)

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from minips.stage import Frames, option, register
-from minips.stages.transports.auth import answer_challenge
-from minips.stages.transports.base import HANDSHAKE_S, Channel
+from minips.stages.transports.auth import proved
+from minips.stages.transports.base import Channel
 from minips.stages.transports.framing import Framer
 from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.pools import MOST, Pools, pooled
 from minips.stages.transports.sockets import SocketListener, SocketWire
-from minips.stages.transports.streams import StreamChannel
+from minips.stages.transports.streams import StreamChannel, StreamTransport
 from minips.stages.transports.wire import Listener, Wire
 
 
 @register
 @dataclass(frozen=True)
-class Tcp(NetworkTransport):
+class Tcp(NetworkTransport, StreamTransport):
     """TCP connections: ``tcp://host:port``, port 0 for a free one. Loopback unless another host is named.
 
     With a ``certificate`` and its ``key`` the server speaks TLS, with an ``authority`` so does the client, who takes
@@ -40,15 +40,18 @@ class Tcp(NetworkTransport):
     pool: int = option(2, "connections of a channel, which share large messages", minimum=1, maximum=MOST, step=1)
 
     def listen(self, address: str | None) -> Listener:
-        guard = self._guard()
-        return _TcpListener(self.bound(address), self, guard)
+        guard, pools, sock = self._guard(), Pools(), self.bound(address)
+
+        def wire(peer: socket.socket) -> Wire:
+            return _TcpWire(guard(_unpaced(peer)), self.max_message_bytes, pools)
+
+        return SocketListener(sock, self.address(*sock.getsockname()[:2]), wire)
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
         wires: list[_TcpWire] = []
         try:
             for _ in range(self.pool):
-                wires.append(self.dial(address, timeout))
-                answer_challenge(wires[-1], token, address, min(timeout, HANDSHAKE_S))
+                wires.append(proved(self.dial(address, timeout), token, address, timeout))
             return StreamChannel(pooled(wires), address)
         except BaseException:
             for wire in wires:
@@ -125,12 +128,3 @@ class _TcpWire(SocketWire):
 
     def join(self, frames: Frames) -> Wire | None:
         return self._pools.join(self, frames) if self._pools else super().join(frames)
-
-
-class _TcpListener(SocketListener):
-    def __init__(self, sock: socket.socket, transport: Tcp, guard: Callable[[socket.socket], Any]) -> None:
-        super().__init__(sock, transport.address(*sock.getsockname()[:2]))
-        self._transport, self._guard, self._pools = transport, guard, Pools()
-
-    def wire(self, sock: socket.socket) -> Wire:
-        return _TcpWire(self._guard(_unpaced(sock)), self._transport.max_message_bytes, self._pools)

@@ -4,7 +4,7 @@ What the library (thriftpy2) does: it reads the interface at run time, makes the
 reads them. Elsewhere a compiler makes such classes for twenty languages: that is what an interface language is for.
 Ours says one thing, that bytes are answered with bytes.
 
-On the wire: the name of the call, a number, and the body (see `network`) as a field of type binary, whose length is a
+On the wire: the name of the call, a number, and the body (see `framing`) as a field of type binary, whose length is a
 signed 32-bit number. thriftpy2 takes and gives `bytes` and buffers them: a message is joined (a copy), copied into the
 write buffer and out of it, into the read buffer and out of it, and once more into memory that can be written to.
 One call at a time is on the wire; see `blocking`.
@@ -15,34 +15,13 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
-from minips.stage import option, register
-from minips.stages.transports.blocking import BlockingListener, BlockingTransport, BlockingWire
-from minips.stages.transports.wire import Listener, Wire
+from minips.stage import register
+from minips.stages.transports.blocking import BlockingTransport, Metered
 
 INTERFACE = "service Minips { binary ask(1: binary body) }"
-
-
-@register
-@dataclass(frozen=True)
-class Thrift(BlockingTransport):
-    """Thrift's binary protocol over a connection for each channel: ``thrift://host:port``."""
-
-    name = "thrift"
-    scheme = "thrift"
-    requires = ("thriftpy2",)
-    max_message_bytes: int = option(
-        2**30, "largest message that is taken", minimum=2**10, maximum=2**30, unit="byte", operator=True
-    )
-
-    def listen(self, address: str | None) -> Listener:
-        return _ThriftListener(self, address)
-
-    def dial(self, address: str, timeout: float) -> Wire:
-        wire = _ThriftWire(self.reach(address, timeout))
-        wire.begin()
-        return wire
 
 
 @cache
@@ -59,29 +38,24 @@ def _protocol(sock: socket.socket) -> Any:
     return TBinaryProtocol(TBufferedTransport(TSocket(sock=sock)), decode_response=False)
 
 
-class _ThriftWire(BlockingWire):
-    def __init__(self, sock: socket.socket) -> None:
+@register
+@dataclass(frozen=True)
+class Thrift(BlockingTransport):
+    """Thrift's binary protocol over a connection for each channel: ``thrift://host:port``."""
+
+    name = "thrift"
+    scheme = "thrift"
+    requires = ("thriftpy2",)
+
+    def client(self, sock: Metered) -> Callable[[bytes], bytes]:
         from thriftpy2.thrift import TClient
 
-        super().__init__(sock)
-        self._client = TClient(_service(), _protocol(sock))
+        ask: Callable[[bytes], bytes] = TClient(_service(), _protocol(sock)).ask
+        return ask
 
-    def exchange(self, body: bytes) -> bytes:
-        answer: bytes = self._client.ask(body)
-        return answer
-
-
-class _ThriftListener(BlockingListener):
-    def talk(self, peer: socket.socket, answer: Callable[[bytes], bytes]) -> None:
+    def read(self, sock: Metered, answer: Callable[[bytes], bytes]) -> None:
         from thriftpy2.thrift import TProcessor
 
-        protocol, processor = _protocol(peer), TProcessor(_service(), _Answering(answer))
+        protocol, processor = _protocol(sock), TProcessor(_service(), SimpleNamespace(ask=answer))
         while True:
             processor.process(protocol, protocol)
-
-
-@dataclass(frozen=True)
-class _Answering:
-    """The handler of the interface's service."""
-
-    ask: Callable[[bytes], bytes]

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from minips.stages.transports.base import HANDSHAKE_S
+
 CHUNK_BYTES = 2**18
 """Plain bytes that are encrypted at a time."""
-HANDSHAKE_S = 5
-"""How long the peer may say nothing during the handshake."""
 
 
 class TlsSocket:
@@ -22,8 +22,10 @@ class TlsSocket:
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str | None = None) -> None:
         self._sock = sock
+        self.settimeout, self.setsockopt = sock.settimeout, sock.setsockopt
+        self.shutdown, self.close = sock.shutdown, sock.close
         sock.settimeout(None)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", HANDSHAKE_S, 0))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(HANDSHAKE_S), 0))
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=host is None, server_hostname=host)
         self._encrypting, self._sending = threading.Lock(), threading.Lock()
@@ -73,22 +75,6 @@ class TlsSocket:
                     return 0
             except ssl.SSLError as error:  # an end, or bytes that are no TLS
                 raise ConnectionError(f"The TLS connection broke: {error.reason or error}.") from None
-
-    def settimeout(self, seconds: float | None) -> None:
-        """As a socket's."""
-        self._sock.settimeout(seconds)
-
-    def setsockopt(self, level: int, option: int, value: Any) -> None:
-        """As a socket's."""
-        self._sock.setsockopt(level, option, value)
-
-    def shutdown(self, how: int) -> None:
-        """As a socket's."""
-        self._sock.shutdown(how)
-
-    def close(self) -> None:
-        """As a socket's."""
-        self._sock.close()
 
     def _more(self) -> bool:
         """Take in what the network has. False at its end."""

@@ -1,8 +1,8 @@
-"""One end of a connection, before anybody knows who is at the other: whole messages, in order, each with a tag."""
+"""One end of a connection: whole messages, in order, each with a tag, and how such connections come in."""
 
+import queue
 from abc import ABC, abstractmethod
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, Generic, Self, TypeVar
 
 from minips.stage import Frames
 
@@ -31,21 +31,19 @@ class Closable(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 
 class Interruptible(Closable):
-    """Something that one thread waits on and that another can end: first ``hang_up`` from anywhere, then ``close`` by
+    """Something that one thread waits on and that another can end: first ``shutdown`` from anywhere, then ``close`` by
     the waiter.
 
     A descriptor that is closed under a waiting thread may be another file's by the time that it looks again.
     """
 
     @abstractmethod
-    def hang_up(self) -> None:
+    def shutdown(self) -> None:
         """Wake the threads that wait, with an OSError or EOFError. Safe to call from any thread, and twice."""
 
 
@@ -73,11 +71,58 @@ class Wire(Interruptible):
         raise ValueError(f"{type(self).__name__} knows no pools")
 
 
-class Listener(Interruptible):
-    """Where wires come in."""
+P = TypeVar("P", bound=Interruptible)
+
+
+class Acceptor(Interruptible, Generic[P]):
+    """Where connections come in."""
 
     address: str
 
     @abstractmethod
-    def accept(self) -> Wire:
-        """The next wire. OSError once the listener has hung up."""
+    def accept(self) -> P:
+        """The next connection. OSError once this is shut down."""
+
+
+Listener = Acceptor[Wire]
+"""Where wires come in."""
+
+
+class InboxListener(Acceptor[P]):
+    """Connections come in through a queue."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.incoming: queue.SimpleQueue[P | None] = queue.SimpleQueue()
+
+    def accept(self) -> P:
+        if (wire := self.incoming.get()) is None:
+            raise OSError("the listener is closed")
+        return wire
+
+    def shutdown(self) -> None:
+        self.incoming.put(None)
+
+
+class InboxWire(Wire):
+    """A wire whose messages come in through a queue; None is their end."""
+
+    resumes = True
+
+    def __init__(self, inbox: "queue.SimpleQueue[tuple[int, Frames] | None]") -> None:
+        self.inbox, self.ended = inbox, False
+
+    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
+        try:
+            message = self.inbox.get(timeout=timeout)
+        except queue.Empty:
+            raise TimeoutError("no message came in time") from None
+        if message is None:
+            self.end()
+            raise EOFError
+        return message
+
+    def end(self) -> None:
+        """Every receive, now or later, ends with EOFError."""
+        self.ended = True
+        self.inbox.put(None)

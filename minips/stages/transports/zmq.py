@@ -28,7 +28,8 @@ from minips.stage import Buffer, Frames, option, register
 from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.framing import size
 from minips.stages.transports.network import NetworkTransport, netloc
-from minips.stages.transports.wire import AUTH, Listener, Wire
+from minips.stages.transports.streams import StreamTransport
+from minips.stages.transports.wire import AUTH, InboxListener, InboxWire, Listener, Wire
 
 _HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"
 _PROBE_S = 0.5
@@ -46,7 +47,7 @@ _making = threading.Lock()
 
 @register
 @dataclass(frozen=True)
-class Zmq(NetworkTransport):
+class Zmq(NetworkTransport, StreamTransport):
     """ZeroMQ, a ROUTER for the server and a DEALER for each channel: ``zmq://host:port``."""
 
     name = "zmq"
@@ -89,7 +90,7 @@ class _Loop(threading.Thread):
         super().__init__(name=f"minips-zmq-{kind.lower()}", daemon=True)
         self.max_message_bytes = max_message_bytes
         self.wires: dict[bytes | None, _ZmqWire] = {}
-        self.incoming: queue.SimpleQueue[_ZmqWire | None] = queue.SimpleQueue()
+        self.incoming: queue.SimpleQueue[Wire | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[tuple[_ZmqWire, list[Buffer]] | None] = queue.SimpleQueue()
         self._is_server = kind == "ROUTER"
         with _making:
@@ -116,11 +117,16 @@ class _Loop(threading.Thread):
         watched = zmq.EVENT_ACCEPTED if self._is_server else zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
         self._events: Any = self.socket.get_monitor_socket(watched)
 
-    def post(self, wire: "_ZmqWire | None", message: list[Buffer]) -> None:
-        """Have a message sent. From any thread; an empty one and no wire end the loop."""
-        self._outbox.put((wire, message) if wire else None)
+    def post(self, posted: "tuple[_ZmqWire, list[Buffer]] | None") -> None:
+        """Have a message sent over a wire. From any thread; None ends the loop."""
+        self._outbox.put(posted)
         with suppress(OSError):  # full: it has been rung already; closed: no thread waits any more
             self._bell.send(b"\0")
+
+    def stop(self) -> None:
+        """End the loop."""
+        self.post(None)
+        self.join(HANDSHAKE_S)
 
     def run(self) -> None:
         import zmq
@@ -174,14 +180,12 @@ class _Loop(threading.Thread):
             twin.close()
 
     def _send_all(self) -> bool:
-        while True:
-            try:
-                posted = self._outbox.get_nowait()
-            except queue.Empty:
-                return True
-            if posted is None:
+        """Send what has been posted. False where the loop is to end."""
+        while not self._outbox.empty():
+            if (posted := self._outbox.get()) is None:
                 return False
             self._send(*posted)
+        return True
 
     def _send(self, wire: "_ZmqWire", message: list[Buffer]) -> None:
         import zmq
@@ -209,11 +213,11 @@ class _Loop(threading.Thread):
             if tag == _HELLO and self._is_server and not wire:
                 self.wires[peer] = wire = _ZmqWire(self, peer, number)
                 self.incoming.put(wire)
-            elif tag == _BYE and wire:
+            elif wire and (tag == _BYE or len(tag) != 1):
                 self.wires.pop(peer)
                 wire.end()
-            elif tag != _PROBE and wire:
-                wire.inbox.put((tag, [part.buffer for part in parts]))
+            elif wire and tag != _PROBE:
+                wire.inbox.put((tag[0], [part.buffer for part in parts]))
 
     def let_go(self) -> None:
         """Close the socket once its last words are out, or a second later."""
@@ -264,19 +268,16 @@ def _check_room() -> None:
         )
 
 
-class _ZmqWire(Wire):
-    resumes = True
-
+class _ZmqWire(InboxWire):
     def __init__(self, loop: _Loop, peer: bytes | None, number: int | None = None) -> None:
-        self.peer, self._number, self._said = peer, number, 0
-        self.inbox: queue.SimpleQueue[tuple[bytes, Frames] | None] = queue.SimpleQueue()
-        self._loop, self._ended = loop, False
+        super().__init__(queue.SimpleQueue())
+        self.peer, self._loop, self._number, self._said = peer, loop, number, 0
 
     def post(self, *message: Buffer) -> None:
-        self._loop.post(self, list(message))
+        self._loop.post((self, list(message)))
 
     def send(self, tag: int, frames: Frames) -> None:
-        if self._ended:
+        if self.ended:
             raise ConnectionError("the connection is closed")
         self._said += tag == AUTH
         if self._said == 2:  # the server's own proof, which a peer gets after its own proof
@@ -285,49 +286,27 @@ class _ZmqWire(Wire):
         self.post(bytes([tag]), *(memoryview(frame) for frame in frames))
 
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        try:
-            message = self.inbox.get(timeout=timeout)
-        except queue.Empty:
-            raise TimeoutError("no message came in time") from None
-        if message is None:
-            self.end()
-            raise EOFError
-        tag, frames = message
+        tag, frames = super().receive(timeout)
         limit = limit or self._loop.max_message_bytes
-        if len(tag) != 1 or size(frames) > limit:
+        if size(frames) > limit:
             raise ValueError(f"a message of {size(frames)} bytes is larger than the {limit} that are allowed")
-        return tag[0], [memoryview(bytearray(frame)) if len(frame) < _SMALL_BYTES else frame for frame in frames]
+        return tag, [memoryview(bytearray(frame)) if len(frame) < _SMALL_BYTES else frame for frame in frames]
 
-    def end(self) -> None:
-        """Every receive, now or later, ends with EOFError."""
-        self._ended = True
-        self.inbox.put(None)
-
-    def hang_up(self) -> None:
-        if not self._ended:
+    def shutdown(self) -> None:
+        if not self.ended:
             self.end()
             self.post(_BYE)
 
     def close(self) -> None:
-        self.hang_up()
+        self.shutdown()
         if self.peer is None:  # a client's loop has this wire alone
-            self._loop.post(None, [])
-            self._loop.join(HANDSHAKE_S)
+            self._loop.stop()
 
 
-class _ZmqListener(Listener):
+class _ZmqListener(InboxListener[Wire]):
     def __init__(self, loop: _Loop, address: str) -> None:
-        self._loop, self.address = loop, address
-
-    def accept(self) -> Wire:
-        wire = self._loop.incoming.get()
-        if wire is None:
-            raise OSError("the listener is closed")
-        return wire
-
-    def hang_up(self) -> None:
-        self._loop.incoming.put(None)
+        super().__init__(address)
+        self._loop, self.incoming = loop, loop.incoming
 
     def close(self) -> None:
-        self._loop.post(None, [])
-        self._loop.join(HANDSHAKE_S)
+        self._loop.stop()

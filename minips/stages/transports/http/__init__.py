@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from minips.stage import option, reason, register
-from minips.stages.transports.network import NetworkTransport, netloc
-from minips.stages.transports.wire import Listener, Wire
+from minips.stages.transports.calls import CallTransport, RemoteCaller, RemoteServer
+from minips.stages.transports.network import netloc
+from minips.stages.transports.wire import Acceptor
 
 
 @register
 @dataclass(frozen=True)
-class Http(NetworkTransport):
+class Http(CallTransport):
     """HTTP with a pool of connections, ``http://host:port``; with ``pool=0`` each call makes its own."""
 
     name = "http"
@@ -18,21 +19,19 @@ class Http(NetworkTransport):
     pool: int = option(8, "connections for calls; 0: a new one for each", minimum=0, maximum=64)
     max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
 
-    def listen(self, address: str | None) -> Listener:
+    def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
         from minips.stages.transports.http.calls import HttpListener  # which imports asyncio
 
         sock = self.bound(address)
-        return HttpListener(self.max_message_bytes, sock, self.address(*sock.getsockname()[:2]))
+        return HttpListener(sock, self.address(*sock.getsockname()[:2]))
 
-    def dial(self, address: str, timeout: float) -> Wire:
-        from minips.stages.transports.http.calls import HttpWire
+    def reach(self, address: str, timeout: float) -> RemoteServer:
+        from minips.stages.transports.http.calls import HttpServer
 
-        place = netloc(*self.host_and_port(address))
-        wire = HttpWire(f"http://{place}/", self.pool)
+        server = HttpServer(f"http://{netloc(*self.host_and_port(address))}/", self.pool)
         try:
-            wire.loop.do(wire.open(timeout), timeout + 1)
-            wire.begin()
+            server.loop.do(server.open(timeout), timeout + 1)
         except Exception as error:
-            wire.close()
+            server.close()
             raise ConnectionError(f"No server answers at {address}: {reason(error)}.") from None
-        return wire
+        return server

@@ -3,11 +3,11 @@
 What the library (aiohttp) does: HTTP on both sides, in an event loop each, and the pool: a limit, connections that are
 used again, connections that are dropped when they have idled too long. What HTTP does not do: know a caller again.
 So a client first asks (GET) for a session, and that answer does not end before the session does; each side sees at
-once when the other one hangs up or dies, and a newline now and then shows that the line is not merely silent. The calls
+once when the other one closes or dies, and a newline now and then shows that the line is not merely silent. The calls
 of a session are numbered, since on several connections they overtake each other.
 
     GET  /    →  200, Minips-Session: its name, then a newline every few seconds
-    POST /    Minips-Session, Minips-Call: 0, 1, 2 …; a body (see `network`)  →  200 and a body
+    POST /    Minips-Session, Minips-Call: 0, 1, 2 …; a body (see `framing`)  →  200 and a body
               403 no such session   410 it is over   411 413 no length, or too long   400 nonsense
 
 A call whose connection could not be made has never reached the server, and is tried again, later each time; any other
@@ -17,28 +17,31 @@ will live: one copy on that way, those of the kernel and the event loop apart.
 
 import asyncio
 import logging
+import queue
+import secrets
 import socket
 import threading
 import weakref
-from collections.abc import AsyncIterator, Coroutine
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from itertools import count
 from typing import Any, TypeVar
 
-from minips.stage import reason
 from minips.stages.transports.base import HANDSHAKE_S
+from minips.stages.transports.calls import Body, RemoteCaller, RemoteServer
 from minips.stages.transports.framing import memory, size
-from minips.stages.transports.sessions import Asking, Body, Session, Sessions
+from minips.stages.transports.wire import InboxListener
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())  # messages of unauthenticated peers are shown on request only
 _SESSION, _CALL = "Minips-Session", "Minips-Call"
 _AT_ONCE = 8
+_AHEAD = 1024
+"""How far a call may run ahead of one that is still under way."""
 _ALIVE_S, _SILENCE_S, _IDLE_S = 5.0, 60.0, 60.0
 _BACKOFF_S = (0.05, 0.2, 0.8)
-_TURNS = 5
-"""Turns of the event loop in which a connection that was cut lets its socket go."""
 _PIECE_BYTES = 2**18
 _BUFFER_BYTES = 2**20
 
@@ -48,7 +51,8 @@ class _EventLoop(threading.Thread):
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
         self.start()
 
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
@@ -58,17 +62,8 @@ class _EventLoop(threading.Thread):
         return self.begin(coroutine).result(timeout)
 
     def run(self) -> None:
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._clear())
-        self._loop.close()
-
-    async def _clear(self) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
+        with self._runner:  # in the end it cancels the tasks that are left
+            self._loop.run_forever()
 
     def stop(self) -> None:
         if self.is_alive():
@@ -77,13 +72,12 @@ class _EventLoop(threading.Thread):
             self.join(HANDSHAKE_S)
 
 
-class HttpWire(Asking):
+class HttpServer(RemoteServer):
     """The client's side: a session, and the pool."""
 
     def __init__(self, url: str, pool: int) -> None:
-        super().__init__()
         self.loop = _EventLoop(f"minips-http-{url}")
-        self._url, self._pool, self._session = url, pool, ""
+        self._url, self._pool, self._session, self._numbers = url, pool, "", count()
         self._http: Any = None
         self._line: Any = None
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
@@ -112,17 +106,17 @@ class HttpWire(Asking):
         self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Read the line until it ends, and then hang up; a call whose answer is on the way still gets it."""
+        """Read the line until it ends, and then end; a call whose answer is on the way still gets it."""
         try:
             while await asyncio.wait_for(self._line.content.readany(), _SILENCE_S):
                 pass
             await asyncio.sleep(1.0)
         except Exception as error:
             error.__traceback__ = None  # aiohttp raises one and the same error again and again, which keeps all frames
-        Asking.hang_up(self)
+        await self._end()
 
-    def ask(self, number: int, body: Body) -> "Future[memoryview]":
-        return self.loop.begin(self._post(number, body))
+    def begin(self, body: Body) -> Callable[[], memoryview]:
+        return self.loop.begin(self._post(next(self._numbers), body)).result
 
     async def _post(self, number: int, body: Body) -> memoryview:
         import aiohttp
@@ -135,38 +129,84 @@ class HttpWire(Asking):
                         if response.status != 200 or response.content_length is None:
                             raise ConnectionError(f"it answered {response.status} {response.reason}")
                         return await _read(response.content, response.content_length)
-                except aiohttp.ClientConnectorError as error:
+                except aiohttp.ClientConnectorError:
                     if pause is None or self._line.content.at_eof():
-                        raise ConnectionError(reason(error)) from None
+                        raise
                     await asyncio.sleep(pause)
-                except aiohttp.ClientError as error:
-                    raise ConnectionError(reason(error)) from None
         raise AssertionError
 
-    def hang_up(self) -> None:
-        super().hang_up()
-        if self._line and self.loop.is_alive():
-            with suppress(RuntimeError):
-                self.loop._loop.call_soon_threadsafe(self._line.close)
-
-    def close(self) -> None:
-        self.hang_up()
-        if self._http and self.loop.is_alive():
-            with suppress(RuntimeError, TimeoutError):
-                self.loop.do(self._http.close(), HANDSHAKE_S)
-        for sock in list(self._sockets):  # an event loop would first send what is left of a call
+    async def _end(self) -> None:
+        """Close the connections, and fail the calls that wait for them."""
+        if self._line:
+            self._line.close()
+        await self._http.close()
+        for sock in self._sockets:  # an event loop would first send what is left of a call
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
+
+    def shutdown(self) -> None:
+        if self._http and self.loop.is_alive():
+            with suppress(RuntimeError, TimeoutError):
+                self.loop.do(self._end(), HANDSHAKE_S)
+
+    def close(self) -> None:
+        self.shutdown()
         self.loop.stop()
 
 
-class HttpListener(Sessions):
+class _HttpCaller(RemoteCaller):
+    """The server's side of a session. Its calls come on several connections, where they overtake each other."""
+
+    def __init__(self) -> None:
+        self.name = secrets.token_hex(16)
+        self.over: Future[None] = Future()
+        self._early: dict[int, _Call] = {}
+        self._next = 0
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+
+    def call(self, number: int, body: memoryview) -> "Future[Body]":
+        """Take in a call, to be answered when those before it have been. ValueError where its number makes no sense."""
+        if not self._next <= number < self._next + _AHEAD or number in self._early:
+            raise ValueError(f"Call {number} came when {self._next} was expected.")
+        future: Future[Body] = Future()
+        future.set_running_or_notify_cancel()  # a connection that breaks does not take its turn away
+        self._early[number] = body, future
+        while self._next in self._early:
+            self._calls.put(self._early.pop(self._next))
+            self._next += 1
+        return future
+
+    def serve(self) -> None:
+        while call := self._calls.get():
+            body, future = call
+            try:
+                answer = self.answer(body)
+                if self.over.done():
+                    raise ConnectionError("The session is over.")
+                future.set_result(answer)
+            except Exception as error:
+                future.set_exception(error)
+                raise
+            del call, body, future, answer  # before the next one comes
+
+    def shutdown(self) -> None:
+        self._calls.put(None)
+        with suppress(InvalidStateError):  # it is over already
+            self.over.set_result(None)
+
+    close = shutdown
+
+
+_Call = tuple[memoryview, Future[Body]]
+"""A call's body, and the future of its answer's."""
+
+
+class HttpListener(InboxListener[RemoteCaller]):
     """The server's side."""
 
-    def __init__(self, max_message_bytes: int, sock: socket.socket, address: str) -> None:
-        super().__init__(max_message_bytes)
-        self.address = address
-        self._sessions: dict[str, Session] = {}
+    def __init__(self, sock: socket.socket, address: str) -> None:
+        super().__init__(address)
+        self._callers: dict[str, _HttpCaller] = {}
         self._loop = _EventLoop(f"minips-http-{address}")
         self._sock, self._closing = sock, False
         sock.setblocking(False)
@@ -200,19 +240,19 @@ class HttpListener(Sessions):
 
         if request.method == "GET":
             return await self._hold(request)
-        session, length = self._sessions.get(request.headers.get(_SESSION, "")), request.content_length
-        if session is None:
+        caller, length = self._callers.get(request.headers.get(_SESSION, "")), request.content_length
+        if caller is None:
             return web.Response(status=403)
-        if length is None or length > session.limit:
-            session.hang_up()
+        if length is None or length > caller.limit:
+            caller.shutdown()
             return web.Response(status=411 if length is None else 413)
         try:
             body = await _read(request.content, length)
-            answer = await asyncio.wrap_future(session.ask(int(request.headers.get(_CALL, "")), body))
+            answer = await asyncio.wrap_future(caller.call(int(request.headers.get(_CALL, "")), body))
         except ValueError:
-            session.hang_up()
+            caller.shutdown()
             return web.Response(status=400)
-        except ConnectionError:
+        except OSError:
             return web.Response(status=410)
         response = web.StreamResponse(headers={"Content-Length": str(size(answer))})
         with suppress(ConnectionError):  # the peer has gone
@@ -226,10 +266,11 @@ class HttpListener(Sessions):
         """Open a session and keep it for as long as its line is open."""
         from aiohttp import web
 
-        session = self.open()
-        self._sessions[session.name] = session
-        over = asyncio.wrap_future(session.over)
-        response = web.StreamResponse(headers={_SESSION: session.name})
+        caller = _HttpCaller()
+        self._callers[caller.name] = caller
+        self.incoming.put(caller)
+        over = asyncio.wrap_future(caller.over)
+        response = web.StreamResponse(headers={_SESSION: caller.name})
         try:
             with suppress(ConnectionError):
                 await response.prepare(request)
@@ -238,8 +279,8 @@ class HttpListener(Sessions):
                     await asyncio.wait([over], timeout=_ALIVE_S)
                 await response.write_eof()
         finally:
-            del self._sessions[session.name]
-            session.hang_up()
+            del self._callers[caller.name]
+            caller.shutdown()
         return response
 
     def close(self) -> None:

@@ -1,0 +1,179 @@
+"""Transports over libraries that make calls: a message is what a call takes, its answer what the call returns.
+
+The first call of a connection is empty and returns the challenge of `auth`; the second proves that the caller knows the
+token. So no peer reaches the handler that has not shown that, and all that a peer may send before is small.
+"""
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any
+
+from minips.stage import Buffer, Frames, reason
+from minips.stages.transports.auth import Proof, prove, proved
+from minips.stages.transports.base import HANDSHAKE_S, Channel, Connection, Handler, Service, remote_error, service_of
+from minips.stages.transports.framing import HANDSHAKE_BYTES, pieces, split
+from minips.stages.transports.network import NetworkTransport
+from minips.stages.transports.streams import Then, ThreadedEndpoint, answer_of
+from minips.stages.transports.wire import AUTH, CALL, Acceptor, Interruptible, check_count
+
+Body = list[Buffer]
+"""The pieces of a body."""
+_Message = Future[tuple[int, Frames]]
+"""The future of tag and frames."""
+
+
+class RemoteCaller(Interruptible):
+    """The server's end of a connection, whose library has each call answered by ``answer``, one after the other."""
+
+    limit = HANDSHAKE_BYTES
+    """The largest body that may be read."""
+    _begun = False
+    _connection: Connection | None = None
+    _proof: Proof | None
+
+    @abstractmethod
+    def serve(self) -> None:
+        """Have the library answer calls until the peer is gone, or until one raises."""
+
+    def talk(self, service: Service, token: str, max_message_bytes: int) -> None:
+        """Answer a peer that proves itself in time, until it is gone, and close."""
+        self._service, self._max, self._proof = service, max_message_bytes, prove(token)
+        self._timer = threading.Timer(HANDSHAKE_S, self.shutdown)
+        self._timer.daemon = True
+        try:
+            self._timer.start()
+            self.serve()
+        except Exception:  # the peer went away or talked nonsense, in the words of each library
+            pass
+        finally:
+            self._timer.cancel()
+            if self._connection:
+                self._connection.closed()
+            self.close()
+
+    def answer(self, body: memoryview) -> Body:
+        """The body of a call's answer. ValueError where it makes no sense, PermissionError after a wrong token."""
+        if len(body) > self.limit:
+            raise ValueError(f"a message of {len(body)} bytes is larger than the {self.limit} that are allowed")
+        if self._proof is None:
+            tag, frames = split(body)
+            if tag != CALL:
+                raise ValueError(f"a message of tag {tag} is no call")
+            self._connection = self._connection or self._service.connection()
+            return pieces(*answer_of(self._connection, frames))
+        tag, frames = self._proof.send(split(body) if self._begun else None)
+        if self._begun and tag == AUTH:
+            self._proof, self.limit = None, self._max
+            self._timer.cancel()
+        self._begun = True
+        return pieces(tag, frames)
+
+
+class RemoteServer(Interruptible):
+    """The client's end of a connection."""
+
+    @abstractmethod
+    def begin(self, body: Body) -> Callable[[], memoryview]:
+        """Begin a call; what waits for the body of its answer, in memory of its own. Both are called in order."""
+
+
+class CallChannel(Channel):
+    """Calls begin in order, and a thread waits for their answers in that order."""
+
+    def __init__(self, server: RemoteServer, address: str) -> None:
+        self._server, self._address = server, address
+        self._lock = threading.Lock()
+        self._gone: Exception | None = None
+        self._begun: SimpleQueue[tuple[_Message, Callable[[], memoryview]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"minips-calls-{address}", daemon=True)
+        self._thread.start()
+        self._last: _Message = Future()
+        self._begun.put((self._last, server.begin([])))
+
+    def call(self, frames: Frames) -> "Future[Frames]":
+        check_count(len(frames))
+        return Then(self._begin(CALL, frames), _frames)
+
+    def send(self, tag: int, frames: Frames) -> None:
+        """Call with a message of the handshake; ``receive`` has the answer."""
+        self._last = self._begin(tag, frames)
+
+    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
+        """The answer to the last message of the handshake. TimeoutError after ``timeout`` seconds."""
+        return self._last.result(timeout)
+
+    def close(self) -> None:
+        with self._lock:
+            self._gone = self._gone or ConnectionError(f"The channel to {self._address} is closed.")
+        self._begun.put(None)
+        self._server.shutdown()
+        if self._thread is not threading.current_thread():
+            self._thread.join(HANDSHAKE_S)
+        self._server.close()
+
+    def _begin(self, tag: int, frames: Frames) -> _Message:
+        answer: _Message = Future()
+        with self._lock:
+            if self._gone:
+                raise ConnectionError(str(self._gone))
+            try:
+                self._begun.put((answer, self._server.begin(pieces(tag, frames))))
+            except (TypeError, AttributeError) as error:  # frames that are no buffers
+                self._gone = ConnectionError(reason(error))
+                raise
+        return answer
+
+    def _run(self) -> None:
+        while self._complete(self._begun.get()):
+            pass
+
+    def _complete(self, begun: tuple[_Message, Callable[[], memoryview]] | None) -> bool:
+        """Wait for the answer of a call that has begun. False where none follows."""
+        if begun is None:
+            return False
+        answer, wait = begun
+        try:
+            if self._gone:
+                raise self._gone
+            answer.set_result(split(wait()))
+        except Exception as error:  # each library has its own
+            words = f"The server at {self._address} closed the connection. {reason(error)}"
+            self._gone = self._gone or ConnectionError(words)
+            answer.set_exception(ConnectionError(str(self._gone)))
+            self._server.shutdown()
+        return True
+
+
+def _frames(answer: _Message) -> Frames:
+    tag, frames = answer.result()
+    if tag != CALL:
+        raise remote_error(frames)
+    return frames
+
+
+class CallTransport(NetworkTransport):
+    """A transport over a library that makes calls."""
+
+    max_message_bytes: int
+
+    @abstractmethod
+    def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
+        """Take connections at ``address``, or at a fresh local one."""
+
+    @abstractmethod
+    def reach(self, address: str, timeout: float) -> RemoteServer:
+        """Connect to a listener."""
+
+    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> ThreadedEndpoint[Any]:
+        told = service_of(handler), token, self.max_message_bytes
+        return ThreadedEndpoint(self.listen(address), lambda caller: caller.talk(*told))
+
+    def dial(self, address: str, timeout: float) -> CallChannel:
+        """A channel over which nothing has been proved."""
+        return CallChannel(self.reach(address, timeout), address)
+
+    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
+        return proved(self.dial(address, timeout), token, address, timeout)
