@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import minips
-from minips.stage import Value
+from minips.stage import Value, default_of
 
 
 class Listing:
@@ -63,7 +63,7 @@ def code(value: Any, indent: int = 0, package: bool = True) -> str:
     said = [
         (field.name, getattr(value, field.name))
         for field in dataclasses.fields(value)  # type: ignore[arg-type]
-        if getattr(value, field.name) != default(field)
+        if getattr(value, field.name) != default_of(field)
     ]
     flat = f"{name}({', '.join(f'{key}={code(item, package=package)}' for key, item in said)})"
     if len(flat) + indent <= 50 or not said:
@@ -71,13 +71,6 @@ def code(value: Any, indent: int = 0, package: bool = True) -> str:
     pad = " " * (indent + 4)
     lines = [f"{pad}{key}={code(item, indent + 4, package)}," for key, item in said]
     return "\n".join([f"{name}(", *lines, " " * indent + ")"])
-
-
-def default(field: "dataclasses.Field[Any]") -> Any:
-    """What a field is where nothing is said."""
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    return None if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def _place(target: Any, line: int) -> str:

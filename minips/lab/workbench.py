@@ -19,7 +19,7 @@ from minips.core.config import Config, Delays
 from minips.engines import Engine, Progress
 from minips.engines.train import Run, train
 from minips.lab import plots, results
-from minips.lab.columns import FIRST, REST, Column, shown
+from minips.lab.columns import FIRST, Column, shown
 from minips.lab.controls import bare, explained
 from minips.lab.panels.base import Job, Picture, beside, drawn, numbered, refresh_after_cells, still
 from minips.lab.style import NARROW_IN, STYLE, WIDE_IN
@@ -170,7 +170,7 @@ class Workbench:
         self._names: dict[str, Any] = {}
         self.help: Any = ipywidgets.HTML()
         first = self._grid(FIRST)
-        more = self._grid([name for name in self.columns["A"].names() if name not in FIRST])
+        more = self._grid([name for name in self.columns["A"].rows if name not in FIRST])
         errors = [column.error for column in self.columns.values()]
         folded = ipywidgets.Accordion([ipywidgets.VBox([self.predict, more])], titles=("More",))
         code = ipywidgets.HBox([column.code for column in self.columns.values()], layout={"flex_flow": "row wrap"})
@@ -216,28 +216,27 @@ class Workbench:
         for name in names:
             self._names[name] = ipywidgets.HTML()
             self._names[name].add_class("minips-row")
-            cells += [self._names[name], *(column.row(name) for column in self.columns.values())]
+            cells += [self._names[name], *(column.rows[name].panel for column in self.columns.values())]
         columns = {"grid_template_columns": "fit-content(34%) minmax(0, 1fr) minmax(0, 1fr)"}
         return ipywidgets.GridBox(cells, layout={**columns, "grid_gap": "0 4px", "align_items": "flex-start"})
 
     def _changed(self) -> None:
         """A control of a column has moved: mark what differs between the two."""
         self.job.forget_failure()
-        a, b = (self.columns[side] for side in SIDES)
         for name, cell in self._names.items():
-            differs = a.says(name) != b.says(name)
+            rows = [column.rows[name] for column in self.columns.values()]
+            said = [row.says() for row in rows]
+            differs = said[0] != said[1]
             words = html.escape(shown(name))
-            told = html.escape("\n".join(dict.fromkeys((a.help(name), b.help(name)))), quote=True)
             if differs:
-                words = (
-                    f"<span aria-hidden='true'>≠</span><span class='minips-told'>A and B differ:</span> <b>{words}</b>"
-                )
+                mark = "<span aria-hidden='true'>≠</span><span class='minips-told'>A and B differ:</span>"
+                words = f"{mark} <b>{words}</b>"
+            told = html.escape("\n".join(dict.fromkeys(row.help for row in rows)), quote=True)
             cell.value = f"<span title='{told}'>{words}</span>"
-            empty = name.endswith(REST) and not (a.says(name) or b.says(name))
-            for one in (cell, a.row(name), b.row(name)):
+            for one in (cell, *(row.panel for row in rows)):
                 (one.add_class if differs else one.remove_class)("minips-differs")
-                one.layout.display = "none" if empty else None
-        self.help.value = explained({**a.explanations(), **b.explanations()})
+                one.layout.display = None if any(said) else "none"
+        self.help.value = explained(*self.columns.values())
 
     def _set(self, change: Any) -> None:
         """A preset was chosen: both columns as the workbench was opened, with what the preset changes."""
@@ -261,7 +260,17 @@ class Workbench:
 
     def _train(self, side: str, config: Config, turn: int, turns: int) -> None:
         self.job.say(f"Column {side} is training …")
-        live = _Live(self, side, turn, turns)
+        drawn_at = 0.0
+
+        def live(progress: Progress) -> None:
+            nonlocal drawn_at
+            if time.monotonic() - drawn_at >= REDRAW_S:
+                self.job.progress(progress.updates * turn + progress.applied, progress.updates * turns)
+                with self.job.lock:
+                    self._rows[side] = list(progress.losses)
+                self._draw()
+                drawn_at = time.monotonic()
+
         run = train(self.problem, config, engine=self.engine, progress=live, stop=self.job.stopping)
         with self.job.lock:
             self.history.append(results.Record(len(self.history) + 1, side, run, self._predictions[side]))
@@ -288,12 +297,6 @@ class Workbench:
         except Exception as error:  # a stage that does not work will say so in its run
             self._unpredicted[side] = str(error)
             return None
-
-    def _live(self, side: str, progress: Progress, turn: int, turns: int) -> None:
-        self.job.progress(progress.updates * turn + progress.applied, progress.updates * turns)
-        with self.job.lock:
-            self._rows[side] = list(progress.losses)
-        self._draw()
 
     def _draw(self) -> None:
         """Training loss so far: against seconds and, where the bytes of a step are known, against bytes."""
@@ -422,16 +425,3 @@ class Workbench:
 
 def _name(ax: Any, side: str) -> None:
     ax.set_ylabel(side, rotation=0, weight="bold", size=12, labelpad=8)
-
-
-class _Live:
-    """Called with a run's progress; passes it on a few times a second at most."""
-
-    def __init__(self, bench: Workbench, side: str, turn: int, turns: int) -> None:
-        self._bench, self._side, self._turn, self._turns = bench, side, turn, turns
-        self._last = 0.0
-
-    def __call__(self, progress: Progress) -> None:
-        if time.monotonic() - self._last >= REDRAW_S:
-            self._bench._live(self._side, progress, self._turn, self._turns)
-            self._last = time.monotonic()

@@ -31,7 +31,7 @@ from IPython.display import display
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from minips.lab.controls import Form, explained, explanations, sentence, wrong
+from minips.lab.controls import Form, explained, sentence
 from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
 from minips.stage import Value
 
@@ -341,13 +341,11 @@ class Panel(ABC, Generic[Asked, Found]):
     def _moved(self) -> None:
         self.job.forget_failure()
         self._explain()
-        if self.instant and not wrong(self.controls.values()):
+        if self.instant and not self.form.wrong:
             self.run()
 
     def _explain(self) -> None:
-        if not hasattr(self, "help"):
-            return
-        self.help.value = explained(explanations(self.name, self.controls.values()))
+        self.help.value = explained(self.form)
 
     def _find(self) -> None:
         found = self.find(self.form.value())
