@@ -21,7 +21,7 @@ from minips.engines.train import Run, train
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, shown
 from minips.lab.controls import bare, explained
-from minips.lab.panels.base import Job, Picture, beside, drawn, numbered, refresh_after_cells, still
+from minips.lab.panels.base import Interactive, Job, Picture, beside, drawn, numbered, still
 from minips.lab.style import NARROW_IN, STYLE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
 from minips.stages.consistency import ASP
@@ -42,7 +42,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 """What each changes of the configs that the workbench was opened with: of both, and of B alone."""
 
 
-class Workbench:
+class Workbench(Interactive):
     """Two columns of controls, A and B, each a whole `Config`; run one or both, and compare.
 
     ``problem`` None: softmax regression on the digits. ``configs``: one that both columns start from, or one for each.
@@ -76,14 +76,13 @@ class Workbench:
         }
         self.history: list[results.Record] = []
         """Every run so far."""
-        self.job = Job(number)
+        super().__init__(Job(number))
         self._rows: dict[str, list[tuple[float, int, float]]] = {}
         self._predictions: dict[str, cost.Prediction | None] = {}
         self._unpredicted: dict[str, str] = {}
         """Why there is no prediction for the run of a column."""
         self._calibrations: list[tuple[Config, cost.Calibration]] = []
         self._build(predict, number)
-        refresh_after_cells(self)
 
     @property
     def runs(self) -> dict[str, Run]:
@@ -114,16 +113,7 @@ class Workbench:
             self._rows = {side: list(run.losses) for side, run in self.runs.items() if side not in configs}
         self.job.start(lambda: self._work(configs))
 
-    def stop(self) -> None:
-        """End the run that is under way; what it has so far is kept."""
-        self.job.stop()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """True once nothing is being trained, False where that takes longer than ``timeout`` seconds."""
-        return self.job.wait(timeout)
-
     def refresh(self) -> None:
-        """Offer the stages that have been registered since; after each notebook cell this happens by itself."""
         for column in self.columns.values():
             column.refresh()
 
@@ -188,21 +178,9 @@ class Workbench:
         as_code = ipywidgets.Accordion([code], titles=("The configs as code",))
         halves = {"grid_template_columns": "repeat(auto-fit, minmax(min(100%, 340px), 1fr))", "grid_gap": "0 12px"}
         main = ipywidgets.GridBox([ipywidgets.VBox([first, *errors]), self.loss.panel], layout=halves)
-        row = {"flex_flow": "row wrap", "align_items": "center"}
-        self.panel: Any = ipywidgets.VBox(
-            [
-                ipywidgets.HTML(STYLE),
-                ipywidgets.HBox(bar, layout=row),
-                self.job.message,
-                main,
-                folded,
-                self.tabs,
-                as_code,
-                self.help,
-            ]
-        )
-        self.panel.add_class("minips-panel")
-        self.job.panel = self.panel
+        buttons = ipywidgets.HBox(bar, layout={"flex_flow": "row wrap", "align_items": "center"})
+        top = [ipywidgets.HTML(STYLE), buttons, self.job.message]
+        self.panel.children = [*top, main, folded, self.tabs, as_code, self.help]
         for column in self.columns.values():
             column.on_change = self._changed
         self._changed()
@@ -418,9 +396,6 @@ class Workbench:
 
     def __repr__(self) -> str:
         return "<Workbench with the columns A and B: it needs a running kernel>"
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Mapping[str, Any]:
-        return {**self.panel._repr_mimebundle_(**kwargs), "text/plain": repr(self)}
 
 
 def _name(ax: Any, side: str) -> None:

@@ -13,7 +13,6 @@ from minips.core.fit import Line
 from minips.lab.controls import named
 from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS, MEASURED, PREDICTED
-from minips.lab.style import NARROW_IN
 from minips.stage import Frames, Value, option
 from minips.stages.transports import Link, Tcp, Transport
 
@@ -58,8 +57,7 @@ class AlphaBeta(Panel[Asked, Told]):
 
     title = "Cost"
     asks = Asked
-    size = (7.6, 3.6)
-    narrow = (NARROW_IN, 3.6)
+    heights = (3.6, 3.6)
 
     def __init__(self, **asked: Any) -> None:
         self._known: dict[tuple[Transport, Link], dict[int, list[float]]] = {}
@@ -103,16 +101,13 @@ class AlphaBeta(Panel[Asked, Told]):
         sizes = np.geomspace(min(SIZES[0], found.nbytes), max(SIZES[-1], found.nbytes), 60)
         ax.plot(sizes / 1e3, [1e3 * found.line.at(size) for size in sizes], color=LOOKS[0].colour, label="the line")
         for i, (size, times) in enumerate(found.calls.items()):
-            style: dict[str, Any] = {"color": LOOKS[5].colour, "marker": LOOKS[0].marker, "linestyle": ""}
             label = "" if i else "measured, for the line"
-            ax.plot([size / 1e3] * len(times), [1e3 * s for s in times], alpha=0.6, label=label, **style)
-        at, held_out = found.nbytes / 1e3, 1e3 * float(np.median(found.held_out))
-        predicted: dict[str, Any] = {"color": PREDICTED.colour, "marker": PREDICTED.marker, "linestyle": ""}
-        ax.plot(
-            [at], [1e3 * found.line.at(found.nbytes)], label="predicted", markersize=9, fillstyle="none", **predicted
-        )
-        measured: dict[str, Any] = {"color": MEASURED.colour, "marker": MEASURED.marker, "linestyle": ""}
-        ax.plot([at], [held_out], label="measured afterwards", **measured)
+            x, y = [size / 1e3] * len(times), [1e3 * s for s in times]
+            ax.plot(x, y, LOOKS[0].marker, color=LOOKS[5].colour, alpha=0.6, label=label)
+        at, said = found.nbytes / 1e3, 1e3 * found.line.at(found.nbytes)
+        ax.plot(at, said, PREDICTED.marker, color=PREDICTED.colour, label="predicted", markersize=9, fillstyle="none")
+        held_out = 1e3 * float(np.median(found.held_out))
+        ax.plot(at, held_out, MEASURED.marker, color=MEASURED.colour, label="measured afterwards")
         ax.set(xscale="log", yscale="log", xlabel="size of a message (kB)", ylabel="time of a call (ms)")
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))

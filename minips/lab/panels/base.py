@@ -20,15 +20,14 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import comm
 import ipywidgets
 from IPython.core.getipython import get_ipython
 from IPython.display import display
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from minips.lab.controls import Form, explained, sentence
@@ -75,7 +74,7 @@ def drawn(draw: Callable[[Figure], Any], size: Size) -> Figure:
 def png(figure: Figure) -> bytes:
     """The figure as a picture; safe in any thread."""
     buffer = io.BytesIO()
-    FigureCanvasAgg(figure).print_figure(buffer, format="png", dpi=DPI)
+    figure.savefig(buffer, format="png", dpi=DPI)
     return buffer.getvalue()
 
 
@@ -85,9 +84,9 @@ class Picture:
     def __init__(self) -> None:
         self.png = b""
         """What is shown, in its wide form."""
-        self.image: Any = ipywidgets.HTML(layout={"margin": "0"})
-        self.words: Any = ipywidgets.HTML()
-        self.panel: Any = ipywidgets.VBox([self.image, self.words])
+        self.image = ipywidgets.HTML(layout={"margin": "0"})
+        self.words = ipywidgets.HTML()
+        self.panel = ipywidgets.VBox([self.image, self.words])
 
     def show(self, words: str, draw: Callable[[Figure], Any], *sizes: Size) -> None:
         """Put another picture, and other words, in place of what was shown: drawn once for every page or, where two
@@ -113,11 +112,11 @@ class Picture:
         self.words.value = html.escape(words)
 
 
-class _Still:
+class _Still(NamedTuple):
     """A picture as a cell's plain output."""
 
-    def __init__(self, title: str, image: bytes) -> None:
-        self.title, self.image = title, image
+    title: str
+    image: bytes
 
     def __repr__(self) -> str:
         return f"<picture: {self.title}>"
@@ -142,21 +141,21 @@ class Job:
     def __init__(self, name: str = "") -> None:
         self.panel: Any = None
         """The widget that holds the controls, once there is one."""
-        before = _jobs.get(name)
-        if before is not None and before.busy:
+        if before := _jobs.get(name):
             before.stop()
         _jobs[name] = self
         self.lock = threading.RLock()
         self.stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._next: Callable[[], None] | None = None
-        after = f" {name}" if name else ""
-        self.run_button: Any = ipywidgets.Button(description=f"Run{after}", button_style="primary")
-        self.stop_button: Any = ipywidgets.Button(description=f"Stop{after}")  # never disabled: it may hold the focus
-        self.bar: Any = ipywidgets.IntProgress(
-            description=f"Progress{after}", style={"description_width": "initial"}, layout={"width": "260px"}
+        self.run_button = ipywidgets.Button(description=f"Run {name}".strip(), button_style="primary")
+        self.stop_button = ipywidgets.Button(
+            description=f"Stop {name}".strip()
+        )  # never disabled: it may hold the focus
+        self.bar = ipywidgets.IntProgress(
+            description=f"Progress {name}".strip(), style={"description_width": "initial"}, layout={"width": "260px"}
         )
-        self.message: Any = ipywidgets.HTML()
+        self.message = ipywidgets.HTML()
         self._failure = ""
         self.stop_button.on_click(lambda button: self.stop())
 
@@ -176,15 +175,14 @@ class Job:
 
         self.run_button.on_click(pressed)
 
-    def start(self, work: Callable[[], None], *, queue: bool = False) -> bool:
+    def start(self, work: Callable[[], None]) -> None:
         """Call ``work`` in a thread or, where none can be started (in a browser's Python), here and now; what it raises
-        becomes a sentence. False where other work is under way: then it comes to nothing or, with ``queue``, follows
-        that.
+        becomes a sentence. Where other work is under way it follows that, in place of what was to follow before.
         """
         with self.lock:
             if self._thread is not None:
-                self._next = work if queue else self._next
-                return False
+                self._next = work
+                return
             self.stopping.clear()
             self.run_button.disabled, self.stop_button.button_style = True, "danger"
             self._thread = threading.Thread(target=self._work, args=(work,), name="minips-lab", daemon=True)
@@ -192,9 +190,8 @@ class Job:
                 self._thread.start()
                 _heed_interrupts()
                 _heed_pages()
-                return True
+                return
         self._work(work)
-        return True
 
     def stop(self) -> None:
         """Ask the work that is under way to end; what it has so far is kept."""
@@ -243,7 +240,35 @@ class Job:
                     self.run_button.disabled, self.stop_button.button_style = False, ""
 
 
-class Panel(ABC, Generic[Asked, Found]):
+class Interactive(ABC):
+    """An object that a notebook shows as its ``panel``, and whose work is a `Job`."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.panel = job.panel = ipywidgets.VBox()
+        self.panel.add_class("minips-panel")
+        refresh_after_cells(self)
+
+    def stop(self) -> None:
+        """End what is under way; what it has so far is kept."""
+        self.job.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """True once nothing is under way, False where that takes longer than ``timeout`` seconds."""
+        return self.job.wait(timeout)
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Offer the stages that have been registered since; after each notebook cell this happens by itself."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: it needs a running kernel>"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Mapping[str, Any]:
+        return {**self.panel._repr_mimebundle_(**kwargs), "text/plain": repr(self)}
+
+
+class Panel(Interactive, Generic[Asked, Found]):
     """Subclass this: ``title``, ``asks``, and the three methods `find`, `draw` and `words`.
 
     ``title`` is one or two words; it begins the description of each control. ``asks`` is a frozen dataclass of
@@ -257,38 +282,31 @@ class Panel(ABC, Generic[Asked, Found]):
     title: ClassVar[str]
     asks: ClassVar[type[Any]]
     instant: ClassVar[bool] = True
-    size: ClassVar[Size] = (WIDE_IN, 3.2)
-    narrow: ClassVar[Size] = (NARROW_IN, 3.2)
-    """The size of the figure that a narrow page shows."""
+    width: ClassVar[float] = WIDE_IN
+    heights: ClassVar[tuple[float, float]] = (3.2, 3.2)
+    """Inches of the figure for a wide page, and for a narrow one."""
 
     def __init__(self, **asked: Any) -> None:
         self.name = numbered(self.title)
         """The title, with a number where another cell has such a panel."""
         self.form = Form(self.name, self.asks(**asked), self._moved)
-        self.job = Job(self.name.lower())
+        super().__init__(Job(self.name.lower()))
         self.picture = Picture()
         self.found: Any = None
         """What was found out last; None so far."""
-        self.help: Any = ipywidgets.HTML()
+        self.help = ipywidgets.HTML()
         self.job.on_run(self.run)
-        row = {"flex_flow": "row wrap", "align_items": "center"}
         buttons = [] if self.instant else [self.job.run_button, self.job.stop_button, self.job.bar]
         grid = {"grid_template_columns": "repeat(auto-fit, minmax(310px, 1fr))", "grid_gap": "0 8px"}
-        controls = ipywidgets.GridBox(self.form.panels, layout=grid)
-        self.panel: Any = ipywidgets.VBox(
-            [
-                ipywidgets.HTML(f"{STYLE}<b>{html.escape(self.name)}</b>"),
-                controls,
-                ipywidgets.HBox(buttons, layout=row),
-                self.job.message,
-                self.picture.panel,
-                self.help,
-            ]
-        )
-        self.panel.add_class("minips-panel")
-        self.job.panel = self.panel
+        self.panel.children = [
+            ipywidgets.HTML(f"{STYLE}<b>{html.escape(self.name)}</b>"),
+            ipywidgets.GridBox(self.form.panels, layout=grid),
+            ipywidgets.HBox(buttons, layout={"flex_flow": "row wrap", "align_items": "center"}),
+            self.job.message,
+            self.picture.panel,
+            self.help,
+        ]
         self._explain()
-        refresh_after_cells(self)
 
     @abstractmethod
     def find(self, asked: Asked) -> Found:
@@ -311,18 +329,9 @@ class Panel(ABC, Generic[Asked, Found]):
 
     def run(self) -> None:
         """Find out, in a thread, and show it; where that is under way already, once more after it."""
-        self.job.start(self._find, queue=True)
-
-    def stop(self) -> None:
-        """End what is under way."""
-        self.job.stop()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """True once nothing is under way, False where that takes longer than ``timeout`` seconds."""
-        return self.job.wait(timeout)
+        self.job.start(self._find)
 
     def refresh(self) -> None:
-        """Offer the stages that have been registered since; after each notebook cell this happens by itself."""
         self.form.refresh()
         self._explain()
 
@@ -335,7 +344,7 @@ class Panel(ABC, Generic[Asked, Found]):
         self.wait(STATIC_S)
         if self.found is None:
             self._find()
-        still(self.title, drawn(self._draw, self.size))
+        still(self.title, drawn(partial(self.draw, self.found), (self.width, self.heights[0])))
         print(line or self.words(self.found))
 
     def _moved(self) -> None:
@@ -351,14 +360,9 @@ class Panel(ABC, Generic[Asked, Found]):
         found = self.find(self.form.value())
         with self.job.lock:
             self.found = found
-        self.picture.show(self.words(found), self._draw, self.size, self.narrow)
+        wide, narrow = self.heights
+        self.picture.show(self.words(found), partial(self.draw, found), (self.width, wide), (NARROW_IN, narrow))
         self.job.message.value = ""
-
-    def _draw(self, figure: Figure) -> None:
-        self.draw(self.found, figure)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: it needs a running kernel>"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Mapping[str, Any]:
         if self.instant and self.found is None:
@@ -366,7 +370,7 @@ class Panel(ABC, Generic[Asked, Found]):
                 self._find()
             except Exception as error:
                 self.job.fail(error)
-        return {**self.panel._repr_mimebundle_(**kwargs), "text/plain": repr(self)}
+        return super()._repr_mimebundle_(**kwargs)
 
 
 def beside(figure: Figure, count: int = 2, *, width_ratios: tuple[float, ...] | None = None, **shared: Any) -> Any:
@@ -428,10 +432,9 @@ def refresh_after_cells(panel: Any) -> None:
     held = weakref.ref(panel)
 
     def refresh(*result: Any) -> None:
-        alive = held()
-        if alive is None:
-            shell.events.unregister("post_run_cell", refresh)
-        else:
+        if alive := held():
             alive.refresh()
+        else:
+            shell.events.unregister("post_run_cell", refresh)
 
     shell.events.register("post_run_cell", refresh)

@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 
 from minips import datasets
 from minips.lab.panels.base import Panel, beside
-from minips.lab.plots import LOOKS
+from minips.lab.plots import LOOKS, legend_above
 from minips.lab.source import code
-from minips.lab.style import NARROW_IN
 from minips.problems import SoftmaxRegression
 from minips.stage import Buffer, Value, option
 from minips.stages.compressors import Compressor, Lz4
@@ -82,8 +81,7 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
 
     title = "Squeeze"
     asks = Squeezed
-    size = (7.6, 2.8)
-    narrow = (NARROW_IN, 4.4)
+    heights = (2.8, 4.4)
 
     def find(self, asked: Squeezed) -> Delivery:
         data = sample(asked.what)
@@ -114,11 +112,11 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
             (LOOKS[2], "decompress", [0.0, found.decompress_s]),
         ):
             lengths = 1e3 * np.array(spent)
-            right.barh(rows, lengths, 0.6, start, color=look.colour, hatch=look.hatch, edgecolor="white", label=label)
+            right.barh(rows, lengths, 0.6, start, label=label, **look.area)
             start += lengths
-        right.set(xlabel=f"time until it has arrived (ms), {found.asked.bandwidth:g} Mbit/s")
-        right.set_xlim(0, 1.1 * start.max())
-        right.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        label = f"time until it has arrived (ms), {found.asked.bandwidth:g} Mbit/s"
+        right.set(xlabel=label, xlim=(0, 1.1 * start.max()))
+        legend_above(right, 3)
 
     def words(self, found: Delivery) -> str:
         made, what = code(found.asked.compressor, package=False), found.asked.what

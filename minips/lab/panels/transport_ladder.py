@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS
 from minips.lab.source import code
-from minips.lab.style import NARROW_IN
 from minips.stage import Buffer, Value, option
 from minips.stages.transports import Channel, Tcp, Transport
 
@@ -45,8 +44,7 @@ class TransportLadder(Panel[Climb, Rungs]):
     title = "Ladder"
     asks = Climb
     instant = False
-    size = (7.6, 3.8)
-    narrow = (NARROW_IN, 3.8)
+    heights = (3.8, 3.8)
 
     def __init__(self, **asked: Any) -> None:
         self._rungs: Rungs = {}
@@ -69,9 +67,7 @@ class TransportLadder(Panel[Climb, Rungs]):
     def draw(self, found: Rungs, figure: Figure) -> None:
         ax = figure.add_subplot()
         for look, (name, seconds) in zip(LOOKS, found.items(), strict=False):
-            milliseconds = [1e3 * each for each in seconds]
-            style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": look.dash}
-            ax.loglog(SIZES[: len(seconds)], milliseconds, label=name, **style)
+            ax.loglog(SIZES[: len(seconds)], [1e3 * each for each in seconds], label=name, **look.line)
         ax.set(xlabel="bytes in the frame, each way", ylabel="time of a call (ms)")
         ax.grid(alpha=0.3)
         ax.legend()
