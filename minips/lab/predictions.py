@@ -14,11 +14,12 @@ With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs) nothing waits, a
 """
 
 import ast
-import copy
+import dis
 import html
-import symtable
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 import ipywidgets
@@ -130,11 +131,14 @@ class Guess:
         return f"<Prediction: {self.value or 'none yet'}>"
 
 
+@dataclass(repr=False)
 class GuessedAndMeasured:
     """The prediction, where one was asked for, beside the measurement."""
 
-    def __init__(self, question: str, predicted: str | None, measured: str, because: str = "") -> None:
-        self.question, self.predicted, self.measured, self.because = question, predicted, measured, because
+    question: str
+    predicted: str | None
+    measured: str
+    because: str = ""
 
     @property
     def right(self) -> bool:
@@ -186,6 +190,9 @@ class _Lock(ast.NodeTransformer):
         return ast.parse(f"print({missing.asks!r})")
 
 
+_LOADS = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
+
+
 def _required(cell: ast.Module, names: dict[str, Any]) -> Iterator[Guess]:
     for node in cell.body:
         match node:
@@ -195,48 +202,22 @@ def _required(cell: ast.Module, names: dict[str, Any]) -> Iterator[Guess]:
 
 
 def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
-    """The cell's global names: those that it reads before it binds them, and those that it binds."""
-    used: set[str] = set()
-    defined: set[str] = set()
-    for statement in cell.body:
-        reads, binds = _names_in(statement)
-        if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
-            reads -= binds  # a loop's variable, say
-        used |= reads - defined
-        defined |= binds
-    return used, defined
-
-
-class _Scopes(ast.NodeTransformer):
-    """Comprehensions as generators, which have a scope of their own in every version of Python (PEP 709)."""
-
-    def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.AST:
-        self.generic_visit(node)
-        return ast.GeneratorExp(node.elt, node.generators)
-
-    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
-        return self.visit_ListComp(node)
-
-    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
-        self.generic_visit(node)
-        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
-
-
-def _names_in(statement: ast.stmt) -> tuple[set[str], set[str]]:
+    """The cell's global names: those that it reads before it binds them, and those that it binds, by its bytecode."""
     reads: set[str] = set()
     binds: set[str] = set()
-    with suppress(SyntaxError):  # such as a top-level await, which only IPython knows how to run
-        text = ast.unparse(_Scopes().visit(copy.deepcopy(statement)))
-        tables = [symtable.symtable(text, "a cell", "exec")]
-        while tables:
-            table = tables.pop()
-            tables += table.get_children()
-            for symbol in table.get_symbols():
-                if table.get_type() == "module" or symbol.is_global():
-                    if symbol.is_referenced():
-                        reads.add(symbol.get_name())
-                    if symbol.is_assigned() or symbol.is_imported():
-                        binds.add(symbol.get_name())
+    codes: list[CodeType] = []
+    with suppress(SyntaxError):  # of which IPython will tell
+        codes.append(compile(cell, "a cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+    for code in codes:  # followed by those of the functions and classes in it
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        own = binds if code is codes[0] else set()  # a class has names of its own
+        for step in dis.get_instructions(code):
+            if step.opname == "STORE_GLOBAL":
+                binds.add(step.argval)
+            elif step.opname in ("STORE_NAME", "DELETE_NAME"):
+                own.add(step.argval)
+            elif step.opname in _LOADS and step.argval not in own | binds:
+                reads.add(step.argval)
     return reads, binds
 
 

@@ -167,5 +167,5 @@ def _messages(asked: Meeting) -> Iterator[tuple[str, str, float]]:
                 yield f"server {server}", who, nbytes / asked.servers
 
 
-def _role(node: str) -> str:
-    return next((role for role in ("worker", "server") if node.startswith(f"{role} ")), "switch")
+def _role(node: Any) -> str:
+    return next((role for role in ("worker", "server") if str(node).startswith(f"{role} ")), "switch")
