@@ -9,7 +9,7 @@ under it.
 import dataclasses
 import html
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -157,7 +157,7 @@ class StagePicker:
                 with suppress(KeyError, TraitError):
                     fresh = self.fields[name].value
                     self.fields[name].value = value
-                    if wrong([self.fields[name]]):  # the old default was the class's mistake, say
+                    if getattr(self.fields[name], "wrong", ""):  # the old default was the class's mistake, say
                         self.fields[name].value = fresh
 
     def _chosen(self, change: Any) -> None:
@@ -211,11 +211,6 @@ def full_name(widget: Any) -> str:
     return str(getattr(widget, "full_name", widget.description))
 
 
-def wrong(controls: Iterable[Any]) -> list[str]:
-    """What is wrong with the numbers that were typed."""
-    return [widget.wrong for widget in controls if isinstance(widget, Number) and widget.wrong]
-
-
 def named(before: str, shown: str) -> str:
     """A description of which the page shows the end alone."""
     return f"<span class='minips-told'>{html.escape(before)} </span>{html.escape(shown)}"
@@ -242,9 +237,9 @@ class Controls:
         return found | self.fields
 
     @property
-    def wrong(self) -> list[str]:
-        """What is wrong with the numbers that were typed."""
-        return wrong(self.controls.values())
+    def wrong(self) -> bool:
+        """Whether something is wrong with the numbers that were typed."""
+        return any(getattr(widget, "wrong", "") for widget in self.controls.values())
 
     def read(self) -> dict[str, Any]:
         """The stages and the other values by label. ValueError in a sentence where one cannot be."""

@@ -58,7 +58,8 @@ def lessons() -> list[Lesson]:
         cells, number = read(path)["cells"], path.name[:2]
         title = source(cells[0]).splitlines()[0].lstrip("# ")
         questions = [text for cell in cells for text in arguments(cell, "predict")]
-        found.append(Lesson(path, number, title, questions, [key for key in EXERCISES if key.startswith(f"{number}.")]))
+        keys = [key for key in EXERCISES if key.startswith(f"{number}.")]
+        found.append(Lesson(path, number, title, questions, keys))
     return found
 
 

@@ -21,7 +21,7 @@ from minips.engines.train import Run, train
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, shown
 from minips.lab.controls import bare, explained
-from minips.lab.panels.base import Interactive, Job, Picture, beside, drawn, numbered, still
+from minips.lab.panels.base import Interactive, Job, Picture, beside, numbered, still
 from minips.lab.style import NARROW_IN, STYLE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
 from minips.stages.consistency import ASP
@@ -89,11 +89,6 @@ class Workbench(Interactive):
         """The last run of each column."""
         return {side: record.run for side, record in self._last().items()}
 
-    @property
-    def busy(self) -> bool:
-        """True while something is being trained."""
-        return self.job.busy
-
     def run(self, sides: Sequence[str] | str | None = None) -> None:
         """Train the configs of these columns (None: as the panel says), one after the other, in a thread of its
         own.
@@ -125,7 +120,7 @@ class Workbench(Interactive):
             plots.loss(runs, ax=seconds)
             plots.loss(runs, against="bytes", ax=megabytes)
 
-        still(f"training loss of {' and '.join(runs)}", drawn(draw, (WIDE_IN, 3.0)))
+        still(f"training loss of {' and '.join(runs)}", draw, (WIDE_IN, 3.0))
         display(HTML(results.table(runs)))  # type: ignore[no-untyped-call]
 
     def to_csv(self, path: str | Path) -> None:
@@ -135,22 +130,18 @@ class Workbench(Interactive):
 
     def _build(self, predict: bool, number: str) -> None:
         wide = {"style": {"description_width": "initial"}, "layout": {"width": "auto"}}
-        after = number and f" {number}"
-        columns = [("A and B", "AB"), ("A only", "A"), ("B only", "B")]
-        self.which: Any = ipywidgets.Dropdown(
-            options=columns, description=f"Columns to run{after}", tooltip="what Run trains", **wide
+        self.which, self.preset = (
+            ipywidgets.Dropdown(options=options, description=f"{name} {number}".strip(), tooltip=words, **wide)
+            for name, options, words in (
+                ("Columns to run", [("A and B", "AB"), ("A only", "A"), ("B only", "B")], "what Run trains"),
+                ("Preset", ["as it was opened", *PRESETS], "sets both columns"),
+            )
         )
-        self.preset: Any = ipywidgets.Dropdown(
-            options=["as it was opened", *PRESETS], description=f"Preset{after}", tooltip="sets both columns", **wide
-        )
-        self.predict: Any = ipywidgets.Checkbox(
-            value=predict, description=f"Predict before running{after}", indent=False, layout={"width": "auto"}
-        )
+        words = f"Predict before running {number}".strip()
+        self.predict = ipywidgets.Checkbox(value=predict, description=words, indent=False, layout={"width": "auto"})
         self.job.say("Change something in B, then press Run.")
         self.loss, self.spans, self.timeline, self.staleness = (Picture() for _ in range(4))
-        self.table: Any = ipywidgets.HTML()
-        self.log: Any = ipywidgets.HTML()
-        self.download: Any = ipywidgets.HTML()
+        self.table, self.log, self.download, self.help = (ipywidgets.HTML() for _ in range(4))
         self.job.on_run(self.run)
         self.preset.observe(self._set, "value")
         bare(self.job.bar).layout.width = "140px"
@@ -158,7 +149,6 @@ class Workbench(Interactive):
             button.layout.width = "84px"
         bar = [self.job.run_button, self.job.stop_button, self.job.bar, self.which, self.preset]
         self._names: dict[str, Any] = {}
-        self.help: Any = ipywidgets.HTML()
         first = self._grid(FIRST)
         more = self._grid([name for name in self.columns["A"].rows if name not in FIRST])
         errors = [column.error for column in self.columns.values()]
@@ -171,7 +161,7 @@ class Workbench(Interactive):
             "Staleness": self.staleness.panel,
             "All runs": ipywidgets.VBox([self.log, self.download]),
         }
-        self.tabs: Any = ipywidgets.Tab([*sections.values()], titles=(*sections,), layout={"display": "none"})
+        self.tabs = ipywidgets.Tab([*sections.values()], titles=(*sections,), layout={"display": "none"})
         self.tabs.observe(lambda change: self._draw_tab(), "selected_index")
         self._undrawn: dict[str, Callable[[], None]] = {}
         """The functions that draw the tabs not opened since the last run."""
@@ -346,19 +336,14 @@ class Workbench(Interactive):
         }
         runs = {side: record.run for side, record in records.items()}
 
-        def predicted(figure: Figure) -> None:
-            for ax, (side, comparison) in zip(beside(figure, len(compared)), compared.items(), strict=True):
-                plots.predicted(comparison, ax=ax)
-                _name(ax, side)
+        def draw(figure: Figure) -> None:
+            if whole:
+                _each(plots.predicted, compared, beside(figure, len(compared)))
+            else:
+                plots.spans(runs, ax=figure.add_subplot())
 
-        def measured(figure: Figure) -> None:
-            plots.spans(runs, ax=figure.add_subplot())
-
-        if compared and compared.keys() == records.keys():
-            high = 0.9 + 0.33 * max(len(comparison.rows) for comparison in compared.values())
-            draw, sizes = predicted, ((WIDE_IN, high), (NARROW_IN, high * len(compared)))
-        else:
-            draw, sizes = measured, ((WIDE_IN, 3.6), (NARROW_IN, 3.6))
+        whole = compared.keys() == records.keys()
+        high = 0.9 + 0.33 * max(len(comparison.rows) for comparison in compared.values()) if whole else 3.6
         words = []
         for side, record in records.items():
             spent = record.run.trace.seconds()
@@ -367,16 +352,14 @@ class Workbench(Interactive):
             if side in compared:
                 expected = results.foretold(compared[side], record)
             words.append(f"{side}: most of the time went into {most}; {expected}.")
-        self.spans.show(" ".join(words), draw, *sizes)
+        self.spans.show(" ".join(words), draw, (WIDE_IN, high), (NARROW_IN, high * len(runs) if whole else high))
 
     def _show_timeline(self, runs: Mapping[str, Run]) -> None:
         rows = [len({span.who for span in run.trace}) for run in runs.values()]
 
         def draw(figure: Figure) -> None:
             axes = figure.subplots(len(runs), 1, squeeze=False, height_ratios=[4 + count for count in rows])[:, 0]
-            for ax, (side, run) in zip(axes, runs.items(), strict=True):
-                plots.timeline(run, ax=ax)
-                _name(ax, side)
+            _each(plots.timeline, runs, axes)
 
         high = sum(1.2 + 0.3 * count for count in rows)
         words = "Eight steps from the middle of each run: a row for each worker and each server."
@@ -387,16 +370,18 @@ class Workbench(Interactive):
             self.staleness.say("Every gradient came from the newest parameters.")
             return
         oldest = ", ".join(f"{max(run.staleness, default=0)} in {side}" for side, run in runs.items())
-        words = f"How many gradients came from parameters how many versions old. The oldest: {oldest}."
-
-        def draw(figure: Figure) -> None:
-            plots.staleness(runs, ax=figure.add_subplot())
-
-        self.staleness.show(words, draw, (WIDE_IN, 2.6), (NARROW_IN, 2.8))
+        self.staleness.show(
+            f"How many gradients came from parameters how many versions old. The oldest: {oldest}.",
+            lambda figure: plots.staleness(runs, ax=figure.add_subplot()),
+            *((WIDE_IN, 2.6), (NARROW_IN, 2.8)),
+        )
 
     def __repr__(self) -> str:
         return "<Workbench with the columns A and B: it needs a running kernel>"
 
 
-def _name(ax: Any, side: str) -> None:
-    ax.set_ylabel(side, rotation=0, weight="bold", size=12, labelpad=8)
+def _each(plot: Callable[..., Any], things: Mapping[str, Any], axes: Any) -> None:
+    """Plot each thing on axes of its own, with its column's name beside them."""
+    for ax, (side, thing) in zip(axes, things.items(), strict=True):
+        plot(thing, ax=ax)
+        ax.set_ylabel(side, rotation=0, weight="bold", size=12, labelpad=8)

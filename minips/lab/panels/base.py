@@ -37,9 +37,6 @@ from minips.stage import Value
 STATIC_S = 60.0
 """How long a still picture waits for the work that is under way."""
 
-CONTROL = "jupyter.widget.control"
-"""What a page opens to the kernel once it is loaded, to ask for the widgets' state."""
-
 _cells: dict[str, list[str]] = {}
 """By the name of a panel, the cells that have made one."""
 
@@ -64,15 +61,11 @@ def numbered(name: str) -> str:
     return f"{name} {number}".strip() if number > 1 else name
 
 
-def drawn(draw: Callable[[Figure], Any], size: Size) -> Figure:
-    """A figure of so many inches, with what ``draw`` puts into it."""
+def png(draw: Callable[[Figure], Any], size: Size, alpha: float = 1.0) -> bytes:
+    """A picture of what ``draw`` puts into a figure, on a ground of this ``alpha``; safe in any thread."""
     figure = Figure(figsize=size, layout="constrained")
     draw(figure)
-    return figure
-
-
-def png(figure: Figure) -> bytes:
-    """The figure as a picture; safe in any thread."""
+    figure.patch.set_alpha(alpha)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI)
     return buffer.getvalue()
@@ -93,10 +86,7 @@ class Picture:
         ``sizes`` are given, once for a wide page and once for a narrow one.
         """
         forms = ("minips-wide", "minips-narrow") if len(sizes) > 1 else ("",)
-        figures = [drawn(draw, size) for size in sizes]
-        for figure in figures:
-            figure.patch.set_alpha(0)  # the page's own colour
-        pictures = [png(figure) for figure in figures]
+        pictures = [png(draw, size, alpha=0) for size in sizes]  # on the page's own colour
         alt = html.escape(words, quote=True)
         shown = "".join(
             f"<img class='{form}' alt='{alt}' src='data:image/png;base64,{base64.b64encode(picture).decode()}'>"
@@ -125,9 +115,9 @@ class _Still(NamedTuple):
         return self.image
 
 
-def still(title: str, figure: Figure) -> None:
-    """Show a figure as plain output of a cell."""
-    display(_Still(title, png(figure)))  # type: ignore[no-untyped-call]
+def still(title: str, draw: Callable[[Figure], Any], size: Size) -> None:
+    """Show a picture as plain output of a cell."""
+    display(_Still(title, png(draw, size)))  # type: ignore[no-untyped-call]
 
 
 class Job:
@@ -135,12 +125,13 @@ class Job:
 
     The work looks at ``stopping`` now and then. Shared state is read and changed under ``lock``. A new job takes the
     place of an earlier one of the same name, whose work is stopped: its cell was run again. In a notebook the ■ button
-    stops the work too.
+    stops the work too. Stop is never disabled, for it may hold the focus.
     """
 
-    def __init__(self, name: str = "") -> None:
-        self.panel: Any = None
-        """The widget that holds the controls, once there is one."""
+    def __init__(self, name: str) -> None:
+        self.panel = ipywidgets.VBox()
+        """The widget that holds all controls."""
+        self.panel.add_class("minips-panel")
         if before := _jobs.get(name):
             before.stop()
         _jobs[name] = self
@@ -149,9 +140,7 @@ class Job:
         self._thread: threading.Thread | None = None
         self._next: Callable[[], None] | None = None
         self.run_button = ipywidgets.Button(description=f"Run {name}".strip(), button_style="primary")
-        self.stop_button = ipywidgets.Button(
-            description=f"Stop {name}".strip()
-        )  # never disabled: it may hold the focus
+        self.stop_button = ipywidgets.Button(description=f"Stop {name}".strip())
         self.bar = ipywidgets.IntProgress(
             description=f"Progress {name}".strip(), style={"description_width": "initial"}, layout={"width": "260px"}
         )
@@ -223,7 +212,7 @@ class Job:
 
     def forget_failure(self) -> None:
         """Take the sentence of an error away: what it was about has been changed."""
-        if self._failure and self.message.value == self._failure:
+        if self.message.value == self._failure:
             self.message.value = self._failure = ""
 
     def _work(self, work: Callable[[], None]) -> None:
@@ -244,10 +233,8 @@ class Interactive(ABC):
     """An object that a notebook shows as its ``panel``, and whose work is a `Job`."""
 
     def __init__(self, job: Job) -> None:
-        self.job = job
-        self.panel = job.panel = ipywidgets.VBox()
-        self.panel.add_class("minips-panel")
-        refresh_after_cells(self)
+        self.job, self.panel = job, job.panel
+        _refresh_after_cells(self)
 
     def stop(self) -> None:
         """End what is under way; what it has so far is kept."""
@@ -287,10 +274,9 @@ class Panel(Interactive, Generic[Asked, Found]):
     """Inches of the figure for a wide page, and for a narrow one."""
 
     def __init__(self, **asked: Any) -> None:
-        self.name = numbered(self.title)
-        """The title, with a number where another cell has such a panel."""
-        self.form = Form(self.name, self.asks(**asked), self._moved)
-        super().__init__(Job(self.name.lower()))
+        name = numbered(self.title)
+        self.form = Form(name, self.asks(**asked), self._moved)
+        super().__init__(Job(name.lower()))
         self.picture = Picture()
         self.found: Any = None
         """What was found out last; None so far."""
@@ -299,7 +285,7 @@ class Panel(Interactive, Generic[Asked, Found]):
         buttons = [] if self.instant else [self.job.run_button, self.job.stop_button, self.job.bar]
         grid = {"grid_template_columns": "repeat(auto-fit, minmax(310px, 1fr))", "grid_gap": "0 8px"}
         self.panel.children = [
-            ipywidgets.HTML(f"{STYLE}<b>{html.escape(self.name)}</b>"),
+            ipywidgets.HTML(f"{STYLE}<b>{html.escape(name)}</b>"),
             ipywidgets.GridBox(self.form.panels, layout=grid),
             ipywidgets.HBox(buttons, layout={"flex_flow": "row wrap", "align_items": "center"}),
             self.job.message,
@@ -344,7 +330,7 @@ class Panel(Interactive, Generic[Asked, Found]):
         self.wait(STATIC_S)
         if self.found is None:
             self._find()
-        still(self.title, drawn(partial(self.draw, self.found), (self.width, self.heights[0])))
+        still(self.title, partial(self.draw, self.found), (self.width, self.heights[0]))
         print(line or self.words(self.found))
 
     def _moved(self) -> None:
@@ -403,7 +389,8 @@ def _heed_pages() -> None:
     that was saved, and a panel that was not is gone.
     """
     manager: Any = comm.get_comm_manager()
-    if (before := manager.targets.get(CONTROL)) is None:
+    channel_name = "jupyter.widget.control"  # opened by a page that is loaded, to ask for the widgets' state
+    if (before := manager.targets.get(channel_name)) is None:
         return
 
     def opened(channel: Any, message: Any) -> None:
@@ -412,7 +399,7 @@ def _heed_pages() -> None:
             if job.busy and not _saved(job.panel):
                 job.stop()
 
-    manager.register_target(CONTROL, opened)
+    manager.register_target(channel_name, opened)
 
 
 def _saved(panel: Any) -> bool:
@@ -421,10 +408,10 @@ def _saved(panel: Any) -> bool:
         book = Path(os.environ["JPY_SESSION_NAME"]).read_text(encoding="utf-8")
     except (KeyError, OSError, ValueError):
         return True
-    return panel is None or panel.model_id in book
+    return panel.model_id in book
 
 
-def refresh_after_cells(panel: Any) -> None:
+def _refresh_after_cells(panel: Any) -> None:
     """In a notebook, call ``panel.refresh()`` after each cell, for as long as the panel is referred to."""
     shell: Any = get_ipython()
     if shell is None:
