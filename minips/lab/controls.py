@@ -33,9 +33,7 @@ class _Typed(CUnicode[Any, Any]):
 
 
 class Number(ipywidgets.Text):  # type: ignore[misc]
-    """A field for a number, in the unit that its name tells. ``note`` is what stands under it, ``shown`` the name that
-    the page shows.
-    """
+    """A field for a number, in the unit that its name tells, with a ``note`` under it where something is wrong."""
 
     value: Any = _Typed(help="what was typed").tag(sync=True)
 
@@ -54,9 +52,7 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
 
     @property
     def number(self) -> Any:
-        """The number in the field's own unit; None where nothing is said. ValueError in a sentence where it is no
-        number, or out of range.
-        """
+        """The number in the field's own unit, None for nothing. ValueError where it is no number, or out of range."""
         text = self.value.strip()
         if self._optional and text in ("", "none", "None"):
             return None
@@ -193,9 +189,7 @@ def bare(widget: Any) -> Any:
 
 
 def placed(widget: Any) -> Any:
-    """The control with what belongs to it: the place for what is wrong under a number, the name beside a checkbox,
-    which ipywidgets would show in full.
-    """
+    """The control as it stands on the page: a number with the note under it, a checkbox with its name beside it."""
     if isinstance(widget, Number):
         return ipywidgets.VBox([widget, widget.note])
     if isinstance(widget, ipywidgets.Checkbox):

@@ -102,9 +102,7 @@ def copy_to(folder: Path, *, outputs: bool = False) -> Copied:
 
 
 def blanked(path: Path) -> bytes:
-    """A notebook without outputs, and with all that JupyterLab would write into it at its first autosave: a copy that
-    was not changed stays as it was made.
-    """
+    """A notebook without outputs, as JupyterLab would save it: a copy that was not changed stays as it was made."""
     book = read(path)
     book["metadata"]["language_info"] = LANGUAGE
     for cell in book["cells"]:
@@ -133,9 +131,7 @@ def source(cell: Any) -> str:
 
 
 def arguments(cell: Any, function: str) -> list[str]:
-    """The first arguments of the calls of ``lab.<function>("…")`` in a code cell; cell magic and half-written code
-    have none.
-    """
+    """The first arguments of the calls of ``lab.<function>("…")`` in a code cell; half-written code has none."""
     if cell["cell_type"] != "code":
         return []
     lines = [line for line in source(cell).splitlines() if not line.lstrip().startswith(("%", "!"))]

@@ -132,9 +132,7 @@ def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 
 def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
-    """Who did what when: a row of bars for each worker and server, between two moments (None: eight steps from
-    the middle of the run).
-    """
+    """A row of bars for each worker and server, between two moments (None: eight steps from the middle of the run)."""
     middle, half = run.seconds / 2, 4 * run.seconds_per_step
     start, stop = seconds or (max(middle - half, 0.0), min(middle + half, run.seconds))
     shown = [span for span in run.trace if span.start + span.seconds > start and span.start < stop]

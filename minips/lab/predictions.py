@@ -42,9 +42,7 @@ class PredictFirstError(Exception):
 
 
 class Guess:
-    """One question and, once it is given, the answer of the reader. The options stand in an order that follows from
-    the question alone, so that their places say nothing.
-    """
+    """One question, and the reader's answer. The order of the options follows from the question alone."""
 
     def __init__(self, question: str, options: Sequence[str]) -> None:
         if len(options) < 2 or len(set(options)) < len(options):
@@ -55,24 +53,18 @@ class Guess:
         if question not in _kept and (before := state.predicted().get(question)) in self.options:
             _kept[question] = before
         # Each option is a stop of its own for the Tab key: JupyterLab keeps the arrow keys to itself.
-        self.choice: Any = ipywidgets.RadioButtons(
-            options=self.options,
-            value=self.value,
-            description="Your prediction",
-            layout={"width": "auto"},
-            style={"description_width": "initial"},
-        )
-        self.button: Any = ipywidgets.Button(
+        wide = {"layout": {"width": "auto"}, "style": {"description_width": "initial"}}
+        self.choice = ipywidgets.RadioButtons(options=self.options, description="Your prediction", **wide)
+        self.button = ipywidgets.Button(
             description="This is my prediction",
-            disabled=True,
-            layout={"width": "auto", "align_self": "flex-start"},
             tooltip="It is final then.",
+            layout={"width": "auto", "align_self": "flex-start"},
         )
-        self.note: Any = ipywidgets.HTML()
+        self.note = ipywidgets.HTML()
         self.choice.observe(self._chosen, "value")
         self.button.on_click(lambda _: self.commit())
         title = ipywidgets.HTML(f"{STYLE}<b>Predict first.</b> {html.escape(question)}")
-        self.panel: Any = ipywidgets.VBox([title, self.choice, self.button, self.note])
+        self.panel = ipywidgets.VBox([title, self.choice, self.button, self.note])
         self.panel.add_class("minips-panel")
         self._show()
 
@@ -101,9 +93,7 @@ class Guess:
             self._show(state.note(question=self.question, predicted=self.choice.value))
 
     def require(self) -> None:
-        """PredictFirstError, a sentence without a traceback, while no prediction is in. A notebook skips the whole
-        cell, without an error.
-        """
+        """PredictFirstError, without a traceback, while no prediction is in; a notebook skips the cell instead."""
         if self.open:
             raise PredictFirstError(f"{self.asks} Choose an answer above, then run this cell again.")
 
@@ -222,9 +212,7 @@ def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
 
 
 def predict(question: str, options: Sequence[str]) -> Guess:
-    """Ask, and show the options to choose from. See the module's words on `Guess.require` and
-    `Guess.compare`.
-    """
+    """Ask, and show the options to choose from; see the module on `Guess.require` and `Guess.compare`."""
     prediction = Guess(question, options)
     shell: Any = get_ipython()
     if shell and not any(isinstance(one, _Lock) for one in shell.ast_transformers):

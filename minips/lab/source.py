@@ -12,11 +12,12 @@ import minips
 from minips.stage import Value, default_of
 
 
+@dataclasses.dataclass(repr=False)
 class Listing:
     """A piece of source and where it stands. A notebook shows it highlighted; elsewhere it is plain text."""
 
-    def __init__(self, source: str, place: str) -> None:
-        self.source, self.place = source, place
+    source: str
+    place: str
 
     def __repr__(self) -> str:
         return f"# {self.place}\n{self.source}"

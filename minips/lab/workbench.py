@@ -90,9 +90,7 @@ class Workbench(Interactive):
         return {side: record.run for side, record in self._last().items()}
 
     def run(self, sides: Sequence[str] | str | None = None) -> None:
-        """Train the configs of these columns (None: as the panel says), one after the other, in a thread of its
-        own.
-        """
+        """Train the configs of these columns (None: as the panel says), one after the other, in a thread."""
         self.refresh()
         if self.job.busy:
             self.job.fail("A run is under way. Stop it, or wait for its end.")

@@ -33,9 +33,7 @@ class Asked(Value):
 
 
 class Told(NamedTuple):
-    """What was measured, the line through it, and the size that was held out. Seconds of a call: there, and an empty
-    answer back.
-    """
+    """Seconds of calls, there and an empty answer back: by size, the line through them, and a size held out."""
 
     calls: dict[int, list[float]]
     line: Line
@@ -43,9 +41,19 @@ class Told(NamedTuple):
     held_out: list[float]
 
     @property
+    def predicted_s(self) -> float:
+        """Of a call of the size that was held out."""
+        return self.line.at(self.nbytes)
+
+    @property
+    def measured_s(self) -> float:
+        """The median of its calls."""
+        return float(np.median(self.held_out))
+
+    @property
     def error(self) -> float:
         """Predicted over measured, less one."""
-        return self.line.at(self.nbytes) / float(np.median(self.held_out)) - 1
+        return self.predicted_s / self.measured_s - 1
 
 
 class AlphaBeta(Panel[Asked, Told]):
@@ -104,10 +112,9 @@ class AlphaBeta(Panel[Asked, Told]):
             label = "" if i else "measured, for the line"
             x, y = [size / 1e3] * len(times), [1e3 * s for s in times]
             ax.plot(x, y, LOOKS[0].marker, color=LOOKS[5].colour, alpha=0.6, label=label)
-        at, said = found.nbytes / 1e3, 1e3 * found.line.at(found.nbytes)
+        at, said, was = found.nbytes / 1e3, 1e3 * found.predicted_s, 1e3 * found.measured_s
         ax.plot(at, said, PREDICTED.marker, color=PREDICTED.colour, label="predicted", markersize=9, fillstyle="none")
-        held_out = 1e3 * float(np.median(found.held_out))
-        ax.plot(at, held_out, MEASURED.marker, color=MEASURED.colour, label="measured afterwards")
+        ax.plot(at, was, MEASURED.marker, color=MEASURED.colour, label="measured afterwards")
         ax.set(xscale="log", yscale="log", xlabel="size of a message (kB)", ylabel="time of a call (ms)")
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -117,17 +124,12 @@ class AlphaBeta(Panel[Asked, Told]):
         ax.legend(loc="upper left")
 
     def words(self, found: Told) -> str:
-        said, was = found.line.at(found.nbytes), float(np.median(found.held_out))
         return (
             f"α = {found.line.fixed_s / 2 * 1e3:.3g} ms a message, β = {found.line.each_s * 1e9:.3g} ns a byte. For "
-            f"{found.nbytes / 1e3:g} kB the line says {said * 1e3:.3g} ms; measured afterwards: {was * 1e3:.3g} ms, "
-            f"{_apart(found.error)}."
+            f"{found.nbytes / 1e3:g} kB the line says {found.predicted_s * 1e3:.3g} ms; measured afterwards: "
+            f"{found.measured_s * 1e3:.3g} ms, "
+            f"an error {f'of {found.error:+.0%}' if abs(found.error) >= 0.005 else 'below 1 %'}."
         )
-
-
-def _apart(error: float) -> str:
-    """How far a prediction is off."""
-    return f"an error of {error:+.0%}" if abs(error) >= 0.005 else "an error below 1 %"
 
 
 def _measure(transport: Transport, link: Link, sizes: list[int]) -> dict[int, list[float]]:

@@ -50,9 +50,7 @@ Found = TypeVar("Found")
 
 
 def numbered(name: str) -> str:
-    """The name of a panel that a cell makes; a number makes it another than that of another cell's panel. The same cell
-    run again has the same name.
-    """
+    """The name of a panel, with a number where another cell has such a panel; the same cell run again keeps its own."""
     parent: Any = getattr(get_ipython(), "get_parent", dict)()
     cells = _cells.setdefault(name, [])
     if (cell := parent.get("metadata", {}).get("cellId", "")) not in cells:
@@ -82,9 +80,7 @@ class Picture:
         self.panel = ipywidgets.VBox([self.image, self.words])
 
     def show(self, words: str, draw: Callable[[Figure], Any], *sizes: Size) -> None:
-        """Put another picture, and other words, in place of what was shown: drawn once for every page or, where two
-        ``sizes`` are given, once for a wide page and once for a narrow one.
-        """
+        """Show another picture and other words; of two ``sizes`` one is for a wide page and one for a narrow one."""
         forms = ("minips-wide", "minips-narrow") if len(sizes) > 1 else ("",)
         pictures = [png(draw, size, alpha=0) for size in sizes]  # on the page's own colour
         alt = html.escape(words, quote=True)
@@ -296,9 +292,7 @@ class Panel(Interactive, Generic[Asked, Found]):
 
     @abstractmethod
     def find(self, asked: Asked) -> Found:
-        """What comes of these answers. It runs in a thread: look at ``self.job.stopping``, call
-        ``self.job.progress``. An error's sentence is shown.
-        """
+        """The finding, made in a thread: look at ``self.job.stopping``, call ``self.job.progress``. An error is shown."""
 
     @abstractmethod
     def draw(self, found: Found, figure: Figure) -> None:
@@ -385,9 +379,7 @@ def _heed_interrupts() -> None:
 
 @cache
 def _heed_pages() -> None:
-    """From now on, where a page is loaded anew, a run whose panel it does not show is stopped: it shows the notebook as
-    that was saved, and a panel that was not is gone.
-    """
+    """From now on, stop a run where a page is loaded anew from a saved notebook that does not hold its panel."""
     manager: Any = comm.get_comm_manager()
     channel_name = "jupyter.widget.control"  # opened by a page that is loaded, to ask for the widgets' state
     if (before := manager.targets.get(channel_name)) is None:

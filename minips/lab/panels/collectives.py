@@ -21,7 +21,7 @@ from minips.stage import Value, names, option, stage_class
 from minips.stages.transports import Link
 
 WAYS = {"ps": "parameter server", "halvingdoubling": "halving-doubling"}
-"""What the field calls an exchange, where that is not its name here."""
+"""The field's names of exchanges, where they differ from those here."""
 
 
 @dataclass(frozen=True)

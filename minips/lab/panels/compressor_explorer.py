@@ -1,7 +1,7 @@
 """Squeeze bytes: what a compressor makes of what travels, and whether the seconds that it saves pay for its own."""
 
 import json
-import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -15,22 +15,25 @@ from minips.lab.panels.base import Panel, beside
 from minips.lab.plots import LOOKS, legend_above
 from minips.lab.source import code
 from minips.problems import SoftmaxRegression
-from minips.stage import Buffer, Value, option
+from minips.stage import Array, Buffer, Value, option
 from minips.stages.compressors import Compressor, Lz4
 from minips.stages.quantizers import Sign, TopK, Uniform
 from minips.stages.serializers import raw
 
 FEATURES, REPEATS = 10_000, 3
 
-WHAT = (
-    "dense gradient",
-    "1 % of it, zeros between",
-    "8-bit codes",
-    "4-bit codes",
-    "1-bit signs",
-    "positions of the largest 1 %",
-    "JSON text",
-)
+LARGEST = TopK(fraction=0.01)
+SAMPLES: dict[str, Callable[[Array, np.random.Generator], Array]] = {
+    "dense gradient": lambda g, rng: g,
+    "1 % of it, zeros between": lambda g, rng: LARGEST.decode(LARGEST.encode(g, rng)),
+    "8-bit codes": lambda g, rng: Uniform(bits=8).encode(g, rng)["codes"],
+    "4-bit codes": lambda g, rng: Uniform(bits=4).encode(g, rng)["codes"],
+    "1-bit signs": lambda g, rng: Sign().encode(g, rng)["bits"],
+    "positions of the largest 1 %": lambda g, rng: LARGEST.encode(g, rng)["indices"],
+    "JSON text": lambda g, rng: np.frombuffer(json.dumps(g[:1000].tolist()).encode(), np.uint8),
+}
+"""The bytes that travel, by name, from a gradient."""
+WHAT = tuple(SAMPLES)
 
 
 @dataclass(frozen=True)
@@ -136,20 +139,7 @@ def sample(what: str) -> Buffer:
     """The bytes of that name, made of one gradient of a softmax regression on the digits, lifted to random features."""
     problem = SoftmaxRegression(*datasets.fourier(datasets.digits(), FEATURES))
     rng = np.random.default_rng(0)
-    W = problem.gradient(problem.init(rng), slice(0, 32))["W"]
-    largest = TopK(fraction=0.01).encode(W, rng)
-    if what == "1 % of it, zeros between":
-        return raw(TopK(fraction=0.01).decode(largest))
-    if what == "JSON text":
-        return json.dumps(W[:1000].tolist()).encode()
-    arrays: dict[str, Callable[[], Any]] = {
-        "dense gradient": lambda: W,
-        "8-bit codes": lambda: Uniform(bits=8).encode(W, rng)["codes"],
-        "4-bit codes": lambda: Uniform(bits=4).encode(W, rng)["codes"],
-        "1-bit signs": lambda: Sign().encode(W, rng)["bits"],
-        "positions of the largest 1 %": lambda: largest["indices"],
-    }
-    return raw(arrays[what]())
+    return raw(SAMPLES[what](problem.gradient(problem.init(rng), slice(0, 32))["W"], rng))
 
 
 def _rate(bps: float) -> str:
@@ -157,9 +147,4 @@ def _rate(bps: float) -> str:
 
 
 def _best_s(work: Callable[[], Any]) -> float:
-    spent = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        work()
-        spent.append(time.perf_counter() - start)
-    return max(min(spent), 1e-9)
+    return max(min(timeit.repeat(work, repeat=REPEATS, number=1)), 1e-9)
