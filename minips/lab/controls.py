@@ -91,15 +91,6 @@ class Row:
     controls: dict[str, Any]
     """By name; a dropdown of stages, or a control that stands alone, as ``""``."""
 
-    @property
-    def help(self) -> str:
-        """What the dropdown, or the control that stands alone, means."""
-        return self.controls[""].tooltip if "" in self.controls else ""
-
-    def says(self) -> dict[str, Any]:
-        """What the controls say."""
-        return {name: widget.value for name, widget in self.controls.items()}
-
 
 class StagePicker:
     """A dropdown of one kind's registered stages, and under it a control for each field of the chosen one.

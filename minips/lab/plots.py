@@ -233,14 +233,8 @@ def save(ax: Axes, file: str) -> None:
 def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
     """The data's way through the stages of a config: down one side in a worker, up the other in a server, and back."""
     config = config or Config()
-    push = config.push
-    worker = [
-        ("problem", "gradients: named arrays"),
-        ("memory", push.memory),
-        ("quantizer", push.quantizer),
-        ("serializer", push.serializer),
-        ("compressor", push.compressor),
-    ]
+    coding = ("memory", "quantizer", "serializer", "compressor")
+    worker = [("problem", "gradients: named arrays"), *((kind, getattr(config.push, kind)) for kind in coding)]
     server = [
         ("parameters", "named arrays"),
         ("optimizer", config.optimizer),
@@ -249,8 +243,7 @@ def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
         ("serializer⁻¹, compressor⁻¹", "back to parts of arrays"),
     ]
     ax = ax or _new(9.0, 5.2)
-    ax.set_xlim(0, 18)
-    ax.set_ylim(-1.4, 10.3)
+    ax.set(xlim=(0, 18), ylim=(-1.4, 10.3))
     ax.axis("off")
     for left, title, colour, boxes in (
         (0.2, f"worker ({config.workers} of them)", LOOKS[0].colour, worker),
@@ -265,8 +258,8 @@ def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
             ax.text(left + 3, y + 0.95, name, ha="center", va="center", fontsize=10, weight="bold")
             ax.text(left + 3, y + 0.4, _stage(what), ha="center", va="center", fontsize=8.5)
             if i:
-                down = (y + 1.93, y + 1.45) if left < 9 else (y + 1.45, y + 1.93)
-                _arrow(ax, (left + 3, down[0]), (left + 3, down[1]))
+                ends = (left + 3, y + 1.93), (left + 3, y + 1.45)
+                _arrow(ax, *(ends if left < 9 else ends[::-1]))
     _arrow(ax, (5.9, 0.68), (12.1, 0.68))
     ax.text(9, 0.95, "push: frames on the wire", ha="center", va="bottom", fontsize=10)
     link = f"transport: {_stage(config.transport)}" + (", behind a link" if config.link else "")

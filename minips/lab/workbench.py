@@ -191,17 +191,18 @@ class Workbench(Interactive):
         self.job.forget_failure()
         for name, cell in self._names.items():
             rows = [column.rows[name] for column in self.columns.values()]
-            said = [row.says() for row in rows]
-            differs = said[0] != said[1]
+            a, b = ({label: one.value for label, one in row.controls.items()} for row in rows)
+            differs = a != b
             words = html.escape(shown(name))
             if differs:
                 mark = "<span aria-hidden='true'>≠</span><span class='minips-told'>A and B differ:</span>"
                 words = f"{mark} <b>{words}</b>"
-            told = html.escape("\n".join(dict.fromkeys(row.help for row in rows)), quote=True)
+            help = dict.fromkeys(row.controls[""].tooltip for row in rows if "" in row.controls)
+            told = html.escape("\n".join(help), quote=True)
             cell.value = f"<span title='{told}'>{words}</span>"
             for one in (cell, *(row.panel for row in rows)):
                 (one.add_class if differs else one.remove_class)("minips-differs")
-                one.layout.display = None if any(said) else "none"
+                one.layout.display = None if a or b else "none"
         self.help.value = explained(*self.columns.values())
 
     def _set(self, change: Any) -> None:

@@ -292,7 +292,7 @@ class Panel(Interactive, Generic[Asked, Found]):
 
     @abstractmethod
     def find(self, asked: Asked) -> Found:
-        """The finding, made in a thread: look at ``self.job.stopping``, call ``self.job.progress``. An error is shown."""
+        """The finding, made in a thread: look at ``self.job.stopping``, call ``self.job.progress``."""
 
     @abstractmethod
     def draw(self, found: Found, figure: Figure) -> None:
