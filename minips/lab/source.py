@@ -36,11 +36,8 @@ def show(thing: Any) -> Listing:
     """
     target = thing if inspect.isroutine(thing) or isinstance(thing, type) or inspect.ismodule(thing) else type(thing)
     try:
-        lines, first = (
-            _of_notebook(target)
-            if getattr(target, "__module__", "") == "__main__" and isinstance(target, type)
-            else inspect.getsourcelines(target)
-        )
+        of_notebook = isinstance(target, type) and target.__module__ == "__main__"
+        lines, first = _of_notebook(target) if of_notebook else inspect.getsourcelines(target)
     except (OSError, TypeError):
         name = getattr(target, "__name__", repr(target))
         raise TypeError(f"There is no Python source of {name} to show. Try one of its methods or its class.") from None
@@ -86,7 +83,7 @@ def _place(target: Any, line: int) -> str:
     return f"{path.as_posix()}, line {line}"
 
 
-def _of_notebook(cls: type) -> tuple[list[str], int]:
+def _of_notebook(cls: Any) -> tuple[list[str], int]:
     """Source lines of a class that was written in a cell: `inspect` finds its methods there, but not the class."""
     for member in vars(cls).values():
         code = getattr(inspect.unwrap(member), "__code__", None) if callable(member) else None

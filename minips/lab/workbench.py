@@ -128,14 +128,13 @@ class Workbench(Interactive):
 
     def _build(self, predict: bool, number: str) -> None:
         wide = {"style": {"description_width": "initial"}, "layout": {"width": "auto"}}
-        self.which, self.preset = (
-            ipywidgets.Dropdown(options=options, description=f"{name} {number}".strip(), tooltip=words, **wide)
-            for name, options, words in (
-                ("Columns to run", [("A and B", "AB"), ("A only", "A"), ("B only", "B")], "what Run trains"),
-                ("Preset", ["as it was opened", *PRESETS], "sets both columns"),
-            )
+        which, preset, words = (
+            f"{name} {number}".strip() for name in ("Columns to run", "Preset", "Predict before running")
         )
-        words = f"Predict before running {number}".strip()
+        columns = [("A and B", "AB"), ("A only", "A"), ("B only", "B")]
+        self.which = ipywidgets.Dropdown(options=columns, description=which, tooltip="what Run trains", **wide)
+        presets = ["as it was opened", *PRESETS]
+        self.preset = ipywidgets.Dropdown(options=presets, description=preset, tooltip="sets both columns", **wide)
         self.predict = ipywidgets.Checkbox(value=predict, description=words, indent=False, layout={"width": "auto"})
         self.job.say("Change something in B, then press Run.")
         self.loss, self.spans, self.timeline, self.staleness = (Picture() for _ in range(4))
@@ -197,9 +196,9 @@ class Workbench(Interactive):
             if differs:
                 mark = "<span aria-hidden='true'>≠</span><span class='minips-told'>A and B differ:</span>"
                 words = f"{mark} <b>{words}</b>"
-            help = dict.fromkeys(row.controls[""].tooltip for row in rows if "" in row.controls)
-            told = html.escape("\n".join(help), quote=True)
-            cell.value = f"<span title='{told}'>{words}</span>"
+            told = dict.fromkeys(row.controls[""].tooltip for row in rows if "" in row.controls)
+            title = html.escape("\n".join(told), quote=True)
+            cell.value = f"<span title='{title}'>{words}</span>"
             for one in (cell, *(row.panel for row in rows)):
                 (one.add_class if differs else one.remove_class)("minips-differs")
                 one.layout.display = None if a or b else "none"

@@ -95,11 +95,9 @@ class AlphaBeta(Panel[Asked, Told]):
 
     def find(self, asked: Asked) -> Told:
         link = Link(asked.megabits * 1e6, asked.milliseconds / 1e3)
-        known, nbytes = self._known.get((asked.transport, link), {}), round(1e3 * asked.kilobytes)
-        wanted = [size for size in (*SIZES, nbytes) if size not in known]
-        if wanted:
-            known = known | _measure(asked.transport, link, wanted)
-            self._known[asked.transport, link] = known
+        known, nbytes = self._known.setdefault((asked.transport, link), {}), round(1e3 * asked.kilobytes)
+        if wanted := [size for size in (*SIZES, nbytes) if size not in known]:
+            known |= _measure(asked.transport, link, wanted)
         calls = {size: known[size] for size in SIZES}
         line = Line.fit([(size, seconds) for size, times in calls.items() for seconds in times])
         return Told(calls, line, nbytes, known[nbytes])
@@ -124,11 +122,11 @@ class AlphaBeta(Panel[Asked, Told]):
         ax.legend(loc="upper left")
 
     def words(self, found: Told) -> str:
+        error = f"of {found.error:+.0%}" if abs(found.error) >= 0.005 else "below 1 %"
         return (
             f"α = {found.line.fixed_s / 2 * 1e3:.3g} ms a message, β = {found.line.each_s * 1e9:.3g} ns a byte. For "
             f"{found.nbytes / 1e3:g} kB the line says {found.predicted_s * 1e3:.3g} ms; measured afterwards: "
-            f"{found.measured_s * 1e3:.3g} ms, "
-            f"an error {f'of {found.error:+.0%}' if abs(found.error) >= 0.005 else 'below 1 %'}."
+            f"{found.measured_s * 1e3:.3g} ms, an error {error}."
         )
 
 

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -46,10 +45,6 @@ class TransportLadder(Panel[Climb, Rungs]):
     instant = False
     heights = (3.8, 3.8)
 
-    def __init__(self, **asked: Any) -> None:
-        self._rungs: Rungs = {}
-        super().__init__(**asked)
-
     def find(self, asked: Climb) -> Rungs:
         name = code(asked.transport, package=False) + (f", {asked.at_once} at once" if asked.at_once > 1 else "")
         seconds = list[float]()
@@ -60,9 +55,8 @@ class TransportLadder(Panel[Climb, Rungs]):
                     break
                 seconds.append(_call_s(channel, bytes(nbytes), asked.at_once))
         self.job.progress(len(SIZES), len(SIZES))
-        self._rungs.pop(name, None)
-        self._rungs = dict([*self._rungs.items(), (name, seconds)][-len(LOOKS) :])
-        return self._rungs
+        before = [rung for rung in (self.found or {}).items() if rung[0] != name]
+        return dict([*before, (name, seconds)][-len(LOOKS) :])
 
     def draw(self, found: Rungs, figure: Figure) -> None:
         ax = figure.add_subplot()
