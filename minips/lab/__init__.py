@@ -8,20 +8,9 @@ except ModuleNotFoundError as error:
         f'The lab needs {error.name}, which is not installed. Install it with: pip install "minips[lab]"'
     ) from None
 
-from minips.lab import plots
+from minips.lab import panels, plots
 from minips.lab.exercises import check, hint
-from minips.lab.panels import (
-    AlphaBeta,
-    CodecExplorer,
-    Collectives,
-    CompressorExplorer,
-    FrameViewer,
-    GradientShards,
-    Panel,
-    RobustAggregation,
-    Stragglers,
-    TransportLadder,
-)
+from minips.lab.panels import *  # noqa: F403
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
 from minips.lab.sentences import say
@@ -29,24 +18,5 @@ from minips.lab.source import show
 from minips.lab.transcript import progress
 from minips.lab.workbench import Workbench
 
-__all__ = [
-    "AlphaBeta",
-    "CodecExplorer",
-    "Collectives",
-    "CompressorExplorer",
-    "FrameViewer",
-    "GradientShards",
-    "Panel",
-    "RobustAggregation",
-    "Stragglers",
-    "TransportLadder",
-    "Workbench",
-    "check",
-    "hint",
-    "plots",
-    "predict",
-    "progress",
-    "say",
-    "show",
-    "timeline",
-]
+__all__ = ["Workbench", "check", "hint", "plots", "predict", "progress", "say", "show", "timeline"]
+__all__ += panels.__all__

@@ -9,28 +9,14 @@ under it.
 import dataclasses
 import html
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import ipywidgets
 from traitlets import CUnicode, TraitError
 
-from minips.lab.source import default
-from minips.stage import Stage, Value, check_limits, names, stage_class
-
-HELP = {
-    "quantizer": "which values are sent, and in how many bits",
-    "memory": "what a sender remembers of what it left out",
-    "serializer": "how arrays become frames of bytes",
-    "compressor": "how frames become smaller, without loss",
-    "transport": "what carries the frames between processes",
-    "aggregator": "how the gradients of a round become one",
-    "consistency": "when a worker has to wait for the others",
-    "exchange": "over servers, or among the workers alone",
-    "optimizer": "how a gradient changes the parameters",
-}
-"""What each kind of stage decides, in a few words."""
+from minips.stage import Stage, Value, check_limits, default_of, names, stage_class
 
 SHOWN_IN = {"bit/s": ("Mbit/s", 1e-6), "s": ("ms", 1e3)}
 """The unit that a control shows in place of a field's own, and how many of it are one of those."""
@@ -47,9 +33,7 @@ class _Typed(CUnicode[Any, Any]):
 
 
 class Number(ipywidgets.Text):  # type: ignore[misc]
-    """A field for a number, in the unit that its name tells. ``note`` is what stands under it, ``shown`` the name that
-    the page shows.
-    """
+    """A field for a number, in the unit that its name tells, with a ``note`` under it where something is wrong."""
 
     value: Any = _Typed(help="what was typed").tag(sync=True)
 
@@ -68,9 +52,7 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
 
     @property
     def number(self) -> Any:
-        """The number in the field's own unit; None where nothing is said. ValueError in a sentence where it is no
-        number, or out of range.
-        """
+        """The number in the field's own unit, None for nothing. ValueError where it is no number, or out of range."""
         text = self.value.strip()
         if self._optional and text in ("", "none", "None"):
             return None
@@ -101,37 +83,35 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
         self.note.layout.display = None if wrong else "none"
 
 
+@dataclasses.dataclass
+class Row:
+    """Controls that stand together on the page."""
+
+    panel: Any
+    controls: dict[str, Any]
+    """By name; a dropdown of stages, or a control that stands alone, as ``""``."""
+
+
 class StagePicker:
     """A dropdown of one kind's registered stages, and under it a control for each field of the chosen one.
 
     In a ``narrow`` one the dropdown's name is not shown, for it stands elsewhere, a field shows its own name alone, and
-    all but the first ``narrow`` fields are in the panel ``rest``.
+    all but the first ``narrow`` fields are in a row of their own, ``rest``.
     """
 
     def __init__(
-        self, before: str, shown: str, stage: Stage, changed: Callable[[], None], *, narrow: int | None = None
+        self, before: str, shown: str, help: str, stage: Stage, changed: Callable[[], None], narrow: int | None = None
     ) -> None:
-        self.label, self.kind, self._changed, self._narrow = f"{before} {shown}", stage.kind, changed, narrow
-        self._setting = False
-        self._cls: type[Stage] = type(stage)
-        self._base: Stage | None = stage
-        self.dropdown: Any = ipywidgets.Dropdown(
-            options=names(self.kind),
-            value=stage.name,
-            description=named(before, shown),
-            description_allow_html=True,
-            style=STYLE,
-            layout=LAYOUT,
-        )
+        self.label, self.kind = f"{before} {shown}", stage.kind
+        self._help, self._changed, self._narrow = help, changed, narrow
+        self.dropdown = ipywidgets.Dropdown(options=names(self.kind), value=stage.name, **_named(before, shown))
         self.dropdown.full_name = self.label
-        if narrow is not None:
-            bare(self.dropdown)
-        self.fields: dict[str, Any] = {}
-        self.panel: Any = ipywidgets.VBox()
-        self.rest: Any = ipywidgets.VBox()
+        self.row, self.rest = Row(ipywidgets.VBox(), {}), Row(ipywidgets.VBox(), {})
         if narrow is None:
-            self.panel.add_class("minips-form")
-        self._show_fields(stage)
+            self.row.panel.add_class("minips-form")
+        else:
+            bare(self.dropdown)
+        self._show(stage)
         self.dropdown.observe(self._chosen, "value")
 
     def stage(self) -> Any:
@@ -140,26 +120,23 @@ class StagePicker:
             values = {name: read(widget) for name, widget in self.fields.items()}
         except ValueError as error:  # which begins with the field's name
             raise ValueError(f"{self._cls.__name__}.{error}") from None
-        if self._base is not None and type(self._base) is self._cls:
+        if isinstance(self._base, Stage):
             return dataclasses.replace(self._base, **values)  # type: ignore[type-var]
-        return self._cls(**values)
+        return self._base(**values)
 
     def load(self, stage: Stage) -> None:
         """Show another stage."""
-        self._setting = True
+        self._show(stage)
         self.dropdown.value = stage.name
-        self._setting = False
-        self._cls, self._base = type(stage), stage
-        self._show_fields(stage)
 
     def refresh(self) -> None:
         """Take in what has been registered since, a class that was defined anew included."""
         known, chosen = tuple(names(self.kind)), self.dropdown.value
-        if known != tuple(self.dropdown.options):
-            self._setting = True
-            self.dropdown.options = known
+        if known != self.dropdown.options:
+            self.dropdown.unobserve(self._chosen, "value")
+            self.dropdown.options = known  # which chooses the first one
             self.dropdown.value = chosen
-            self._setting = False
+            self.dropdown.observe(self._chosen, "value")
         if stage_class(self.kind, chosen) is not self._cls:  # its cell was run again
             before = {name: widget.value for name, widget in self.fields.items()}
             self._choose(chosen)
@@ -167,29 +144,33 @@ class StagePicker:
                 with suppress(KeyError, TraitError):
                     fresh = self.fields[name].value
                     self.fields[name].value = value
-                    if wrong([self.fields[name]]):  # the old default was the class's mistake, say
+                    if getattr(self.fields[name], "wrong", ""):  # the old default was the class's mistake, say
                         self.fields[name].value = fresh
 
     def _chosen(self, change: Any) -> None:
-        if not self._setting:
+        if change["new"] != self._cls.name:
             self._choose(change["new"])
 
     def _choose(self, name: str) -> None:
-        self._cls, self._base = stage_class(self.kind, name), None
-        self._show_fields(self._cls)
+        self._show(stage_class(self.kind, name))
         self._changed()
 
-    def _show_fields(self, stage: Stage | type[Stage]) -> None:
+    def _show(self, stage: Stage | type[Stage]) -> None:
+        """Show the fields of a stage or, of a class, the defaults."""
+        self._base = stage
+        self._cls = stage if isinstance(stage, type) else type(stage)
         self.fields = fields_of(stage, self.label, self._changed)
         words = (self._cls.__doc__ or "").partition("\n")[0]
-        self.dropdown.tooltip = f"{HELP.get(self.kind, self.kind)}. {self._cls.name}: {words}"
+        self.dropdown.tooltip = f"{self._help}. {self._cls.name}: {words}"
         if self._narrow is not None:
             for widget in self.fields.values():
                 widget.style = {**STYLE, "description_width": "initial"}
                 widget.add_class("minips-slim")
-        shown = [placed(widget) for widget in self.fields.values()]
-        self.panel.children = [self.dropdown, *shown[: self._narrow]]
-        self.rest.children = shown[len(shown) if self._narrow is None else self._narrow :]
+        fields = list(self.fields.items())
+        split = len(fields) if self._narrow is None else self._narrow
+        self.row.controls, self.rest.controls = {"": self.dropdown, **dict(fields[:split])}, dict(fields[split:])
+        for row in (self.row, self.rest):
+            row.panel.children = [placed(widget) for widget in row.controls.values()]
 
 
 def bare(widget: Any) -> Any:
@@ -199,9 +180,7 @@ def bare(widget: Any) -> Any:
 
 
 def placed(widget: Any) -> Any:
-    """The control with what belongs to it: the place for what is wrong under a number, the name beside a checkbox,
-    which ipywidgets would show in full.
-    """
+    """The control as it stands on the page: a number with the note under it, a checkbox with its name beside it."""
     if isinstance(widget, Number):
         return ipywidgets.VBox([widget, widget.note])
     if isinstance(widget, ipywidgets.Checkbox):
@@ -217,72 +196,75 @@ def full_name(widget: Any) -> str:
     return str(getattr(widget, "full_name", widget.description))
 
 
-def wrong(controls: Iterable[Any]) -> list[str]:
-    """What is wrong with the numbers that were typed."""
-    return [widget.wrong for widget in controls if isinstance(widget, Number) and widget.wrong]
-
-
-def explanations(name: str, controls: Iterable[Any]) -> dict[str, str]:
-    """What each control means, by what follows the panel's or the column's ``name`` in its own."""
-    return {full_name(widget).removeprefix(f"{name} "): widget.tooltip for widget in controls}
-
-
-def explained(controls: Mapping[str, str]) -> str:
-    """The names of controls and what they mean, folded, as HTML."""
-    rows = "".join(
-        f"<tr><th>{html.escape(name)}</th><td>{html.escape(words)}</td></tr>" for name, words in controls.items()
-    )
-    return f"<details><summary>What the controls mean</summary><table>{rows}</table></details>"
-
-
 def named(before: str, shown: str) -> str:
     """A description of which the page shows the end alone."""
     return f"<span class='minips-told'>{html.escape(before)} </span>{html.escape(shown)}"
 
 
-class Form:
-    """A control for each field of a value, a stage picker where the field is a stage."""
+def _named(before: str, shown: str) -> dict[str, Any]:
+    return {"description": named(before, shown), "description_allow_html": True, "style": STYLE, "layout": LAYOUT}
 
-    def __init__(self, label: str, value: Value, changed: Callable[[], None]) -> None:
-        self._base = value
-        self.pickers = {
-            field.name: StagePicker(label, field.name.replace("_", " "), stage, changed)
-            for field in dataclasses.fields(value)  # type: ignore[arg-type]
-            if isinstance(stage := getattr(value, field.name), Stage)
-        }
-        self.fields = fields_of(value, label, changed)
+
+class Controls:
+    """Controls that share a name: pickers of stages, and widgets for what is no stage."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pickers: dict[str, StagePicker] = {}
+        self.fields: dict[str, Any] = {}
 
     @property
     def controls(self) -> dict[str, Any]:
-        """The widgets by field; a field of the chosen stage as ``"quantizer.fraction"``."""
-        return widgets_of(self.pickers) | self.fields
+        """The widgets by label; a field of the chosen stage as ``"quantizer.fraction"``."""
+        found: dict[str, Any] = {}
+        for label, picker in self.pickers.items():
+            found |= {label: picker.dropdown, **{f"{label}.{name}": one for name, one in picker.fields.items()}}
+        return found | self.fields
 
     @property
-    def panels(self) -> list[Any]:
-        """What to put on the page, in the order of the fields."""
-        shown = {name: picker.panel for name, picker in self.pickers.items()}
-        shown |= {name: placed(widget) for name, widget in self.fields.items()}
-        return [shown[field.name] for field in dataclasses.fields(self._base) if field.name in shown]  # type: ignore[arg-type]
+    def wrong(self) -> bool:
+        """Whether something is wrong with the numbers that were typed."""
+        return any(getattr(widget, "wrong", "") for widget in self.controls.values())
 
-    def value(self) -> Any:
-        """The value that the controls describe. ValueError in a sentence where there can be no such value."""
-        stages = {name: picker.stage() for name, picker in self.pickers.items()}
-        own = {name: read(widget) for name, widget in self.fields.items()}
-        return dataclasses.replace(self._base, **stages, **own)  # type: ignore[type-var]
+    def read(self) -> dict[str, Any]:
+        """The stages and the other values by label. ValueError in a sentence where one cannot be."""
+        stages = {label: picker.stage() for label, picker in self.pickers.items()}
+        return stages | {label: read(widget) for label, widget in self.fields.items()}
 
     def refresh(self) -> None:
-        """Offer what has been registered since."""
+        """Offer the stages that have been registered since."""
         for picker in self.pickers.values():
             picker.refresh()
 
 
-def widgets_of(pickers: Mapping[str, StagePicker]) -> dict[str, Any]:
-    """The dropdowns by label; the fields of a chosen stage as ``"quantizer.fraction"``."""
-    found: dict[str, Any] = {}
-    for label, picker in pickers.items():
-        found[label] = picker.dropdown
-        found |= {f"{label}.{name}": widget for name, widget in picker.fields.items()}
-    return found
+class Form(Controls):
+    """A control for each field of a value, a stage picker where the field is a stage."""
+
+    def __init__(self, name: str, value: Value, changed: Callable[[], None]) -> None:
+        super().__init__(name)
+        self._base = value
+        self.fields = fields_of(value, name, changed)
+        shown = {label: placed(widget) for label, widget in self.fields.items()}
+        for field in dataclasses.fields(value):  # type: ignore[arg-type]
+            if isinstance(stage := getattr(value, field.name), Stage):
+                words = field.name.replace("_", " ")
+                picker = StagePicker(name, words, field.metadata["help"], stage, changed)
+                self.pickers[field.name], shown[field.name] = picker, picker.row.panel
+        self.panels = [shown[field.name] for field in dataclasses.fields(value) if field.name in shown]  # type: ignore[arg-type]
+        """What to put on the page, in the order of the fields."""
+
+    def value(self) -> Any:
+        """The value that the controls describe. ValueError in a sentence where there can be no such value."""
+        return dataclasses.replace(self._base, **self.read())  # type: ignore[type-var]
+
+
+def explained(*parts: Controls) -> str:
+    """The names of all controls, without their part's, and what they mean, folded, as HTML."""
+    words = {
+        full_name(one).removeprefix(f"{part.name} "): one.tooltip for part in parts for one in part.controls.values()
+    }
+    rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(told)}</td></tr>" for name, told in words.items())
+    return f"<details><summary>What the controls mean</summary><table>{rows}</table></details>"
 
 
 def fields_of(value: Value | type[Value], label: str, changed: Callable[[], None]) -> dict[str, Any]:
@@ -297,7 +279,8 @@ def fields_of(value: Value | type[Value], label: str, changed: Callable[[], None
     for field in dataclasses.fields(value):  # type: ignore[arg-type]
         if field.metadata.get("operator"):
             continue
-        start = default(field) if isinstance(value, type) else getattr(value, field.name)
+        start = default_of(field) if isinstance(value, type) else getattr(value, field.name)
+        start = None if start is dataclasses.MISSING else start
         try:
             widget = control(hints[field.name], field.metadata, start, label, field.name)
         except (TraitError, ValueError, TypeError):
@@ -316,13 +299,7 @@ def control(hint: Any, metadata: Any, value: Any, label: str, field: str) -> Any
     shown = (field.removesuffix("_bps").removesuffix("_s") if unit in SHOWN_IN else field).replace("_", " ")
     unit = SHOWN_IN.get(unit, (unit, 1.0))[0]
     shown += f" ({unit})" if unit and unit not in shown else ""
-    common: dict[str, Any] = {
-        "description": named(label, shown),
-        "description_allow_html": True,
-        "tooltip": metadata.get("help") or shown,
-        "style": STYLE,
-        "layout": LAYOUT,
-    }
+    common = {**_named(label, shown), "tooltip": metadata.get("help") or shown}
     if metadata.get("choices") is not None:
         widget = ipywidgets.Dropdown(options=metadata["choices"], value=value, **common)
     elif kind is bool:

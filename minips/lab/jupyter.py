@@ -64,13 +64,8 @@ def start(folder: Path, first: str, port: int | None, options: Sequence[str]) ->
     token = os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(16))
     print(f"The first lesson: http://localhost:{port}/lab/tree/{first}?token={token}", file=sys.stderr)
     print("Open this address in a browser, if none opens by itself. Ctrl-C ends JupyterLab.", file=sys.stderr)
-    command = [
-        sys.executable,
-        "-m",
-        "jupyterlab",
-        "--notebook-dir",
-        str(folder),
-        f"--ServerApp.port={port}",
+    command = [sys.executable, "-m", "jupyterlab", "--notebook-dir", str(folder), f"--ServerApp.port={port}"]
+    command += [
         "--ServerApp.port_retries=0",
         "--ServerApp.answer_yes=True",  # or Ctrl-C would ask, and go on without an answer
         f"--LabApp.default_url=/lab/tree/{first}",

@@ -25,7 +25,7 @@ LANGUAGE = {
     "pygments_lexer": f"ipython{sys.version_info.major}",
     "version": platform.python_version(),
 }
-"""What a kernel says of itself, as notebooks keep it."""
+"""What a kernel says of itself, as notebooks keep it; to ask ipykernel would change how all widgets are connected."""
 
 
 class Lesson(NamedTuple):
@@ -44,10 +44,8 @@ class Lesson(NamedTuple):
 def shelf() -> Path:
     """The folder of the lessons: a checkout's, or the one that was installed with the package."""
     package = Path(__file__).parents[1]
-    checkout = package.parent
-    if (checkout / "lessons").is_dir() and (checkout / "pyproject.toml").exists():
-        return checkout / "lessons"
-    return package / "lessons"
+    checkout = (package.parent / "lessons").is_dir() and (package.parent / "pyproject.toml").exists()
+    return (package.parent if checkout else package) / "lessons"
 
 
 def lessons() -> list[Lesson]:
@@ -57,8 +55,7 @@ def lessons() -> list[Lesson]:
         raise FileNotFoundError(f"There are no lessons in {shelf()}. Install minips again, or clone its repository.")
     found = []
     for path in paths:
-        cells = read(path)["cells"]
-        number = path.name[:2]
+        cells, number = read(path)["cells"], path.name[:2]
         title = source(cells[0]).splitlines()[0].lstrip("# ")
         questions = [text for cell in cells for text in arguments(cell, "predict")]
         keys = [key for key in EXERCISES if key.startswith(f"{number}.")]
@@ -85,21 +82,18 @@ def copy_to(folder: Path, *, outputs: bool = False) -> Copied:
     if folder.resolve() == shelf().resolve():
         return copied
     ledger = folder / LEDGER
-    made: dict[str, str] = {}
-    if ledger.exists():
-        try:
-            made = dict(json.loads(ledger.read_text()))
-        except (ValueError, TypeError):
-            made = {}  # then nothing is known of the copies, and all of them stay
+    try:
+        made = dict(json.loads(ledger.read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        made = {}  # then nothing is known of the copies, and all of them stay
     for lesson in lessons():
-        path, name = folder / lesson.path.name, lesson.path.name
+        name = lesson.path.name
         fresh = lesson.path.read_bytes() if outputs else blanked(lesson.path)
-        there = _hash(path.read_bytes()) if path.exists() else None
-        if there == _hash(fresh):
-            made[name] = there
-        elif there is None or there == made.get(name):
-            (copied.new if there is None else copied.renewed).append(name)
-            path.write_bytes(fresh)
+        there = _hash((folder / name).read_bytes()) if (folder / name).exists() else None
+        if there in (None, made.get(name), _hash(fresh)):
+            if there != _hash(fresh):
+                (copied.renewed if there else copied.new).append(name)
+                (folder / name).write_bytes(fresh)
             made[name] = _hash(fresh)
         elif made.get(name) != _hash(fresh):
             copied.kept.append(name)
@@ -108,9 +102,7 @@ def copy_to(folder: Path, *, outputs: bool = False) -> Copied:
 
 
 def blanked(path: Path) -> bytes:
-    """A notebook without outputs, and with all that JupyterLab would write into it at its first autosave: a copy that
-    was not changed stays as it was made.
-    """
+    """A notebook without outputs, as JupyterLab would save it: a copy that was not changed stays as it was made."""
     book = read(path)
     book["metadata"]["language_info"] = LANGUAGE
     for cell in book["cells"]:
@@ -139,9 +131,7 @@ def source(cell: Any) -> str:
 
 
 def arguments(cell: Any, function: str) -> list[str]:
-    """The first arguments of the calls of ``lab.<function>("…")`` in a code cell; cell magic and half-written code
-    have none.
-    """
+    """The first arguments of the calls of ``lab.<function>("…")`` in a code cell; half-written code has none."""
     if cell["cell_type"] != "code":
         return []
     lines = [line for line in source(cell).splitlines() if not line.lstrip().startswith(("%", "!"))]

@@ -5,12 +5,14 @@ hatch as well as in colour (Okabe and Ito's palette, which the colour-blind can 
 unit. ``runs`` is a run, or several by name: ``{"exact": run, "top 1 %": other}``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
@@ -24,7 +26,6 @@ from minips.cost import CodecMap, Comparison
 from minips.engines import Run
 from minips.lab.source import code
 from minips.lab.style import NARROW_IN
-from minips.stage import Stage
 
 Rows = Sequence[tuple[float, int, float]]
 """Rows of (seconds, step, training loss), as `Run.losses` and `Progress.losses` hold them."""
@@ -37,6 +38,16 @@ class Look(NamedTuple):
     marker: str
     dash: str
     hatch: str
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """As keywords of ``Axes.plot``."""
+        return {"color": self.colour, "marker": self.marker, "linestyle": self.dash}
+
+    @property
+    def area(self) -> dict[str, Any]:
+        """As keywords of bars and patches."""
+        return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": "white"}
 
 
 LOOKS = (
@@ -73,7 +84,7 @@ def loss(
     do; ``step_bytes`` then says, by name, how many bytes the workers send in a step.
     """
     ax = ax or _new(6.4, 3.6)
-    for look, (label, run) in zip(_looks(), _named(runs).items(), strict=False):
+    for look, (label, run) in zip(cycle(LOOKS), _named(runs).items(), strict=False):
         rows = list(run.losses if isinstance(run, Run) else run)
         if against == "bytes":
             if isinstance(run, Run):
@@ -85,13 +96,10 @@ def loss(
             x = [each / 1e6 * step for _, step, _ in rows]
         else:
             x = [seconds if against == "seconds" else step for seconds, step, _ in rows]
-        style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": look.dash}
         every = max(len(rows) // 12, 1)
-        ax.plot(x, [value for _, _, value in rows], label=label, markevery=every, markersize=5, **style)
+        ax.plot(x, [value for _, _, value in rows], label=label, markevery=every, markersize=5, **look.line)
     titles = {"seconds": "time (s)", "bytes": "sent by the workers (MB)", "step": "step"}
-    ax.set(xlabel=titles[against], ylabel="training loss")
-    ax.set_ylim(bottom=0)
-    ax.set_xlim(left=0)
+    ax.set(xlabel=titles[against], ylabel="training loss", xlim=(0, None), ylim=(0, None))
     ax.grid(alpha=0.3)
     _legend(ax)
     return ax
@@ -100,20 +108,14 @@ def loss(
 def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
     """A bar for each span: milliseconds for one push and its pull, workers' and servers' time together."""
     named = _named(runs)
-    means = {label: _per_push(run) for label, run in named.items()}
+    means = {
+        label: {name: 1e3 * total / max(run.updates, 1) for name, total in run.trace.seconds().items()}
+        for label, run in named.items()
+    }
     names = [name for name in SPANS if any(mean.get(name, 0) > 0 for mean in means.values())]
     ax = ax or _new(6.4, 0.8 + len(names) * (0.13 + 0.11 * len(named)))
-    height = 0.8 / max(len(named), 1)
-    for i, (look, (label, mean)) in enumerate(zip(_looks(), means.items(), strict=False)):
-        y = np.arange(len(names)) + (i - (len(means) - 1) / 2) * height
-        style: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white"}
-        bars = ax.barh(y, [mean.get(name, 0) for name in names], height, label=label, **style)
-        ax.bar_label(bars, fmt=_two_digits, padding=3, fontsize=8)
-    ax.set_yticks(range(len(names)), names)
-    ax.invert_yaxis()
+    _times(ax, names, {label: [mean.get(name, 0) for name in names] for label, mean in means.items()})
     ax.margins(x=0.12)
-    ax.set(xlabel="time per push (ms)")
-    ax.grid(axis="x", alpha=0.3)
     _legend(ax, "lower right")
     return ax
 
@@ -122,24 +124,15 @@ def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     """A bar per span, predicted beside measured: milliseconds of one push and its pull; ``total`` is a step of all."""
     rows = [row for row in comparison.rows if row[1] or row[2]]
     ax = ax or _new(6.4, 0.8 + 0.35 * len(rows))
-    for i, (label, look) in enumerate({"predicted": PREDICTED, "measured": MEASURED}.items()):
-        style: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white"}
-        y = np.arange(len(rows)) + (i - 0.5) * 0.4
-        bars = ax.barh(y, [1e3 * row[1:][i] for row in rows], 0.4, label=label, **style)
-        ax.bar_label(bars, fmt=_two_digits, padding=3, fontsize=8)
-    ax.set_yticks(range(len(rows)), [name for name, _, _ in rows])
-    ax.invert_yaxis()
+    series = {"predicted": [1e3 * row[1] for row in rows], "measured": [1e3 * row[2] for row in rows]}
+    _times(ax, [row[0] for row in rows], series, (PREDICTED, MEASURED))
     ax.margins(x=0.14)
-    ax.set(xlabel="time per push (ms)")
-    ax.grid(axis="x", alpha=0.3)
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+    legend_above(ax, 2)
     return ax
 
 
 def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
-    """Who did what when: a row of bars for each worker and server, between two moments (None: eight steps from
-    the middle of the run).
-    """
+    """A row of bars for each worker and server, between two moments (None: eight steps from the middle of the run)."""
     middle, half = run.seconds / 2, 4 * run.seconds_per_step
     start, stop = seconds or (max(middle - half, 0.0), min(middle + half, run.seconds))
     shown = [span for span in run.trace if span.start + span.seconds > start and span.start < stop]
@@ -151,15 +144,12 @@ def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes |
         for row, who in enumerate(whos):
             bars = [(s.start * scale, s.seconds * scale) for s in shown if s.who == who and s.name in members]
             if bars:
-                style: dict[str, Any] = {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": "white"}
-                ax.broken_barh(bars, (row - 0.36, 0.72), linewidth=0.3, **style)
+                ax.broken_barh(bars, (row - 0.36, 0.72), linewidth=0.3, **look.area)
         if any(span.name in members for span in shown):
-            present.append(Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="white", label=group))
+            present.append(Patch(label=group, **look.area))
     ax.set_yticks(range(len(whos)), whos)
-    ax.set_xlim(start * scale, stop * scale)
-    ax.set(xlabel=f"time since the start ({unit})")
-    columns = len(GROUPS) if _figure(ax).get_figwidth() > NARROW_IN else len(GROUPS) // 2
-    ax.legend(handles=present, ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    ax.set(xlabel=f"time since the start ({unit})", xlim=(start * scale, stop * scale))
+    legend_above(ax, len(GROUPS) if _figure(ax).get_figwidth() > NARROW_IN else len(GROUPS) // 2, handles=present)
     return ax
 
 
@@ -167,12 +157,9 @@ def staleness(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
     """How many gradients were computed from parameters how many versions old."""
     ax = ax or _new(6.4, 3.2)
     named = _named(runs)
-    width = 0.8 / max(len(named), 1)
-    for i, (look, (label, run)) in enumerate(zip(_looks(), named.items(), strict=False)):
-        versions = sorted(run.staleness)
-        x = np.array(versions) + (i - (len(named) - 1) / 2) * width
-        heights = [run.staleness[version] for version in versions]
-        ax.bar(x, heights, width, label=label, color=look.colour, hatch=look.hatch, edgecolor="white")
+    for look, label, run, aside, width in _beside(named):
+        versions, counts = zip(*sorted(run.staleness.items()), strict=True) if run.staleness else ((), ())
+        ax.bar(np.array(versions) + aside, counts, width, label=label, **look.area)
     most = max((version for run in named.values() for version in run.staleness), default=0)
     ax.set(xlabel="staleness (versions)", ylabel="gradients", xlim=(-0.6, max(most, 3) + 0.6))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -190,18 +177,14 @@ def contenders(
     """
     names = list(dict.fromkeys(name for bars in series.values() for name in bars))
     ax = ax or _new(6.4, 0.8 + len(names) * (0.13 + 0.11 * len(series)))
-    height = 0.8 / max(len(series), 1)
-    for i, (look, (group, bars)) in enumerate(zip(_looks(), series.items(), strict=False)):
-        y = np.array([names.index(name) for name in bars]) + (i - (len(series) - 1) / 2) * height
+    for look, group, bars, aside, height in _beside(series):
+        y = np.array([names.index(name) for name in bars]) + aside
         middle, low, high = np.array(list(bars.values()), float).reshape(-1, 3).T
-        style: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white"}
-        ax.barh(y, middle, height, label=group, xerr=(middle - low, high - middle), error_kw={"lw": 0.8}, **style)
-    ax.set_xscale("log")
-    ax.set_yticks(range(len(names)), names)
-    ax.invert_yaxis()
-    ax.set(xlabel=label)
-    ax.grid(axis="x", alpha=0.3)
-    ax.legend(ncols=len(series), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        whiskers: dict[str, Any] = {"xerr": (middle - low, high - middle), "error_kw": {"lw": 0.8}}
+        ax.barh(y, middle, height, label=group, **whiskers, **look.area)
+    ax.set(xscale="log", xlabel=label)
+    _rows(ax, names)
+    legend_above(ax, len(series))
     return ax
 
 
@@ -214,24 +197,22 @@ def codec_map(found: CodecMap, *, ax: Axes | None = None) -> Axes:
     ax = ax or _new(7.2, 4.6)
     x, y = (_edges(points) for points in (found.bandwidths_bps / 1e6, found.values * 4 / 1e3))
     handles = dict[str, tuple[Any, ...]]()
-    for number, (look, name) in enumerate(zip(_looks(), found.codecs, strict=False)):
-        style: dict[str, Any] = {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
+    for number, (look, name) in enumerate(zip(cycle(LOOKS), found.codecs, strict=False)):
+        style = {**look.area, "linewidth": 0, "alpha": 0.55}
         for row, column in np.argwhere(found.winners == number):
             corner, wide, high = (x[column], y[row]), x[column + 1] - x[column], y[row + 1] - y[row]
-            ax.add_patch(Rectangle(corner, wide, high, alpha=0.55, **style))
-        mark: dict[str, Any] = {"marker": look.marker, "color": look.colour, "linestyle": "", "markersize": 9}
+            ax.add_patch(Rectangle(corner, wide, high, **style))
+        mark = {**look.line, "linestyle": "", "markersize": 9}
         mine = [sample for sample in found.samples if sample.winner == name]
         for sample in mine:
             agrees = found.winners[sample.size, sample.bandwidth] == number
             edge: dict[str, Any] = {"mec": "white", "mew": 1} if agrees else {"mec": "black", "mew": 2}
             ax.plot(found.bandwidths_bps[sample.bandwidth] / 1e6, found.values[sample.size] * 4 / 1e3, **mark, **edge)
-        area = Patch(alpha=0.55, **style)
-        handles[name] = (area, Line2D([], [], **mark, mec="white")) if mine else (area,)
+        handles[name] = (Patch(**style), Line2D([], [], **mark, mec="white")) if mine else (Patch(**style),)
     ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     ax.set(xlabel="link bandwidth (Mbit/s)", ylabel="gradient (kB of float32)")
-    handler = {tuple: HandlerTuple(ndivide=None)}
-    place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": len(handles)}
-    ax.legend(list(handles.values()), list(handles), handler_map=handler, frameon=False, handlelength=3, **place)
+    entries: dict[str, Any] = {"handles": list(handles.values()), "labels": list(handles), "handlelength": 3}
+    legend_above(ax, len(handles), handler_map={tuple: HandlerTuple(ndivide=None)}, **entries)
     return ax
 
 
@@ -239,8 +220,7 @@ def _edges(points: NDArray[Any]) -> NDArray[Any]:
     """The borders between the points of a logarithmic axis, and as far beyond the first and the last."""
     logs = np.log10(points)
     half = np.diff(logs) / 2 if len(logs) > 1 else np.array([0.5])
-    inner = logs[:-1] + np.diff(logs) / 2
-    return np.asarray(10 ** np.concatenate([[logs[0] - half[0]], inner, [logs[-1] + half[-1]]]))
+    return np.asarray(10 ** np.concatenate([logs[:1] - half[:1], logs[:-1] + np.diff(logs) / 2, logs[-1:] + half[-1:]]))
 
 
 def save(ax: Axes, file: str) -> None:
@@ -253,14 +233,8 @@ def save(ax: Axes, file: str) -> None:
 def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
     """The data's way through the stages of a config: down one side in a worker, up the other in a server, and back."""
     config = config or Config()
-    push = config.push
-    worker = [
-        ("problem", "gradients: named arrays"),
-        ("memory", push.memory),
-        ("quantizer", push.quantizer),
-        ("serializer", push.serializer),
-        ("compressor", push.compressor),
-    ]
+    coding = ("memory", "quantizer", "serializer", "compressor")
+    worker = [("problem", "gradients: named arrays"), *((kind, getattr(config.push, kind)) for kind in coding)]
     server = [
         ("parameters", "named arrays"),
         ("optimizer", config.optimizer),
@@ -269,8 +243,7 @@ def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
         ("serializer⁻¹, compressor⁻¹", "back to parts of arrays"),
     ]
     ax = ax or _new(9.0, 5.2)
-    ax.set_xlim(0, 18)
-    ax.set_ylim(-1.4, 10.3)
+    ax.set(xlim=(0, 18), ylim=(-1.4, 10.3))
     ax.axis("off")
     for left, title, colour, boxes in (
         (0.2, f"worker ({config.workers} of them)", LOOKS[0].colour, worker),
@@ -280,12 +253,13 @@ def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
         ax.text(left + 3, 9.72, title, ha="center", va="bottom", fontsize=11, color=colour, weight="bold")
         for i, (name, what) in enumerate(boxes):
             y = 7.7 - 1.93 * i
-            ax.add_patch(_box(left + 0.4, y, 5.2, 1.4, colour, 0.0 if _idle(what) else 0.15))
+            idle = getattr(what, "name", "") in ("none", "exact")
+            ax.add_patch(_box(left + 0.4, y, 5.2, 1.4, colour, 0.0 if idle else 0.15))
             ax.text(left + 3, y + 0.95, name, ha="center", va="center", fontsize=10, weight="bold")
             ax.text(left + 3, y + 0.4, _stage(what), ha="center", va="center", fontsize=8.5)
             if i:
-                down = (y + 1.93, y + 1.45) if left < 9 else (y + 1.45, y + 1.93)
-                _arrow(ax, (left + 3, down[0]), (left + 3, down[1]))
+                ends = (left + 3, y + 1.93), (left + 3, y + 1.45)
+                _arrow(ax, *(ends if left < 9 else ends[::-1]))
     _arrow(ax, (5.9, 0.68), (12.1, 0.68))
     ax.text(9, 0.95, "push: frames on the wire", ha="center", va="bottom", fontsize=10)
     link = f"transport: {_stage(config.transport)}" + (", behind a link" if config.link else "")
@@ -300,22 +274,12 @@ def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
 
 
 def _box(x: float, y: float, width: float, height: float, colour: str, alpha: float) -> FancyBboxPatch:
-    face = (*_rgb(colour), alpha)
-    style = "round,pad=0,rounding_size=0.25"
-    return FancyBboxPatch((x, y), width, height, boxstyle=style, facecolor=face, edgecolor=colour, linewidth=1)
-
-
-def _rgb(colour: str) -> tuple[float, ...]:
-    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    look: dict[str, Any] = {"facecolor": to_rgba(colour, alpha), "edgecolor": colour, "linewidth": 1}
+    return FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.25", **look)
 
 
 def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
     ax.annotate("", xy=end, xytext=start, arrowprops={"arrowstyle": "-|>", "color": "#444444", "linewidth": 1.2})
-
-
-def _idle(what: Any) -> bool:
-    """True for a stage that changes nothing."""
-    return isinstance(what, Stage) and what.name in ("none", "exact")
 
 
 def _stage(what: Any) -> str:
@@ -330,16 +294,38 @@ def _figure(ax: Axes) -> Figure:
     return figure
 
 
-def _per_push(run: Run) -> dict[str, float]:
-    return {name: 1e3 * total / max(run.updates, 1) for name, total in run.trace.seconds().items()}
-
-
 def _named(runs: Any) -> dict[str, Any]:
     return dict(runs) if isinstance(runs, Mapping) else {"": runs}
 
 
-def _looks() -> list[Look]:
-    return [LOOKS[i % len(LOOKS)] for i in range(64)]
+def _beside(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[tuple[Look, str, Any, float, float]]:
+    """Look, label and content of each series, how far aside of their names its bars stand, and how thick they are."""
+    thick = 0.8 / max(len(series), 1)
+    for i, (look, (label, content)) in enumerate(zip(cycle(looks), series.items(), strict=False)):
+        yield look, label, content, (i - (len(series) - 1) / 2) * thick, thick
+
+
+def _times(
+    ax: Axes, names: Sequence[str], series: Mapping[str, Sequence[float]], looks: Sequence[Look] = LOOKS
+) -> None:
+    """Bars of milliseconds with their figures, one for each name in each series."""
+    for look, label, values, aside, height in _beside(series, looks):
+        bars = ax.barh(np.arange(len(names)) + aside, values, height, label=label, **look.area)
+        ax.bar_label(bars, fmt=_two_digits, padding=3, fontsize=8)
+    ax.set(xlabel="time per push (ms)")
+    _rows(ax, names)
+
+
+def _rows(ax: Axes, names: Sequence[str]) -> None:
+    """Name the rows, the first one on top."""
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.grid(axis="x", alpha=0.3)
+
+
+def legend_above(ax: Axes, columns: int, **entries: Any) -> None:
+    """A legend between the axes and what stands above them."""
+    ax.legend(ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, **entries)
 
 
 def _legend(ax: Axes, where: Literal["upper right", "lower right"] = "upper right") -> None:

@@ -14,11 +14,12 @@ With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs) nothing waits, a
 """
 
 import ast
-import copy
+import dis
 import html
-import symtable
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 import ipywidgets
@@ -41,9 +42,7 @@ class PredictFirstError(Exception):
 
 
 class Guess:
-    """One question and, once it is given, the answer of the reader. The options stand in an order that follows from
-    the question alone, so that their places say nothing.
-    """
+    """One question, and the reader's answer. The order of the options follows from the question alone."""
 
     def __init__(self, question: str, options: Sequence[str]) -> None:
         if len(options) < 2 or len(set(options)) < len(options):
@@ -54,24 +53,18 @@ class Guess:
         if question not in _kept and (before := state.predicted().get(question)) in self.options:
             _kept[question] = before
         # Each option is a stop of its own for the Tab key: JupyterLab keeps the arrow keys to itself.
-        self.choice: Any = ipywidgets.RadioButtons(
-            options=self.options,
-            value=self.value,
-            description="Your prediction",
-            layout={"width": "auto"},
-            style={"description_width": "initial"},
-        )
-        self.button: Any = ipywidgets.Button(
+        wide = {"layout": {"width": "auto"}, "style": {"description_width": "initial"}}
+        self.choice = ipywidgets.RadioButtons(options=self.options, description="Your prediction", **wide)
+        self.button = ipywidgets.Button(
             description="This is my prediction",
-            disabled=True,
-            layout={"width": "auto", "align_self": "flex-start"},
             tooltip="It is final then.",
+            layout={"width": "auto", "align_self": "flex-start"},
         )
-        self.note: Any = ipywidgets.HTML()
+        self.note = ipywidgets.HTML()
         self.choice.observe(self._chosen, "value")
         self.button.on_click(lambda _: self.commit())
         title = ipywidgets.HTML(f"{STYLE}<b>Predict first.</b> {html.escape(question)}")
-        self.panel: Any = ipywidgets.VBox([title, self.choice, self.button, self.note])
+        self.panel = ipywidgets.VBox([title, self.choice, self.button, self.note])
         self.panel.add_class("minips-panel")
         self._show()
 
@@ -100,9 +93,7 @@ class Guess:
             self._show(state.note(question=self.question, predicted=self.choice.value))
 
     def require(self) -> None:
-        """PredictFirstError, a sentence without a traceback, while no prediction is in. A notebook skips the whole
-        cell, without an error.
-        """
+        """PredictFirstError, without a traceback, while no prediction is in; a notebook skips the cell instead."""
         if self.open:
             raise PredictFirstError(f"{self.asks} Choose an answer above, then run this cell again.")
 
@@ -130,11 +121,14 @@ class Guess:
         return f"<Prediction: {self.value or 'none yet'}>"
 
 
+@dataclass(repr=False)
 class GuessedAndMeasured:
     """The prediction, where one was asked for, beside the measurement."""
 
-    def __init__(self, question: str, predicted: str | None, measured: str, because: str = "") -> None:
-        self.question, self.predicted, self.measured, self.because = question, predicted, measured, because
+    question: str
+    predicted: str | None
+    measured: str
+    because: str = ""
 
     @property
     def right(self) -> bool:
@@ -186,6 +180,9 @@ class _Lock(ast.NodeTransformer):
         return ast.parse(f"print({missing.asks!r})")
 
 
+_LOADS = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
+
+
 def _required(cell: ast.Module, names: dict[str, Any]) -> Iterator[Guess]:
     for node in cell.body:
         match node:
@@ -195,55 +192,27 @@ def _required(cell: ast.Module, names: dict[str, Any]) -> Iterator[Guess]:
 
 
 def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
-    """The cell's global names: those that it reads before it binds them, and those that it binds."""
-    used: set[str] = set()
-    defined: set[str] = set()
-    for statement in cell.body:
-        reads, binds = _names_in(statement)
-        if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
-            reads -= binds  # a loop's variable, say
-        used |= reads - defined
-        defined |= binds
-    return used, defined
-
-
-class _Scopes(ast.NodeTransformer):
-    """Comprehensions as generators, which have a scope of their own in every version of Python (PEP 709)."""
-
-    def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.AST:
-        self.generic_visit(node)
-        return ast.GeneratorExp(node.elt, node.generators)
-
-    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
-        return self.visit_ListComp(node)
-
-    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
-        self.generic_visit(node)
-        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
-
-
-def _names_in(statement: ast.stmt) -> tuple[set[str], set[str]]:
+    """The cell's global names: those that it reads before it binds them, and those that it binds, by its bytecode."""
     reads: set[str] = set()
     binds: set[str] = set()
-    with suppress(SyntaxError):  # such as a top-level await, which only IPython knows how to run
-        text = ast.unparse(_Scopes().visit(copy.deepcopy(statement)))
-        tables = [symtable.symtable(text, "a cell", "exec")]
-        while tables:
-            table = tables.pop()
-            tables += table.get_children()
-            for symbol in table.get_symbols():
-                if table.get_type() == "module" or symbol.is_global():
-                    if symbol.is_referenced():
-                        reads.add(symbol.get_name())
-                    if symbol.is_assigned() or symbol.is_imported():
-                        binds.add(symbol.get_name())
+    codes: list[CodeType] = []
+    with suppress(SyntaxError):  # of which IPython will tell
+        codes.append(compile(cell, "a cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+    for code in codes:  # followed by those of the functions and classes in it
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        own = binds if code is codes[0] else set()  # a class has names of its own
+        for step in dis.get_instructions(code):
+            if step.opname == "STORE_GLOBAL":
+                binds.add(step.argval)
+            elif step.opname in ("STORE_NAME", "DELETE_NAME"):
+                own.add(step.argval)
+            elif step.opname in _LOADS and step.argval not in own | binds:
+                reads.add(step.argval)
     return reads, binds
 
 
 def predict(question: str, options: Sequence[str]) -> Guess:
-    """Ask, and show the options to choose from. See the module's words on `Guess.require` and
-    `Guess.compare`.
-    """
+    """Ask, and show the options to choose from; see the module on `Guess.require` and `Guess.compare`."""
     prediction = Guess(question, options)
     shell: Any = get_ipython()
     if shell and not any(isinstance(one, _Lock) for one in shell.ast_transformers):

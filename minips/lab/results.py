@@ -70,33 +70,26 @@ def table(runs: Mapping[str, Run]) -> str:
     """The runs beside each other, as HTML."""
     columns = {side: dict(run.rows()) for side, run in runs.items()}
     order = list(dict.fromkeys(name for column in columns.values() for name in column))
-    return _html(
-        ["Results", *columns], [[name, *(column.get(name, "–") for column in columns.values())] for name in order]
-    )
+    rows = [[name, *(column.get(name, "–") for column in columns.values())] for name in order]
+    return _html(["Results", *columns], rows)
 
 
 def history(records: Sequence[Record]) -> str:
     """All the runs so far, the last one first, as HTML."""
-    rows = []
-    for record in reversed(records):
-        run = record.run
-        expected = f"{record.prediction.seconds_per_step * 1e3:.2f} ms" if record.prediction else "–"
-        outcome = _outcome(run) + _ended(run)
-        step = f"{run.seconds_per_step * 1e3:.2f} ms"
-        sent = f"{run.bytes_sent / 1e6:.3f} MB"
-        rows.append(
-            [
-                str(record.number),
-                record.side,
-                changes(run.config),
-                outcome,
-                f"{run.seconds:.2f} s",
-                step,
-                expected,
-                sent,
-            ]
-        )
-    return _html(["Run", "Column", "Config", "Outcome", "Time", "Step", "Step, predicted", "Sent"], rows)
+    rows = [
+        {
+            "Run": str(record.number),
+            "Column": record.side,
+            "Config": changes(record.run.config),
+            "Outcome": _outcome(record.run) + _ended(record.run),
+            "Time": f"{record.run.seconds:.2f} s",
+            "Step": f"{record.run.seconds_per_step * 1e3:.2f} ms",
+            "Step, predicted": f"{record.prediction.seconds_per_step * 1e3:.2f} ms" if record.prediction else "–",
+            "Sent": f"{record.run.bytes_sent / 1e6:.3f} MB",
+        }
+        for record in reversed(records)
+    ]
+    return _html([*rows[0]], [[*row.values()] for row in rows])
 
 
 def changes(config: Config) -> str:
@@ -129,10 +122,9 @@ def _outcome(run: Run) -> str:
 
 def _html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     first = "".join(f"<th>{html.escape(word)}</th>" for word in head)
-    body = "".join(
-        f"<tr><th>{html.escape(row[0])}</th>" + "".join(f"<td>{_breakable(word)}</td>" for word in row[1:]) + "</tr>"
-        for row in rows
-    )
+    body = ""
+    for name, *words in rows:
+        body += f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{_breakable(word)}</td>' for word in words)}</tr>"
     return f"<div class='minips-table'><table><tr>{first}</tr>{body}</table></div>"
 
 

@@ -19,13 +19,14 @@ class Sentence:
     """One that a run has completed; ``holds`` is False where it came out otherwise than expected."""
 
     def __init__(self, text: str, expect: str, holds: bool) -> None:
-        self.text, self.expect, self.holds = text, expect, holds
+        self.text = text if holds else f"{text} Expected was {expect}: here it came out otherwise."
+        self.holds = holds
 
     def __repr__(self) -> str:
-        return self.text if self.holds else f"{self.text} Expected was {self.expect}: here it came out otherwise."
+        return self.text
 
     def _repr_html_(self) -> str:
-        return f"<p>{'' if self.holds else '⚠ '}{html.escape(repr(self))}</p>"
+        return f"<p>{'' if self.holds else '⚠ '}{html.escape(self.text)}</p>"
 
 
 def say(template: str, *, expect: str = "", timed: bool = False, **values: Any) -> None:

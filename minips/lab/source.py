@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import minips
-from minips.stage import Value
+from minips.stage import Value, default_of
 
 
+@dataclasses.dataclass(repr=False)
 class Listing:
     """A piece of source and where it stands. A notebook shows it highlighted; elsewhere it is plain text."""
 
-    def __init__(self, source: str, place: str) -> None:
-        self.source, self.place = source, place
+    source: str
+    place: str
 
     def __repr__(self) -> str:
         return f"# {self.place}\n{self.source}"
@@ -35,11 +36,8 @@ def show(thing: Any) -> Listing:
     """
     target = thing if inspect.isroutine(thing) or isinstance(thing, type) or inspect.ismodule(thing) else type(thing)
     try:
-        lines, first = (
-            _of_notebook(target)
-            if getattr(target, "__module__", "") == "__main__" and isinstance(target, type)
-            else inspect.getsourcelines(target)
-        )
+        of_notebook = isinstance(target, type) and target.__module__ == "__main__"
+        lines, first = _of_notebook(target) if of_notebook else inspect.getsourcelines(target)
     except (OSError, TypeError):
         name = getattr(target, "__name__", repr(target))
         raise TypeError(f"There is no Python source of {name} to show. Try one of its methods or its class.") from None
@@ -63,7 +61,7 @@ def code(value: Any, indent: int = 0, package: bool = True) -> str:
     said = [
         (field.name, getattr(value, field.name))
         for field in dataclasses.fields(value)  # type: ignore[arg-type]
-        if getattr(value, field.name) != default(field)
+        if getattr(value, field.name) != default_of(field)
     ]
     flat = f"{name}({', '.join(f'{key}={code(item, package=package)}' for key, item in said)})"
     if len(flat) + indent <= 50 or not said:
@@ -71,13 +69,6 @@ def code(value: Any, indent: int = 0, package: bool = True) -> str:
     pad = " " * (indent + 4)
     lines = [f"{pad}{key}={code(item, indent + 4, package)}," for key, item in said]
     return "\n".join([f"{name}(", *lines, " " * indent + ")"])
-
-
-def default(field: "dataclasses.Field[Any]") -> Any:
-    """What a field is where nothing is said."""
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    return None if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def _place(target: Any, line: int) -> str:
@@ -92,7 +83,7 @@ def _place(target: Any, line: int) -> str:
     return f"{path.as_posix()}, line {line}"
 
 
-def _of_notebook(cls: type) -> tuple[list[str], int]:
+def _of_notebook(cls: Any) -> tuple[list[str], int]:
     """Source lines of a class that was written in a cell: `inspect` finds its methods there, but not the class."""
     for member in vars(cls).values():
         code = getattr(inspect.unwrap(member), "__code__", None) if callable(member) else None

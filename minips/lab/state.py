@@ -7,6 +7,7 @@ error.
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -54,12 +55,9 @@ def facts() -> list[dict[str, str]]:
         return []
     found = []
     for line in lines:
-        try:
-            fact = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(fact, dict):
-            found.append(fact)
+        with suppress(ValueError):
+            if isinstance(fact := json.loads(line), dict):
+                found.append(fact)
     return found
 
 

@@ -1,7 +1,6 @@
 """What is done of the lessons, as a table."""
 
 import html
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from minips.lab import state
@@ -20,22 +19,16 @@ class Row(NamedTuple):
 class Transcript:
     """A table by lesson: exercises passed, predictions made and how many came true."""
 
-    def __init__(self, shelf: Sequence[Lesson], noted: Sequence[Mapping[str, str]]) -> None:
+    def __init__(self) -> None:
+        noted = state.facts()
         passed = {fact["exercise"] for fact in noted if "exercise" in fact}
         guessed = {fact["question"]: fact for fact in noted if "question" in fact}
-        self.rows = [
-            Row(
-                lesson,
-                [key for key in lesson.exercises if key in passed],
-                sum(question in guessed for question in lesson.questions),
-                sum(
-                    guessed[question].get("measured") == guessed[question].get("predicted")
-                    for question in lesson.questions
-                    if question in guessed
-                ),
-            )
-            for lesson in shelf
-        ]
+        self.rows = []
+        for lesson in lessons():
+            guesses = [guessed[question] for question in lesson.questions if question in guessed]
+            right = sum(guess.get("measured") == guess.get("predicted") for guess in guesses)
+            done = [key for key in lesson.exercises if key in passed]
+            self.rows.append(Row(lesson, done, len(guesses), right))
 
     def table(self) -> list[tuple[str, str, str]]:
         """The rows as text, under their headings."""
@@ -62,4 +55,4 @@ class Transcript:
 
 def progress() -> Transcript:
     """What is done of each lesson."""
-    return Transcript(lessons(), state.facts())
+    return Transcript()

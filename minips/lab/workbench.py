@@ -19,9 +19,9 @@ from minips.core.config import Config, Delays
 from minips.engines import Engine, Progress, Run
 from minips.engines.train import train
 from minips.lab import plots, results
-from minips.lab.columns import FIRST, REST, Column, shown
+from minips.lab.columns import FIRST, Column, shown
 from minips.lab.controls import bare, explained
-from minips.lab.panels.base import Job, Picture, beside, drawn, numbered, refresh_after_cells, still
+from minips.lab.panels.base import Interactive, Job, Picture, beside, numbered, still
 from minips.lab.style import NARROW_IN, STYLE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
 from minips.stages.consistency import ASP
@@ -42,7 +42,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 """What each changes of the configs that the workbench was opened with: of both, and of B alone."""
 
 
-class Workbench:
+class Workbench(Interactive):
     """Two columns of controls, A and B, each a whole `Config`; run one or both, and compare.
 
     ``problem`` None: softmax regression on the digits. ``configs``: one that both columns start from, or one for each.
@@ -76,29 +76,21 @@ class Workbench:
         }
         self.history: list[results.Record] = []
         """Every run so far."""
-        self.job = Job(number)
+        super().__init__(Job(number))
         self._rows: dict[str, list[tuple[float, int, float]]] = {}
         self._predictions: dict[str, cost.Prediction | None] = {}
         self._unpredicted: dict[str, str] = {}
         """Why there is no prediction for the run of a column."""
         self._calibrations: list[tuple[Config, cost.Calibration]] = []
         self._build(predict, number)
-        refresh_after_cells(self)
 
     @property
     def runs(self) -> dict[str, Run]:
         """The last run of each column."""
         return {side: record.run for side, record in self._last().items()}
 
-    @property
-    def busy(self) -> bool:
-        """True while something is being trained."""
-        return self.job.busy
-
     def run(self, sides: Sequence[str] | str | None = None) -> None:
-        """Train the configs of these columns (None: as the panel says), one after the other, in a thread of its
-        own.
-        """
+        """Train the configs of these columns (None: as the panel says), one after the other, in a thread."""
         self.refresh()
         if self.job.busy:
             self.job.fail("A run is under way. Stop it, or wait for its end.")
@@ -114,16 +106,7 @@ class Workbench:
             self._rows = {side: list(run.losses) for side, run in self.runs.items() if side not in configs}
         self.job.start(lambda: self._work(configs))
 
-    def stop(self) -> None:
-        """End the run that is under way; what it has so far is kept."""
-        self.job.stop()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """True once nothing is being trained, False where that takes longer than ``timeout`` seconds."""
-        return self.job.wait(timeout)
-
     def refresh(self) -> None:
-        """Offer the stages that have been registered since; after each notebook cell this happens by itself."""
         for column in self.columns.values():
             column.refresh()
 
@@ -135,7 +118,7 @@ class Workbench:
             plots.loss(runs, ax=seconds)
             plots.loss(runs, against="bytes", ax=megabytes)
 
-        still(f"training loss of {' and '.join(runs)}", drawn(draw, (WIDE_IN, 3.0)))
+        still(f"training loss of {' and '.join(runs)}", draw, (WIDE_IN, 3.0))
         display(HTML(results.table(runs)))  # type: ignore[no-untyped-call]
 
     def to_csv(self, path: str | Path) -> None:
@@ -145,22 +128,17 @@ class Workbench:
 
     def _build(self, predict: bool, number: str) -> None:
         wide = {"style": {"description_width": "initial"}, "layout": {"width": "auto"}}
-        after = number and f" {number}"
+        which, preset, words = (
+            f"{name} {number}".strip() for name in ("Columns to run", "Preset", "Predict before running")
+        )
         columns = [("A and B", "AB"), ("A only", "A"), ("B only", "B")]
-        self.which: Any = ipywidgets.Dropdown(
-            options=columns, description=f"Columns to run{after}", tooltip="what Run trains", **wide
-        )
-        self.preset: Any = ipywidgets.Dropdown(
-            options=["as it was opened", *PRESETS], description=f"Preset{after}", tooltip="sets both columns", **wide
-        )
-        self.predict: Any = ipywidgets.Checkbox(
-            value=predict, description=f"Predict before running{after}", indent=False, layout={"width": "auto"}
-        )
+        self.which = ipywidgets.Dropdown(options=columns, description=which, tooltip="what Run trains", **wide)
+        presets = ["as it was opened", *PRESETS]
+        self.preset = ipywidgets.Dropdown(options=presets, description=preset, tooltip="sets both columns", **wide)
+        self.predict = ipywidgets.Checkbox(value=predict, description=words, indent=False, layout={"width": "auto"})
         self.job.say("Change something in B, then press Run.")
         self.loss, self.spans, self.timeline, self.staleness = (Picture() for _ in range(4))
-        self.table: Any = ipywidgets.HTML()
-        self.log: Any = ipywidgets.HTML()
-        self.download: Any = ipywidgets.HTML()
+        self.table, self.log, self.download, self.help = (ipywidgets.HTML() for _ in range(4))
         self.job.on_run(self.run)
         self.preset.observe(self._set, "value")
         bare(self.job.bar).layout.width = "140px"
@@ -168,9 +146,8 @@ class Workbench:
             button.layout.width = "84px"
         bar = [self.job.run_button, self.job.stop_button, self.job.bar, self.which, self.preset]
         self._names: dict[str, Any] = {}
-        self.help: Any = ipywidgets.HTML()
         first = self._grid(FIRST)
-        more = self._grid([name for name in self.columns["A"].names() if name not in FIRST])
+        more = self._grid([name for name in self.columns["A"].rows if name not in FIRST])
         errors = [column.error for column in self.columns.values()]
         folded = ipywidgets.Accordion([ipywidgets.VBox([self.predict, more])], titles=("More",))
         code = ipywidgets.HBox([column.code for column in self.columns.values()], layout={"flex_flow": "row wrap"})
@@ -181,28 +158,16 @@ class Workbench:
             "Staleness": self.staleness.panel,
             "All runs": ipywidgets.VBox([self.log, self.download]),
         }
-        self.tabs: Any = ipywidgets.Tab([*sections.values()], titles=(*sections,), layout={"display": "none"})
+        self.tabs = ipywidgets.Tab([*sections.values()], titles=(*sections,), layout={"display": "none"})
         self.tabs.observe(lambda change: self._draw_tab(), "selected_index")
         self._undrawn: dict[str, Callable[[], None]] = {}
         """The functions that draw the tabs not opened since the last run."""
         as_code = ipywidgets.Accordion([code], titles=("The configs as code",))
         halves = {"grid_template_columns": "repeat(auto-fit, minmax(min(100%, 340px), 1fr))", "grid_gap": "0 12px"}
         main = ipywidgets.GridBox([ipywidgets.VBox([first, *errors]), self.loss.panel], layout=halves)
-        row = {"flex_flow": "row wrap", "align_items": "center"}
-        self.panel: Any = ipywidgets.VBox(
-            [
-                ipywidgets.HTML(STYLE),
-                ipywidgets.HBox(bar, layout=row),
-                self.job.message,
-                main,
-                folded,
-                self.tabs,
-                as_code,
-                self.help,
-            ]
-        )
-        self.panel.add_class("minips-panel")
-        self.job.panel = self.panel
+        buttons = ipywidgets.HBox(bar, layout={"flex_flow": "row wrap", "align_items": "center"})
+        top = [ipywidgets.HTML(STYLE), buttons, self.job.message]
+        self.panel.children = [*top, main, folded, self.tabs, as_code, self.help]
         for column in self.columns.values():
             column.on_change = self._changed
         self._changed()
@@ -216,28 +181,28 @@ class Workbench:
         for name in names:
             self._names[name] = ipywidgets.HTML()
             self._names[name].add_class("minips-row")
-            cells += [self._names[name], *(column.row(name) for column in self.columns.values())]
+            cells += [self._names[name], *(column.rows[name].panel for column in self.columns.values())]
         columns = {"grid_template_columns": "fit-content(34%) minmax(0, 1fr) minmax(0, 1fr)"}
         return ipywidgets.GridBox(cells, layout={**columns, "grid_gap": "0 4px", "align_items": "flex-start"})
 
     def _changed(self) -> None:
         """A control of a column has moved: mark what differs between the two."""
         self.job.forget_failure()
-        a, b = (self.columns[side] for side in SIDES)
         for name, cell in self._names.items():
-            differs = a.says(name) != b.says(name)
+            rows = [column.rows[name] for column in self.columns.values()]
+            a, b = ({label: one.value for label, one in row.controls.items()} for row in rows)
+            differs = a != b
             words = html.escape(shown(name))
-            told = html.escape("\n".join(dict.fromkeys((a.help(name), b.help(name)))), quote=True)
             if differs:
-                words = (
-                    f"<span aria-hidden='true'>≠</span><span class='minips-told'>A and B differ:</span> <b>{words}</b>"
-                )
-            cell.value = f"<span title='{told}'>{words}</span>"
-            empty = name.endswith(REST) and not (a.says(name) or b.says(name))
-            for one in (cell, a.row(name), b.row(name)):
+                mark = "<span aria-hidden='true'>≠</span><span class='minips-told'>A and B differ:</span>"
+                words = f"{mark} <b>{words}</b>"
+            told = dict.fromkeys(row.controls[""].tooltip for row in rows if "" in row.controls)
+            title = html.escape("\n".join(told), quote=True)
+            cell.value = f"<span title='{title}'>{words}</span>"
+            for one in (cell, *(row.panel for row in rows)):
                 (one.add_class if differs else one.remove_class)("minips-differs")
-                one.layout.display = "none" if empty else None
-        self.help.value = explained({**a.explanations(), **b.explanations()})
+                one.layout.display = None if a or b else "none"
+        self.help.value = explained(*self.columns.values())
 
     def _set(self, change: Any) -> None:
         """A preset was chosen: both columns as the workbench was opened, with what the preset changes."""
@@ -261,7 +226,17 @@ class Workbench:
 
     def _train(self, side: str, config: Config, turn: int, turns: int) -> None:
         self.job.say(f"Column {side} is training …")
-        live = _Live(self, side, turn, turns)
+        drawn_at = 0.0
+
+        def live(progress: Progress) -> None:
+            nonlocal drawn_at
+            if time.monotonic() - drawn_at >= REDRAW_S:
+                self.job.progress(progress.updates * turn + progress.applied, progress.updates * turns)
+                with self.job.lock:
+                    self._rows[side] = list(progress.losses)
+                self._draw()
+                drawn_at = time.monotonic()
+
         run = train(self.problem, config, engine=self.engine, progress=live, stop=self.job.stopping)
         with self.job.lock:
             self.history.append(results.Record(len(self.history) + 1, side, run, self._predictions[side]))
@@ -288,12 +263,6 @@ class Workbench:
         except Exception as error:  # a stage that does not work will say so in its run
             self._unpredicted[side] = str(error)
             return None
-
-    def _live(self, side: str, progress: Progress, turn: int, turns: int) -> None:
-        self.job.progress(progress.updates * turn + progress.applied, progress.updates * turns)
-        with self.job.lock:
-            self._rows[side] = list(progress.losses)
-        self._draw()
 
     def _draw(self) -> None:
         """Training loss so far: against seconds and, where the bytes of a step are known, against bytes."""
@@ -365,19 +334,14 @@ class Workbench:
         }
         runs = {side: record.run for side, record in records.items()}
 
-        def predicted(figure: Figure) -> None:
-            for ax, (side, comparison) in zip(beside(figure, len(compared)), compared.items(), strict=True):
-                plots.predicted(comparison, ax=ax)
-                _name(ax, side)
+        def draw(figure: Figure) -> None:
+            if whole:
+                _each(plots.predicted, compared, beside(figure, len(compared)))
+            else:
+                plots.spans(runs, ax=figure.add_subplot())
 
-        def measured(figure: Figure) -> None:
-            plots.spans(runs, ax=figure.add_subplot())
-
-        if compared and compared.keys() == records.keys():
-            high = 0.9 + 0.33 * max(len(comparison.rows) for comparison in compared.values())
-            draw, sizes = predicted, ((WIDE_IN, high), (NARROW_IN, high * len(compared)))
-        else:
-            draw, sizes = measured, ((WIDE_IN, 3.6), (NARROW_IN, 3.6))
+        whole = compared.keys() == records.keys()
+        high = 0.9 + 0.33 * max(len(comparison.rows) for comparison in compared.values()) if whole else 3.6
         words = []
         for side, record in records.items():
             spent = record.run.trace.seconds()
@@ -386,16 +350,14 @@ class Workbench:
             if side in compared:
                 expected = results.foretold(compared[side], record)
             words.append(f"{side}: most of the time went into {most}; {expected}.")
-        self.spans.show(" ".join(words), draw, *sizes)
+        self.spans.show(" ".join(words), draw, (WIDE_IN, high), (NARROW_IN, high * len(runs) if whole else high))
 
     def _show_timeline(self, runs: Mapping[str, Run]) -> None:
         rows = [len({span.who for span in run.trace}) for run in runs.values()]
 
         def draw(figure: Figure) -> None:
             axes = figure.subplots(len(runs), 1, squeeze=False, height_ratios=[4 + count for count in rows])[:, 0]
-            for ax, (side, run) in zip(axes, runs.items(), strict=True):
-                plots.timeline(run, ax=ax)
-                _name(ax, side)
+            _each(plots.timeline, runs, axes)
 
         high = sum(1.2 + 0.3 * count for count in rows)
         words = "Eight steps from the middle of each run: a row for each worker and each server."
@@ -406,32 +368,18 @@ class Workbench:
             self.staleness.say("Every gradient came from the newest parameters.")
             return
         oldest = ", ".join(f"{max(run.staleness, default=0)} in {side}" for side, run in runs.items())
-        words = f"How many gradients came from parameters how many versions old. The oldest: {oldest}."
-
-        def draw(figure: Figure) -> None:
-            plots.staleness(runs, ax=figure.add_subplot())
-
-        self.staleness.show(words, draw, (WIDE_IN, 2.6), (NARROW_IN, 2.8))
+        self.staleness.show(
+            f"How many gradients came from parameters how many versions old. The oldest: {oldest}.",
+            lambda figure: plots.staleness(runs, ax=figure.add_subplot()),
+            *((WIDE_IN, 2.6), (NARROW_IN, 2.8)),
+        )
 
     def __repr__(self) -> str:
         return "<Workbench with the columns A and B: it needs a running kernel>"
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Mapping[str, Any]:
-        return {**self.panel._repr_mimebundle_(**kwargs), "text/plain": repr(self)}
 
-
-def _name(ax: Any, side: str) -> None:
-    ax.set_ylabel(side, rotation=0, weight="bold", size=12, labelpad=8)
-
-
-class _Live:
-    """Called with a run's progress; passes it on a few times a second at most."""
-
-    def __init__(self, bench: Workbench, side: str, turn: int, turns: int) -> None:
-        self._bench, self._side, self._turn, self._turns = bench, side, turn, turns
-        self._last = 0.0
-
-    def __call__(self, progress: Progress) -> None:
-        if time.monotonic() - self._last >= REDRAW_S:
-            self._bench._live(self._side, progress, self._turn, self._turns)
-            self._last = time.monotonic()
+def _each(plot: Callable[..., Any], things: Mapping[str, Any], axes: Any) -> None:
+    """Plot each thing on axes of its own, with its column's name beside them."""
+    for ax, (side, thing) in zip(axes, things.items(), strict=True):
+        plot(thing, ax=ax)
+        ax.set_ylabel(side, rotation=0, weight="bold", size=12, labelpad=8)

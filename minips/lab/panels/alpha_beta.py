@@ -13,7 +13,6 @@ from minips.core.fit import Line
 from minips.lab.controls import named
 from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS, MEASURED, PREDICTED
-from minips.lab.style import NARROW_IN
 from minips.stage import Frames, Value, option
 from minips.stages.transports import Link, Tcp, Transport
 
@@ -34,9 +33,7 @@ class Asked(Value):
 
 
 class Told(NamedTuple):
-    """What was measured, the line through it, and the size that was held out. Seconds of a call: there, and an empty
-    answer back.
-    """
+    """Seconds of calls, there and an empty answer back: by size, the line through them, and a size held out."""
 
     calls: dict[int, list[float]]
     line: Line
@@ -44,9 +41,19 @@ class Told(NamedTuple):
     held_out: list[float]
 
     @property
+    def predicted_s(self) -> float:
+        """Of a call of the size that was held out."""
+        return self.line.at(self.nbytes)
+
+    @property
+    def measured_s(self) -> float:
+        """The median of its calls."""
+        return float(np.median(self.held_out))
+
+    @property
     def error(self) -> float:
         """Predicted over measured, less one."""
-        return self.line.at(self.nbytes) / float(np.median(self.held_out)) - 1
+        return self.predicted_s / self.measured_s - 1
 
 
 class AlphaBeta(Panel[Asked, Told]):
@@ -58,8 +65,7 @@ class AlphaBeta(Panel[Asked, Told]):
 
     title = "Cost"
     asks = Asked
-    size = (7.6, 3.6)
-    narrow = (NARROW_IN, 3.6)
+    heights = (3.6, 3.6)
 
     def __init__(self, **asked: Any) -> None:
         self._known: dict[tuple[Transport, Link], dict[int, list[float]]] = {}
@@ -89,11 +95,9 @@ class AlphaBeta(Panel[Asked, Told]):
 
     def find(self, asked: Asked) -> Told:
         link = Link(asked.megabits * 1e6, asked.milliseconds / 1e3)
-        known, nbytes = self._known.get((asked.transport, link), {}), round(1e3 * asked.kilobytes)
-        wanted = [size for size in (*SIZES, nbytes) if size not in known]
-        if wanted:
-            known = known | _measure(asked.transport, link, wanted)
-            self._known[asked.transport, link] = known
+        known, nbytes = self._known.setdefault((asked.transport, link), {}), round(1e3 * asked.kilobytes)
+        if wanted := [size for size in (*SIZES, nbytes) if size not in known]:
+            known |= _measure(asked.transport, link, wanted)
         calls = {size: known[size] for size in SIZES}
         line = Line.fit([(size, seconds) for size, times in calls.items() for seconds in times])
         return Told(calls, line, nbytes, known[nbytes])
@@ -103,16 +107,12 @@ class AlphaBeta(Panel[Asked, Told]):
         sizes = np.geomspace(min(SIZES[0], found.nbytes), max(SIZES[-1], found.nbytes), 60)
         ax.plot(sizes / 1e3, [1e3 * found.line.at(size) for size in sizes], color=LOOKS[0].colour, label="the line")
         for i, (size, times) in enumerate(found.calls.items()):
-            style: dict[str, Any] = {"color": LOOKS[5].colour, "marker": LOOKS[0].marker, "linestyle": ""}
             label = "" if i else "measured, for the line"
-            ax.plot([size / 1e3] * len(times), [1e3 * s for s in times], alpha=0.6, label=label, **style)
-        at, held_out = found.nbytes / 1e3, 1e3 * float(np.median(found.held_out))
-        predicted: dict[str, Any] = {"color": PREDICTED.colour, "marker": PREDICTED.marker, "linestyle": ""}
-        ax.plot(
-            [at], [1e3 * found.line.at(found.nbytes)], label="predicted", markersize=9, fillstyle="none", **predicted
-        )
-        measured: dict[str, Any] = {"color": MEASURED.colour, "marker": MEASURED.marker, "linestyle": ""}
-        ax.plot([at], [held_out], label="measured afterwards", **measured)
+            x, y = [size / 1e3] * len(times), [1e3 * s for s in times]
+            ax.plot(x, y, LOOKS[0].marker, color=LOOKS[5].colour, alpha=0.6, label=label)
+        at, said, was = found.nbytes / 1e3, 1e3 * found.predicted_s, 1e3 * found.measured_s
+        ax.plot(at, said, PREDICTED.marker, color=PREDICTED.colour, label="predicted", markersize=9, fillstyle="none")
+        ax.plot(at, was, MEASURED.marker, color=MEASURED.colour, label="measured afterwards")
         ax.set(xscale="log", yscale="log", xlabel="size of a message (kB)", ylabel="time of a call (ms)")
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -122,17 +122,12 @@ class AlphaBeta(Panel[Asked, Told]):
         ax.legend(loc="upper left")
 
     def words(self, found: Told) -> str:
-        said, was = found.line.at(found.nbytes), float(np.median(found.held_out))
+        error = f"of {found.error:+.0%}" if abs(found.error) >= 0.005 else "below 1 %"
         return (
             f"α = {found.line.fixed_s / 2 * 1e3:.3g} ms a message, β = {found.line.each_s * 1e9:.3g} ns a byte. For "
-            f"{found.nbytes / 1e3:g} kB the line says {said * 1e3:.3g} ms; measured afterwards: {was * 1e3:.3g} ms, "
-            f"{_apart(found.error)}."
+            f"{found.nbytes / 1e3:g} kB the line says {found.predicted_s * 1e3:.3g} ms; measured afterwards: "
+            f"{found.measured_s * 1e3:.3g} ms, an error {error}."
         )
-
-
-def _apart(error: float) -> str:
-    """How far a prediction is off."""
-    return f"an error of {error:+.0%}" if abs(error) >= 0.005 else "an error below 1 %"
 
 
 def _measure(transport: Transport, link: Link, sizes: list[int]) -> dict[int, list[float]]:

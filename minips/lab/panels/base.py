@@ -20,26 +20,22 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import comm
 import ipywidgets
 from IPython.core.getipython import get_ipython
 from IPython.display import display
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from minips.lab.controls import Form, explained, explanations, sentence, wrong
+from minips.lab.controls import Form, explained, sentence
 from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
 from minips.stage import Value
 
 STATIC_S = 60.0
 """How long a still picture waits for the work that is under way."""
-
-CONTROL = "jupyter.widget.control"
-"""What a page opens to the kernel once it is loaded, to ask for the widgets' state."""
 
 _cells: dict[str, list[str]] = {}
 """By the name of a panel, the cells that have made one."""
@@ -54,9 +50,7 @@ Found = TypeVar("Found")
 
 
 def numbered(name: str) -> str:
-    """The name of a panel that a cell makes; a number makes it another than that of another cell's panel. The same cell
-    run again has the same name.
-    """
+    """The name of a panel, with a number where another cell has such a panel; the same cell run again keeps its own."""
     parent: Any = getattr(get_ipython(), "get_parent", dict)()
     cells = _cells.setdefault(name, [])
     if (cell := parent.get("metadata", {}).get("cellId", "")) not in cells:
@@ -65,17 +59,13 @@ def numbered(name: str) -> str:
     return f"{name} {number}".strip() if number > 1 else name
 
 
-def drawn(draw: Callable[[Figure], Any], size: Size) -> Figure:
-    """A figure of so many inches, with what ``draw`` puts into it."""
+def png(draw: Callable[[Figure], Any], size: Size, alpha: float = 1.0) -> bytes:
+    """A picture of what ``draw`` puts into a figure, on a ground of this ``alpha``; safe in any thread."""
     figure = Figure(figsize=size, layout="constrained")
     draw(figure)
-    return figure
-
-
-def png(figure: Figure) -> bytes:
-    """The figure as a picture; safe in any thread."""
+    figure.patch.set_alpha(alpha)
     buffer = io.BytesIO()
-    FigureCanvasAgg(figure).print_figure(buffer, format="png", dpi=DPI)
+    figure.savefig(buffer, format="png", dpi=DPI)
     return buffer.getvalue()
 
 
@@ -85,19 +75,14 @@ class Picture:
     def __init__(self) -> None:
         self.png = b""
         """What is shown, in its wide form."""
-        self.image: Any = ipywidgets.HTML(layout={"margin": "0"})
-        self.words: Any = ipywidgets.HTML()
-        self.panel: Any = ipywidgets.VBox([self.image, self.words])
+        self.image = ipywidgets.HTML(layout={"margin": "0"})
+        self.words = ipywidgets.HTML()
+        self.panel = ipywidgets.VBox([self.image, self.words])
 
     def show(self, words: str, draw: Callable[[Figure], Any], *sizes: Size) -> None:
-        """Put another picture, and other words, in place of what was shown: drawn once for every page or, where two
-        ``sizes`` are given, once for a wide page and once for a narrow one.
-        """
+        """Show another picture and other words; of two ``sizes`` one is for a wide page and one for a narrow one."""
         forms = ("minips-wide", "minips-narrow") if len(sizes) > 1 else ("",)
-        figures = [drawn(draw, size) for size in sizes]
-        for figure in figures:
-            figure.patch.set_alpha(0)  # the page's own colour
-        pictures = [png(figure) for figure in figures]
+        pictures = [png(draw, size, alpha=0) for size in sizes]  # on the page's own colour
         alt = html.escape(words, quote=True)
         shown = "".join(
             f"<img class='{form}' alt='{alt}' src='data:image/png;base64,{base64.b64encode(picture).decode()}'>"
@@ -113,11 +98,11 @@ class Picture:
         self.words.value = html.escape(words)
 
 
-class _Still:
+class _Still(NamedTuple):
     """A picture as a cell's plain output."""
 
-    def __init__(self, title: str, image: bytes) -> None:
-        self.title, self.image = title, image
+    title: str
+    image: bytes
 
     def __repr__(self) -> str:
         return f"<picture: {self.title}>"
@@ -126,9 +111,9 @@ class _Still:
         return self.image
 
 
-def still(title: str, figure: Figure) -> None:
-    """Show a figure as plain output of a cell."""
-    display(_Still(title, png(figure)))  # type: ignore[no-untyped-call]
+def still(title: str, draw: Callable[[Figure], Any], size: Size) -> None:
+    """Show a picture as plain output of a cell."""
+    display(_Still(title, png(draw, size)))  # type: ignore[no-untyped-call]
 
 
 class Job:
@@ -136,27 +121,26 @@ class Job:
 
     The work looks at ``stopping`` now and then. Shared state is read and changed under ``lock``. A new job takes the
     place of an earlier one of the same name, whose work is stopped: its cell was run again. In a notebook the ■ button
-    stops the work too.
+    stops the work too. Stop is never disabled, for it may hold the focus.
     """
 
-    def __init__(self, name: str = "") -> None:
-        self.panel: Any = None
-        """The widget that holds the controls, once there is one."""
-        before = _jobs.get(name)
-        if before is not None and before.busy:
+    def __init__(self, name: str) -> None:
+        self.panel = ipywidgets.VBox()
+        """The widget that holds all controls."""
+        self.panel.add_class("minips-panel")
+        if before := _jobs.get(name):
             before.stop()
         _jobs[name] = self
         self.lock = threading.RLock()
         self.stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._next: Callable[[], None] | None = None
-        after = f" {name}" if name else ""
-        self.run_button: Any = ipywidgets.Button(description=f"Run{after}", button_style="primary")
-        self.stop_button: Any = ipywidgets.Button(description=f"Stop{after}")  # never disabled: it may hold the focus
-        self.bar: Any = ipywidgets.IntProgress(
-            description=f"Progress{after}", style={"description_width": "initial"}, layout={"width": "260px"}
+        self.run_button = ipywidgets.Button(description=f"Run {name}".strip(), button_style="primary")
+        self.stop_button = ipywidgets.Button(description=f"Stop {name}".strip())
+        self.bar = ipywidgets.IntProgress(
+            description=f"Progress {name}".strip(), style={"description_width": "initial"}, layout={"width": "260px"}
         )
-        self.message: Any = ipywidgets.HTML()
+        self.message = ipywidgets.HTML()
         self._failure = ""
         self.stop_button.on_click(lambda button: self.stop())
 
@@ -176,15 +160,14 @@ class Job:
 
         self.run_button.on_click(pressed)
 
-    def start(self, work: Callable[[], None], *, queue: bool = False) -> bool:
+    def start(self, work: Callable[[], None]) -> None:
         """Call ``work`` in a thread or, where none can be started (in a browser's Python), here and now; what it raises
-        becomes a sentence. False where other work is under way: then it comes to nothing or, with ``queue``, follows
-        that.
+        becomes a sentence. Where other work is under way it follows that, in place of what was to follow before.
         """
         with self.lock:
             if self._thread is not None:
-                self._next = work if queue else self._next
-                return False
+                self._next = work
+                return
             self.stopping.clear()
             self.run_button.disabled, self.stop_button.button_style = True, "danger"
             self._thread = threading.Thread(target=self._work, args=(work,), name="minips-lab", daemon=True)
@@ -192,9 +175,8 @@ class Job:
                 self._thread.start()
                 _heed_interrupts()
                 _heed_pages()
-                return True
+                return
         self._work(work)
-        return True
 
     def stop(self) -> None:
         """Ask the work that is under way to end; what it has so far is kept."""
@@ -226,7 +208,7 @@ class Job:
 
     def forget_failure(self) -> None:
         """Take the sentence of an error away: what it was about has been changed."""
-        if self._failure and self.message.value == self._failure:
+        if self.message.value == self._failure:
             self.message.value = self._failure = ""
 
     def _work(self, work: Callable[[], None]) -> None:
@@ -243,7 +225,33 @@ class Job:
                     self.run_button.disabled, self.stop_button.button_style = False, ""
 
 
-class Panel(ABC, Generic[Asked, Found]):
+class Interactive(ABC):
+    """An object that a notebook shows as its ``panel``, and whose work is a `Job`."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.panel = job, job.panel
+        _refresh_after_cells(self)
+
+    def stop(self) -> None:
+        """End what is under way; what it has so far is kept."""
+        self.job.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """True once nothing is under way, False where that takes longer than ``timeout`` seconds."""
+        return self.job.wait(timeout)
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Offer the stages that have been registered since; after each notebook cell this happens by itself."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: it needs a running kernel>"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Mapping[str, Any]:
+        return {**self.panel._repr_mimebundle_(**kwargs), "text/plain": repr(self)}
+
+
+class Panel(Interactive, Generic[Asked, Found]):
     """Subclass this: ``title``, ``asks``, and the three methods `find`, `draw` and `words`.
 
     ``title`` is one or two words; it begins the description of each control. ``asks`` is a frozen dataclass of
@@ -257,44 +265,34 @@ class Panel(ABC, Generic[Asked, Found]):
     title: ClassVar[str]
     asks: ClassVar[type[Any]]
     instant: ClassVar[bool] = True
-    size: ClassVar[Size] = (WIDE_IN, 3.2)
-    narrow: ClassVar[Size] = (NARROW_IN, 3.2)
-    """The size of the figure that a narrow page shows."""
+    width: ClassVar[float] = WIDE_IN
+    heights: ClassVar[tuple[float, float]] = (3.2, 3.2)
+    """Inches of the figure for a wide page, and for a narrow one."""
 
     def __init__(self, **asked: Any) -> None:
-        self.name = numbered(self.title)
-        """The title, with a number where another cell has such a panel."""
-        self.form = Form(self.name, self.asks(**asked), self._moved)
-        self.job = Job(self.name.lower())
+        name = numbered(self.title)
+        self.form = Form(name, self.asks(**asked), self._moved)
+        super().__init__(Job(name.lower()))
         self.picture = Picture()
         self.found: Any = None
         """What was found out last; None so far."""
-        self.help: Any = ipywidgets.HTML()
+        self.help = ipywidgets.HTML()
         self.job.on_run(self.run)
-        row = {"flex_flow": "row wrap", "align_items": "center"}
         buttons = [] if self.instant else [self.job.run_button, self.job.stop_button, self.job.bar]
         grid = {"grid_template_columns": "repeat(auto-fit, minmax(310px, 1fr))", "grid_gap": "0 8px"}
-        controls = ipywidgets.GridBox(self.form.panels, layout=grid)
-        self.panel: Any = ipywidgets.VBox(
-            [
-                ipywidgets.HTML(f"{STYLE}<b>{html.escape(self.name)}</b>"),
-                controls,
-                ipywidgets.HBox(buttons, layout=row),
-                self.job.message,
-                self.picture.panel,
-                self.help,
-            ]
-        )
-        self.panel.add_class("minips-panel")
-        self.job.panel = self.panel
+        self.panel.children = [
+            ipywidgets.HTML(f"{STYLE}<b>{html.escape(name)}</b>"),
+            ipywidgets.GridBox(self.form.panels, layout=grid),
+            ipywidgets.HBox(buttons, layout={"flex_flow": "row wrap", "align_items": "center"}),
+            self.job.message,
+            self.picture.panel,
+            self.help,
+        ]
         self._explain()
-        refresh_after_cells(self)
 
     @abstractmethod
     def find(self, asked: Asked) -> Found:
-        """What comes of these answers. It runs in a thread: look at ``self.job.stopping``, call
-        ``self.job.progress``. An error's sentence is shown.
-        """
+        """The finding, made in a thread: look at ``self.job.stopping``, call ``self.job.progress``."""
 
     @abstractmethod
     def draw(self, found: Found, figure: Figure) -> None:
@@ -311,18 +309,9 @@ class Panel(ABC, Generic[Asked, Found]):
 
     def run(self) -> None:
         """Find out, in a thread, and show it; where that is under way already, once more after it."""
-        self.job.start(self._find, queue=True)
-
-    def stop(self) -> None:
-        """End what is under way."""
-        self.job.stop()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """True once nothing is under way, False where that takes longer than ``timeout`` seconds."""
-        return self.job.wait(timeout)
+        self.job.start(self._find)
 
     def refresh(self) -> None:
-        """Offer the stages that have been registered since; after each notebook cell this happens by itself."""
         self.form.refresh()
         self._explain()
 
@@ -335,32 +324,25 @@ class Panel(ABC, Generic[Asked, Found]):
         self.wait(STATIC_S)
         if self.found is None:
             self._find()
-        still(self.title, drawn(self._draw, self.size))
+        still(self.title, partial(self.draw, self.found), (self.width, self.heights[0]))
         print(line or self.words(self.found))
 
     def _moved(self) -> None:
         self.job.forget_failure()
         self._explain()
-        if self.instant and not wrong(self.controls.values()):
+        if self.instant and not self.form.wrong:
             self.run()
 
     def _explain(self) -> None:
-        if not hasattr(self, "help"):
-            return
-        self.help.value = explained(explanations(self.name, self.controls.values()))
+        self.help.value = explained(self.form)
 
     def _find(self) -> None:
         found = self.find(self.form.value())
         with self.job.lock:
             self.found = found
-        self.picture.show(self.words(found), self._draw, self.size, self.narrow)
+        wide, narrow = self.heights
+        self.picture.show(self.words(found), partial(self.draw, found), (self.width, wide), (NARROW_IN, narrow))
         self.job.message.value = ""
-
-    def _draw(self, figure: Figure) -> None:
-        self.draw(self.found, figure)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: it needs a running kernel>"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Mapping[str, Any]:
         if self.instant and self.found is None:
@@ -368,7 +350,7 @@ class Panel(ABC, Generic[Asked, Found]):
                 self._find()
             except Exception as error:
                 self.job.fail(error)
-        return {**self.panel._repr_mimebundle_(**kwargs), "text/plain": repr(self)}
+        return super()._repr_mimebundle_(**kwargs)
 
 
 def beside(figure: Figure, count: int = 2, *, width_ratios: tuple[float, ...] | None = None, **shared: Any) -> Any:
@@ -397,11 +379,10 @@ def _heed_interrupts() -> None:
 
 @cache
 def _heed_pages() -> None:
-    """From now on, where a page is loaded anew, a run whose panel it does not show is stopped: it shows the notebook as
-    that was saved, and a panel that was not is gone.
-    """
+    """From now on, stop a run where a page is loaded anew from a saved notebook that does not hold its panel."""
     manager: Any = comm.get_comm_manager()
-    if (before := manager.targets.get(CONTROL)) is None:
+    channel_name = "jupyter.widget.control"  # opened by a page that is loaded, to ask for the widgets' state
+    if (before := manager.targets.get(channel_name)) is None:
         return
 
     def opened(channel: Any, message: Any) -> None:
@@ -410,7 +391,7 @@ def _heed_pages() -> None:
             if job.busy and not _saved(job.panel):
                 job.stop()
 
-    manager.register_target(CONTROL, opened)
+    manager.register_target(channel_name, opened)
 
 
 def _saved(panel: Any) -> bool:
@@ -419,10 +400,10 @@ def _saved(panel: Any) -> bool:
         book = Path(os.environ["JPY_SESSION_NAME"]).read_text(encoding="utf-8")
     except (KeyError, OSError, ValueError):
         return True
-    return panel is None or panel.model_id in book
+    return panel.model_id in book
 
 
-def refresh_after_cells(panel: Any) -> None:
+def _refresh_after_cells(panel: Any) -> None:
     """In a notebook, call ``panel.refresh()`` after each cell, for as long as the panel is referred to."""
     shell: Any = get_ipython()
     if shell is None:
@@ -430,10 +411,9 @@ def refresh_after_cells(panel: Any) -> None:
     held = weakref.ref(panel)
 
     def refresh(*result: Any) -> None:
-        alive = held()
-        if alive is None:
-            shell.events.unregister("post_run_cell", refresh)
-        else:
+        if alive := held():
             alive.refresh()
+        else:
+            shell.events.unregister("post_run_cell", refresh)
 
     shell.events.register("post_run_cell", refresh)

@@ -12,8 +12,7 @@ from minips import datasets
 from minips.core.codec import Codec, pack
 from minips.core.trace import Trace
 from minips.lab.panels.base import Panel, beside
-from minips.lab.plots import LOOKS
-from minips.lab.style import NARROW_IN
+from minips.lab.plots import LOOKS, legend_above
 from minips.problems import MLP
 from minips.stage import Array, Tensors, Value, option
 from minips.stages.memories import Memory, NoMemory, State
@@ -61,8 +60,7 @@ class CodecExplorer(Panel[Sent, Arrived]):
 
     title = "Codec"
     asks = Sent
-    size = (7.6, 3.6)
-    narrow = (NARROW_IN, 6.2)
+    heights = (3.6, 6.2)
 
     def find(self, asked: Sent) -> Arrived:
         quantizer, memory, rng = asked.quantizer, asked.memory, np.random.default_rng(0)
@@ -102,11 +100,11 @@ class CodecExplorer(Panel[Sent, Arrived]):
         left.yaxis.set_major_formatter("{x:g}")
         left.yaxis.set_minor_formatter(NullFormatter())
         left.set(xlabel="gradient", ylabel="values in a bin", ylim=(0.7, None))
-        left.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        legend_above(left, 2)
         right.axline((0, 0), slope=1, color="grey", lw=0.8, label="nothing lost")
         right.plot(found.meant, found.arrived, after.marker, color=after.colour, ms=2.5, alpha=0.6, label="a value")
         right.set(xlabel="gradient meant", ylabel="gradient arrived", xlim=(-reach, reach), ylim=(-reach, reach))
-        right.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        legend_above(right, 2)
 
     def words(self, found: Arrived) -> str:
         asked, size = found.asked, found.meant.size

@@ -12,17 +12,16 @@ from matplotlib.figure import Figure
 from minips.core.collectives import AllReduce, Exchange, RingAllReduce
 from minips.core.config import Config
 from minips.cost import Simulated, Star, Topology, Traffic
+from minips.cost.rehearsal import FixedGradients
 from minips.engines.train import train
 from minips.lab.panels.base import Panel, beside
-from minips.lab.plots import LOOKS
+from minips.lab.plots import LOOKS, legend_above
 from minips.lab.source import code
-from minips.lab.style import NARROW_IN
-from minips.problems import Problem
-from minips.stage import Tensors, Value, names, option, stage_class
+from minips.stage import Value, names, option, stage_class
 from minips.stages.transports import Link
 
 WAYS = {"ps": "parameter server", "halvingdoubling": "halving-doubling"}
-"""What the field calls an exchange, where that is not its name here."""
+"""The field's names of exchanges, where they differ from those here."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ class Collectives(Panel[Meeting, Met]):
 
     title = "Network"
     asks = Meeting
-    size = (8.4, 4.0)
-    narrow = (NARROW_IN, 6.2)
+    width = 8.4
+    heights = (4.0, 6.2)
 
     def find(self, asked: Meeting) -> Met:
         Config(workers=asked.workers, exchange=asked.exchange)  # a sentence where that cannot be
@@ -89,28 +88,26 @@ class Collectives(Panel[Meeting, Met]):
         at = nx.kamada_kawai_layout(flat) if len({d for _, d in flat.degree()}) > 1 else nx.circular_layout(flat)
         for one, other in flat.edges:
             each = max(found.carried[one, other], found.carried[other, one])
-            style: dict[str, Any] = {"color": LOOKS[1].colour if each else "lightgrey", "zorder": 1}
-            left.plot(*zip(at[one], at[other], strict=True), linewidth=0.8 + 5 * each / most, **style)
-        for role, marker, colour, size in (
-            ("worker", "o", LOOKS[0].colour, 260),
-            ("server", "s", LOOKS[2].colour, 260),
-            ("switch", "D", "white", 60),
-        ):
-            who = [node for node in graph if str(node).startswith(role) or (role == "switch" and not _is_host(node))]
+            colour = LOOKS[1].colour if each else "lightgrey"
+            left.plot(*zip(at[one], at[other], strict=True), color=colour, linewidth=0.8 + 5 * each / most, zorder=1)
+        looks = {
+            "worker": ("o", LOOKS[0].colour, 260),
+            "server": ("s", LOOKS[2].colour, 260),
+            "switch": ("D", "white", 60),
+        }
+        for role, (marker, colour, size) in looks.items():
+            who = [node for node in graph if _role(node) == role]
             if who:
                 xy = np.array([at[node] for node in who])
                 left.scatter(*xy.T, s=size, marker=marker, c=colour, edgecolors="black", zorder=2, label=role)
-            for node in who:
-                if _is_host(node):
-                    left.text(*at[node], node.split()[1], ha="center", va="center", color="white", fontsize=9)
+            for node in who if role != "switch" else ():
+                left.text(*at[node], node.split()[1], ha="center", va="center", color="white", fontsize=9)
         left.axis("off")
         left.margins(0.08)
-        left.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        legend_above(left, 3)
         for name, took in found.seconds.items():
-            way = WAYS.get(name, name)
-            chosen = name == found.asked.exchange.name
-            style = {"color": LOOKS[1 if chosen else 5].colour, "hatch": LOOKS[1].hatch if chosen else ""}
-            right.bar_label(right.barh(way, took * 1e3, edgecolor="white", **style), fmt="%.4g", padding=3)
+            look = LOOKS[1] if name == found.asked.exchange.name else LOOKS[5]._replace(hatch="")
+            right.bar_label(right.barh(WAYS.get(name, name), took * 1e3, **look.area), fmt="%.4g", padding=3)
         right.invert_yaxis()
         right.margins(x=0.25)
         right.set(xlabel="time of a step (ms)")
@@ -118,7 +115,9 @@ class Collectives(Panel[Meeting, Met]):
     def words(self, found: Met) -> str:
         asked, took = found.asked, found.seconds[found.asked.exchange.name]
         best = min(found.seconds, key=found.seconds.__getitem__)
-        links = [Link(rate, latency) for rate, latency in dict.fromkeys(_links(found.graph))]
+        links = dict.fromkeys(
+            Link(edge["bandwidth_bps"], edge["latency_s"]) for _, _, edge in found.graph.edges(data=True)
+        )
         over = " and of ".join(f"{1e-6 * one.bandwidth_bps:g} Mbit/s and {1e3 * one.latency_s:g} ms" for one in links)
         counted = "a server" if asked.servers == 1 else f"{asked.servers} servers"
         who = f"{asked.workers} workers" + ("" if isinstance(asked.exchange, AllReduce) else f" and {counted}")
@@ -130,26 +129,14 @@ class Collectives(Panel[Meeting, Met]):
         )
 
 
-class _Idle(Problem):
-    """So many values whose gradient costs nothing."""
-
-    def __init__(self, values: int, workers: int) -> None:
-        super().__init__(np.zeros((workers, 1)), np.zeros(workers))
-        self.values = values
-
-    def init(self, rng: np.random.Generator) -> Tensors:
-        return {"w": np.zeros(self.values, np.float32)}
-
-    def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
-        return 0.0, {"w": np.zeros(self.values, np.float32)}
-
-
 def _seconds(asked: Meeting) -> float:
     """From the end of the first step to that of the second."""
     traffic = (Traffic("worker 0", "worker 1"),) if asked.busy and asked.workers > 1 else ()
     servers = 1 if isinstance(asked.exchange, AllReduce) else asked.servers
     config = Config(workers=asked.workers, servers=servers, exchange=asked.exchange, steps=2)
-    run = train(_Idle(250 * asked.kilobytes, asked.workers), config, engine=Simulated(asked.topology, traffic=traffic))
+    nothing = {"w": np.zeros(250 * asked.kilobytes, np.float32)}
+    problem = FixedGradients(nothing, nothing, rows=asked.workers)
+    run = train(problem, config, engine=Simulated(asked.topology, traffic=traffic))
     return run.losses[1][0] - run.losses[0][0]
 
 
@@ -180,11 +167,5 @@ def _messages(asked: Meeting) -> Iterator[tuple[str, str, float]]:
                 yield f"server {server}", who, nbytes / asked.servers
 
 
-def _links(graph: Any) -> Iterator[tuple[float, float]]:
-    """Bandwidth and latency of each link."""
-    for _, _, edge in graph.edges(data=True):
-        yield edge["bandwidth_bps"], edge["latency_s"]
-
-
-def _is_host(node: Any) -> bool:
-    return str(node).startswith(("worker ", "server "))
+def _role(node: Any) -> str:
+    return next((role for role in ("worker", "server") if str(node).startswith(f"{role} ")), "switch")

@@ -1,7 +1,7 @@
 """Squeeze bytes: what a compressor makes of what travels, and whether the seconds that it saves pay for its own."""
 
 import json
-import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -12,26 +12,28 @@ from matplotlib.figure import Figure
 
 from minips import datasets
 from minips.lab.panels.base import Panel, beside
-from minips.lab.plots import LOOKS
+from minips.lab.plots import LOOKS, legend_above
 from minips.lab.source import code
-from minips.lab.style import NARROW_IN
 from minips.problems import SoftmaxRegression
-from minips.stage import Buffer, Value, option
+from minips.stage import Array, Buffer, Value, option
 from minips.stages.compressors import Compressor, Lz4
 from minips.stages.quantizers import Sign, TopK, Uniform
 from minips.stages.serializers import raw
 
 FEATURES, REPEATS = 10_000, 3
 
-WHAT = (
-    "dense gradient",
-    "1 % of it, zeros between",
-    "8-bit codes",
-    "4-bit codes",
-    "1-bit signs",
-    "positions of the largest 1 %",
-    "JSON text",
-)
+LARGEST = TopK(fraction=0.01)
+SAMPLES: dict[str, Callable[[Array, np.random.Generator], Array]] = {
+    "dense gradient": lambda g, rng: g,
+    "1 % of it, zeros between": lambda g, rng: LARGEST.decode(LARGEST.encode(g, rng)),
+    "8-bit codes": lambda g, rng: Uniform(bits=8).encode(g, rng)["codes"],
+    "4-bit codes": lambda g, rng: Uniform(bits=4).encode(g, rng)["codes"],
+    "1-bit signs": lambda g, rng: Sign().encode(g, rng)["bits"],
+    "positions of the largest 1 %": lambda g, rng: LARGEST.encode(g, rng)["indices"],
+    "JSON text": lambda g, rng: np.frombuffer(json.dumps(g[:1000].tolist()).encode(), np.uint8),
+}
+"""The bytes that travel, by name, from a gradient."""
+WHAT = tuple(SAMPLES)
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,7 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
 
     title = "Squeeze"
     asks = Squeezed
-    size = (7.6, 2.8)
-    narrow = (NARROW_IN, 4.4)
+    heights = (2.8, 4.4)
 
     def find(self, asked: Squeezed) -> Delivery:
         data = sample(asked.what)
@@ -114,11 +115,11 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
             (LOOKS[2], "decompress", [0.0, found.decompress_s]),
         ):
             lengths = 1e3 * np.array(spent)
-            right.barh(rows, lengths, 0.6, start, color=look.colour, hatch=look.hatch, edgecolor="white", label=label)
+            right.barh(rows, lengths, 0.6, start, label=label, **look.area)
             start += lengths
-        right.set(xlabel=f"time until it has arrived (ms), {found.asked.bandwidth:g} Mbit/s")
-        right.set_xlim(0, 1.1 * start.max())
-        right.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        label = f"time until it has arrived (ms), {found.asked.bandwidth:g} Mbit/s"
+        right.set(xlabel=label, xlim=(0, 1.1 * start.max()))
+        legend_above(right, 3)
 
     def words(self, found: Delivery) -> str:
         made, what = code(found.asked.compressor, package=False), found.asked.what
@@ -138,20 +139,7 @@ def sample(what: str) -> Buffer:
     """The bytes of that name, made of one gradient of a softmax regression on the digits, lifted to random features."""
     problem = SoftmaxRegression(*datasets.fourier(datasets.digits(), FEATURES))
     rng = np.random.default_rng(0)
-    W = problem.gradient(problem.init(rng), slice(0, 32))["W"]
-    largest = TopK(fraction=0.01).encode(W, rng)
-    if what == "1 % of it, zeros between":
-        return raw(TopK(fraction=0.01).decode(largest))
-    if what == "JSON text":
-        return json.dumps(W[:1000].tolist()).encode()
-    arrays: dict[str, Callable[[], Any]] = {
-        "dense gradient": lambda: W,
-        "8-bit codes": lambda: Uniform(bits=8).encode(W, rng)["codes"],
-        "4-bit codes": lambda: Uniform(bits=4).encode(W, rng)["codes"],
-        "1-bit signs": lambda: Sign().encode(W, rng)["bits"],
-        "positions of the largest 1 %": lambda: largest["indices"],
-    }
-    return raw(arrays[what]())
+    return raw(SAMPLES[what](problem.gradient(problem.init(rng), slice(0, 32))["W"], rng))
 
 
 def _rate(bps: float) -> str:
@@ -159,9 +147,4 @@ def _rate(bps: float) -> str:
 
 
 def _best_s(work: Callable[[], Any]) -> float:
-    spent = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        work()
-        spent.append(time.perf_counter() - start)
-    return max(min(spent), 1e-9)
+    return max(min(timeit.repeat(work, repeat=REPEATS, number=1)), 1e-9)

@@ -52,8 +52,7 @@ class FrameViewer(Panel[OneArray, Frames]):
 
     title = "Frames"
     asks = OneArray
-    size = (7.6, 3.6)
-    narrow = (NARROW_IN, 5.0)
+    heights = (3.6, 5.0)
 
     def find(self, asked: OneArray) -> Frames:
         x = (100 * np.random.default_rng(0).random((asked.rows, asked.columns))).astype(asked.dtype)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from minips import datasets
 from minips.lab.panels.base import Panel
-from minips.lab.plots import LOOKS
+from minips.lab.plots import LOOKS, legend_above
 from minips.lab.style import NARROW_IN
 from minips.problems import LinearRegression
 from minips.stage import Array, Value, option
@@ -62,17 +62,17 @@ class GradientShards(Panel[Shards, Gradients]):
         d, bars = len(found.full), [*found.shards, found.shards.mean(axis=0)]
         width = 0.84 / len(bars)
         for i, heights in enumerate(bars):
-            colour, hatch = (LOOKS[1].colour, LOOKS[1].hatch) if i == len(bars) - 1 else (LOOKS[5].colour, "")
+            look = LOOKS[1] if i == len(bars) - 1 else LOOKS[5]._replace(hatch="")
             label = {0: "a worker's shard", len(bars) - 1: "average of the shards"}.get(i)
             at = np.arange(d) + (i - (len(bars) - 1) / 2) * width
-            ax.bar(at, heights, width, color=colour, hatch=hatch, edgecolor="white", lw=0.3, label=label)
+            ax.bar(at, heights, width, lw=0.3, label=label, **look.area)
         for j, height in enumerate(found.full):
             ax.hlines(height, j - 0.48, j + 0.48, color="black", lw=1.5, label="" if j else "all the rows")
         ax.axhline(0, color="grey", lw=0.5)
         wide = figure.get_figwidth() > NARROW_IN
         ax.set_xticks(range(d), [f"w{j}" if wide else str(j) for j in range(d)])
         ax.set(xlabel="parameter", ylabel="gradient")
-        ax.legend(ncols=3 if wide else 2, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        legend_above(ax, 3 if wide else 2)
 
     def words(self, found: Gradients) -> str:
         sizes = sorted(set(found.sizes))

@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from minips.lab.panels.base import Panel, beside
-from minips.lab.plots import LOOKS
-from minips.lab.style import NARROW_IN
+from minips.lab.plots import LOOKS, legend_above
 from minips.stage import Array, Value, option
 from minips.stages.aggregators import Aggregator, Contribution, Mean, Median
 
@@ -57,8 +56,7 @@ class RobustAggregation(Panel[Round, Landed]):
 
     title = "Round"
     asks = Round
-    size = (7.6, 3.8)
-    narrow = (NARROW_IN, 6.2)
+    heights = (3.8, 6.2)
 
     def find(self, asked: Round) -> Landed:
         if asked.liars >= asked.workers:
@@ -93,11 +91,10 @@ class RobustAggregation(Panel[Round, Landed]):
         if found.asked.aggregator != Mean():
             right.plot(found.strengths, found.off, color=LOOKS[2].colour, label=found.asked.aggregator.name)
         right.axvline(found.asked.strength, color="grey", lw=0.8)
-        right.set(xlabel="length of a lie", ylabel="distance from the honest mean", xlim=(0, STRONGEST))
-        right.set_ylim(bottom=0)
+        right.set(xlabel="length of a lie", ylabel="distance from the honest mean", xlim=(0, STRONGEST), ylim=(0, None))
         right.grid(alpha=0.3)
         for ax in (left, right):
-            ax.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+            legend_above(ax, 2)
 
     def words(self, found: Landed) -> str:
         asked, off = found.asked, self.distance(found.honest, found.combined)

@@ -11,7 +11,6 @@ from minips.engines.train import train
 from minips.lab import plots
 from minips.lab.panels.base import Panel
 from minips.lab.source import code
-from minips.lab.style import NARROW_IN
 from minips.problems import SoftmaxRegression
 from minips.stage import Value, option
 from minips.stages.consistency import SSP, Consistency
@@ -40,8 +39,7 @@ class Stragglers(Panel[Straggler, Run]):
     title = "Stragglers"
     asks = Straggler
     instant = False
-    size = (7.6, 5.2)
-    narrow = (NARROW_IN, 5.6)
+    heights = (5.2, 5.6)
 
     def find(self, asked: Straggler) -> Run:
         delays = Delays(COMPUTE_S, slow={WORKERS - 1: asked.slower}, exponential=asked.comes_and_goes)

@@ -5,14 +5,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS
 from minips.lab.source import code
-from minips.lab.style import NARROW_IN
 from minips.stage import Buffer, Value, option
 from minips.stages.transports import Channel, Tcp, Transport
 
@@ -45,12 +43,7 @@ class TransportLadder(Panel[Climb, Rungs]):
     title = "Ladder"
     asks = Climb
     instant = False
-    size = (7.6, 3.8)
-    narrow = (NARROW_IN, 3.8)
-
-    def __init__(self, **asked: Any) -> None:
-        self._rungs: Rungs = {}
-        super().__init__(**asked)
+    heights = (3.8, 3.8)
 
     def find(self, asked: Climb) -> Rungs:
         name = code(asked.transport, package=False) + (f", {asked.at_once} at once" if asked.at_once > 1 else "")
@@ -62,16 +55,13 @@ class TransportLadder(Panel[Climb, Rungs]):
                     break
                 seconds.append(_call_s(channel, bytes(nbytes), asked.at_once))
         self.job.progress(len(SIZES), len(SIZES))
-        self._rungs.pop(name, None)
-        self._rungs = dict([*self._rungs.items(), (name, seconds)][-len(LOOKS) :])
-        return self._rungs
+        before = [rung for rung in (self.found or {}).items() if rung[0] != name]
+        return dict([*before, (name, seconds)][-len(LOOKS) :])
 
     def draw(self, found: Rungs, figure: Figure) -> None:
         ax = figure.add_subplot()
         for look, (name, seconds) in zip(LOOKS, found.items(), strict=False):
-            milliseconds = [1e3 * each for each in seconds]
-            style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": look.dash}
-            ax.loglog(SIZES[: len(seconds)], milliseconds, label=name, **style)
+            ax.loglog(SIZES[: len(seconds)], [1e3 * each for each in seconds], label=name, **look.line)
         ax.set(xlabel="bytes in the frame, each way", ylabel="time of a call (ms)")
         ax.grid(alpha=0.3)
         ax.legend()
