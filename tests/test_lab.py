@@ -431,6 +431,13 @@ class TestWorkbench:
         bench.preset.value = "as it was opened"
         assert [bench.columns[side].config() for side in "AB"] == before
 
+    def test_a_preset_that_does_not_fit_changes_nothing_and_says_why(self, problem: ps.Problem) -> None:
+        opened = ps.Config(workers=2, steps=5, consistency="ssp")
+        bench = lab.Workbench(problem, opened)
+        bench.preset.value = "no server"
+        assert [bench.columns[side].config() for side in "AB"] == [opened, opened]
+        assert "The preset 'no server' cannot be set" in bench.job.message.value
+
     def test_network_and_straggler(self, bench: lab.Workbench) -> None:
         controls = bench.columns["A"].controls
         assert controls["bandwidth"].label == "no limit"

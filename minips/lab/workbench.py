@@ -207,9 +207,16 @@ class Workbench(Interactive):
     def _set(self, change: Any) -> None:
         """A preset was chosen: both columns as the workbench was opened, with what the preset changes."""
         changes = PRESETS.get(change["new"], {})
-        for side, start in zip(SIDES, self._starts, strict=True):
-            both = {**changes.get("AB", {}), **changes.get(side, {})}
-            self.columns[side].load(dataclasses.replace(start, **both))
+        try:
+            configs = [
+                dataclasses.replace(start, **(changes.get("AB", {}) | changes.get(side, {})))
+                for side, start in zip(SIDES, self._starts, strict=True)
+            ]
+        except ValueError as error:  # which do not go together with what the workbench was opened with
+            self.job.fail(f"The preset {change['new']!r} cannot be set: {error}")
+            return
+        for side, config in zip(SIDES, configs, strict=True):
+            self.columns[side].load(config)
 
     def _work(self, configs: dict[str, Config]) -> None:
         try:
