@@ -436,7 +436,7 @@ class TestWorkbench:
         bench = lab.Workbench(problem, opened)
         bench.preset.value = "no server"
         assert [bench.columns[side].config() for side in "AB"] == [opened, opened]
-        assert "The preset 'no server' cannot be set" in bench.job.message.value
+        assert "The preset &#x27;no server&#x27; cannot be set" in bench.job.message.value
 
     def test_network_and_straggler(self, bench: lab.Workbench) -> None:
         controls = bench.columns["A"].controls
