@@ -6,7 +6,6 @@ the bit, and bytes to the byte.
 """
 
 from collections import deque
-from collections.abc import Generator
 from typing import Any, cast
 
 import simpy
@@ -19,17 +18,15 @@ from minips.core.partition import cut, join, native, partition
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
+from minips.drivers.virtual import Way
 from minips.engines import Outcome
 from minips.engines.simulated.cluster import UNTIMED, Cluster, Node, Rows, Trainer, size
-from minips.engines.simulated.flows import Way
 from minips.engines.worker import at_step
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
 
 _SILENCE_S = 30.0
 """The limit that a simulated server names in its hello; simulated workers are never silent."""
-
-Trip = Generator[simpy.Event, Any, Tensors]
 
 
 def run(cluster: Cluster, problem: Problem, params: Tensors) -> Outcome:
@@ -83,7 +80,7 @@ class SimServer(Node):
         self._waiting: list[tuple[Until, simpy.Event]] = []
         self._state: tuple[Any, ...] = (0, False, 0)
 
-    def answer(self, frames: Frames, step: int) -> Generator[simpy.Event, Any, Frames]:
+    def answer(self, frames: Frames, step: int) -> Way[Frames]:
         """The server's answer to a request, once it may be given."""
         packet, _ = unpack(frames, self.config.push, UNTIMED)
         session = self.session.answer(packet.header, packet)
@@ -98,7 +95,7 @@ class SimServer(Node):
         stamp, frames = answer
         return [envelope(self.config.pull, {**stamp, "busy": 0.0, "waited": 0.0}), *frames]
 
-    def wait(self, wanted: Until, step: int) -> Way:
+    def wait(self, wanted: Until, step: int) -> Way[None]:
         if not wanted.ready():
             began, event = self.env.now, self.env.event()
             self._waiting.append((wanted, event))
@@ -204,7 +201,7 @@ class SimWorker(Trainer):
         if all(server.shard.rounds > link.clock for server, link in zip(self._servers, self._links, strict=True)):
             self.give_up()
 
-    def train(self) -> Way:
+    def train(self) -> Way[None]:
         try:
             yield from self._train()
         except NonFiniteError as error:
@@ -212,7 +209,7 @@ class SimWorker(Trainer):
                 raise
             self._servers[0].diverge(at_step(self.session.clock, self.rank, error))
 
-    def _train(self) -> Way:
+    def _train(self) -> Way[None]:
         session = self.session
         params = yield from self._pull()
         travelling: simpy.Process | None = None
@@ -240,24 +237,24 @@ class SimWorker(Trainer):
         if travelling:
             yield travelling
 
-    def _pull(self) -> Trip:
+    def _pull(self) -> Way[Tensors]:
         return self.session.join((yield from self.carry_out(self.session.pull(), 0)))
 
-    def _push_pull(self, gradients: Tensors, loss: float, versions: tuple[int, ...]) -> Trip:
+    def _push_pull(self, gradients: Tensors, loss: float, versions: tuple[int, ...]) -> Way[Tensors]:
         whole = {name: native(g) for name, g in gradients.items()}
         check_finite(whole, "The gradient of")
         session = self.session
         answers = yield from self.carry_out(session.push(whole, float(loss), versions, pulls=True), session.clock)
         return session.join(answers)
 
-    def send(self, message: Send, step: int) -> Way:
-        yield from self.work(("transfer",), message.values, step)
+    def send(self, message: Send, step: int) -> Way[None]:
+        yield from self.spend(("transfer",), message.values, step)
         self._trips[message.to].append(self.process(self._trip(self._servers[message.to], message.parcel, step)))
 
-    def receive(self, wanted: Receive, step: int) -> Generator[simpy.Event, Any, Frames]:
+    def receive(self, wanted: Receive, step: int) -> Way[Frames]:
         return cast(Frames, (yield self._trips[wanted.source].popleft()))
 
-    def _trip(self, server: SimServer, frames: Frames, step: int) -> Generator[simpy.Event, Any, Frames]:
+    def _trip(self, server: SimServer, frames: Frames, step: int) -> Way[Frames]:
         """The way of one message to a server, and of its answer back."""
         cluster, least_s = self.cluster, self._idle.at(server.session.values)
         began = self.env.now
