@@ -13,7 +13,7 @@ import simpy
 from minips.core.calibration import update_lines
 from minips.core.codec import envelope, unpack
 from minips.core.fit import Line
-from minips.core.message import Header, NonFiniteError, check_finite
+from minips.core.message import NonFiniteError, check_finite
 from minips.core.partition import cut, join, native, partition
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
@@ -21,7 +21,7 @@ from minips.core.shard import Shard
 from minips.drivers.virtual import Way
 from minips.engines import Outcome
 from minips.engines.simulated.cluster import UNTIMED, Cluster, Node, Rows, Trainer, size
-from minips.engines.worker import at_step
+from minips.engines.worker import at_step, compute
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
 
@@ -80,20 +80,11 @@ class SimServer(Node):
         self._waiting: list[tuple[Until, simpy.Event]] = []
         self._state: tuple[Any, ...] = (0, False, 0)
 
-    def answer(self, frames: Frames, step: int) -> Way[Frames]:
-        """The server's answer to a request, once it may be given."""
+    def request(self, frames: Frames) -> Session[Frames]:
+        """The session of a request; returns the frames of the answer."""
         packet, _ = unpack(frames, self.config.push, UNTIMED)
-        session = self.session.answer(packet.header, packet)
-        return self._enveloped((yield from self.carry_out(session, step)))
-
-    def answer_at_once(self, frames: Frames) -> Frames:
-        """The server's answer to a request that takes no time."""
-        packet, _ = unpack(frames, self.config.push, UNTIMED)
-        return self._enveloped(carry_out(self.session.answer(packet.header, packet)))
-
-    def _enveloped(self, answer: tuple[Header, Frames]) -> Frames:
-        stamp, frames = answer
-        return [envelope(self.config.pull, {**stamp, "busy": 0.0, "waited": 0.0}), *frames]
+        stamp, answer = yield from self.session.answer(packet.header, packet)
+        return [envelope(self.config.pull, {**stamp, "busy": 0.0, "waited": 0.0}), *answer]
 
     def wait(self, wanted: Until, step: int) -> Way[None]:
         if not wanted.ready():
@@ -107,7 +98,9 @@ class SimServer(Node):
         shard = self.shard
         self.changed_at = self.env.now
         self.losses += [(self.env.now, step, loss) for step, loss in shard.losses[len(self.losses) :]]
-        self._leave_behind()
+        if self.cluster.conditions.abandon and shard.quorum is not None and shard.quorum < shard.workers:
+            for worker in self._workers:
+                worker.left_behind()
         if self.index == 0:
             self.cluster.tell(shard.applied, self.losses)
 
@@ -122,12 +115,6 @@ class SimServer(Node):
         for server in self._servers:
             server.shard.diverge(reason)
             server._look()
-
-    def _leave_behind(self) -> None:
-        """Stragglers give up, where they are to."""
-        if self.cluster.conditions.abandon and self.shard.quorum is not None and self.shard.quorum < self.shard.workers:
-            for worker in self._workers:
-                worker.left_behind()
 
     def _look(self) -> None:
         """Those that wait and need not any more go on. None can, as long as the slowest clock is the same."""
@@ -190,7 +177,7 @@ class SimWorker(Trainer):
 
         def receive(wanted: Receive) -> Frames:
             frames = asked.pop(0).parcel
-            answer = self._servers[wanted.source].answer_at_once(frames)
+            answer = carry_out(self._servers[wanted.source].request(frames))
             self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
             return answer
 
@@ -219,7 +206,7 @@ class SimWorker(Trainer):
             if all(server.shard.done for server in self._servers):
                 break
             if finished:
-                loss, gradients = self.gradient(params, clock)
+                loss, gradients = compute(self.problem, self._plain, params, self.rank, clock)
             if travelling:
                 params = yield travelling
                 travelling = None
@@ -261,7 +248,7 @@ class SimWorker(Trainer):
         self.bytes_sent += size(frames)
         yield from cluster.travel(self, server, size(frames), least_s)
         cluster.record("transfer", self.who, began, step)
-        answer = yield from server.answer(frames, step)
+        answer = yield from server.carry_out(server.request(frames), step)
         began = self.env.now
         yield from cluster.travel(server, self, size(answer), least_s)
         cluster.record("transfer", self.who, began, step)

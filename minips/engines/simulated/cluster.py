@@ -21,9 +21,8 @@ from minips.core.trace import Span, Trace
 from minips.drivers.virtual import Party, Way
 from minips.engines import Progress
 from minips.engines.simulated.flows import FlowNetwork
-from minips.engines.worker import compute
 from minips.problems import Problem
-from minips.stage import Frames, Tensors, reason
+from minips.stage import Frames, reason
 
 UNTIMED = Trace(limit=0)
 """For the codec, whose spans are of the clock on the wall."""
@@ -163,16 +162,12 @@ class Trainer(Node):
         return self._process
 
     def process(self, steps: Way[Any]) -> simpy.Process:
-        """Something that this worker does by itself. What goes wrong in it ends the run."""
+        """Begin something that goes on beside the rest. What goes wrong in it ends the run."""
         return self.env.process(self._guard(steps))
 
     def train(self) -> Way[None]:
         """The training loop."""
         raise NotImplementedError
-
-    def gradient(self, params: Tensors, clock: int) -> tuple[float, Tensors]:
-        """Training loss and gradients, as a real worker computes them, in no time."""
-        return compute(self.problem, self._plain, params, self.rank, clock)
 
     def compute_delay(self, clock: int) -> Way[bool]:
         """The time of one gradient; False where this worker gave it up."""
