@@ -130,7 +130,13 @@ def codec_map(
     for number, (row, column) in enumerate(chosen):
         link = Link(float(bandwidths[column]), latency_s)
         watch(f"measuring {sizes[row]} values, {link!r}", (done + number * len(plan) / len(chosen)) / parts)
-        found.samples.append(Sample(row, column, dict(_measure(plan, int(sizes[row]), link, engine))))
+        gradients = _gradient(int(sizes[row]))
+        problem = FixedGradients({"w": np.zeros_like(gradients["w"])}, gradients, start.workers)
+        measured = {}
+        for name, config in plan.items():
+            run = train(problem, replace(config, link=link, steps=SAMPLE_STEPS), engine=engine)
+            measured[name] = run.seconds_per_step
+        found.samples.append(Sample(row, column, measured))
     return found
 
 
@@ -161,13 +167,3 @@ def _spread(allowed: NDArray[np.bool_], samples: int) -> Iterator[tuple[int, int
         for column in range(every // 2, allowed.shape[1], every):
             if allowed[row, column]:
                 yield row, column
-
-
-def _measure(
-    plan: Mapping[str, Config], size: int, link: Link, engine: Engine | str | None
-) -> Iterator[tuple[str, float]]:
-    gradients = _gradient(size)
-    for name, config in plan.items():
-        problem = FixedGradients({"w": np.zeros(size, np.float32)}, gradients, config.workers)
-        run = train(problem, replace(config, link=link, steps=SAMPLE_STEPS), engine=engine)
-        yield name, run.seconds_per_step

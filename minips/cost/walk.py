@@ -40,9 +40,6 @@ LONGEST, ALIKE, WALKED = 24, 4, 2
 """So many steps are looked at for a repetition, so many states must have come again, so many last steps are walked."""
 
 
-_alike = partial(isclose, rel_tol=1e-9, abs_tol=1e-15)
-
-
 @dataclass(frozen=True)
 class Declared:
     """A rank's part of an all-reduce in sizes alone: the bytes that it sends at each hop, the values of each piece."""
@@ -91,10 +88,13 @@ def walk(config: Config, calibration: Calibration, load: Workload) -> "Walk":
 def _period(states: list[list[float]]) -> int:
     """After how many steps the last ``ALIKE`` states have come again; 0 where they have not."""
     for period in range(1, min(len(states) - ALIKE, LONGEST + 1)):
-        pairs = zip(states[: -ALIKE - 1 : -1], states[-1 - period : -1 - period - ALIKE : -1], strict=True)
-        if all(len(one) == len(other) and all(map(_alike, one, other)) for one, other in pairs):
+        if all(_same(states[-back], states[-back - period]) for back in range(1, ALIKE + 1)):
             return period
     return 0
+
+
+def _same(one: list[float], other: list[float]) -> bool:
+    return len(one) == len(other) and all(map(partial(isclose, rel_tol=1e-9, abs_tol=1e-15), one, other))
 
 
 class Walk:
