@@ -186,9 +186,10 @@ class _Process(Host, Party):
 
     event = Signal
 
-    def __init__(self, walk: Walk, lines: Mapping[str, Line], transfer_s: float = 0.0) -> None:
+    def __init__(self, walk: Walk, number: int, lines: Mapping[str, Line], transfer_s: float = 0.0) -> None:
         super().__init__(walk.clockwork, walk.cores, walk.config.link, walk.calibration.late_s)
-        self.walk, self.totals, self._lines, self._transfer_s = walk, walk.totals, lines, transfer_s
+        self.walk, self.number, self.totals = walk, number, walk.totals
+        self._lines, self._transfer_s = lines, transfer_s
         self._works: dict[tuple[tuple[str, ...], float], list[_Work]] = {}
 
     def spend(self, spans: tuple[str, ...], values: float, call: "_Call") -> Iterator[Signal]:
@@ -228,10 +229,6 @@ class _Call:
 
 class _Trainer(_Process):
     """A worker that trains."""
-
-    def __init__(self, walk: Walk, number: int, lines: Mapping[str, Line], transfer_s: float = 0.0) -> None:
-        super().__init__(walk, lines, transfer_s)
-        self.number = number
 
     @property
     @abstractmethod
@@ -328,14 +325,14 @@ class _Worker(_Trainer):
 class _Server(_Process):
     """A server: a shard, and the sessions of its requests."""
 
-    def __init__(self, walk: Walk, index: int) -> None:
+    def __init__(self, walk: Walk, number: int) -> None:
         config, calibration = walk.config, walk.calibration
         super().__init__(
             walk,
+            number,
             {**calibration.server, **update_lines(calibration, config)},
             calibration.server_rest.at(walk.share) / 2 * walk.contention(calibration.server_crowd),
         )
-        self.index = index
         self.shard = Shard.of(
             config,
             {},
@@ -359,7 +356,7 @@ class _Server(_Process):
 
     def changed(self) -> None:
         """The shard has changed, and the time of an update is over."""
-        self.walk.reached(self.index, self.shard.applied // self.shard.workers)
+        self.walk.reached(self.number, self.shard.applied // self.shard.workers)
         changed, self._changed = self._changed, Signal()
         changed.succeed()
 
@@ -425,7 +422,7 @@ class _DeclaredSessions(ServerSession):
 
     def __init__(self, server: _Server) -> None:
         walk = server.walk
-        super().__init__(server.shard, walk.config, server.index, {}, _NO_TRACE, server.changed, nothing, 0.0)
+        super().__init__(server.shard, walk.config, server.number, {}, _NO_TRACE, server.changed, nothing, 0.0)
         self.values, self._pulled = walk.share, walk.load.pulled
 
     def decode(self, sized: Sized, decoder: Decoder) -> Tensors:
