@@ -179,7 +179,7 @@ _Work = tuple[float, Callable[[float], None]]
 """Seconds, and the function that records how long they took."""
 
 
-class _Process(Host, Party):
+class _SizedParty(Host, Party):
     """A worker or a server. ``lines`` are the times of its spans, by values; ``transfer_s`` is the processor time of a
     message at this end of it, a span that is recorded elsewhere.
     """
@@ -227,7 +227,7 @@ class _Call:
     ready: float = 0.0
 
 
-class _Trainer(_Process):
+class _Trainer(_SizedParty):
     """A worker that trains."""
 
     @property
@@ -274,12 +274,8 @@ class _Worker(_Trainer):
 
     def __init__(self, walk: Walk, number: int) -> None:
         config, calibration = walk.config, walk.calibration
-        super().__init__(
-            walk,
-            number,
-            calibration.worker,
-            calibration.worker_rest.at(walk.share) / 2 * walk.contention(calibration.worker_crowd),
-        )
+        rest_s = calibration.worker_rest.at(walk.share) / 2 * walk.contention(calibration.worker_crowd)
+        super().__init__(walk, number, calibration.worker, rest_s)
         self._flight_s = calibration.idle.at(walk.share) / 2
         self._trips: list[deque[Signal]] = [deque() for _ in walk.servers]
         self._session = WorkerSession(number, [_DeclaredLink(walk, number, index) for index in range(config.servers)])
@@ -322,25 +318,15 @@ class _Worker(_Trainer):
         return answer._replace(stamp=stamp)
 
 
-class _Server(_Process):
+class _Server(_SizedParty):
     """A server: a shard, and the sessions of its requests."""
 
     def __init__(self, walk: Walk, number: int) -> None:
         config, calibration = walk.config, walk.calibration
-        super().__init__(
-            walk,
-            number,
-            {**calibration.server, **update_lines(calibration, config)},
-            calibration.server_rest.at(walk.share) / 2 * walk.contention(calibration.server_crowd),
-        )
-        self.shard = Shard.of(
-            config,
-            {},
-            aggregator=_MEAN,
-            optimizer=_SGD,
-            updates=config.workers * walk.steps,
-            now=lambda: self.clockwork.now,
-        )
+        rest_s = calibration.server_rest.at(walk.share) / 2 * walk.contention(calibration.server_crowd)
+        super().__init__(walk, number, {**calibration.server, **update_lines(calibration, config)}, rest_s)
+        updates, now = config.workers * walk.steps, lambda: self.clockwork.now
+        self.shard = Shard.of(config, {}, aggregator=_MEAN, optimizer=_SGD, updates=updates, now=now)
         self.session = _DeclaredSessions(self)
         self._changed = Signal()
 

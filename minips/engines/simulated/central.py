@@ -136,16 +136,8 @@ class _Sessions(ServerSession):
     keeps_parameters = True
 
     def __init__(self, server: SimServer) -> None:
-        super().__init__(
-            server.shard,
-            server.config,
-            server.index,
-            server.layout,
-            UNTIMED,
-            server.changed,
-            self._publish,
-            _SILENCE_S,
-        )
+        calls = server.changed, self._publish
+        super().__init__(server.shard, server.config, server.index, server.layout, UNTIMED, *calls, _SILENCE_S)
         self._server = server
         self._versions = deque([(0, server.shard.params)], server.cluster.conditions.delay_versions + 1)
 

@@ -1,7 +1,7 @@
 """Workers that add up their gradients among themselves, in virtual time.
 
-`minips.core.sessions.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time. It trains as
-`minips.engines.worker.work_together` does, and `Replica` makes the steps.
+`minips.core.allreduce_session.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time. It
+trains as `minips.engines.worker.train_allreduce` does, and `Replica` makes the steps.
 """
 
 from collections import Counter, defaultdict
