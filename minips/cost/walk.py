@@ -192,12 +192,12 @@ class _SizedParty(Host, Party):
         self._lines, self._transfer_s = lines, transfer_s
         self._works: dict[tuple[tuple[str, ...], float], list[_Work]] = {}
 
-    def spend(self, spans: tuple[str, ...], values: float, call: "_Call") -> Iterator[Signal]:
+    def spend(self, spans: tuple[str, ...], values: float, times: "_SessionTimes") -> Iterator[Signal]:
         works = self._works.get((spans, values))
         if works is None:
             works = self._works[spans, values] = list(self._split(spans, values))
         for seconds, record in works:
-            call.ready = self.clockwork.now
+            times.ready = self.clockwork.now
             yield self.work(seconds, record)
 
     def _split(self, spans: tuple[str, ...], values: float) -> Iterator[_Work]:
@@ -219,7 +219,7 @@ class _SizedParty(Host, Party):
 
 
 @dataclass(slots=True)
-class _Call:
+class _SessionTimes:
     """A session that is carried out: the step, how long it has waited, and when its last work began."""
 
     step: int
@@ -285,36 +285,36 @@ class _Worker(_Trainer):
         return None if all(server.shard.done for server in self.walk.servers) else self._session.clock
 
     def prepare(self) -> Task:
-        return self.carry_out(self._session.pull(), _Call(0))
+        return self.carry_out(self._session.pull(), _SessionTimes(0))
 
     def exchange(self, clock: int) -> Task:
-        return self.carry_out(self._session.push({}, 0.0, None, pulls=True), _Call(clock))
+        return self.carry_out(self._session.push({}, 0.0, None, pulls=True), _SessionTimes(clock))
 
-    def send(self, message: Send, call: _Call) -> Iterator[Signal]:
+    def send(self, message: Send, times: _SessionTimes) -> Iterator[Signal]:
         yield self.work(self._transfer_s)
         trip = self._trip(self.walk.servers[message.to], message.parcel)
         self._trips[message.to].append(self.clockwork.start(trip))
 
-    def receive(self, wanted: Receive, call: _Call) -> Way[Sized]:
+    def receive(self, wanted: Receive, times: _SessionTimes) -> Way[Sized]:
         answered = self._trips[wanted.source].popleft()
         yield answered
         return cast(Sized, answered.value)
 
     def _trip(self, server: "_Server", message: Sized) -> Task:
         """A message's way to a server, what the server does with it, and the answer's way back; returns the answer."""
-        clockwork, call = self.clockwork, _Call(0)
+        clockwork, times = self.clockwork, _SessionTimes(0)
         began = clockwork.now
         start = self.depart(message.nbytes)
         yield self._flight_s
         yield server.arrive(start, message.nbytes)
         came = clockwork.now
-        stamp, answer = yield from server.carry_out(server.session.answer(message.header, message), call)
+        stamp, answer = yield from server.carry_out(server.session.answer(message.header, message), times)
         start = server.depart(answer.nbytes)
         yield self._flight_s
         yield self.arrive(start, answer.nbytes)
         if message.header["kind"] in PUSHES:
-            self.totals["transfer"] += clockwork.now - began - (call.ready - came)
-            self.totals["wait"] += call.waited
+            self.totals["transfer"] += clockwork.now - began - (times.ready - came)
+            self.totals["wait"] += times.waited
         return answer._replace(stamp=stamp)
 
 
@@ -330,11 +330,11 @@ class _Server(_SizedParty):
         self.session = _DeclaredSessions(self)
         self._changed = Signal()
 
-    def wait(self, wanted: Until, call: _Call) -> Iterator[Signal]:
+    def wait(self, wanted: Until, times: _SessionTimes) -> Iterator[Signal]:
         began = self.clockwork.now
         while not wanted.ready():
             yield self._changed
-        call.waited += self.clockwork.now - began
+        times.waited += self.clockwork.now - began
 
     def ahead(self, step: int) -> Iterator[int]:
         yield self.shard.applied - step * self.shard.workers
@@ -358,16 +358,16 @@ class _Rank(_Trainer):
         self._boxes: dict[tuple[int, int], Signal] = defaultdict(Signal)
 
     def exchange(self, clock: int) -> Task:
-        yield from self.carry_out(all_reduce(self._part), _Call(clock))
+        yield from self.carry_out(all_reduce(self._part), _SessionTimes(clock))
         self.clock = clock + 1 if clock + 1 < self.walk.last else None
         self.walk.reached(self.number, clock + 1)
 
-    def send(self, message: Send, call: _Call) -> Iterator[Signal]:
+    def send(self, message: Send, times: _SessionTimes) -> Iterator[Signal]:
         rest_s = self.walk.calibration.hop_rest.at(message.values) / 2
         yield self.work(rest_s, self._transferred)
         peer = self.walk.workers[message.to]
         assert isinstance(peer, _Rank)
-        self.clockwork.start(self._deliver(message, peer, peer._boxes[message.number, call.step], rest_s))
+        self.clockwork.start(self._deliver(message, peer, peer._boxes[message.number, times.step], rest_s))
 
     def _transferred(self, wall: float) -> None:
         self.totals["transfer"] += wall
@@ -380,9 +380,9 @@ class _Rank(_Trainer):
         yield peer.work(rest_s)
         box.succeed(sent)
 
-    def receive(self, wanted: Receive, call: _Call) -> Way[None]:
+    def receive(self, wanted: Receive, times: _SessionTimes) -> Way[None]:
         """Of the time until a message is here, that before it was sent is a wait."""
-        began, key = self.clockwork.now, (wanted.number, call.step)
+        began, key = self.clockwork.now, (wanted.number, times.step)
         yield self._boxes[key]
         sent = max(began, self._boxes.pop(key).value)
         self.totals["wait"] += sent - began
