@@ -32,7 +32,7 @@ def test_tasks_wait_for_times_and_for_each_other():
 
     def first():
         yield 2.0
-        bell.happen()
+        bell.succeed()
         yield 1.0
         heard.append(("first", clockwork.now))
 
@@ -42,7 +42,7 @@ def test_tasks_wait_for_times_and_for_each_other():
         heard.append(("second", clockwork.now))
 
     ends = [clockwork.start(task()) for task in (second, first)]
-    clockwork.run(lambda: all(end.happened for end in ends))
+    clockwork.run(lambda: all(end.triggered for end in ends))
     assert heard == [("second", 2.0), ("first", 3.0)]
 
 
@@ -64,7 +64,7 @@ def test_a_node_does_one_thing_at_a_time_and_its_link_is_first_come_first_served
     node = Host(clockwork, Cores(clockwork, 8), ps.Link(8e6, 0.5), late=0.25)
     walls = []
     last = [node.work(1.0, walls.append) for _ in range(3)][-1]
-    clockwork.run(lambda: last.happened)
+    clockwork.run(lambda: last.triggered)
     assert (clockwork.now, walls) == (3.0, [1.0, 1.0, 1.0])
     assert [node.depart(1_000_000), node.depart(2_000_000), node.depart(1)] == [3.0, 4.0, 6.0]
     assert node.arrive(3.0, 1_000_000) == 1.0 + 0.5 + 0.25

@@ -2,7 +2,6 @@
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -52,18 +51,6 @@ def all_reduce(part: Part) -> Session[Any]:
             spans = (*DECODE, "aggregate") if hop.adds else DECODE
             yield Do(spans, values(hop.receives), partial(part.incoming, number, parcel))
     return (yield Do(UPDATE, sum(part.sizes), part.mean))
-
-
-def script(session: Session[Any]) -> list[Do | Send | Receive]:
-    """All that a session of sizes alone asks for, in order; what it receives makes no difference to it."""
-    needs: list[Do | Send | Receive] = []
-    answer: Any = None
-    with suppress(StopIteration):
-        while True:
-            need = session.send(answer)
-            needs.append(need)
-            answer = need.call() if isinstance(need, Do) else None
-    return needs
 
 
 def carry_out_together(sessions: Sequence[Session[Result]]) -> list[Result]:

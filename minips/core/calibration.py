@@ -78,34 +78,26 @@ class Calibration(Value):
     def __str__(self) -> str:
         """A text table: α and β, then each stage: what it takes for a message, for a float32, and its ratio."""
         lines = [
-            f"α  {_micro(self.message.fixed_s, self.message)} µs for a message",
-            f"β  {_nano(self.message.each_s, self.message)} ns for a byte",
+            f"α  {_interval(self.message.fixed_s * 1e6, self.message)} µs for a message",
+            f"β  {_interval(self.message.each_s * 1e9, self.message)} ns for a byte",
             f"{'':<22}{'fixed, µs':>22}{'ns for a byte':>22}{'ratio':>8}",
         ]
         if self.gradient:
             lines.insert(
                 2,
-                f"a gradient: {_micro(self.gradient.fixed_s, self.gradient)} µs, and for a row "
-                f"{_micro(self.gradient.each_s, self.gradient)} µs",
+                f"a gradient: {_interval(self.gradient.fixed_s * 1e6, self.gradient)} µs, and for a row "
+                f"{_interval(self.gradient.each_s * 1e6, self.gradient)} µs",
             )
         for side, spans in (("worker", self.worker), ("server", self.server)):
             for name, line in spans.items():
                 ratio = f"{self.ratios[name]:8.3f}" if side == "worker" and name in self.ratios else ""
-                each = line.times(1 / 4)
-                lines.append(f"{side} {name:<15}{_micro(line.fixed_s, line):>22}{_nano(each.each_s, line):>22}{ratio}")
+                each, fixed = line.times(1 / 4).each_s, _interval(line.fixed_s * 1e6, line)
+                lines.append(f"{side} {name:<15}{fixed:>22}{_interval(each * 1e9, line):>22}{ratio}")
         return "\n".join(lines)
 
 
-def _micro(seconds: float, line: Line) -> str:
-    """Microseconds with their interval."""
-    return _interval(seconds * 1e6, line)
-
-
-def _nano(seconds: float, line: Line) -> str:
-    return _interval(seconds * 1e9, line)
-
-
 def _interval(value: float, line: Line) -> str:
+    """A value of a line with its quartiles."""
     return f"{value:.3g} ({value * line.low:.3g} to {value * line.high:.3g})"
 
 

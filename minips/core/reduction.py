@@ -33,8 +33,8 @@ class AllReduceState:
     """The sum of the tensors of all ranks, step after step.
 
     ``like`` has the names, shapes and dtypes of what is added up. For each step: `begin`, then what
-    `minips.core.sessions.all_reduce` says: for every hop of ``hops``, `outgoing` where it sends and `incoming` where
-    it receives; then `mean`.
+    `minips.core.allreduce_session.all_reduce` says: for every hop of ``hops``, `outgoing` where it sends and `incoming`
+    where it receives; then `mean`.
     """
 
     def __init__(

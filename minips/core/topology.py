@@ -9,7 +9,7 @@ S/B + α₁ + α₂.
 """
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
@@ -43,15 +43,24 @@ def hosts(workers: int, servers: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Alike(Topology):
-    """A topology whose links are alike, but for what its class says."""
+    """A topology whose links are alike, but for the bandwidth of some: ``links`` yields their ends, and that if so."""
 
     bandwidth_bps: float = option(1e9, "bits per second of each link, each way", above=0, unit="bit/s")
     latency_s: float = option(1e-4, "seconds that a message travels over each link", minimum=0, unit="s")
     loss: float = option(0.0, "share of the packets that each link drops", minimum=0, maximum=0.9)
 
-    def link(self, times: float = 1.0) -> dict[str, float]:
-        """The attributes of an edge with so many times the bandwidth."""
-        return {"bandwidth_bps": self.bandwidth_bps * times, "latency_s": self.latency_s, "loss": self.loss}
+    @abstractmethod
+    def links(self, workers: int, servers: int) -> Iterator[tuple[str, str] | tuple[str, str, float]]:
+        """The links, in the order in which they are numbered."""
+
+    def graph(self, workers: int, servers: int) -> Any:
+        import networkx as nx
+
+        graph = nx.Graph()
+        for one, other, *bandwidth_bps in self.links(workers, servers):
+            bits = bandwidth_bps[0] if bandwidth_bps else self.bandwidth_bps
+            graph.add_edge(one, other, bandwidth_bps=bits, latency_s=self.latency_s, loss=self.loss)
+        return graph
 
 
 @register
@@ -65,12 +74,8 @@ class Star(_Alike):
 
     name = "star"
 
-    def graph(self, workers: int, servers: int) -> Any:
-        import networkx as nx
-
-        graph = nx.Graph()
-        graph.add_edges_from(((host, "switch") for host in hosts(workers, servers)), **self.link())
-        return graph
+    def links(self, workers: int, servers: int) -> Iterator[tuple[str, str]]:
+        return ((host, "switch") for host in hosts(workers, servers))
 
 
 @register
@@ -80,14 +85,9 @@ class Ring(_Alike):
 
     name = "ring"
 
-    def graph(self, workers: int, servers: int) -> Any:
-        import networkx as nx
-
-        graph = nx.Graph()
+    def links(self, workers: int, servers: int) -> Iterator[tuple[str, str]]:
         circle = hosts(workers, servers)
-        graph.add_nodes_from(circle)
-        graph.add_edges_from(zip(circle, [*circle[1:], *circle[:1]], strict=True), **self.link())
-        return graph
+        return zip(circle, [*circle[1:], *circle[:1]], strict=True)
 
 
 @register
@@ -98,10 +98,7 @@ class Tree(_Alike):
     name = "tree"
     fanout: int = option(4, "nodes below a switch", minimum=2, step=1)
 
-    def graph(self, workers: int, servers: int) -> Any:
-        import networkx as nx
-
-        graph = nx.Graph()
+    def links(self, workers: int, servers: int) -> Iterator[tuple[str, str, float]]:
         leaves = dict.fromkeys(hosts(workers, servers), 1)  # of each node of one level
         level = 0
         while len(leaves) > 1 or not level:
@@ -109,9 +106,8 @@ class Tree(_Alike):
             for i, (node, below) in enumerate(leaves.items()):
                 switch = f"switch {level}.{i // self.fanout}"
                 above[switch] = above.get(switch, 0) + below
-                graph.add_edge(node, switch, **self.link(self.width(below)))
+                yield node, switch, self.bandwidth_bps * self.width(below)
             leaves, level = above, level + 1
-        return graph
 
     def width(self, leaves: int) -> int:
         """How many times a host's bandwidth the link above so many hosts has."""
@@ -141,15 +137,10 @@ class TwoRacks(_Alike):
     name = "tworacks"
     uplink_bps: float = option(1e8, "bits per second between the racks, each way", above=0, unit="bit/s")
 
-    def graph(self, workers: int, servers: int) -> Any:
-        import networkx as nx
-
-        graph = nx.Graph()
-        graph.add_edge("rack 0", "rack 1", **{**self.link(), "bandwidth_bps": self.uplink_bps})
+    def links(self, workers: int, servers: int) -> Iterator[tuple[str, str] | tuple[str, str, float]]:
+        yield "rack 0", "rack 1", self.uplink_bps
         for i, host in enumerate(hosts(workers, servers)):
-            rack = i * 2 // workers if i < workers else (i - workers) % 2
-            graph.add_edge(host, f"rack {rack}", **self.link())
-        return graph
+            yield host, f"rack {i * 2 // workers if i < workers else (i - workers) % 2}"
 
 
 @dataclass(frozen=True)
@@ -243,18 +234,14 @@ class Network:
         before = self._graph.pred if self._graph.is_directed() else self._graph.adj
         first = next(iter(self._graph.adj[source])) if len(self._graph.adj[source]) == 1 else source
         last = next(iter(before[target])) if len(before[target]) == 1 else target
-        if source == target or first == target or last == source:
-            return [source, target] if source != target else [source]
+        if target in (source, first) or last == source:
+            return list(dict.fromkeys((source, target)))
         if (first, last) not in self._middles:
             try:
                 self._middles[first, last] = nx.shortest_path(self._graph, first, last, weight=self._weight)
             except nx.NetworkXNoPath as error:
                 raise ValueError(f"The network has no way from {source!r} to {target!r}.") from error
-        return [
-            *([source] if first != source else []),
-            *self._middles[first, last],
-            *([target] if last != target else []),
-        ]
+        return list(dict.fromkeys((source, *self._middles[first, last], target)))
 
 
 def fair_shares(routes: Links, capacity: Array) -> Array:

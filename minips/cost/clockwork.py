@@ -8,36 +8,39 @@ Small on purpose: it knows nothing of gradients. A `Task` is a generator that yi
 import heapq
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 from itertools import count
+from typing import Any
 
 from minips.stages.transports import Link
 
 
 class Signal:
-    """Something that happens once; those that wait for it go on then."""
+    """An event that happens once; the tasks that wait for it go on then."""
 
-    __slots__ = ("_waiting", "happened")
+    __slots__ = ("_waiting", "triggered", "value")
 
     def __init__(self) -> None:
-        self.happened = False
+        self.triggered = False
+        self.value: Any = None
         self._waiting: list[Callable[[], None]] = []
 
     def then(self, call: Callable[[], None]) -> None:
         """Call when it has happened: at once where it has."""
-        if self.happened:
+        if self.triggered:
             call()
         else:
             self._waiting.append(call)
 
-    def happen(self) -> None:
-        """It happens."""
-        self.happened = True
+    def succeed(self, value: Any = None) -> None:
+        """It happens, and has this value."""
+        self.triggered, self.value = True, value
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             call()
 
 
-Task = Generator["float | Signal", None, None]
+Task = Generator["float | Signal", None, Any]
 
 
 class Clockwork:
@@ -47,23 +50,30 @@ class Clockwork:
         self.now = 0.0
         self._order = count()
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self.order: list[int] = []
+        """All that has happened, and which of two moments was the later one wherever that counted. Runs that agree in
+        this are made of the same sums, so that their times are linear in all the seconds that they are made of.
+        """
 
     def at(self, when: float, call: Callable[[], None]) -> None:
         """Call when it is ``when``."""
         heapq.heappush(self._agenda, (when, next(self._order), call))
 
     def start(self, task: Task) -> Signal:
-        """Begin a task; the signal is its end."""
-        ended = Signal()
+        """Begin a task; the signal is its end, with the value that it returns."""
+        ended, proceed = Signal(), task.__next__
 
         def go() -> None:
-            for wanted in task:
+            while True:
+                try:
+                    wanted = proceed()
+                except StopIteration as end:
+                    return ended.succeed(end.value)
                 if isinstance(wanted, Signal):
-                    if not wanted.happened:
+                    if not wanted.triggered:
                         return wanted.then(go)
                 elif wanted > 0:
                     return self.at(self.now + wanted, go)
-            ended.happen()
 
         go()
         return ended
@@ -71,8 +81,14 @@ class Clockwork:
     def run(self, until: Callable[[], bool]) -> None:
         """Let time pass until ``until()`` holds, or nothing is left to happen."""
         while self._agenda and not until():
-            self.now, _, call = heapq.heappop(self._agenda)
+            self.now, number, call = heapq.heappop(self._agenda)
+            self.order.append(number)
             call()
+
+    def later(self, one: float, other: float) -> float:
+        """The later of two moments."""
+        self.order.append(one > other)
+        return one if one > other else other
 
     def left(self) -> list[float]:
         """Seconds from now of all that is to happen, in order."""
@@ -88,7 +104,7 @@ class Cores:
 
     def __init__(self, clockwork: Clockwork, cores: int, others: float = 0.0) -> None:
         self._clockwork, self._cores, self._others = clockwork, cores, others
-        self._served = self._at = 0.0
+        self._served = self._at = self._rate = 0.0
         self._order = count()
         self._working: list[tuple[float, int, Signal]] = []
         self._turn = 0
@@ -106,19 +122,18 @@ class Cores:
         self._pass()
         return sorted(work - self._served for work, _, _ in self._working)
 
-    def _rate(self) -> float:
-        return min(1.0, self._cores / (len(self._working) + self._others))
-
     def _pass(self) -> None:
-        if self._working:
-            self._served += (self._clockwork.now - self._at) * self._rate()
-        self._at = self._clockwork.now
+        now = self._clockwork.now
+        self._served += (now - self._at) * self._rate
+        self._at = now
 
     def _plan(self) -> None:
-        self._turn += 1
-        turn = self._turn
-        left = max(0.0, self._working[0][0] - self._served)
-        self._clockwork.at(self._clockwork.now + left / self._rate(), lambda: self._end(turn))
+        """Find the rate, and the moment at which the next task ends."""
+        working, clockwork, self._turn = self._working, self._clockwork, self._turn + 1
+        self._rate = min(1.0, self._cores / (len(working) + self._others)) if working else 0.0
+        if working:
+            left = max(0.0, working[0][0] - self._served)
+            clockwork.at(clockwork.now + left / self._rate, partial(self._end, self._turn))
 
     def _end(self, turn: int) -> None:
         if turn != self._turn:
@@ -127,10 +142,9 @@ class Cores:
         ended = []
         while self._working and self._working[0][0] <= self._served:
             ended.append(heapq.heappop(self._working)[2])
-        if self._working:
-            self._plan()
+        self._plan()
         for done in ended:
-            done.happen()
+            done.succeed()
 
 
 class Host:
@@ -140,42 +154,43 @@ class Host:
     """
 
     def __init__(self, clockwork: Clockwork, cores: Cores, link: Link | None, late: float) -> None:
-        self._clockwork, self._cores, self._link, self._late = clockwork, cores, link, late
-        self._out = self._in = 0.0
+        self.clockwork, self._cores, self._link, self._late = clockwork, cores, link, late
+        self._out = self._in = self._began = 0.0
         self._queue: deque[tuple[float, Callable[[float], None], Signal]] = deque()
-        self._busy = False
 
     def work(self, seconds: float, record: Callable[[float], None] = lambda wall: None) -> Signal:
         """Work when it is one's turn; ``record`` is told how long it took from then on."""
         done = Signal()
         if seconds <= 0:
             record(0.0)
-            done.happen()
-            return done
-        self._queue.append((seconds, record, done))
-        if not self._busy:
-            self._next()
+            done.succeed()
+        else:
+            self._queue.append((seconds, record, done))
+            if len(self._queue) == 1:
+                self._begin()
         return done
 
-    def _next(self) -> None:
-        self._busy = bool(self._queue)
-        if not self._busy:
-            return
-        seconds, record, done = self._queue.popleft()
-        began = self._clockwork.now
+    def _begin(self) -> None:
+        self._began = self.clockwork.now
+        self._cores.work(self._queue[0][0]).then(self._end)
 
-        def end() -> None:
-            record(self._clockwork.now - began)
-            self._next()
-            done.happen()
+    def _end(self) -> None:
+        _, record, done = self._queue.popleft()
+        record(self.clockwork.now - self._began)
+        if self._queue:
+            self._begin()
+        done.succeed()
 
-        self._cores.work(seconds).then(end)
+    def left(self) -> list[float]:
+        """Tasks that wait for their turn, and seconds until the link is free each way."""
+        now = self.clockwork.now
+        return [len(self._queue), max(0.0, self._out - now), max(0.0, self._in - now)]
 
     def depart(self, nbytes: float) -> float:
         """When the first byte of a message leaves that is sent now."""
         if not self._link:
-            return self._clockwork.now
-        start = max(self._out, self._clockwork.now)
+            return self.clockwork.now
+        start = self.clockwork.later(self._out, self.clockwork.now)
         if nbytes:
             self._out = start + nbytes * 8 / self._link.bandwidth_bps
         return start
@@ -184,8 +199,8 @@ class Host:
         """Seconds from now until the last byte is here of a message that left from ``start`` on."""
         if not self._link:
             return 0.0
-        end = max(self._in, start) + nbytes * 8 / self._link.bandwidth_bps
+        end = self.clockwork.later(self._in, start) + nbytes * 8 / self._link.bandwidth_bps
         if nbytes:
             self._in = end
-        left = end + self._link.latency_s - self._clockwork.now
+        left = end + self._link.latency_s - self.clockwork.now
         return left + self._late if left > 0 else 0.0

@@ -58,10 +58,11 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
     """
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
-    gradients = first_gradient(problem, config, params)
-    traffic = count_bytes(config, params, gradients, rows_of(problem, config))
-    if not _is_of(calibration, problem):
-        calibration = replace(calibration, gradient=Line(time_gradient(problem, config, params)))
+    part = problem.shard(0, config.workers)
+    _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
+    traffic = count_bytes(config, params, gradients, min(config.batch_size or part.rows, part.rows))
+    if calibration.gradient is None or calibration.problem != problem_words(problem):
+        calibration = replace(calibration, gradient=Line(_time_gradient(part, config, params)))
     middle, low, high = (
         walk(config, one, traffic.load) for one in (calibration, calibration.bound("low"), calibration.bound("high"))
     )
@@ -121,27 +122,12 @@ def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> i
     return stream_nbytes(sizes) if stream else sum(sizes)
 
 
-def first_gradient(problem: Problem, config: Config, params: Tensors) -> Tensors:
-    """The gradient that worker 0 computes first."""
-    return compute(problem.shard(0, config.workers), replace(config, delays=None), params, 0, 0)[1]
-
-
-def rows_of(problem: Problem, config: Config) -> int:
-    """The rows of one batch of worker 0."""
-    rows = problem.shard(0, config.workers).rows
-    return min(config.batch_size or rows, rows)
-
-
-def time_gradient(problem: Problem, config: Config, params: Tensors) -> float:
+def _time_gradient(part: Problem, config: Config, params: Tensors) -> float:
     """Seconds of one batch's gradient here and now: the median of nine."""
-    part, quick = problem.shard(0, config.workers), replace(config, delays=None, accumulate=1)
+    quick = replace(config, delays=None, accumulate=1)
     times = []
     for clock in range(9):
         began = time.monotonic()
         compute(part, quick, params, 0, clock)
         times.append(time.monotonic() - began)
     return statistics.median(times)
-
-
-def _is_of(calibration: Calibration, problem: Problem) -> bool:
-    return calibration.gradient is not None and calibration.problem == problem_words(problem)

@@ -115,17 +115,9 @@ def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[T
 def _together(parts: list[Problem], params: Tensors, config: Config, exchange: AllReduce) -> Iterator[Tensors]:
     workers = range(config.workers)
     replica = Shard.of(config, params, workers=1)
+    draws = [seeds.all_reduce(config.seed, rank) for rank in workers]
     ranks = [
-        AllReduceState(
-            exchange,
-            rank,
-            config.workers,
-            params,
-            config.push,
-            seeds.all_reduce(config.seed, rank),
-            Trace(),
-        )
-        for rank in workers
+        AllReduceState(exchange, rank, config.workers, params, config.push, draws[rank], Trace()) for rank in workers
     ]
     for clock in range(config.steps):
         seen = replica.params

@@ -51,23 +51,29 @@ class Tuning:
         return [choice for choice in self.choices if choice.measured_s is not None]
 
     @property
+    def _times(self) -> list[float]:
+        return [choice.measured_s for choice in self.choices if choice.measured_s is not None]
+
+    @property
     def best(self) -> Config:
         """The config that was fastest when it was tried. ValueError where none was."""
-        if not self.tried:
+        times = self._times
+        if not times:
             raise ValueError(f"No candidate reached an accuracy of {self.target_accuracy}, so none was tried.")
-        return min(self.tried, key=_measured).config
+        return self.tried[times.index(min(times))].config
 
     @property
     def regret(self) -> float:
         """How much longer the first choice took than the best of those that were tried, as a share of that; 0 where it
         was the best.
         """
-        return _measured(self.tried[0]) / min(map(_measured, self.tried)) - 1 if self.tried else 0.0
+        times = self._times
+        return times[0] / min(times) - 1 if times else 0.0
 
     @property
     def agreement(self) -> float:
         """The share of the pairs that were tried that came in the predicted order: 1 for all, a half for chance."""
-        pairs = list(combinations(map(_measured, self.tried), 2))
+        pairs = list(combinations(self._times, 2))
         return statistics.mean(first <= second for first, second in pairs) if pairs else 1.0
 
     def __str__(self) -> str:
@@ -181,8 +187,3 @@ def words(config: Config) -> str:
         else f"{config.servers} server" + "s" * (config.servers > 1)
     )
     return f"{push}; {how}{pull}"
-
-
-def _measured(choice: Choice) -> float:
-    assert choice.measured_s is not None
-    return choice.measured_s

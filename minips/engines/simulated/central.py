@@ -6,7 +6,6 @@ the bit, and bytes to the byte.
 """
 
 from collections import deque
-from collections.abc import Generator
 from typing import Any, cast
 
 import simpy
@@ -14,22 +13,20 @@ import simpy
 from minips.core.calibration import update_lines
 from minips.core.codec import envelope, unpack
 from minips.core.fit import Line
-from minips.core.message import Header, NonFiniteError, check_finite
+from minips.core.message import NonFiniteError, check_finite
 from minips.core.partition import cut, join, native, partition
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
+from minips.drivers.virtual import Way
 from minips.engines.run import Rows, Run
 from minips.engines.simulated.cluster import UNTIMED, Cluster, Node, Trainer, size
-from minips.engines.simulated.flows import Way
-from minips.engines.worker import at_step
+from minips.engines.worker import at_step, compute
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
 
 _SILENCE_S = 30.0
 """The limit that a simulated server names in its hello; simulated workers are never silent."""
-
-Trip = Generator[simpy.Event, Any, Tensors]
 
 
 def run(cluster: Cluster, problem: Problem, params: Tensors) -> Run:
@@ -84,22 +81,13 @@ class SimServer(Node):
         self._waiting: list[tuple[Until, simpy.Event]] = []
         self._state: tuple[Any, ...] = (0, False, 0)
 
-    def answer(self, frames: Frames, step: int) -> Generator[simpy.Event, Any, Frames]:
-        """The server's answer to a request, once it may be given."""
+    def request(self, frames: Frames) -> Session[Frames]:
+        """The session of a request; returns the frames of the answer."""
         packet, _ = unpack(frames, self.config.push, UNTIMED)
-        session = self.session.answer(packet.header, packet)
-        return self._enveloped((yield from self.carry_out(session, step)))
+        stamp, answer = yield from self.session.answer(packet.header, packet)
+        return [envelope(self.config.pull, {**stamp, "busy": 0.0, "waited": 0.0}), *answer]
 
-    def answer_at_once(self, frames: Frames) -> Frames:
-        """The server's answer to a request that takes no time."""
-        packet, _ = unpack(frames, self.config.push, UNTIMED)
-        return self._enveloped(carry_out(self.session.answer(packet.header, packet)))
-
-    def _enveloped(self, answer: tuple[Header, Frames]) -> Frames:
-        stamp, frames = answer
-        return [envelope(self.config.pull, {**stamp, "busy": 0.0, "waited": 0.0}), *frames]
-
-    def wait(self, wanted: Until, step: int) -> Way:
+    def wait(self, wanted: Until, step: int) -> Way[None]:
         if not wanted.ready():
             began, event = self.env.now, self.env.event()
             self._waiting.append((wanted, event))
@@ -111,7 +99,9 @@ class SimServer(Node):
         shard = self.shard
         self.changed_at = self.env.now
         self.losses += [(self.env.now, step, loss) for step, loss in shard.losses[len(self.losses) :]]
-        self._leave_behind()
+        if self.cluster.conditions.abandon and shard.quorum is not None and shard.quorum < shard.workers:
+            for worker in self._workers:
+                worker.left_behind()
         if self.index == 0:
             self.cluster.tell(shard.applied, self.losses)
 
@@ -126,12 +116,6 @@ class SimServer(Node):
         for server in self._servers:
             server.shard.diverge(reason)
             server._look()
-
-    def _leave_behind(self) -> None:
-        """Stragglers give up, where they are to."""
-        if self.cluster.conditions.abandon and self.shard.quorum is not None and self.shard.quorum < self.shard.workers:
-            for worker in self._workers:
-                worker.left_behind()
 
     def _look(self) -> None:
         """Those that wait and need not any more go on. None can, as long as the slowest clock is the same."""
@@ -153,16 +137,8 @@ class _Sessions(ServerSession):
     keeps_parameters = True
 
     def __init__(self, server: SimServer) -> None:
-        super().__init__(
-            server.shard,
-            server.config,
-            server.index,
-            server.layout,
-            UNTIMED,
-            server.changed,
-            self._publish,
-            _SILENCE_S,
-        )
+        calls = server.changed, self._publish
+        super().__init__(server.shard, server.config, server.index, server.layout, UNTIMED, *calls, _SILENCE_S)
         self._server = server
         self._versions = deque([(0, server.shard.params)], server.cluster.conditions.delay_versions + 1)
 
@@ -194,7 +170,7 @@ class SimWorker(Trainer):
 
         def receive(wanted: Receive) -> Frames:
             frames = asked.pop(0).parcel
-            answer = self._servers[wanted.source].answer_at_once(frames)
+            answer = carry_out(self._servers[wanted.source].request(frames))
             self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
             return answer
 
@@ -205,7 +181,7 @@ class SimWorker(Trainer):
         if all(server.shard.rounds > link.clock for server, link in zip(self._servers, self._links, strict=True)):
             self.give_up()
 
-    def train(self) -> Way:
+    def train(self) -> Way[None]:
         try:
             yield from self._train()
         except NonFiniteError as error:
@@ -213,7 +189,7 @@ class SimWorker(Trainer):
                 raise
             self._servers[0].diverge(at_step(self.session.clock, self.rank, error))
 
-    def _train(self) -> Way:
+    def _train(self) -> Way[None]:
         session = self.session
         params = yield from self._pull()
         travelling: simpy.Process | None = None
@@ -223,7 +199,7 @@ class SimWorker(Trainer):
             if all(server.shard.done for server in self._servers):
                 break
             if finished:
-                loss, gradients = self.gradient(params, clock)
+                loss, gradients = compute(self.problem, self._plain, params, self.rank, clock)
             if travelling:
                 params = yield travelling
                 travelling = None
@@ -241,31 +217,31 @@ class SimWorker(Trainer):
         if travelling:
             yield travelling
 
-    def _pull(self) -> Trip:
+    def _pull(self) -> Way[Tensors]:
         return self.session.join((yield from self.carry_out(self.session.pull(), 0)))
 
-    def _push_pull(self, gradients: Tensors, loss: float, versions: tuple[int, ...]) -> Trip:
+    def _push_pull(self, gradients: Tensors, loss: float, versions: tuple[int, ...]) -> Way[Tensors]:
         whole = {name: native(g) for name, g in gradients.items()}
         check_finite(whole, "The gradient of")
         session = self.session
         answers = yield from self.carry_out(session.push(whole, float(loss), versions, pulls=True), session.clock)
         return session.join(answers)
 
-    def send(self, message: Send, step: int) -> Way:
-        yield from self.work(("transfer",), message.values, step)
+    def send(self, message: Send, step: int) -> Way[None]:
+        yield from self.spend(("transfer",), message.values, step)
         self._trips[message.to].append(self.process(self._trip(self._servers[message.to], message.parcel, step)))
 
-    def receive(self, wanted: Receive, step: int) -> Generator[simpy.Event, Any, Frames]:
+    def receive(self, wanted: Receive, step: int) -> Way[Frames]:
         return cast(Frames, (yield self._trips[wanted.source].popleft()))
 
-    def _trip(self, server: SimServer, frames: Frames, step: int) -> Generator[simpy.Event, Any, Frames]:
+    def _trip(self, server: SimServer, frames: Frames, step: int) -> Way[Frames]:
         """The way of one message to a server, and of its answer back."""
         cluster, least_s = self.cluster, self._idle.at(server.session.values)
         began = self.env.now
         self.bytes_sent += size(frames)
         yield from cluster.travel(self, server, size(frames), least_s)
         cluster.record("transfer", self.who, began, step)
-        answer = yield from server.answer(frames, step)
+        answer = yield from server.carry_out(server.request(frames), step)
         began = self.env.now
         yield from cluster.travel(server, self, size(answer), least_s)
         cluster.record("transfer", self.who, began, step)

@@ -4,10 +4,10 @@ No time passes but by ``yield``. Between two of them a node works in no time, so
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import simpy
 
@@ -16,16 +16,13 @@ from minips.core.calibration import Calibration
 from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.message import DivergedError
-from minips.core.sessions import Do, Receive, Send, Session, Until
 from minips.core.topology import Network, Traffic
 from minips.core.trace import Span, Trace
+from minips.drivers.virtual import Party, Way
 from minips.engines.run import Progress, Rows, Stop, Watch
-from minips.engines.simulated.flows import FlowNetwork, Way
-from minips.engines.worker import compute
+from minips.engines.simulated.flows import FlowNetwork
 from minips.problems import Problem
-from minips.stage import Frames, Tensors, reason
-
-T = TypeVar("T")
+from minips.stage import Frames, reason
 
 UNTIMED = Trace(limit=0)
 """For the codec, whose spans are of the clock on the wall."""
@@ -83,7 +80,7 @@ class Cluster:
             self.diverged = reason
             self._over.succeed()
 
-    def travel(self, source: "Node", target: "Node", nbytes: int, least_s: float, line: str | None = None) -> Way:
+    def travel(self, source: "Node", target: "Node", nbytes: int, least_s: float, line: str | None = None) -> Way[None]:
         """The way of a message, for a process's ``yield from``; see `FlowNetwork.travel`. The transport itself takes
         ``least_s``.
         """
@@ -114,7 +111,7 @@ class Cluster:
             self._watch(Progress(applied, self.config.workers * self.config.steps, losses))
 
 
-class Node:
+class Node(Party):
     """A host: its name, and its processor, which does one thing at a time.
 
     ``times`` are calibrated, by span name and number of values; ``transfer`` is what sending or receiving a message
@@ -124,65 +121,23 @@ class Node:
     def __init__(self, cluster: Cluster, who: str, times: Mapping[str, Line]) -> None:
         self.cluster, self.env, self.config, self.who, self._times = cluster, cluster.env, cluster.config, who, times
         self._processor = simpy.Resource(self.env)
-        self._alone: simpy.Event | None = None
-        """Happens at the end of the work that is done alone."""
 
-    def work(self, names: Iterable[str], values: float, step: int) -> Way:
-        """Spend what these spans take for so many values. Until the processor is free, that is a wait."""
-        spans = [(name, self._times[name].at(values)) for name in names if name in self._times]
-        if not spans:
+    def event(self) -> simpy.Event:
+        return self.env.event()
+
+    def spend(self, spans: tuple[str, ...], values: float, step: int) -> Way[None]:
+        """Until the processor is free, that is a wait."""
+        times = [(name, self._times[name].at(values)) for name in spans if name in self._times]
+        if not times:
             return
         began = self.env.now
         with self._processor.request() as turn:
             yield turn
             self.cluster.record("wait", self.who, began, step)
-            for name, seconds in spans:
+            for name, seconds in times:
                 began = self.env.now
                 yield self.env.timeout(seconds)
                 self.cluster.record(name, self.who, began, step)
-
-    def carry_out(self, session: Session[T], step: int) -> Generator[simpy.Event, Any, T]:
-        """A session in virtual time, with the real arrays; what it returns."""
-        answer, error = None, None
-        while True:
-            while self._alone:
-                yield self._alone
-            try:
-                need = session.send(answer) if error is None else session.throw(error)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            answer, error = None, None
-            match need:
-                case Do(spans, values, call, alone):
-                    over = self.env.event() if alone else None
-                    self._alone = over or self._alone
-                    yield from self.work(spans, values, step)
-                    if over:
-                        self._alone = None
-                        over.succeed()
-                    try:
-                        answer = call()
-                    except Exception as raised:
-                        error = raised
-                case Send():
-                    yield from self.send(need, step)
-                case Receive():
-                    answer = yield from self.receive(need, step)
-                case Until():
-                    yield from self.wait(need, step)
-
-    def send(self, message: Send, step: int) -> Way:
-        """Send a message."""
-        raise NotImplementedError
-
-    def receive(self, wanted: Receive, step: int) -> Generator[simpy.Event, Any, Any]:
-        """Wait for a message; what it holds."""
-        raise NotImplementedError
-
-    def wait(self, wanted: Until, step: int) -> Way:
-        """Wait for a condition."""
-        raise NotImplementedError
 
 
 class Trainer(Node):
@@ -202,19 +157,15 @@ class Trainer(Node):
         self._process = self.process(self.train())
         return self._process
 
-    def process(self, steps: Generator[simpy.Event, Any, Any]) -> simpy.Process:
-        """Something that this worker does by itself. What goes wrong in it ends the run."""
+    def process(self, steps: Way[Any]) -> simpy.Process:
+        """Begin something that goes on beside the rest. What goes wrong in it ends the run."""
         return self.env.process(self._guard(steps))
 
-    def train(self) -> Way:
+    def train(self) -> Way[None]:
         """The training loop."""
         raise NotImplementedError
 
-    def gradient(self, params: Tensors, clock: int) -> tuple[float, Tensors]:
-        """Training loss and gradients, as a real worker computes them, in no time."""
-        return compute(self.problem, self._plain, params, self.rank, clock)
-
-    def compute_delay(self, clock: int) -> Generator[simpy.Event, Any, bool]:
+    def compute_delay(self, clock: int) -> Way[bool]:
         """The time of one gradient; False where this worker gave it up."""
         began, self._computing = self.env.now, True
         with suppress(simpy.Interrupt):
@@ -229,7 +180,7 @@ class Trainer(Node):
             self._computing = False
             self._process.interrupt()
 
-    def _guard(self, steps: Generator[simpy.Event, Any, Any]) -> Generator[simpy.Event, Any, Any]:
+    def _guard(self, steps: Way[Any]) -> Way[Any]:
         try:
             return (yield from steps)
         except DivergedError as error:

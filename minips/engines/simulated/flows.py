@@ -9,7 +9,7 @@ which of them are missing (a seeded draw for each) and sends those again; and so
 bytes of bandwidth on all of their way, and a round trip for each time that anything was missing.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from math import ceil, inf, isfinite
 from typing import Any
 
@@ -17,13 +17,12 @@ import numpy as np
 import simpy
 
 from minips.core.topology import Links, Network, Route, Traffic, fair_shares
+from minips.drivers.virtual import Way
 
 PACKET_BYTES = 1500
 """Bytes of one packet: those of an Ethernet frame."""
 _SAME = 1e-12
 """Two times that differ by less than this share of them are one: what is left is the rounding of sums."""
-
-Way = Generator[simpy.Event, Any, None]
 
 
 class FlowNetwork:
@@ -47,7 +46,7 @@ class FlowNetwork:
         for number, one in enumerate(traffic, len(network.capacity)):
             env.process(self._compete(one, number))
 
-    def travel(self, source: str, target: str, nbytes: float, line: str | None = None) -> Way:
+    def travel(self, source: str, target: str, nbytes: float, line: str | None = None) -> Way[None]:
         """The way of a message, for a process's ``yield from``: it ends when the last byte has arrived.
 
         Messages of one ``line`` (None: of one source and target) leave in turn.
@@ -77,7 +76,7 @@ class FlowNetwork:
             seconds += 2 * route.latency_s
         return nbytes * sent / max(packets, 1), seconds
 
-    def _compete(self, one: Traffic, limit: int) -> Way:
+    def _compete(self, one: Traffic, limit: int) -> Way[None]:
         route = self._network.route(one.source, one.target)
         yield self._env.timeout(one.start_s)
         links = np.append(route.links, [] if one.rate_bps is None else [limit]).astype(np.intp)

@@ -1,13 +1,12 @@
 """Workers that add up their gradients among themselves, in virtual time.
 
-`minips.core.sessions.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time. It trains as
-`minips.engines.worker.work_together` does, and `Replica` makes the steps.
+`minips.core.allreduce_session.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time. It
+trains as `minips.engines.worker.train_allreduce` does, and `Replica` makes the steps.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Generator
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import simpy
 
@@ -19,10 +18,10 @@ from minips.core.fit import Line
 from minips.core.reduction import AllReduceState
 from minips.core.sessions import Receive, Send
 from minips.drivers.peer import greeting_of
+from minips.drivers.virtual import Way
 from minips.engines.replica import Replica, check_same, requantization_error
 from minips.engines.run import Rows, Run
 from minips.engines.simulated.cluster import UNTIMED, Cluster, Trainer, size
-from minips.engines.simulated.flows import Way
 from minips.engines.worker import contribute
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
@@ -100,7 +99,7 @@ class SimRank(Trainer):
             self.bytes_sent += nbytes
             self._team.members[rank].bytes_received += nbytes
 
-    def train(self) -> Way:
+    def train(self) -> Way[None]:
         travelling = None
         for clock in range(self.config.steps):
             seen = self.replica.copy()
@@ -114,7 +113,7 @@ class SimRank(Trainer):
         if travelling:
             yield travelling
 
-    def _exchange(self, own: Contribution, ending: bool, diverged: str) -> Generator[simpy.Event, Any, bool]:
+    def _exchange(self, own: Contribution, ending: bool, diverged: str) -> Way[bool]:
         """One step of all the workers; True where it is the last one."""
         reduction, step = self._reduction, own.clock
         reduction.begin(step, own.gradients, ending, diverged)
@@ -123,14 +122,13 @@ class SimRank(Trainer):
         self._team.stepped()
         return reduction.ending
 
-    def send(self, message: Send, step: int) -> Way:
+    def send(self, message: Send, step: int) -> tuple[()]:
         frames = [_SENT_AT, *message.parcel]
         self.bytes_sent += size(frames)
         self.process(self._deliver(self._team.members[message.to], frames))
-        return
-        yield
+        return ()
 
-    def receive(self, wanted: Receive, step: int) -> Generator[simpy.Event, Any, Frames]:
+    def receive(self, wanted: Receive, step: int) -> Way[Frames]:
         began = self.env.now
         sent, frames = yield self._boxes[wanted.source].get()
         self.cluster.record("wait", self.who, began, step, end=sent)
@@ -138,7 +136,7 @@ class SimRank(Trainer):
         self.bytes_received += size(frames)
         return cast(Frames, frames[1:])
 
-    def _deliver(self, target: "SimRank", frames: Frames) -> Way:
+    def _deliver(self, target: "SimRank", frames: Frames) -> Way[None]:
         """A message's way into its box. What a worker sends leaves in turn, whatever its target, as hops do."""
         sent, nbytes = self.env.now, size(frames)
         yield from self.cluster.travel(self, target, nbytes, self._message.at(nbytes), line=self.who)

@@ -1,0 +1,323 @@
+"""Closed forms, in SI units: bytes, seconds, bytes per second. Each says what it assumes and where it comes from.
+
+First the exchanges: S bytes of each of n workers, summed or averaged, and the result with each of them again. They
+assume n equal workers, one full-duplex link of ``bandwidth`` bytes per second for each node, ``latency`` seconds
+for each message, bytes that pass through and are stored nowhere on the way, nothing else on the network and no time for
+arithmetic. A gradient that is quantized to b bits a value has ``nbytes * b / 32`` bytes, and whatever its scales,
+indices and headers take: `minips.cost.message_nbytes` counts those of a codec.
+
+A lecture's own figures, with what went wrong in them. It takes 8 nodes, "10 Gbit/s", and "32 MB":
+
+>>> bandwidth = 10 * 2**30 / 8  # a gigabit is 10⁹ bits, and this says 2³⁰: 7 % more
+>>> round(ring_allreduce_s(8, 32 * 2**20, bandwidth), 5)  # what 32 MiB take
+0.04375
+
+Its code takes bits, and is given ``1024 * 1024 * 32``. That is 4 MiB, and 0.0055 seconds are an eighth of the above:
+
+>>> lecture = 1024 * 1024 * 32 / 8
+>>> [round(ring_allreduce_s(8, lecture * bits / 32, bandwidth), 4) for bits in (32, 16, 8)]
+[0.0055, 0.0027, 0.0014]
+
+It adds a latency of one millisecond once. A ring of 8 pays it for each of its 14 messages, one after the other:
+
+>>> round(ring_allreduce_s(8, lecture, bandwidth) + 1e-3, 4), round(ring_allreduce_s(8, lecture, bandwidth, 1e-3), 4)
+(0.0065, 0.0195)
+
+It says of the ring that its latency is low and its use of the bandwidth poor. It is the reverse:
+
+>>> ring_allreduce_s(64, 0, bandwidth, 1e-3) / tree_allreduce_s(64, 0, bandwidth, 1e-3)
+10.5
+>>> round(ring_allreduce_s(64, lecture, bandwidth) / tree_allreduce_s(64, lecture, bandwidth), 3)
+0.164
+
+And it uses this formula for a parameter server, whose link carries n gradients each way:
+
+>>> round(parameter_server_s(8, lecture, bandwidth) / ring_allreduce_s(8, lecture, bandwidth), 1)
+9.1
+
+Then waiting for the slowest. A worker's compute time is a random variable, drawn anew in each step and independently of
+the other workers'. Communication is free there. Nothing assumes a shape of distribution but the two that say
+exponential.
+"""
+
+from collections.abc import Callable, Sequence
+from math import ceil, inf, log2, pi, sin, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+def ring_allreduce_s(workers: int, nbytes: float, bandwidth: float, latency: float = 0.0) -> float:
+    """Ring: n − 1 steps of reduce-scatter and n − 1 of all-gather, S/n bytes each: ``2(n−1)α + 2(n−1)/n · S/B``.
+
+    The bandwidth term is nearly the least possible, the latency term grows with n.
+    Source: Patarasuk and Yuan 2009, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations".
+    """
+    _check(workers, nbytes, bandwidth, latency)
+    return 2 * (workers - 1) * latency + 2 * (workers - 1) / workers * nbytes / bandwidth
+
+
+def tree_allreduce_s(workers: int, nbytes: float, bandwidth: float, latency: float = 0.0) -> float:
+    """Binomial tree, all of it reduced to one root and broadcast again: ``2⌈log₂n⌉(α + S/B)``.
+
+    Few messages one after the other, but each carries everything.
+    Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH".
+    """
+    _check(workers, nbytes, bandwidth, latency)
+    return 2 * ceil(log2(workers)) * (latency + nbytes / bandwidth)
+
+
+def halving_doubling_s(workers: int, nbytes: float, bandwidth: float, latency: float = 0.0) -> float:
+    """Recursive halving, then doubling, for n a power of two: ``2log₂n·α + 2(n−1)/n · S/B``.
+
+    The ring's bandwidth at the tree's latency. Source: Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005.
+    """
+    _check(workers, nbytes, bandwidth, latency)
+    if workers & (workers - 1):
+        raise ValueError(f"Recursive halving-doubling wants a power of two of workers, got {workers}.")
+    return 2 * log2(workers) * latency + 2 * (workers - 1) / workers * nbytes / bandwidth
+
+
+def parameter_server_s(workers: int, nbytes: float, bandwidth: float, latency: float = 0.0, servers: int = 1) -> float:
+    """A push of every worker and then a pull of every worker: ``2(α + max(n/s, 1)·S/B)``.
+
+    All the workers share each server's link, so this is a star, and no all-reduce: its bandwidth term grows with n.
+    With fewer workers than servers the workers' own links are the narrow ones. It assumes that the workers begin with
+    different servers (where all begin with the same one, the last hears later: ``2(α + (n+s−1)S/(sB))``), and phases:
+    no worker pulls before all have pushed, and none pushes before all have pulled. With phases it does not matter
+    whether the links are full duplex. Fair shares of the links make phases, as in `Simulated`; links that let messages
+    through one after the other do not: see `parameter_server_step_s`.
+    Source: Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server", and arithmetic.
+
+    >>> round(parameter_server_s(4, 80_000, 12.5e6, latency=1e-3), 4)
+    0.0532
+    """
+    _check(workers, nbytes, bandwidth, latency)
+    _check_servers(servers)
+    return 2 * (latency + max(workers / servers, 1) * nbytes / bandwidth)
+
+
+def parameter_server_step_s(
+    workers: int,
+    nbytes: float,
+    bandwidth: float,
+    latency: float = 0.0,
+    servers: int = 1,
+    *,
+    pulled_nbytes: float | None = None,
+    full_duplex: bool = True,
+) -> float:
+    """The least time of one of many BSP steps without any computing: S bytes pushed and P pulled (None: P = S) by each
+    worker, over full-duplex links: ``2α + max(nS/s + P, S + nP/s) / B``.
+
+    A server answers the workers one after the other, and the first to have all its answers pushes again while the
+    others still pull. No order can do better. From when the first server answers, no worker has all its answers, and
+    can push, before P/B; then that server takes in nS/s. From when the last worker has all its answers, its pushes take
+    S/B, and a server that waits for their end sends nP/s. Links that let messages through one after the other reach it:
+    with one server always, with several in one order of sending and answering or another (where S = P, when all workers
+    send to the servers in the same order, which `minips.connect` does). Over half-duplex links each node's link carries
+    both ways one after the other, and what is hidden is latency: the same, but at least ``max(n/s, 1)·(S+P)/B``.
+    Source: arithmetic, and a simulation of the orders in the tests.
+
+    >>> [round(parameter_server_step_s(4, 80_000, 12.5e6, 1e-3, full_duplex=duplex), 4) for duplex in (True, False)]
+    [0.034, 0.0512]
+    """
+    pulled = nbytes if pulled_nbytes is None else pulled_nbytes
+    _check(workers, min(nbytes, pulled), bandwidth, latency)
+    _check_servers(servers)
+    share = workers / servers
+    step = 2 * latency + max(share * nbytes + pulled, nbytes + share * pulled) / bandwidth
+    return step if full_duplex else max(step, max(share, 1) * (nbytes + pulled) / bandwidth)
+
+
+def pipelined_s(stages: Sequence[float], chunks: int = 1, fixed: float = 0.0) -> float:
+    """``stages`` that one gradient passes, in seconds for all of it, when it is cut into k chunks that follow each
+    other.
+
+    Each chunk costs each stage a k-th, and ``fixed`` seconds besides: ``Σtᵢ/k + (k−1)·max(tᵢ)/k + (m+k−1)·fixed`` for m
+    stages. It assumes that the stages work side by side, each on one chunk at a time.
+    Source: the arithmetic of an assembly line. A message passed on along a chain of n nodes is one: m = n − 1 links of
+    S/B seconds, ``fixed`` = α.
+
+    Encode 8 ms, send 10 ms, decode 6 ms: as one, and in eight chunks.
+
+    >>> round(pipelined_s([8e-3, 10e-3, 6e-3]), 5), round(pipelined_s([8e-3, 10e-3, 6e-3], chunks=8), 5)
+    (0.024, 0.01175)
+    """
+    if chunks < 1:
+        raise ValueError(f"There must be at least one chunk, got {chunks}.")
+    if not stages or min(stages) < 0 or fixed < 0:
+        raise ValueError(f"Expected at least one stage, and seconds of at least 0; got {list(stages)} and {fixed}.")
+    return (sum(stages) + (chunks - 1) * max(stages)) / chunks + (len(stages) + chunks - 1) * fixed
+
+
+def synchronous_round_s(times: Sequence[ArrayLike], backup: int = 0) -> float:
+    """The mean seconds of a BSP round that goes on with all but ``backup`` workers: E of the (n−b)-th smallest time.
+
+    ``times`` holds for each worker the seconds that its steps may take, all equally likely: one number for a worker
+    that is always as fast, or measured samples. All workers begin each round together; a worker that came too late has
+    dropped what it did. Exact for the distributions of the samples: ``Σ t·(P(T ≤ t) − P(T < t))``, with the number of
+    workers that are done at t being a sum of independent coin flips. Source: David and Nagaraja 2003, "Order
+    Statistics", chapter 5; for backups Chen et al. 2016, "Revisiting Distributed Synchronous SGD".
+
+    >>> synchronous_round_s([0.01, 0.01, 0.01, 0.05]), synchronous_round_s([0.01, 0.01, 0.01, 0.05], backup=1)
+    (0.05, 0.01)
+    >>> round(synchronous_round_s([[1, 2]] * 2), 3)  # 2 unless both take 1
+    1.75
+    """
+    samples = _samples(times)
+    _check_backup(len(samples), backup)
+    moments = np.unique(np.concatenate(samples))
+    done = np.array([np.searchsorted(x, moments, side="right") / len(x) for x in samples])  # P(worker done at t)
+    count = np.zeros((len(samples) + 1, len(moments)))  # P(so many are done at t), one worker after the other
+    count[0] = 1
+    for p in done:
+        count[1:] = count[1:] * (1 - p) + count[:-1] * p
+        count[0] *= 1 - p
+    over = count[len(samples) - backup :].sum(axis=0)
+    return float(moments @ np.diff(over, prepend=0.0))
+
+
+def asynchronous_update_s(times: Sequence[ArrayLike]) -> float:
+    """The mean seconds between two updates when no worker waits: ``1 / Σ 1/E[Tᵢ]``, for ``times`` as for a round.
+
+    Each worker's gradients are a renewal process of rate 1/E[Tᵢ]; over a long run the rates add up.
+    Source: Ross 2014, "Introduction to Probability Models", section 7.3.
+
+    >>> asynchronous_update_s([0.01, 0.01, 0.01, 0.05])
+    0.003125
+    """
+    means = [float(x.mean()) for x in _samples(times)]
+    return 0.0 if min(means) == 0 else 1 / sum(1 / mean for mean in means)
+
+
+def exponential_round_s(mean: float, workers: int, backup: int = 0) -> float:
+    """`synchronous_round_s` for exponential times of one mean: ``(H_n − H_b) · mean``, H_k = 1 + 1/2 + … + 1/k.
+
+    Between the k-th worker's end and the next one's, n − k are at work, and the first of them takes mean/(n−k).
+    Source: Rényi 1953, "On the Theory of Order Statistics".
+
+    >>> round(exponential_round_s(1.0, workers=8), 4), round(exponential_round_s(1.0, workers=8, backup=2), 4)
+    (2.7179, 1.2179)
+    """
+    _check_mean(mean, workers)
+    _check_backup(workers, backup)
+    return mean * sum(1 / k for k in range(backup + 1, workers + 1))
+
+
+def exponential_update_s(mean: float, workers: int) -> float:
+    """`asynchronous_update_s` for times of one mean, exponential or not: ``mean / n``.
+
+    >>> exponential_update_s(0.08, workers=8)
+    0.01
+    """
+    _check_mean(mean, workers)
+    return mean / workers
+
+
+def asynchronous_lr_limit(staleness: int, curvature: float) -> float:
+    """The learning rate below which descent with gradients τ versions old is stable: ``2 sin(π / (2(2τ+1))) / λ``.
+
+    On a quadratic of largest curvature λ, with a constant delay: ``w ← w − ηλ·w[τ versions ago]`` has all its roots
+    within the unit circle exactly then. τ = 0 gives gradient descent's 2/λ; for large τ it is nearly π/((2τ+1)λ).
+    Source: Levin and May 1976, "A note on difference-delay equations"; Yang et al. 2021, "PipeMare", lemma 1.
+
+    >>> [round(asynchronous_lr_limit(staleness, curvature=1.0), 3) for staleness in range(4)]
+    [2.0, 1.0, 0.618, 0.445]
+    """
+    if staleness < 0 or curvature <= 0:
+        raise ValueError(f"The staleness is at least 0 and the curvature above 0; got {staleness} and {curvature}.")
+    return 2 * sin(pi / (2 * (2 * staleness + 1))) / curvature
+
+
+def crossover_nbytes(
+    first: Callable[..., float], second: Callable[..., float], workers: int, bandwidth: float, latency: float
+) -> float | None:
+    """The bytes at which two exchanges cost the same; the one of lower latency is the faster below.
+
+    ``first`` and ``second`` are formulas of (workers, nbytes, bandwidth, latency) that grow linearly with the bytes, as
+    all of the exchanges here do: ``a₁α + b₁S/B = a₂α + b₂S/B`` at ``S = αB (a₁ − a₂) / (b₂ − b₁)``. None
+    where there is no such size above 0: one of them is at least as good for every size.
+
+    >>> from functools import partial
+    >>> round(crossover_nbytes(ring_allreduce_s, tree_allreduce_s, 8, bandwidth=12.5e6, latency=1e-3))
+    23529
+    >>> two = partial(parameter_server_s, servers=2)
+    >>> round(crossover_nbytes(ring_allreduce_s, two, 8, bandwidth=12.5e6, latency=1e-3))
+    24000
+    >>> crossover_nbytes(ring_allreduce_s, halving_doubling_s, 8, bandwidth=12.5e6, latency=1e-3) is None
+    True
+    """
+    _check(workers, 0, bandwidth, latency)
+    fixed = [formula(workers, 0, bandwidth, latency) for formula in (first, second)]
+    slopes = [formula(workers, bandwidth, bandwidth, 0.0) / bandwidth for formula in (first, second)]
+    if abs(slopes[0] - slopes[1]) <= 1e-12 * max(slopes):
+        return None
+    size = (fixed[1] - fixed[0]) / (slopes[0] - slopes[1])
+    return size if size > 0 else None
+
+
+def break_even_bandwidth(
+    nbytes: float, encoded_nbytes: float, encode_s: float, decode_s: float, copies: float = 1
+) -> float:
+    """The bandwidth, in bytes per second, below which a codec pays: ``copies · (S − S') / (encode + decode)``.
+
+    S bytes become S' and cross the narrow link ``copies`` times one after the other: 1 between two nodes, n on the link
+    of a server that n workers push to. ``encode_s`` and ``decode_s`` are the seconds on the way from the first worker's
+    gradient to the last one's update that would not be spent without the codec. 0 where the codec never pays, infinity
+    where it always does. Source: the question of Agarwal et al. 2022, "On the Utility of Gradient Compression in
+    Distributed Training Systems", as arithmetic.
+
+    >>> break_even_bandwidth(nbytes=4e6, encoded_nbytes=1e6, encode_s=0.02, decode_s=0.01)
+    100000000.0
+    """
+    _check(1, min(nbytes, encoded_nbytes), 1.0, min(encode_s, decode_s))
+    saved, spent = copies * (nbytes - encoded_nbytes), encode_s + decode_s
+    if saved <= 0:
+        return 0.0
+    return saved / spent if spent > 0 else inf
+
+
+def best_chunks(stages: Sequence[float], fixed: float) -> float:
+    """How many chunks make `pipelined_s` least: ``√((Σtᵢ − max tᵢ) / fixed)``, and at least 1; a real number.
+
+    >>> best = best_chunks([8e-3, 10e-3, 6e-3], fixed=1e-4)
+    >>> round(best, 1), min(range(1, 99), key=lambda k: pipelined_s([8e-3, 10e-3, 6e-3], k, 1e-4))
+    (11.8, 12)
+    """
+    if fixed <= 0:
+        raise ValueError(f"Chunks that cost nothing by themselves cannot be too many; got {fixed} s for each.")
+    return max(1.0, sqrt((sum(stages) - max(stages)) / fixed))
+
+
+def _check(workers: int, nbytes: float, bandwidth: float, latency: float) -> None:
+    """ValueError where these are not sizes of an exchange."""
+    if workers < 1:
+        raise ValueError(f"There must be at least one worker, got {workers}.")
+    if nbytes < 0 or latency < 0 or bandwidth <= 0:
+        raise ValueError(
+            "Sizes and latencies are at least 0 and bandwidths above 0; "
+            f"got {nbytes} bytes, {latency} s and {bandwidth} bytes per second."
+        )
+
+
+def _check_servers(servers: int) -> None:
+    if servers < 1:
+        raise ValueError(f"There must be at least one server, got {servers}.")
+
+
+def _samples(times: Sequence[ArrayLike]) -> "list[np.ndarray[tuple[int], np.dtype[np.float64]]]":
+    samples = [np.sort(np.asarray(x, float).reshape(-1)) for x in times]
+    if not samples or any(len(x) == 0 or not np.isfinite(x).all() or x[0] < 0 for x in samples):
+        raise ValueError("Expected the compute times of at least one worker, each a number of seconds or several.")
+    return samples
+
+
+def _check_mean(mean: float, workers: int) -> None:
+    if mean < 0 or workers < 1:
+        raise ValueError(f"Expected a mean of at least 0 s and at least one worker; got {mean} s and {workers}.")
+
+
+def _check_backup(workers: int, backup: int) -> None:
+    if not 0 <= backup < workers:
+        raise ValueError(f"A round of {workers} workers can do without 0 to {workers - 1} of them; got {backup}.")
