@@ -5,9 +5,11 @@ waits for whom is decided by the same `Shard`, or the same schedule, as in a run
 processes share the cores, and messages wait for each other on the nodes' links, in the order in which they are sent.
 """
 
+import gc
 from abc import abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -82,7 +84,20 @@ class Sized(NamedTuple):
 
 def walk(config: Config, calibration: Calibration, load: Workload) -> "Walk":
     """The walk of the config's exchange, at its end."""
-    return Walk(config, calibration, load)
+    with _no_collection():
+        return Walk(config, calibration, load)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the collector of cycles, which looks at all that lives again and again: half of a large walk's time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _period(states: list[list[float]]) -> int:
