@@ -4,8 +4,9 @@ PyTorch is not installed along with minips, and nothing else in it imports this 
 """
 
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,6 +22,17 @@ try:
     import torch.distributed as dist
 except ModuleNotFoundError:
     raise ModuleNotFoundError("minips.torch needs PyTorch, which is not installed: pip install torch.") from None
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute in this thread alone, so that sums are the same to the bit on every engine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class TorchProblem(Problem):
@@ -49,24 +61,31 @@ class TorchProblem(Problem):
         self._trained_on = self.X
         self._networks = _Networks(make_net)
 
+    def shard(self, worker: int, workers: int) -> Self:
+        part = super().shard(worker, workers)
+        part._trained_on = part.X  # no other rows travel to the worker
+        return part
+
     def init(self, rng: np.random.Generator) -> Tensors:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**63)))
             net = self.make_net()
         return {name: _array(name, p).copy() for name, p in net.named_parameters()}
 
+    @_one_thread()
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         X, y = self._chosen(rows)
         net = self._filled(params).train()
         net.zero_grad(set_to_none=True)
         value = self.criterion(net(torch.from_numpy(X)), torch.from_numpy(y))
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         gradient = {
             name: np.zeros(p.shape, params[name].dtype) if p.grad is None else p.grad.numpy()
             for name, p in net.named_parameters()
         }
         return float(value.detach()), gradient
 
+    @_one_thread()
     def loss(self, params: Tensors, rows: Any = None) -> float:
         """The mean loss over the chosen rows, of the network as it is used: with the statistics of the training
         rows.
@@ -81,6 +100,7 @@ class TorchProblem(Problem):
             return None
         return float((self.predict(params, self.X).argmax(axis=1) == self.y).mean())
 
+    @_one_thread()
     def predict(self, params: Tensors, X: Array) -> Array:
         """The network's outputs for these rows."""
         with torch.no_grad():
@@ -90,7 +110,7 @@ class TorchProblem(Problem):
         """The network with these parameters, in evaluation mode, its statistics those of the training rows."""
         net = self._filled(params)
         rows = [torch.from_numpy(self._trained_on)]
-        torch.optim.swa_utils.update_bn(rows, net)  # type: ignore[no-untyped-call]
+        torch.optim.swa_utils.update_bn(rows, net)
         return net.eval()
 
     def _filled(self, params: Tensors) -> torch.nn.Module:

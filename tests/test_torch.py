@@ -1,5 +1,6 @@
 """A network as a problem, and a codec as the communication hook of PyTorch's DistributedDataParallel."""
 
+import dataclasses
 import functools
 import multiprocessing
 import os
@@ -14,6 +15,7 @@ import minips as ps
 torch = pytest.importorskip("torch", reason="torch is used where it is installed, and in .ci/run")
 
 dist = torch.distributed
+pytestmark = pytest.mark.soak
 X, Y, X_TEST, Y_TEST = ps.datasets.digits()
 EPOCHS, BATCH, LR = 20, 32, 0.05
 SILENCE = timedelta(seconds=60)
@@ -102,7 +104,6 @@ def test_an_exact_codec_gives_what_ddp_gives(where):
     assert set(spans) >= {"quantize", "serialize", "transfer", "dequantize"}
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(("name", "most"), [("float16", 0.55), ("uniform", 0.30), ("topk", 0.05)])
 def test_fewer_bytes_cost_little_accuracy(where, name, most):
     (_, plain, *_), _ = trained("plain", where)
@@ -110,3 +111,56 @@ def test_fewer_bytes_cost_little_accuracy(where, name, most):
     assert plain > 0.95
     assert accuracy >= plain - 0.02
     assert share <= most
+
+
+def problem(net=cnn):
+    from minips.torch import TorchProblem
+
+    return TorchProblem(net, torch.nn.functional.cross_entropy, X[:400], Y[:400], X_TEST, Y_TEST)
+
+
+CONFIG = ps.Config(workers=2, steps=6, batch_size=32, optimizer=ps.SGD(lr=0.1))
+
+
+def test_a_network_trains_to_the_same_bits_on_all_engines():
+    runs = [
+        ps.train(problem(), CONFIG, engine=engine, progress=False) for engine in ("threads", "processes", "simulated")
+    ]
+    for name, values in runs[0].params.items():
+        for other in runs[1:]:
+            np.testing.assert_array_equal(other.params[name], values)
+
+
+def test_a_network_learns_and_predicts_with_the_statistics_of_the_training_rows():
+    ours = problem()
+    run = ps.train(ours, dataclasses.replace(CONFIG, steps=80), engine="threads", progress=False)
+    assert run.accuracy > 0.85
+    outputs = ours.predict(run.params, X_TEST)
+    assert (outputs.argmax(1) == Y_TEST).mean() == run.accuracy
+    net = ours.module(run.params)
+    first = net[:2](torch.from_numpy(X[:400]))
+    np.testing.assert_allclose(net[2].running_mean.numpy(), first.mean((0, 2, 3)).detach().numpy(), atol=1e-5)
+
+
+def test_the_gradient_is_that_of_finite_differences():
+    def smooth():
+        return torch.nn.Sequential(torch.nn.Linear(64, 3), torch.nn.Tanh(), torch.nn.Linear(3, 10)).double()
+
+    from minips.torch import TorchProblem
+
+    ours = TorchProblem(smooth, torch.nn.functional.cross_entropy, X[:50].astype(float), Y[:50])
+    params = ours.init(np.random.default_rng(0))
+    _, gradient = ours.loss_and_gradient(params)
+    for name, g in gradient.items():
+        where = np.unravel_index(np.argmax(np.abs(g)), g.shape)
+        losses = []
+        for step in (1e-6, -1e-6):
+            moved = {key: p.copy() for key, p in params.items()}
+            moved[name][where] += step
+            losses.append(ours.loss(moved))
+        assert (losses[0] - losses[1]) / 2e-6 == pytest.approx(g[where], rel=1e-5)
+
+
+def test_a_type_that_numpy_has_not_is_refused_with_the_tensors_name():
+    with pytest.raises(ValueError, match=r"weight.*bfloat16"):
+        problem(lambda: torch.nn.Linear(64, 10).bfloat16()).init(np.random.default_rng(0))
