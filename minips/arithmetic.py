@@ -1,7 +1,4 @@
-"""How many threads an arithmetic library may use: one, where results are to be the same to the bit everywhere.
-
-A sum that is shared among threads is added in another order, which changes its last bits.
-"""
+"""One thread for arithmetic, where results are to be the same to the bit: threads add a sum in another order."""
 
 import threading
 from contextlib import ContextDecorator
@@ -12,8 +9,7 @@ class _OneBlasThread(ContextDecorator):
     """``with``, or a decorator: limits BLAS to one thread in this whole process, and restores the former numbers.
 
     Blocks may nest and run side by side in several threads: the first sets the limit, the last restores. It does
-    nothing where threadpoolctl finds no BLAS. An OpenBLAS that is built on OpenMP keeps a number for each thread, so
-    there the limit holds in the thread that sets it.
+    nothing where threadpoolctl finds no BLAS. With an OpenBLAS on OpenMP the limit holds in the thread that sets it.
     """
 
     def __init__(self) -> None:

@@ -1,11 +1,9 @@
-"""Data to train on: scikit-learn's small bundled sets, a synthetic one, and random features that make a small problem
-large.
+"""Data to train on: scikit-learn's small bundled sets, a synthetic one, and random features for a larger problem.
 
-Each set comes shuffled, standardised by its training rows, and with held-out rows, so that it unpacks into a problem:
-``SoftmaxRegression(*digits())``.
+Each set comes shuffled, standardised by its training rows, and with held-out rows: ``SoftmaxRegression(*digits())``.
 """
 
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -25,21 +23,17 @@ class Dataset(NamedTuple):
 
 
 def digits(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32") -> Dataset:
-    """1797 handwritten digits of 8 × 8 pixels, ten classes. Source: UCI Machine Learning Repository, via
-    scikit-learn.
-    """
+    """1797 handwritten digits of 8 × 8 pixels, ten classes. Source: UCI repository, via scikit-learn."""
     return _bundled("load_digits", validation, seed, dtype)
 
 
 def breast_cancer(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32") -> Dataset:
-    """569 tumours of 30 measurements, two classes. Source: UCI Machine Learning Repository, via scikit-learn."""
+    """569 tumours of 30 measurements, two classes. Source: UCI repository, via scikit-learn."""
     return _bundled("load_breast_cancer", validation, seed, dtype)
 
 
 def diabetes(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32") -> Dataset:
-    """442 patients of 10 measurements, and the disease a year later, standardised. Source: Efron et al. 2004, via
-    scikit-learn.
-    """
+    """442 patients of 10 measurements, and the disease a year later, standardised. Source: Efron et al. 2004."""
     data = _bundled("load_diabetes", validation, seed, dtype)
     mean, deviation = data.y.mean(), data.y.std()
     return data._replace(y=(data.y - mean) / deviation, y_validation=(data.y_validation - mean) / deviation)
@@ -55,9 +49,7 @@ def synthetic(
     seed: int = 0,
     dtype: DTypeLike = "float32",
 ) -> Dataset:
-    """Normal features and a linear model with normal noise: a regression, or class numbers where ``classes`` is
-    given.
-    """
+    """Normal features and a linear model with normal noise: a regression, or class numbers, given ``classes``."""
     rng = seeds.synthetic(seed)
     X = rng.normal(size=(rows, features))
     scores = X @ rng.normal(size=(features, classes or 1)) / np.sqrt(features)
@@ -72,35 +64,28 @@ def fourier(X: Array, features: int, seed: int = 0, *, scale: float | None = Non
 def fourier(X: Dataset, features: int, seed: int = 0, *, scale: float | None = None) -> Dataset: ...
 @one_blas_thread
 def fourier(X: Array | Dataset, features: int, seed: int = 0, *, scale: float | None = None) -> Array | Dataset:
-    """Random Fourier features: ``√(2/features) · cos(XΩ + φ)``, Ω normal, φ uniform; (n, d) becomes (n, features),
-    dtype kept.
+    """Random Fourier features: ``√(2/features) · cos(XΩ + φ)``, Ω normal, φ uniform; (n, d) becomes (n, features).
 
     A linear model on them approximates one on a Gaussian kernel of width ``scale`` (None: √d, the typical length of a
-    standardised row), and has as many parameters as one likes. The same seed gives the same features, so training and
-    held-out rows may be lifted apart; a whole `Dataset` may be lifted at once. A lifted row has length 1 or nearly so,
-    however many features there are: a learning rate of some units suits it. Source: Rahimi and Recht 2007, "Random
-    Features for Large-Scale Kernel Machines", algorithm 1.
+    standardised row). The same seed gives the same features, so training and held-out rows may be lifted apart, or a
+    whole `Dataset` at once. A lifted row has length 1 or nearly so: a learning rate of some units suits it. Source:
+    Rahimi and Recht 2007, "Random Features for Large-Scale Kernel Machines", algorithm 1.
     """
     if isinstance(X, Dataset):
-        lifted = (fourier(part, features, seed, scale=scale) for part in (X.X, X.X_validation))
-        return X._replace(**dict(zip(("X", "X_validation"), lifted, strict=True)))
+        train, rest = (fourier(part, features, seed, scale=scale) for part in (X.X, X.X_validation))
+        return X._replace(X=train, X_validation=rest)
     rng = seeds.fourier(seed)
     d = X.shape[1]
     directions = (rng.normal(size=(d, features)) / (scale or np.sqrt(d))).astype(X.dtype)
     phases = rng.uniform(0, 2 * np.pi, features).astype(X.dtype)
-    lifted_rows: Array = X @ directions
-    lifted_rows += phases
-    np.cos(lifted_rows, out=lifted_rows)
-    lifted_rows *= X.dtype.type(np.sqrt(2 / features))
-    return lifted_rows
+    lifted: Array = X @ directions
+    lifted += phases
+    np.cos(lifted, out=lifted)
+    lifted *= X.dtype.type(np.sqrt(2 / features))
+    return lifted
 
 
-def _bundled(
-    loader: Literal["load_digits", "load_breast_cancer", "load_diabetes"],
-    validation: float,
-    seed: int,
-    dtype: DTypeLike,
-) -> Dataset:
+def _bundled(loader: str, validation: float, seed: int, dtype: DTypeLike) -> Dataset:
     try:
         import sklearn.datasets
     except ModuleNotFoundError:

@@ -1,5 +1,4 @@
-"""What is trained: models that are linear in their parameters, so that every gradient has a formula and every answer a
-check.
+"""What is trained: models whose gradients have formulas.
 
 The contract is `Problem`. It holds training rows, perhaps held-out rows too, and knows the loss and its gradient.
 """
@@ -22,8 +21,8 @@ class Problem(ABC):
     """Subclass this: say how parameters start, and what loss and gradient are. ``X`` and ``y`` hold the training rows.
 
     ``validation`` is ``(X, y)`` of held-out rows, shaped like training rows, or None. ValueError where one of a pair is
-    missing, or they do not fit. All that depends on the rows must be an average over them,
-    so that the average of equal shards' gradients is the gradient of the whole.
+    missing, or they do not fit. All that depends on the rows must be an average over them, so that the average of equal
+    shards' gradients is the gradient of the whole.
     """
 
     def __init__(
@@ -54,9 +53,7 @@ class Problem(ABC):
 
     @abstractmethod
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
-        """The mean loss over the chosen rows (indices or a slice; None: all of them) and its gradient, shaped like
-        ``params``.
-        """
+        """The mean loss over some rows (indices or a slice; None: all) and its gradient, shaped like ``params``."""
 
     def loss(self, params: Tensors, rows: Any = None) -> float:
         """The mean loss over the chosen training rows."""
@@ -71,17 +68,14 @@ class Problem(ABC):
         return None
 
     def shard(self, worker: int, workers: int) -> Self:
-        """The part of this problem that one worker computes: contiguous rows, near-equal in number, nothing held
-        out.
-        """
+        """One worker's part of this problem: contiguous rows, near-equal in number, nothing held out."""
         if self.rows < workers:
             raise ValueError(f"{self.rows} training rows cannot be shared among {workers} workers; use fewer workers.")
         least, more = divmod(self.rows, workers)  # the first so many shards have one row more
         start = worker * least + min(worker, more)
         stop = start + least + (worker < more)
         part = copy.copy(self)
-        part.X, part.y = self.X[start:stop], self.y[start:stop]
-        part.validation = None
+        part.X, part.y, part.validation = self.X[start:stop], self.y[start:stop], None
         return part
 
     def held_out(self) -> "Self | None":
@@ -89,8 +83,7 @@ class Problem(ABC):
         if self.validation is None:
             return None
         part = copy.copy(self)
-        part.X, part.y = self.validation
-        part.validation = None
+        (part.X, part.y), part.validation = self.validation, None
         return part
 
     def _chosen(self, rows: Any) -> tuple[Array, Array]:
@@ -138,18 +131,11 @@ class LinearRegression(Problem):
     """Least squares: loss ``|Xw + b − y|² / 2n + l2·|w|²/2`` for X of shape (n, d) and y of shape (n,).
 
     Parameters: ``w`` (d,) and ``b`` (), both zero at first. Gradients: ``Xᵀr/n + l2·w`` and ``mean(r)`` with ``r = Xw +
-    b − y``. Source: Hastie, Tibshirani and Friedman 2009, "The Elements of Statistical Learning", sections 3.2 and
-    3.4.1.
+    b − y``. Source: Hastie, Tibshirani and Friedman 2009, "The Elements of Statistical Learning", 3.2 and 3.4.1.
     """
 
     def __init__(
-        self,
-        X: Array,
-        y: Array,
-        X_validation: Array | None = None,
-        y_validation: Array | None = None,
-        *,
-        l2: float = 0.0,
+        self, X: Array, y: Array, X_validation: Array | None = None, y_validation: Array | None = None, *, l2: float = 0
     ) -> None:
         super().__init__(X, y, X_validation, y_validation)
         self.X, y = _table(self.X, self.y)
@@ -181,8 +167,7 @@ class SoftmaxRegression(Problem):
     """Multinomial logistic regression: loss ``mean(−log softmax(XW + b)[y]) + l2·|W|²/2``, y holding class numbers.
 
     Parameters: ``W`` (d, classes) and ``b`` (classes,), both zero at first. Gradients: ``XᵀR/n + l2·W`` and the column
-    means of R, where R is softmax(XW + b) minus one in the column of the right class. Source: Bishop 2006, "Pattern
-    Recognition and Machine Learning", section 4.3.4.
+    means of R = softmax(XW + b) − onehot(y). Source: Bishop 2006, "Pattern Recognition and Machine Learning", 4.3.4.
     """
 
     def __init__(
@@ -244,8 +229,7 @@ class MLP(SoftmaxRegression):
 
     Parameters: ``U`` (d, hidden), ``a`` (hidden,), ``W`` (hidden, classes), ``b`` (classes,). U and W start normal with
     variance 2/d and 1/hidden (He et al. 2015, "Delving Deep into Rectifiers", section 2.2), a and b zero. The gradient
-    is back-propagation's (Rumelhart, Hinton and Williams 1986). No linear model: several tensors of unequal kind, to
-    see which of them stands how few bits.
+    is back-propagation's (Rumelhart, Hinton and Williams 1986). Its tensors differ in how few bits they stand.
     """
 
     def __init__(self, *rows: Any, hidden: int = 32, classes: int | None = None, l2: float = 0.0) -> None:

@@ -1,8 +1,7 @@
 """What every swappable part shares.
 
 A **Value** is a frozen dataclass whose fields say what they accept: limits, choices, a unit, one line of help. It
-checks itself when it is made, prints as the code that makes it, and goes to JSON and back. Equal fields are equal
-values.
+checks itself when it is made, prints as the code that makes it, and goes to JSON and back.
 
 A **Stage** is a value with a ``kind`` (quantizer, serializer, …) and a ``name``. ``@register`` lists its class under
 both, ``names`` lists what there is, and ``build`` makes one from a name or a dict. Nothing here knows what the kinds
@@ -14,6 +13,7 @@ import difflib
 import importlib.util
 import inspect
 import math
+import operator
 import re
 import sys
 import textwrap
@@ -43,17 +43,16 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     Array = NDArray[Any]
 
-    class StageField(Generic[T]):
-        """The type of a field that is read as a T, and may be given as a stage's name or as a dict of it."""
-
-        def __get__(self, instance: object, owner: type | None = None) -> T: ...
-        def __set__(self, instance: object, value: T | str | Mapping[str, Any]) -> None: ...
-
     class ValueField(Generic[T]):
         """The type of a field that is read as a T, and may be given as a dict of its fields."""
 
         def __get__(self, instance: object, owner: type | None = None) -> T: ...
         def __set__(self, instance: object, value: T | Mapping[str, Any]) -> None: ...
+
+    class StageField(ValueField[T]):
+        """The same for a stage, which may be given by its name, too."""
+
+        def __set__(self, instance: object, value: T | str | Mapping[str, Any]) -> None: ...
 else:
     Array = NewType("Array", np.ndarray)  # by this name in help(), where NDArray[Any] is a line of brackets
 
@@ -150,45 +149,37 @@ class Value:
     if not TYPE_CHECKING:  # checkers know the fields
 
         def __new__(cls, *values, **fields):
-            for name in fields:
-                if name not in getattr(cls, "__dataclass_fields__", fields):
-                    raise TypeError(_no_field(cls, name))
+            _check_names(cls, fields, TypeError)
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Check each field against its type and its limits.
-
-        Raises ValueError with the field, what was got and what is accepted.
-        """
+        """Check each field against its type and its limits. ValueError with what was got and what is accepted."""
         hints = get_type_hints(type(self))
-        for field in dataclasses.fields(cast(Any, self)):
-            value = _coerce(hints[field.name], getattr(self, field.name), f"{type(self).__name__}.{field.name}")
+        for field in _fields(self):
+            where = f"{type(self).__name__}.{field.name}"
+            value = _coerce(hints[field.name], getattr(self, field.name), where)
             object.__setattr__(self, field.name, value)
-            check_limits(f"{type(self).__name__}.{field.name}", value, field.metadata)
+            check_limits(where, value, field.metadata)
 
     def __repr__(self) -> str:
         """The code that makes it."""
         # the fields that differ from their defaults: `dataclass` writes one of all the fields, unless repr=False
-        differing = (f"{name}={value!r}" for name, value in _differing(self))
+        values = ((field, getattr(self, field.name)) for field in _fields(self))
+        differing = (f"{field.name}={value!r}" for field, value in values if value != default_of(field))
         return f"{type(self).__qualname__}({', '.join(differing)})"
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values that JSON can carry."""
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(cast(Any, self))}
+        return {field.name: _plain(getattr(self, field.name)) for field in _fields(self)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The value that ``to_dict`` described. ValueError for unknown keys, as TypeError in a call; TypeError for what
-        is no mapping.
-        """
+        """The value that ``to_dict`` described. ValueError for unknown keys, TypeError for what is no mapping."""
         if not isinstance(fields, Mapping):
             raise TypeError(
                 f"{cls.__name__}.from_dict takes a mapping of fields to values, as to_dict gives it; got {fields!r}."
             )
-        known = {field.name for field in dataclasses.fields(cast(Any, cls))}
-        for key in fields:
-            if key not in known:
-                raise ValueError(_no_field(cls, key))
+        _check_names(cls, fields, ValueError)
         return cls(**fields)
 
 
@@ -218,11 +209,9 @@ S = TypeVar("S", bound=Stage)
 
 
 def register(cls: type[S]) -> type[S]:
-    """Class decorator: list a stage under its kind and name, so that ``build``, the command line and the widgets find
-    it.
+    """Class decorator: list a stage under its kind and name, for ``build``, the command line and the widgets.
 
-    The same class again (a notebook cell that is run twice) replaces itself; another class under a taken name is a
-    ValueError.
+    The same class again, as of a cell that is run twice, replaces itself. ValueError for another under a taken name.
     """
     kind, name = getattr(cls, "kind", None), getattr(cls, "name", None)
     if not (isinstance(kind, str) and isinstance(name, str)):
@@ -317,8 +306,7 @@ def is_finite(x: Array) -> bool:
     """True where ``x`` holds neither NaN nor infinity.
 
     A finite sum of the squares proves it in one pass without a temporary; only one that overflowed needs the slower
-    look. ``vdot`` says nothing of an overflow, where ``dot`` warns. It comes in blocks that no BLAS shares among
-    threads: to wake them takes longer.
+    look. ``vdot`` does not warn of an overflow. The blocks are so small that BLAS wakes no threads, which takes longer.
     """
     flat = x.reshape(-1)
     for start in range(0, flat.size, ONE_THREAD):
@@ -338,11 +326,8 @@ def _classes(kind: str) -> dict[str, type[Stage] | str]:
     return _KINDS[kind]
 
 
-def _differing(value: Value) -> Iterator[tuple[str, Any]]:
-    """The names and values of the fields that are not at their defaults."""
-    for field in dataclasses.fields(cast(Any, value)):
-        if (got := getattr(value, field.name)) != default_of(field):
-            yield field.name, got
+def _fields(value: Any) -> "tuple[dataclasses.Field[Any], ...]":
+    return dataclasses.fields(value)
 
 
 def default_of(field: Any) -> Any:
@@ -357,26 +342,25 @@ def _field_line(field: Any, hint: Any) -> str:
         default = default_of(field)
     except ModuleNotFoundError:  # a stage whose library is not installed
         default = dataclasses.MISSING
-    if isinstance(default, Value):
-        default = Value.__repr__(default)
-    elif default is not dataclasses.MISSING:
-        default = repr(default)
+    code = Value.__repr__ if isinstance(default, Value) else repr
     unit = f" ({field.metadata['unit']})" if field.metadata.get("unit") else ""
-    words = f"{field.name}: {of_type}{unit}" + ("" if default is dataclasses.MISSING else f" = {default}")
+    words = f"{field.name}: {of_type}{unit}" + ("" if default is dataclasses.MISSING else f" = {code(default)}")
     words += "".join(f", {limit}" for limit in _limits(field.metadata))
     if said := field.metadata.get("help"):
         words += f": {said}"
     return textwrap.fill(words, 110, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
 
 
-def _no_field(cls: type[Value], name: str) -> str:
-    """The sentence about a field that ``cls`` lacks: where there is one of that name, or which fields there are."""
-    owner, code = _owner(cls, name)
-    if owner:
-        kind = getattr(owner, "kind", owner.__name__.lower())
-        return f"{cls.__name__} has no field {name!r}; it is a field of the {kind}: {code}."
-    known = [field.name for field in dataclasses.fields(cast(Any, cls))]
-    return f"{cls.__name__} has no field {name!r}. {nearest(str(name), known) if known else ''}".strip()
+def _check_names(cls: type[Value], given: Mapping[str, Any], error: type[Exception]) -> None:
+    """Refuse a field that ``cls`` lacks, and say where there is one of that name, or which fields there are."""
+    known = [field.name for field in _fields(cls)] if dataclasses.is_dataclass(cls) else given
+    for name in given:
+        if name not in known:
+            hint = f". {nearest(name, known)}" if known else "."
+            owner, code = _owner(cls, name)
+            if owner:
+                hint = f"; it is a field of the {getattr(owner, 'kind', owner.__name__.lower())}: {code}."
+            raise error(f"{cls.__name__} has no field {name!r}{hint}")
 
 
 def _owner(cls: Any, name: str) -> tuple[Any, str]:
@@ -393,9 +377,14 @@ def _owner(cls: Any, name: str) -> tuple[Any, str]:
     return None, ""
 
 
+def _arms(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type."""
+    return get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
+
+
 def _classes_within(hint: Any) -> Iterator[Any]:
     """The values that a field of this type may hold: of a kind of stage, each registered class."""
-    for arm in get_args(hint) if get_origin(hint) in (types.UnionType, Union) else [hint]:
+    for arm in _arms(hint):
         if isinstance(arm, type) and issubclass(arm, Stage):
             yield from (cls for cls in _KINDS.get(arm.kind, {}).values() if isinstance(cls, type))
         elif isinstance(arm, type) and issubclass(arm, Value):
@@ -420,22 +409,17 @@ def _plain(value: Any) -> Any:
 
 def _coerce(hint: Any, value: Any, where: str) -> Any:
     """``value`` as the type that a field declares; what JSON and a command line cannot say exactly is mended here."""
-    if get_origin(hint) in (types.UnionType, Union):
-        if value is None and type(None) in get_args(hint):
-            return None
-        arms = [arm for arm in get_args(hint) if arm is not type(None)]
-        hint = next((arm for arm in arms if _fits(arm, value)), arms[0])
-    if get_origin(hint) in (dict, tuple) and not isinstance(
-        value, Mapping if get_origin(hint) is dict else list | tuple
-    ):
-        raise ValueError(f"{where} takes a {get_origin(hint).__name__}, got {value!r}.")
-    if get_origin(hint) is dict:
-        of_key, of_value = get_args(hint)
-        return {_coerce(of_key, key, where): _coerce(of_value, item, where) for key, item in value.items()}
-    if get_origin(hint) is tuple:
-        return tuple(_coerce(get_args(hint)[0], item, where) for item in value)
-    if get_origin(hint) in (dict, tuple):
-        raise ValueError(f"{where} takes a {get_origin(hint).__name__}, got {value!r}.")
+    arms = [arm for arm in _arms(hint) if arm is not type(None)]
+    if value is None and len(arms) < len(_arms(hint)):
+        return None
+    hint = next((arm for arm in arms if _fits(arm, value)), arms[0])
+    of, origin = get_args(hint), get_origin(hint)
+    if origin is dict and isinstance(value, Mapping):
+        return {_coerce(of[0], key, where): _coerce(of[1], item, where) for key, item in value.items()}
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_coerce(of[0], item, where) for item in value)
+    if origin in (dict, tuple):
+        raise ValueError(f"{where} takes a {origin.__name__}, got {value!r}.")
     if isinstance(hint, type):
         if issubclass(hint, Stage) and not isinstance(value, hint):
             return build(hint.kind, value)
@@ -461,14 +445,14 @@ def _article(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"
 
 
+_BOUNDS = {"minimum": ("at least", operator.ge), "above": ("above", operator.gt), "maximum": ("at most", operator.le)}
+
+
 def _limits(metadata: Mapping[str, Any]) -> list[str]:
     """The limits of a field in words."""
-    choices = metadata.get("choices")
-    bounds = {"at least": "minimum", "above": "above", "at most": "maximum"}
-    return [
-        *([] if choices is None else [f"one of {', '.join(map(repr, choices))}"]),
-        *(f"{words} {metadata[key]:g}" for words, key in bounds.items() if metadata.get(key) is not None),
-    ]
+    choices = [] if metadata.get("choices") is None else [f"one of {', '.join(map(repr, metadata['choices']))}"]
+    bounds = (f"{words} {metadata[key]:g}" for key, (words, _) in _BOUNDS.items() if metadata.get(key) is not None)
+    return [*choices, *bounds]
 
 
 def check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
@@ -476,13 +460,6 @@ def check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
     choices, wanted = metadata.get("choices"), _limits(metadata)
     if choices is not None and value not in choices:
         raise ValueError(f"{where} takes {wanted[0]}; got {value!r}.")
-    if not isinstance(value, int | float):
-        return
-    minimum, maximum, above = metadata.get("minimum"), metadata.get("maximum"), metadata.get("above")
-    inside = (
-        (minimum is None or value >= minimum)
-        and (maximum is None or value <= maximum)
-        and (above is None or value > above)
-    )
-    if wanted and not inside:
+    bounds = [(holds, metadata[key]) for key, (_, holds) in _BOUNDS.items() if metadata.get(key) is not None]
+    if isinstance(value, int | float) and not all(holds(value, bound) for holds, bound in bounds):
         raise ValueError(f"{where} must be {' and '.join(wanted)}; got {value!r}.")

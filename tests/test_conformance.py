@@ -10,7 +10,7 @@ import pytest
 
 import minips as ps
 from minips.stage import build, kinds, missing, names, stage_class
-from minips.stages.quantizers.base import blank, part, witness
+from minips.stages.quantizers.base import part, shape_tag, zeros_for
 from minips.stages.serializers import outline, restore
 from minips.testing import check, check_quantizer, check_serializer, check_transport
 
@@ -84,11 +84,15 @@ def learners(registry):
 
         def encode(self, x, rng):
             if x.size and np.abs(x).max() / self.step > 2**31:
-                return {"raw": x, "step": np.zeros(1), "like": witness(x)}
-            return {"raw": np.asarray(np.rint(x / self.step), "i4"), "step": np.array([self.step]), "like": witness(x)}
+                return {"raw": x, "step": np.zeros(1), "like": shape_tag(x)}
+            return {
+                "raw": np.asarray(np.rint(x / self.step), "i4"),
+                "step": np.array([self.step]),
+                "like": shape_tag(x),
+            }
 
         def decode(self, parts):
-            x, raw, step = blank(part(parts, "like")), part(parts, "raw"), part(parts, "step").reshape(-1)
+            x, raw, step = zeros_for(parts), part(parts, "raw"), part(parts, "step").reshape(-1)
             if raw.size != x.size or step.size != 1:
                 raise ValueError("The parts do not fit together.")
             x.reshape(-1)[...] = raw.reshape(-1) * (step[0] or 1)
@@ -193,7 +197,7 @@ def test_a_quantizer_that_believes_any_shape_is_told_why(registry):
         name = "trusting"
 
         def encode(self, x, rng):
-            return {"values": x, "like": witness(x)}
+            return {"values": x, "like": shape_tag(x)}
 
         def decode(self, parts):
             values, like = part(parts, "values"), part(parts, "like")

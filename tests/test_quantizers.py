@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 import minips as ps
 from minips.stage import build, missing, names, stage_class
 from minips.stages.quantizers import contractive
-from minips.stages.quantizers.base import LARGEST_BYTES, blank, part, witness
+from minips.stages.quantizers.base import LARGEST_BYTES, part, shape_tag, zeros_for
 from minips.stages.quantizers.packing import pack, packed_nbytes, unpack
 from minips.stages.quantizers.sparse import kept, places
 from minips.stages.serializers import Packet
@@ -182,11 +182,11 @@ def test_topk_sends_the_smallest_index(size, itemsize):
 
 
 def test_topk_refuses_an_index_that_is_out_of_range():
-    like = {"like": witness(np.zeros(3, "f4")), "values": np.ones(1, "f4")}
+    like = {"like": shape_tag(np.zeros(3, "f4")), "values": np.ones(1, "f4")}
     with pytest.raises(ValueError, match="do not fit into 3 values"):
         ps.TopK().decode({**like, "indices": np.array([3], "u1")})
     with pytest.raises(ValueError, match="do not fit into 0 values"):
-        ps.TopK().decode({**like, "indices": np.array([0], "u1"), "like": witness(np.zeros(0, "f4"))})
+        ps.TopK().decode({**like, "indices": np.array([0], "u1"), "like": shape_tag(np.zeros(0, "f4"))})
 
 
 # BFloat16: the upper half of a float32
@@ -661,7 +661,7 @@ def test_other_fields_than_the_default_ones_meet_the_contract(quantizer):
 
 @pytest.mark.parametrize("index", [-1, -3, -(2**62), 3])
 def test_an_index_below_zero_or_past_the_end_is_refused(index):
-    parts = {"like": witness(np.zeros(3, "f4")), "values": np.ones(1, "f4"), "indices": np.array([index])}
+    parts = {"like": shape_tag(np.zeros(3, "f4")), "values": np.ones(1, "f4"), "indices": np.array([index])}
     for quantizer in (ps.TopK(), ps.Threshold()):
         with pytest.raises(ValueError, match="do not fit into 3 values"):
             quantizer.decode(parts)
@@ -671,18 +671,18 @@ def test_an_index_below_zero_or_past_the_end_is_refused(index):
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (4, 5)])
-def test_a_witness_weighs_nothing_and_remembers(shape):
-    seen = witness(np.ones(shape, "f2"))
+def test_a_shape_tag_weighs_nothing_and_remembers(shape):
+    seen = shape_tag(np.ones(shape, "f2"))
     assert seen.nbytes == 0
-    assert blank(seen).shape == shape
-    assert blank(seen).dtype == np.float16
+    assert zeros_for({"like": seen}).shape == shape
+    assert zeros_for({"like": seen}).dtype == np.float16
 
 
-def test_a_witness_cannot_claim_the_memory():
+def test_a_shape_tag_cannot_claim_the_memory():
     with pytest.raises(ValueError, match=f"larger than the {LARGEST_BYTES} bytes"):
-        blank(np.empty((0, 2**20, 2**20), "f4"))
+        zeros_for({"like": np.empty((0, 2**20, 2**20), "f4")})
     with pytest.raises(ValueError, match=r"must have the shape \(0, …\)"):
-        blank(np.zeros((1, 3)))
+        zeros_for({"like": np.zeros((1, 3))})
 
 
 def test_a_part_that_is_missing_is_named():

@@ -98,7 +98,6 @@ class Config(Value):
                 raise ValueError(
                     f"Delays.slow names worker {worker}, but there are workers 0 to {self.workers - 1} only."
                 )
-
         if isinstance(self.exchange, AllReduce):
             self._check_all_reduce(self.exchange)
 

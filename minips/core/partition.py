@@ -1,8 +1,7 @@
 """Which server holds which values.
 
-Tensors stand one behind the other, in the order of their names' first appearance, and the whole is cut into contiguous
-ranges of nearly equal bytes, one for each server. A tensor that lies in one range keeps its shape; a cut one travels as
-flat pieces.
+Tensors stand one behind the other, in the order of their names, and the whole is cut into contiguous ranges of nearly
+equal bytes, one for each server. A tensor that lies in one range keeps its shape; a cut one travels as flat pieces.
 """
 
 import math
@@ -41,7 +40,8 @@ class Layout(NamedTuple):
         count = self.shape[0] if self.shape else 0
         wanted = np.asarray(rows, np.intp).reshape(-1)
         if wanted.size and not 0 <= wanted.min() <= wanted.max() < count:
-            raise ValueError(f"A tensor of shape {self.shape} has the rows 0 to {count - 1}; got {_few(rows)}.")
+            some = ", ".join(map(str, [*rows][:8])) + ", …" * (len(rows) > 8)
+            raise ValueError(f"A tensor of shape {self.shape} has the rows 0 to {count - 1}; got {some}.")
         width = math.prod(self.shape[1:])
         flat = (wanted[:, None] * width + np.arange(width)).reshape(-1)
         here = (flat >= self.start) & (flat < self.stop)
@@ -72,11 +72,9 @@ def partition(tensors: Mapping[str, Array], servers: int) -> list[dict[str, Layo
 
 
 def native(x: ArrayLike) -> Array:
-    """``x`` as an array in this machine's byte order, which is all that a dtype's name can tell."""
+    """``x`` as an array in this machine's byte order; a dtype's name tells no order."""
     array = np.asarray(x)
-    if array.dtype.isnative:
-        return array
-    return array.astype(array.dtype.newbyteorder("="))
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:
@@ -87,14 +85,11 @@ def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:
 def join(
     pieces: list[Tensors], layouts: list[dict[str, Layout]], rows: Mapping[str, Sequence[int]] | None = None
 ) -> Tensors:
-    """Whole tensors from the pieces of all the servers, in the order of the names in the layouts; of the tensors in
-    ``rows`` those rows alone.
-    """
+    """Whole tensors from the pieces of all the servers, in the layouts' order; of those in ``rows``, those rows."""
     whole: Tensors = {}
     for tensors, layout in zip(pieces, layouts, strict=True):
         for name, piece in tensors.items():
-            part = layout[name]
-            some = rows.get(name) if rows else None
+            part, some = layout[name], (rows or {}).get(name)
             if part.whole and some is None:
                 whole[name] = piece if piece.flags.writeable else piece.copy()
                 continue
@@ -104,8 +99,3 @@ def join(
             where = slice(part.start, part.stop) if some is None else part.rows(some)[0]
             whole[name].reshape(-1)[where] = piece.reshape(-1)
     return whole
-
-
-def _few(rows: Sequence[int]) -> str:
-    """The first of the rows, as text."""
-    return ", ".join(map(str, [*rows][:8])) + (", …" if len(rows) > 8 else "")

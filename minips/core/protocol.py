@@ -247,7 +247,7 @@ class WorkerLink:
 
     def __init__(self, config: Config, index: int, worker: int, trace: Trace) -> None:
         self._config, self._trace = config, trace
-        self._rng = seeds.pull(config.seed, index, worker)
+        self._rng = seeds.pull(config.seed, worker, index)
         self.decoder, self.encoder = Decoder(trace), Encoder(config.pull, self._rng, trace)
         self.pushing, self.queued = False, 0
 

@@ -1,8 +1,7 @@
 """Where the time went: spans, opened around the stages and never inside them.
 
 A span is one name of `SPANS`, who spent the time, when it began (seconds on ``time.monotonic``, which all processes of
-a machine share), how long it took, and the step that it belonged to. A cost prediction uses the same names, so that
-predicted against measured is a join.
+a machine share), how long it took, and the step that it belonged to. A cost prediction uses the same names.
 """
 
 import json
@@ -10,10 +9,10 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 SPANS = (
     "compute",
@@ -55,8 +54,7 @@ class Step(NamedTuple):
     spans: dict[str, float]
     """By name; with several servers, or overlap, they run side by side and may add up to more than the whole."""
     served: float
-    """While a message was neither travelling nor waiting: the server worked for this worker, and its own spans tell
-    at what."""
+    """While a message was neither travelling nor waiting: the server worked for this worker."""
     unclaimed: float
     """Seconds in no span, which the worker itself must have spent."""
 
@@ -81,9 +79,14 @@ class Trace:
         self._rows: list[_Row | _Laps] = list(spans)  # plain tuples: they are made in the loop that is measured
         self._room = limit - len(self._rows)
 
-    def span(self, name: str) -> "_Open":
-        """A context manager that records how long its block took."""
-        return _Open(self, name)
+    @contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        """Record how long a block takes, also one that raises."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add(name, start, time.monotonic() - start)
 
     def laps(self, names: tuple[str, ...], moments: tuple[float, ...]) -> None:
         """Record spans that follow each other: the first from the first moment to the second, and so on."""
@@ -104,17 +107,12 @@ class Trace:
 
     def seconds(self, who: str = "") -> dict[str, float]:
         """Total seconds by span name, of all or of those whose name starts with ``who``."""
-        totals: dict[str, float] = defaultdict(float)
-        for span in self:
-            if span.who.startswith(who):
-                totals[span.name] += span.seconds
-        return {name: totals[name] for name in SPANS if name in totals}
+        return _totals(span for span in self if span.who.startswith(who))
 
     def steps(self, who: str) -> list[Step]:
         """The steps of one worker, but for its last one, whose end is not known.
 
-        Of each second it is known what it was spent on, or it is ``unclaimed``: with one server and without overlap the
-        spans, what the server did and what is unclaimed add up to the whole.
+        With one server and without overlap the spans, what the server did and what is unclaimed add up to the whole.
         """
         mine = [span for span in self if span.who == who]
         trips = [
@@ -128,21 +126,15 @@ class Trace:
         steps = []
         for i, j in pairwise(firsts):
             start, stop, own = mine[i].start, mine[j].start, mine[i:j]
-            spans: dict[str, float] = defaultdict(float)
-            for span in own:
-                spans[span.name] += span.seconds
             told = [(span.start, span.start + span.seconds) for span in own]
             near = trips[bisect_left(trips, (start - (stop - start),)) : bisect_left(trips, (stop,))]
             known = _covered([*told, *near], start, stop)
-            named = {name: spans[name] for name in SPANS if name in spans}
             served = known - _covered(told, start, stop)
-            steps.append(Step(mine[i].step, start, stop - start, named, served, stop - start - known))
+            steps.append(Step(mine[i].step, start, stop - start, _totals(own), served, stop - start - known))
         return steps
 
     def to_chrome(self, path: str | Path) -> None:
-        """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server, in
-        microseconds.
-        """
+        """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server."""
         rows = {who: row for row, who in enumerate(sorted({span.who for span in self}))}
         origin = min((span.start for span in self), default=0.0)
         events: list[dict[str, object]] = [
@@ -178,6 +170,14 @@ class Trace:
         return f"<Trace of {len(self)} spans>"
 
 
+def _totals(spans: Iterable[Span]) -> dict[str, float]:
+    """Seconds by span name, in the order of `SPANS`."""
+    totals: dict[str, float] = defaultdict(float)
+    for span in spans:
+        totals[span.name] += span.seconds
+    return {name: totals[name] for name in SPANS if name in totals}
+
+
 def _covered(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
     """Seconds between two moments that lie in any of the stretches."""
     total, end = 0.0, start
@@ -185,19 +185,3 @@ def _covered(stretches: Iterable[tuple[float, float]], start: float, stop: float
         total += max(0.0, min(over, stop) - max(begin, end))
         end = max(end, min(over, stop))
     return total
-
-
-class _Open:
-    __slots__ = ("_name", "_start", "_trace")
-
-    def __init__(self, trace: Trace, name: str) -> None:
-        self._trace, self._name = trace, name
-
-    def __enter__(self) -> Self:
-        self._start = time.monotonic()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._trace.add(self._name, self._start, time.monotonic() - self._start)

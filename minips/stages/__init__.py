@@ -1,27 +1,10 @@
-"""The stages to swap: quantizers, memories, serializers, compressors, transports, aggregators, consistency models and
-optimizers.
+"""The stages to swap. Importing this package registers all of them. Each module starts with its kind's contract."""
 
-Importing this package registers all of them. Each module starts with its kind's contract.
-"""
-
-from minips.stages import (
-    aggregators,
-    compressors,
-    consistency,
-    memories,
-    optimizers,
-    quantizers,
-    serializers,
-    transports,
-)
-
-__all__ = [
-    "aggregators",
-    "compressors",
-    "consistency",
-    "memories",
-    "optimizers",
-    "quantizers",
-    "serializers",
-    "transports",
-]
+from minips.stages import aggregators as aggregators
+from minips.stages import compressors as compressors
+from minips.stages import consistency as consistency
+from minips.stages import memories as memories
+from minips.stages import optimizers as optimizers
+from minips.stages import quantizers as quantizers
+from minips.stages import serializers as serializers
+from minips.stages import transports as transports

@@ -1,12 +1,12 @@
 """Aggregators: one gradient from the gradients of several workers.
 
-The contract is `Aggregator`. Under BSP an aggregator sees a whole round at once; under SSP and ASP each push comes
-alone. It never changes what it is given.
+The contract is `Aggregator`. Under BSP it sees a whole round at once, under SSP and ASP each push alone.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -29,8 +29,7 @@ class Contribution(NamedTuple):
 class Aggregator(Stage):
     """The contract. Contributions come in worker order, never in order of arrival, so that a run repeats to the bit.
 
-    With several servers each one combines its own pieces: an elementwise aggregator gives the same result for any
-    number of them.
+    They are not changed. Of several servers each combines its own pieces: an elementwise aggregator gives the same.
     """
 
     kind: ClassVar[str] = "aggregator"
@@ -50,9 +49,7 @@ class Aggregator(Stage):
 @register
 @dataclass(frozen=True)
 class Mean(Aggregator):
-    """The average, ``(g₁ + … + gₙ) / n``, added in worker order, half floats in float32. One bad worker can move it
-    anywhere.
-    """
+    """The average, ``(g₁ + … + gₙ) / n``, in worker order, half floats in float32. One bad worker moves it anywhere."""
 
     name = "mean"
     elementwise = True
@@ -104,7 +101,7 @@ class TrimmedMean(Aggregator):
         return 2 * self.trim + 1
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
-        enough(self, contributions)
+        require_min(self, contributions)
 
         def trimmed(pieces: list[Array]) -> Array:
             ordered = np.sort(pieces, axis=0)[self.trim : len(pieces) - self.trim]
@@ -135,14 +132,11 @@ class Krum(Aggregator):
         return max(2 * self.bad + 3, self.select + self.bad + 2)
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
-        enough(self, contributions)
-        n = len(contributions)
+        require_min(self, contributions)
+        n, gradients = len(contributions), [one.gradients for one in contributions]
         distances = np.zeros((n, n))
-        for a in range(n):
-            for b in range(a):
-                distances[a, b] = distances[b, a] = _squared_distance(
-                    contributions[a].gradients, contributions[b].gradients
-                )
+        for a, b in combinations(range(n), 2):
+            distances[a, b] = distances[b, a] = _squared_distance(gradients[a], gradients[b])
         others = np.sort(distances, axis=1)[:, 1 : n - self.bad - 1]  # column 0 is the distance to itself
         chosen = np.sort(np.argsort(others.sum(axis=1), kind="stable")[: self.select])
         return Mean().combine([contributions[index] for index in chosen])
@@ -181,8 +175,7 @@ class MajorityVote(Aggregator):
 
     A step is as long as the learning rate, whatever the gradients' size, so that 0.001 is more like it than 0.1. A bad
     worker has one vote: it stands while fewer than half of the workers are bad.
-    Source: Bernstein et al. 2019, "signSGD with Majority Vote is Communication Efficient and Fault Tolerant", algorithm
-    1.
+    Source: Bernstein et al. 2019, "signSGD with Majority Vote Is Communication Efficient and Fault Tolerant", alg. 1.
     """
 
     name = "majorityvote"
@@ -198,7 +191,7 @@ class MajorityVote(Aggregator):
         return by_name(vote, contributions)
 
 
-def enough(aggregator: Aggregator, contributions: Sequence[Contribution]) -> None:
+def require_min(aggregator: Aggregator, contributions: Sequence[Contribution]) -> None:
     """ValueError where there are too few contributions for what the aggregator promises."""
     if len(contributions) < aggregator.least:
         raise ValueError(

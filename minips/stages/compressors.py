@@ -15,8 +15,7 @@ import numpy as np
 
 from minips.stage import Buffer, Stage, option, reason, register
 
-_GZIP = zlib.MAX_WBITS | 16
-"""zlib's code for a gzip envelope."""
+_ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 
 class Compressor(Stage):
@@ -47,7 +46,8 @@ class NoCompression(Compressor):
         return buffer
 
     def decompress(self, buffer: Buffer, limit: int) -> Buffer:
-        return within(limit, buffer)
+        check_size(len(buffer), limit)
+        return buffer
 
 
 @register
@@ -56,36 +56,30 @@ class Zlib(Compressor):
     """DEFLATE (LZ77 and Huffman codes) in a zlib envelope, RFC 1950 and 1951: small, not fast."""
 
     name = "zlib"
+    window: ClassVar[int] = zlib.MAX_WBITS
+    """zlib's code for the envelope."""
     level: int = option(1, "effort: 1 is fast, 9 is small", minimum=1, maximum=9, step=1)
 
     def compress(self, buffer: Buffer) -> Buffer:
-        return zlib.compress(buffer, self.level)
+        return zlib.compress(buffer, self.level, self.window)
 
     def decompress(self, buffer: Buffer, limit: int) -> Buffer:
-        return inflate(zlib.decompressobj(), buffer, limit, "a zlib stream")
+        return inflate(zlib.decompressobj(self.window), buffer, limit, f"a {self.name} stream")
 
 
 @register
 @dataclass(frozen=True)
-class Gzip(Compressor):
+class Gzip(Zlib):
     """The same DEFLATE in a gzip envelope, as files and HTTP use it: 12 bytes more. RFC 1952."""
 
     name = "gzip"
-    level: int = option(1, "effort: 1 is fast, 9 is small", minimum=1, maximum=9, step=1)
-
-    def compress(self, buffer: Buffer) -> Buffer:
-        return zlib.compress(buffer, self.level, wbits=_GZIP)
-
-    def decompress(self, buffer: Buffer, limit: int) -> Buffer:
-        return inflate(zlib.decompressobj(wbits=_GZIP), buffer, limit, "a gzip stream")
+    window = zlib.MAX_WBITS | 16
 
 
 @register
 @dataclass(frozen=True)
 class Lz4(Compressor):
-    """LZ4 blocks: matches without entropy coding, so fast that it can pay on quick links. Source: the LZ4 block
-    format.
-    """
+    """LZ4 blocks: matches without entropy coding, so fast that it can pay on quick links. Source: LZ4 block format."""
 
     name = "lz4"
     requires = ("lz4",)
@@ -100,9 +94,7 @@ class Lz4(Compressor):
     def decompress(self, buffer: Buffer, limit: int) -> Buffer:
         import lz4.block
 
-        size = int.from_bytes(memoryview(buffer)[:4], "little")
-        if size > limit:
-            raise ValueError(_too_large(limit))
+        check_size(int.from_bytes(memoryview(buffer)[:4], "little"), limit)
         try:
             return bytes(lz4.block.decompress(buffer))
         except (lz4.block.LZ4BlockError, ValueError) as error:
@@ -112,29 +104,27 @@ class Lz4(Compressor):
 @register
 @dataclass(frozen=True)
 class Zstd(Compressor):
-    """Zstandard: LZ77, Huffman codes and finite-state entropy coding; about zlib's size at several times its speed. RFC
-    8878.
+    """Zstandard: LZ77, Huffman codes and finite-state entropy coding; about zlib's size, several times as fast.
 
-    Python's own ``compression.zstd`` from 3.14 on, before that backports.zstd.
+    Source: RFC 8878. Python's own ``compression.zstd`` from 3.14 on, before that backports.zstd.
     """
 
     name = "zstd"
-    requires = () if sys.version_info >= (3, 14) else ("backports.zstd",)
+    requires = (_ZSTD,)
     extra = "codecs"
     level: int = option(1, "effort: negative is fastest, 22 is smallest", minimum=-7, maximum=22, step=1)
 
     def compress(self, buffer: Buffer) -> Buffer:
-        return bytes(_zstd().compress(buffer, self.level))
+        return bytes(import_module(_ZSTD).compress(buffer, self.level))
 
     def decompress(self, buffer: Buffer, limit: int) -> Buffer:
-        return inflate(_zstd().ZstdDecompressor(), buffer, limit, "a Zstandard frame")
+        return inflate(import_module(_ZSTD).ZstdDecompressor(), buffer, limit, "a Zstandard frame")
 
 
 @register
 @dataclass(frozen=True)
 class Blosc(Compressor):
-    """Blosc2 with the shuffle filter: first bytes of all the values, then second bytes, …, and LZ4 on what that lines
-    up.
+    """Blosc2 with the shuffle filter: the first bytes of all the values, then the second ones, …, and LZ4 on that.
 
     A float's sign and exponent repeat from value to value where its fraction does not, so that the shuffle finds what
     LZ4 alone cannot. The size of a value is the array's own where the frame is a view of one, else ``typesize``.
@@ -156,8 +146,7 @@ class Blosc(Compressor):
     def decompress(self, buffer: Buffer, limit: int) -> Buffer:
         import blosc2
 
-        if int.from_bytes(memoryview(buffer)[4:8], "little") > limit:  # the header's count of the bytes that come out
-            raise ValueError(_too_large(limit))
+        check_size(int.from_bytes(memoryview(buffer)[4:8], "little"), limit)
         try:
             return bytes(blosc2.decompress2(buffer, nthreads=1))
         except (ValueError, RuntimeError, TypeError) as error:
@@ -178,23 +167,13 @@ def inflate(stream: Any, buffer: Buffer, limit: int, what: str) -> Buffer:
         data = stream.decompress(buffer, limit + 1)
     except Exception as error:  # each library has its own
         raise ValueError(f"The frame is not {what}: {reason(error)}.") from None
-    if len(data) > limit:
-        raise ValueError(_too_large(limit))
+    check_size(len(data), limit)
     if not stream.eof or stream.unused_data:
         raise ValueError(f"The frame is {what} that was cut short, or more than one.")
     return bytes(data)
 
 
-def within(limit: int, buffer: Buffer) -> Buffer:
-    """``buffer``, or ValueError where it is longer than ``limit`` bytes."""
-    if len(buffer) > limit:
-        raise ValueError(_too_large(limit))
-    return buffer
-
-
-def _zstd() -> Any:
-    return import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
-
-
-def _too_large(limit: int) -> str:
-    return f"The frame decompresses to more than the {limit} bytes that are allowed."
+def check_size(size: int, limit: int) -> None:
+    """ValueError where a frame would make more than ``limit`` bytes."""
+    if size > limit:
+        raise ValueError(f"The frame decompresses to more than the {limit} bytes that are allowed.")

@@ -56,9 +56,8 @@ def takes_view(consistency: Consistency) -> bool:
 class BSP(Consistency):
     """Bulk synchronous parallel: all workers step together, and parameters change only between rounds.
 
-    With ``backup`` workers a round needs that many pushes fewer; a push that comes after its round is counted and
-    dropped. Sources: Valiant 1990, "A Bridging Model for Parallel Computation"; for backup workers, Chen et al. 2016,
-    "Revisiting Distributed Synchronous SGD".
+    With ``backup`` workers a round needs that many pushes fewer; a later push is counted and dropped. Sources: Valiant
+    1990, "A Bridging Model for Parallel Computation"; Chen et al. 2016, "Revisiting Distributed Synchronous SGD".
     """
 
     name = "bsp"

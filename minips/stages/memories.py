@@ -10,8 +10,7 @@ starts empty and that the codec carries; the stage itself holds only its fields.
 
 All of them need a quantizer that is a contraction. The unbiased random schemes (QSGD, Ternary) are none where their
 variance is large, and would make a memory grow without bound; `contractive` scales what they are given by 1 / (1 + ω),
-which makes them one. An unbiased RandomK scaled so is the one that is not unbiased, so a codec asks for that by name.
-Neither is `TwoBit` a contraction, which says so itself.
+which makes them one. A codec takes RandomK with ``unbiased=False`` instead, which is the same. `TwoBit` is none either.
 """
 
 from abc import abstractmethod
@@ -82,14 +81,13 @@ class ErrorFeedback(Memory):
 @register
 @dataclass(frozen=True)
 class Delta(Memory):
-    """Differential quantization: send the difference to what the receiver has, ``C(x − x̂)``; both set ``x̂ ← x̂ + C(x
-    − x̂)``.
+    """Differential quantization: send the difference to what the receiver has: ``d = C(x − x̂)``, ``x̂ ← x̂ + d``.
 
-    Sender and receiver start from zero and add up the same decoded differences, so their x̂ are equal to the bit, and
-    an error is corrected by the next difference, if C is a contraction. It pays where gradients, or parameters, change
-    little from step to step. A new connection starts both halves from zero again. Sources: Richtárik, Sokolov and
-    Fatkhullin 2021, "EF21", algorithm 2; Mishchenko et al. 2019, "Distributed Learning with Compressed Gradient
-    Differences" (DIANA), for unbiased schemes.
+    Sender and receiver start from zero, at each new connection, and add up the same decoded differences, so their x̂
+    are equal to the bit, and an error is corrected by the next difference, if C is a contraction. It pays where
+    gradients, or parameters, change little from step to step. Sources: Richtárik, Sokolov and Fatkhullin 2021, "EF21",
+    algorithm 2; for unbiased schemes, Mishchenko et al. 2019, "Distributed Learning with Compressed Gradient
+    Differences" (DIANA).
     """
 
     name = "delta"

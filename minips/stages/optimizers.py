@@ -1,7 +1,6 @@
 """Optimizers: what the server does with an aggregated gradient.
 
-The contract is `Optimizer`. All of these work on each value by itself, so the parameters may be split over any number
-of servers.
+The contract is `Optimizer`. All of these work on each value by itself, so any number of servers may share the values.
 """
 
 from abc import abstractmethod
@@ -14,9 +13,7 @@ from minips.stage import Array, Stage, Tensors, option, register
 
 
 class Optimizer(Stage):
-    """The contract. ``state`` is a dict that starts empty, that the shard keeps, and that belongs to the optimizer
-    alone.
-    """
+    """The contract. ``state`` is a dict that starts empty, is kept by the shard, and belongs to the optimizer."""
 
     kind: ClassVar[str] = "optimizer"
     elementwise: ClassVar[bool] = False

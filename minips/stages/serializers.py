@@ -4,8 +4,7 @@ A **Packet** is a message whose arrays are quantized. Its header holds plain val
 and dicts of them); ``tensors`` holds, for each name, the quantizer's name and its parts. **Frames** are the buffers
 that travel: where the format allows, each array is a frame of its own, a view of the array's memory and not a copy.
 
-The contract is `Serializer`. Bytes from the network are not to be believed: ``loads`` raises ValueError for anything
-malformed.
+The contract is `Serializer`. Bytes from the network are not trusted: ``loads`` raises ValueError for malformed ones.
 """
 
 import io
@@ -14,15 +13,18 @@ import pickle
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from itertools import count
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import msgpack
 import numpy as np
 
 from minips.stage import Array, Buffer, Frames, Stage, reason, register
 from minips.stages.quantizers import Parts
+
+_DTYPES = {np.dtype(code).name: np.dtype(code).newbyteorder("<") for code in np.typecodes["AllInteger"] + "efdg?"}
+"""The dtypes that travel, by name."""
 
 
 @dataclass(eq=False, slots=True)
@@ -81,7 +83,8 @@ class MsgPack(Serializer):
                 parts: Parts = {}
                 for part, dtype, shape in described:
                     number += 1
-                    parts[part] = np.frombuffer(frames[number], _array_dtype(dtype, "<")).reshape(shape)
+                    numbers = _DTYPES[dtype] if dtype in _DTYPES else array_dtype(dtype)  # which refuses it
+                    parts[part] = np.frombuffer(frames[number], numbers).reshape(shape)
                 tensors[name] = quantizer, parts
             return Packet(header if isinstance(header, dict) else check_header(header), tensors)
         except IndexError:
@@ -119,8 +122,7 @@ class Json(Serializer):
 class Pickle(Serializer):
     """Python's own format, protocol 5 with the arrays out of band, so that they are not copied (PEP 574).
 
-    Reading a pickle runs whatever its writer put in. A server takes it only from an authenticated peer, and only where
-    its own config names it.
+    Reading a pickle runs any code that it holds: a server takes it from authenticated peers, where its config names it.
     """
 
     name = "pickle"
@@ -212,8 +214,7 @@ class SafeTensors(Serializer):
     """safetensors, the format of model files that cannot run code: a JSON header, and the values behind it.
 
     The arrays are named 0, 1, …; the metadata's ``packet`` is ``[header, [[name, quantizer, [[part, array], …]], …]]``
-    as JSON. One frame, so each array is copied on the way in, and not on the way out. Source: the safetensors format,
-    huggingface.co/docs/safetensors.
+    as JSON. One frame, so each array is copied on the way in, not out. Source: huggingface.co/docs/safetensors.
     """
 
     name = "safetensors"
@@ -290,22 +291,12 @@ def dtype_name(dtype: "np.dtype[Any]") -> str:
     return dtype.name
 
 
-def array_dtype(name: Any, order: Literal["<", "="] = "=") -> "np.dtype[Any]":
-    """The dtype of that name in a byte order; ValueError for any but plain numbers and truth values."""
-    if not isinstance(name, str):
-        raise ValueError(f"{name!r} is not a dtype of numbers")
-    return _array_dtype(name, order)
-
-
-@lru_cache(maxsize=64)
-def _array_dtype(name: str, order: Literal["<", "="]) -> "np.dtype[Any]":
+def array_dtype(name: Any) -> "np.dtype[Any]":
+    """The little-endian dtype of that name. ValueError for any but plain numbers and truth values."""
     try:
-        dtype = np.dtype(name)
-    except (TypeError, SyntaxError):
-        dtype = None
-    if dtype is None or dtype.kind not in "biuf":
-        raise ValueError(f"{name!r} is not a dtype of numbers")
-    return dtype.newbyteorder(order)
+        return _DTYPES[name]
+    except (KeyError, TypeError):
+        raise ValueError(f"{name!r} is not a dtype of numbers") from None
 
 
 class _Malformed:
@@ -328,32 +319,32 @@ def _malformed(what: str, error: Exception) -> ValueError:
 
 @cache
 def _protobuf_packet() -> Any:
-    """The class of the Packet message, made of a schema that is written here in place of a .proto file."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    """The class of the Packet message, made of `_SCHEMA` in place of a .proto file."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-    Field = descriptor_pb2.FieldDescriptorProto
-    schema = {
-        "Part": [
-            ("name", Field.TYPE_STRING),
-            ("dtype", Field.TYPE_STRING),
-            ("shape", [Field.TYPE_INT64]),
-            ("values", Field.TYPE_BYTES),
-        ],
-        "Tensor": [("name", Field.TYPE_STRING), ("quantizer", Field.TYPE_STRING), ("parts", ["Part"])],
-        "Packet": [("header", Field.TYPE_STRING), ("tensors", ["Tensor"])],
-    }
-    file = descriptor_pb2.FileDescriptorProto(name="minips.proto", package="minips", syntax="proto3")
-    for message_name, fields in schema.items():
-        message = file.message_type.add(name=message_name)
-        for number, (name, what) in enumerate(fields, 1):
-            field = message.field.add(name=name, number=number, label=Field.LABEL_OPTIONAL)
-            if isinstance(what, list):
-                (what,) = what
-                field.label = Field.LABEL_REPEATED
-            if isinstance(what, str):
-                field.type, field.type_name = Field.TYPE_MESSAGE, f".minips.{what}"
-            else:
-                field.type = what
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
+    pool.Add(text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto()))
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("minips.Packet"))
+
+
+_SCHEMA = """
+name: "minips.proto" package: "minips" syntax: "proto3"
+message_type {
+  name: "Part"
+  field { number: 1 name: "name" label: LABEL_OPTIONAL type: TYPE_STRING }
+  field { number: 2 name: "dtype" label: LABEL_OPTIONAL type: TYPE_STRING }
+  field { number: 3 name: "shape" label: LABEL_REPEATED type: TYPE_INT64 }
+  field { number: 4 name: "values" label: LABEL_OPTIONAL type: TYPE_BYTES }
+}
+message_type {
+  name: "Tensor"
+  field { number: 1 name: "name" label: LABEL_OPTIONAL type: TYPE_STRING }
+  field { number: 2 name: "quantizer" label: LABEL_OPTIONAL type: TYPE_STRING }
+  field { number: 3 name: "parts" label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".minips.Part" }
+}
+message_type {
+  name: "Packet"
+  field { number: 1 name: "header" label: LABEL_OPTIONAL type: TYPE_STRING }
+  field { number: 2 name: "tensors" label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".minips.Tensor" }
+}
+"""

@@ -70,8 +70,8 @@ def _check_decoded(quantizer: Quantizer, x: Array, parts: Parts, what: str) -> N
     """A fresh instance with default fields decodes: what it needs is in the parts."""
     y = type(quantizer)().decode({name: unwritable(array) for name, array in parts.items()})
     require(isinstance(y, np.ndarray), f"{what}: decode gave a {type(y).__name__}, not an array; np.asarray makes one.")
-    require(y.shape == x.shape, f"{what}: decode gave the shape {y.shape}; `witness` and `blank` keep it.")
-    require(y.dtype == x.dtype, f"{what}: decode gave {y.dtype}; `witness` and `blank` keep the dtype.")
+    require(y.shape == x.shape, f"{what}: decode gave the shape {y.shape}; `shape_tag` and `zeros_for` keep it.")
+    require(y.dtype == x.dtype, f"{what}: decode gave {y.dtype}; `shape_tag` and `zeros_for` keep the dtype.")
     require(np.isfinite(y).all(), f"{what}: decode gave NaN or infinity.")
     bound = quantizer.error_bound(x)
     if bound is not None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minips.stage import Array, build, option, register, stage_class
+from minips.stage import Array, option, register, stage_class
 from minips.stages.quantizers.base import Parts, Quantizer, norm, part
 from minips.stages.quantizers.casts import Exact, Float16
 from minips.stages.quantizers.integers import Uniform
@@ -27,7 +27,6 @@ class Adaptive(Quantizer):
     ladder: tuple[Quantizer, ...] = option(LADDER, "quantizers, the cheapest first")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ladder", tuple(build("quantizer", rung) for rung in self.ladder))
         super().__post_init__()
         if not self.ladder:
             raise ValueError("Adaptive.ladder needs at least one quantizer.")
@@ -41,10 +40,7 @@ class Adaptive(Quantizer):
         return {"which": np.frombuffer(rung.name.encode(), np.uint8), **parts}
 
     def decode(self, parts: Parts) -> Array:
-        which = part(parts, "which")
-        if which.dtype != np.uint8:
-            raise ValueError(f"The part 'which' must hold the bytes of a quantizer's name; got {which.dtype}.")
-        name = which.tobytes().decode(errors="replace")
+        name = part(parts, "which").tobytes().decode(errors="replace")
         if name == self.name:
             raise ValueError("An adaptive quantizer cannot choose itself.")
         rung: Quantizer = stage_class("quantizer", name)()  # type: ignore[assignment]

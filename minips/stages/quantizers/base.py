@@ -1,9 +1,9 @@
-"""The contract of a quantizer, and the witness that lets its parts remember a shape and a dtype."""
+"""The contract of a quantizer, and the tag that lets its parts remember a shape and a dtype."""
 
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -39,9 +39,7 @@ class Quantizer(Stage):
         """The array that the parts stand for. Raises ValueError where they do not fit together."""
 
     def relative_variance(self, x: Array) -> float:
-        """``ω = E|C(x) − x|² / |x|²`` of a random scheme with ``E C(x) = x``; 0 for all others, which a memory takes as
-        they are.
-        """
+        """``ω = E|C(x) − x|² / |x|²`` of a random scheme with ``E C(x) = x``; 0 for all others."""
         return 0.0
 
     def error_bound(self, x: Array) -> float | None:
@@ -65,22 +63,23 @@ def contractive(quantizer: Quantizer, x: Array) -> Array:
     return np.asarray(x * x.dtype.type(1 / (1 + omega))) if omega else x
 
 
-def witness(x: Array) -> Array:
+def shape_tag(x: Array) -> Array:
     """An array of no bytes whose header still tells the dtype and the shape of ``x``: ``(0, *x.shape)``."""
     return np.empty((0, *x.shape), x.dtype)
 
 
-def blank(like: Array) -> Array:
-    """A new array of zeros with the dtype and the shape that a witness tells. ValueError for what is no witness."""
-    return np.zeros(*_told(like))
+def zeros_for(parts: Mapping[str, Array]) -> Array:
+    """Zeros of the dtype and the shape that the part ``like``, a `shape_tag`, tells. ValueError where it is none."""
+    return np.zeros(*_tagged(parts))
 
 
-def room(like: Array) -> Array:
+def empty_for(parts: Mapping[str, Array]) -> Array:
     """The same, not cleared: for a scheme that writes every value."""
-    return np.empty(*_told(like))
+    return np.empty(*_tagged(parts))
 
 
-def _told(like: Array) -> tuple[tuple[int, ...], "np.dtype[np.floating]"]:
+def _tagged(parts: Mapping[str, Array]) -> tuple[tuple[int, ...], "np.dtype[np.floating]"]:
+    like = part(parts, "like")
     if like.ndim == 0 or like.shape[0] != 0 or like.dtype.kind != "f":
         raise ValueError(
             f"The part 'like' must have the shape (0, …) and a float dtype, got {like.dtype} of {like.shape}."
@@ -92,11 +91,14 @@ def _told(like: Array) -> tuple[tuple[int, ...], "np.dtype[np.floating]"]:
     return like.shape[1:], like.dtype
 
 
-def part(parts: Mapping[str, Array], name: str) -> Array:
-    """One of the parts. Raises ValueError where it is missing."""
+def part(parts: Mapping[str, Array], name: str, dtype: Any = None, shape: tuple[int, ...] = ()) -> Array:
+    """One of the parts. ValueError where it is missing, or is not of that dtype and shape where a dtype is given."""
     if name not in parts:
         raise ValueError(f"The parts have no {name!r}; they have: {', '.join(parts) or 'nothing'}.")
-    return parts[name]
+    x = parts[name]
+    if dtype is not None and (x.dtype != dtype or x.shape != shape):
+        raise ValueError(f"The part {name!r} must hold {np.dtype(dtype)} of {shape}; got {x.dtype} of {x.shape}.")
+    return x
 
 
 def number(parts: Mapping[str, Array], name: str) -> float:
@@ -106,11 +108,6 @@ def number(parts: Mapping[str, Array], name: str) -> float:
     if not math.isfinite(one):  # a wider float than a double may be finite, and its double not
         raise ValueError(f"The part {name!r} must hold one finite number; got {value.size} of {value.dtype}.")
     return one
-
-
-def size_of(shape: tuple[int, ...]) -> int:
-    """How many values an array of this shape has."""
-    return math.prod(shape)
 
 
 def chunks(size: int) -> Iterator[slice]:

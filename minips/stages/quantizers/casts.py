@@ -1,12 +1,13 @@
 """Casts: every value by itself, in a smaller float or as it is."""
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from minips.stage import Array, register
-from minips.stages.quantizers.base import Parts, Quantizer, part, room, size_of, witness
+from minips.stages.quantizers.base import Parts, Quantizer, empty_for, part, shape_tag
 
 _FLOAT16_MAX = 65504.0
 _BFLOAT16_MAX = (2 - 2.0**-7) * 2.0**127
@@ -35,7 +36,7 @@ class Exact(Quantizer):
         return 0.0
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        return size_of(shape) * np.dtype(dtype).itemsize
+        return prod(shape) * np.dtype(dtype).itemsize
 
 
 @register
@@ -59,13 +60,11 @@ class Float16(Quantizer):
                 half = x.astype(np.float16)
         except FloatingPointError:
             half = np.asarray(np.clip(x, -_FLOAT16_MAX, _FLOAT16_MAX), np.float16)
-        return {"values": half, "like": witness(x)}
+        return {"values": half, "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
-        x, half = room(part(parts, "like")), part(parts, "values")
-        if half.dtype != np.float16 or half.shape != x.shape:
-            raise ValueError(f"Values of {half.dtype} and shape {half.shape} are no half floats of shape {x.shape}.")
-        x[...] = half
+        x = empty_for(parts)
+        x[...] = part(parts, "values", np.float16, x.shape)
         return x
 
     def error_bound(self, x: Array) -> float:
@@ -73,7 +72,7 @@ class Float16(Quantizer):
         return max(largest * 2.0**-11, 2.0**-25, largest - _FLOAT16_MAX)
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        return 2 * size_of(shape)
+        return 2 * prod(shape)
 
 
 @register
@@ -101,15 +100,13 @@ class BFloat16(Quantizer):
             half = (_to_odd(x) if x.itemsize > 4 else x).astype(bfloat16)
         if np.isinf(half).any():
             half = np.where(np.isinf(half), np.copysign(bfloat16(_BFLOAT16_MAX), half), half)
-        return {"bits": half.view(np.uint16), "like": witness(x)}
+        return {"bits": half.view(np.uint16), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
         from ml_dtypes import bfloat16
 
-        x, bits = room(part(parts, "like")), part(parts, "bits")
-        if bits.dtype != np.uint16 or bits.shape != x.shape:
-            raise ValueError(f"Bits of {bits.dtype} and shape {bits.shape} are no bfloat16 values of shape {x.shape}.")
-        x[...] = bits.view(bfloat16)
+        x = empty_for(parts)
+        x[...] = part(parts, "bits", np.uint16, x.shape).view(bfloat16)
         return x
 
     def error_bound(self, x: Array) -> float:
@@ -117,14 +114,13 @@ class BFloat16(Quantizer):
         return max(largest * 2.0**-8, 2.0**-133, largest - _BFLOAT16_MAX)
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        return 2 * size_of(shape)
+        return 2 * prod(shape)
 
 
 def _to_odd(x: Array) -> Array:
     """``x`` in float32; where it does not fit, the one of its two neighbours whose last bit is 1."""
     single = x.astype(np.float32, order="C")
     wrong = (single != x) & (single.view(np.uint32) % 2 == 0)
-    single[wrong] = np.nextafter(
-        single[wrong], np.where(x[wrong] > single[wrong], np.float32(np.inf), -np.float32(np.inf))
-    )
+    towards = np.where(x[wrong] > single[wrong], np.float32(np.inf), -np.float32(np.inf))
+    single[wrong] = np.nextafter(single[wrong], towards)
     return single

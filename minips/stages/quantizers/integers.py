@@ -5,12 +5,13 @@ A value is worked on in stretches that stay in a core's cache: each pass over me
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from minips.stage import Array, option, register
-from minips.stages.quantizers.base import CHUNK, Parts, Quantizer, chunks, norm, number, part, room, size_of, witness
+from minips.stages.quantizers.base import CHUNK, Parts, Quantizer, chunks, empty_for, norm, number, part, shape_tag
 from minips.stages.quantizers.packing import pack, packed_nbytes, unpack
 
 _NOTHING = 2.0**-1021
@@ -38,7 +39,10 @@ class Uniform(Quantizer):
     block: int = option(0, "values that share a range; 0: the whole tensor", minimum=0, step=64)
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        flat, ends = x.reshape(-1), self._ends(x.reshape(-1))
+        flat, ends = x.reshape(-1), np.zeros((2, _blocks(x.size, self.block)), x.dtype)
+        for values, blocks in stretches(x.size, self.block, whole=True):
+            rows = flat[values].reshape(blocks.stop - blocks.start, -1)
+            ends[0, blocks], ends[1, blocks] = rows.min(axis=1), rows.max(axis=1)
         low, step, dtype = scale(ends, self.bits)
         inverse = np.divide(1, step, out=np.zeros_like(step), where=step > 0)
         codes = np.empty(x.size, np.uint8)
@@ -53,11 +57,11 @@ class Uniform(Quantizer):
             "range": ends,
             "bits": np.array([self.bits], np.uint8),
             "block": np.array([self.block], np.uint32),
-            "like": witness(x),
+            "like": shape_tag(x),
         }
 
     def decode(self, parts: Parts) -> Array:
-        x, bits, block = room(part(parts, "like")), int(number(parts, "bits")), int(number(parts, "block"))
+        x, bits, block = empty_for(parts), int(number(parts, "bits")), int(number(parts, "block"))
         codes, ends = unpack(part(parts, "codes"), bits, x.size), part(parts, "range")
         if ends.shape != (2, _blocks(x.size, block)) or ends.dtype != x.dtype or not np.isfinite(ends).all():
             raise ValueError(f"Ranges of {ends.dtype}{ends.shape} do not fit {x.size} values in blocks of {block}.")
@@ -80,16 +84,8 @@ class Uniform(Quantizer):
         return step / 2 + 4 * rounding + float(2**self.bits) * _NOTHING
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        size = size_of(shape)
+        size = prod(shape)
         return packed_nbytes(size, self.bits) + 2 * _blocks(size, self.block) * np.dtype(dtype).itemsize + 1 + 4
-
-    def _ends(self, flat: Array) -> Array:
-        """The smallest and the largest value of each block, shape (2, blocks)."""
-        ends = np.zeros((2, _blocks(flat.size, self.block)), flat.dtype)
-        for values, blocks in stretches(flat.size, self.block, whole=True):
-            rows = flat[values].reshape(blocks.stop - blocks.start, -1)
-            ends[0, blocks], ends[1, blocks] = rows.min(axis=1), rows.max(axis=1)
-        return ends
 
 
 @register
@@ -112,11 +108,11 @@ class QSGD(Quantizer):
             "codes": pack(codes, self._bits),
             "unit": np.array([unit]),
             "levels": np.array([self.levels], np.uint8),
-            "like": witness(x),
+            "like": shape_tag(x),
         }
 
     def decode(self, parts: Parts) -> Array:
-        x, levels = room(part(parts, "like")), int(number(parts, "levels"))
+        x, levels = empty_for(parts), int(number(parts, "levels"))
         if not 1 <= levels <= 127:
             raise ValueError(f"There must be 1 to 127 levels, got {levels}.")
         spread(unpack(part(parts, "codes"), QSGD(levels)._bits, x.size), levels, number(parts, "unit"), x.reshape(-1))
@@ -136,7 +132,7 @@ class QSGD(Quantizer):
         return norm(x) / self.levels * (1 + 1e-3) + rounding + self.levels * _NOTHING
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        return packed_nbytes(size_of(shape), self._bits) + 8 + 1
+        return packed_nbytes(prod(shape), self._bits) + 8 + 1
 
     @property
     def _bits(self) -> int:
@@ -161,10 +157,10 @@ class Ternary(Quantizer):
         for place in range(5):
             digits = codes[place * packed.size : (place + 1) * packed.size]
             packed[: digits.size] += digits * np.uint8(3**place)
-        return {"codes": packed, "unit": np.array([unit]), "like": witness(x)}
+        return {"codes": packed, "unit": np.array([unit]), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
-        x, packed, unit = room(part(parts, "like")), part(parts, "codes"), number(parts, "unit")
+        x, packed, unit = empty_for(parts), part(parts, "codes"), number(parts, "unit")
         if packed.dtype != np.uint8 or packed.shape != (-(-x.size // 5),) or (packed >= 3**5).any():
             raise ValueError(f"{packed.size} bytes of codes do not hold {x.size} values of five to the byte.")
         flat = x.reshape(-1)
@@ -184,7 +180,7 @@ class Ternary(Quantizer):
         return float(np.abs(x).max(initial=0)) * (1 + 1e-3) + _NOTHING
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        return -(-size_of(shape) // 5) + 8
+        return -(-prod(shape) // 5) + 8
 
 
 @register
@@ -211,10 +207,10 @@ class TwoBit(Quantizer):
                 codes[some] = flat[some] >= self.threshold
                 codes[some] += 1
                 codes[some] -= flat[some] <= -self.threshold
-        return {"codes": pack(codes, 2), "threshold": np.array([self.threshold]), "like": witness(x)}
+        return {"codes": pack(codes, 2), "threshold": np.array([self.threshold]), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
-        x = room(part(parts, "like"))
+        x = empty_for(parts)
         spread(unpack(part(parts, "codes"), 2, x.size), 1, number(parts, "threshold"), x.reshape(-1))
         return x
 
@@ -222,7 +218,7 @@ class TwoBit(Quantizer):
         return max(self.threshold, float(np.abs(x).max(initial=0)) - self.threshold)
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        return packed_nbytes(size_of(shape), 2) + 8
+        return packed_nbytes(prod(shape), 2) + 8
 
 
 def dithered(x: Array, unit: float, levels: int, rng: np.random.Generator | None) -> tuple[Array, float]:
@@ -273,8 +269,7 @@ def bits16(rng: np.random.Generator, size: int) -> Array:
 def stretches(size: int, block: int, whole: bool = False) -> Iterator[tuple[slice, slice]]:
     """Cut ``size`` values into pieces that stay in cache: slices of the values, and of the blocks that they belong to.
 
-    A piece is some whole blocks, or a part of one that is too large; with ``whole`` no block is cut. A block of 0 is
-    all.
+    A piece is some whole blocks, or a part of one that is too large, unless ``whole``. A block of 0 is all.
     """
     block = block or max(size, 1)
     if block > CHUNK and not whole:

@@ -1,12 +1,13 @@
 """Low rank: a matrix as the product of two thin ones."""
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from minips.stage import Array, option, register
-from minips.stages.quantizers.base import Parts, Quantizer, blank, part, size_of, witness
+from minips.stages.quantizers.base import Parts, Quantizer, part, shape_tag, zeros_for
 
 
 @register
@@ -25,7 +26,7 @@ class PowerSGD(Quantizer):
     rank: int = option(2, "columns of each factor", minimum=1, step=1)
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        if not self._thin(x.shape, x.dtype):
+        if self.nbytes(x.shape, x.dtype) == x.nbytes:
             return {"values": x}
         M = x.reshape(x.shape[0], -1).astype(_factor(x.dtype), copy=False)
         one = M.dtype.type(1)
@@ -35,33 +36,24 @@ class PowerSGD(Quantizer):
         with np.errstate(invalid="ignore"):  # OpenBLAS may raise the flag where all is finite: numpy issue 24067
             P = np.linalg.qr(M @ Q)[0]
             R = M.T @ P
-        return {"P": P * max(scale, one), "R": R * min(scale, one), "like": witness(x)}
+        return {"P": P * max(scale, one), "R": R * min(scale, one), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
         if "values" in parts:
             return parts["values"]
-        x, P, R = blank(part(parts, "like")), part(parts, "P"), part(parts, "R")
-        if x.ndim < 2 or P.ndim != 2 or R.ndim != 2 or P.shape[1] != R.shape[1] or P.shape[0] != x.shape[0]:
-            raise ValueError(f"Factors of the shapes {P.shape} and {R.shape} do not make a tensor of {x.shape}.")
-        if R.shape[0] * x.shape[0] != x.size or {P.dtype.kind, R.dtype.kind} != {"f"}:
+        x, P, R = zeros_for(parts), part(parts, "P"), part(parts, "R")
+        fit = x.ndim > 1 and P.ndim == 2 and (P.shape[0], *R.shape) == (x.shape[0], prod(x.shape[1:]), P.shape[1])
+        if not fit or {P.dtype.kind, R.dtype.kind} != {"f"}:
             raise ValueError(f"Factors of {P.dtype}{P.shape} and {R.dtype}{R.shape} do not make a tensor of {x.shape}.")
         with np.errstate(invalid="ignore"):
             x.reshape(x.shape[0], -1)[...] = P @ R.T
         return x
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        size = size_of(shape)
-        if not self._thin(shape, dtype):
-            return size * np.dtype(dtype).itemsize
-        return self.rank * (shape[0] + size // shape[0]) * _factor(dtype).itemsize
-
-    def _thin(self, shape: tuple[int, ...], dtype: DTypeLike) -> bool:
-        """True where two factors are smaller than the matrix."""
-        size = size_of(shape)
-        if len(shape) < 2 or size == 0:
-            return False
-        factors = self.rank * (shape[0] + size // shape[0]) * _factor(dtype).itemsize
-        return factors < size * np.dtype(dtype).itemsize
+        whole = prod(shape) * np.dtype(dtype).itemsize
+        if len(shape) < 2:
+            return whole
+        return min(whole, self.rank * (shape[0] + prod(shape[1:])) * _factor(dtype).itemsize)
 
 
 def _factor(dtype: DTypeLike) -> "np.dtype[np.floating]":

@@ -1,5 +1,4 @@
-"""Small codes, packed tightly: planes of 4, 2 and 1 bit, so that packing and unpacking are a few operations on whole
-arrays.
+"""Small codes, packed tightly in planes of 4, 2 and 1 bit, by a few operations on whole arrays.
 
 A code of b bits is cut, from its low end, into a part of 4 bits if b has a 4 in it, one of 2 bits if it has a 2, one of
 1 bit if it has a 1: 7 = 4 + 2 + 1. The parts of one width make a plane. Of n codes, n a multiple of 8, a plane of w

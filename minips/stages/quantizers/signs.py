@@ -1,12 +1,14 @@
 """Signs: one bit a value."""
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from minips.stage import Array, register
-from minips.stages.quantizers.base import CHUNK, Parts, Quantizer, chunks, number, part, room, size_of, witness
+from minips.stages.quantizers.base import CHUNK, Parts, Quantizer, chunks, empty_for, number, part, shape_tag
+from minips.stages.quantizers.packing import packed_nbytes
 
 
 @register
@@ -25,7 +27,7 @@ class Sign(Quantizer):
     name = "sign"
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        flat, bits, total = x.reshape(-1), np.empty(-(-x.size // 8), np.uint8), 0.0
+        flat, bits, total = x.reshape(-1), np.empty(packed_nbytes(x.size, 1), np.uint8), 0.0
         ones = np.ones(min(x.size, CHUNK), np.result_type(x.dtype, np.float32))
         with np.errstate(over="ignore"):
             for some in chunks(x.size):
@@ -34,16 +36,15 @@ class Sign(Quantizer):
         scale = total / max(x.size, 1)
         if not np.isfinite(total):  # the sum of a stretch left the range of its dtype
             scale = float((np.abs(flat) / np.float64(x.size)).sum())
-        return {"bits": bits, "scale": np.array([scale]), "like": witness(x)}
+        return {"bits": bits, "scale": np.array([scale]), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
-        x, bits, scale = room(part(parts, "like")), part(parts, "bits"), number(parts, "scale")
-        if bits.dtype != np.uint8 or bits.shape != (-(-x.size // 8),):
-            raise ValueError(f"{bits.size} bytes of signs do not hold {x.size} values.")
+        x, scale = empty_for(parts), number(parts, "scale")
+        bits = part(parts, "bits", np.uint8, (packed_nbytes(x.size, 1),))
         # Each byte stands for eight values: a table of all the bytes is quicker than a look at each bit.
         positive = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
         table = np.where(positive, scale, -scale).astype(x.dtype)
         return np.take(table, bits, axis=0).reshape(-1)[: x.size].reshape(x.shape)
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        return -(-size_of(shape) // 8) + 8
+        return packed_nbytes(prod(shape), 1) + 8

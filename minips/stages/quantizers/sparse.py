@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
+from math import ceil, prod
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from minips.stage import Array, option, register
-from minips.stages.quantizers.base import Parts, Quantizer, blank, part, size_of, witness
+from minips.stages.quantizers.base import Parts, Quantizer, part, shape_tag, zeros_for
 
 _SAMPLE = 61
 """One value in so many is looked at to guess where the largest ones begin."""
@@ -34,7 +34,7 @@ class TopK(Quantizer):
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         flat = x.reshape(-1)
         indices = largest(np.abs(flat), kept(self.fraction, x.size))
-        return {"values": flat[indices], "indices": indices.astype(index_dtype(x.size)), "like": witness(x)}
+        return {"values": flat[indices], "indices": indices.astype(index_dtype(x.size)), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
         return scattered(parts, part(parts, "indices"))
@@ -43,7 +43,7 @@ class TopK(Quantizer):
         return float(np.abs(x).max(initial=0))
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        size = size_of(shape)
+        size = prod(shape)
         return kept(self.fraction, size) * (np.dtype(dtype).itemsize + index_dtype(size).itemsize)
 
 
@@ -71,10 +71,10 @@ class RandomK(Quantizer):
             limits = np.finfo(values.dtype)
             with np.errstate(over="ignore"):
                 values = np.clip(values * values.dtype.type(x.size / count), limits.min, limits.max)
-        return {"values": values, "seed": np.array([seed]), "like": witness(x)}
+        return {"values": values, "seed": np.array([seed]), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
-        values, seed, size = part(parts, "values"), part(parts, "seed"), blank(part(parts, "like")).size
+        values, seed, size = part(parts, "values"), part(parts, "seed"), zeros_for(parts).size
         if seed.dtype != np.uint64 or seed.size != 1 or values.size > size:
             raise ValueError(f"{values.size} values and {seed.size} seeds of {seed.dtype} do not make {size} values.")
         return scattered(parts, places(int(seed.reshape(-1)[0]), size, values.size))
@@ -91,7 +91,7 @@ class RandomK(Quantizer):
         return largest_value * max(1.0, rounded_up - 1)
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        return kept(self.fraction, size_of(shape)) * np.dtype(dtype).itemsize + 8
+        return kept(self.fraction, prod(shape)) * np.dtype(dtype).itemsize + 8
 
 
 @register
@@ -115,7 +115,7 @@ class Threshold(Quantizer):
         flat = x.reshape(-1)
         with np.errstate(over="ignore"):  # a threshold past the range of the dtype is one that nothing reaches
             indices = np.flatnonzero(np.abs(flat) >= self.value)
-        return {"values": flat[indices], "indices": indices.astype(index_dtype(x.size)), "like": witness(x)}
+        return {"values": flat[indices], "indices": indices.astype(index_dtype(x.size)), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
         return scattered(parts, part(parts, "indices"))
@@ -132,24 +132,18 @@ def kept(fraction: float, size: int) -> int:
 def largest(magnitudes: Array, count: int) -> Array:
     """The places of the ``count`` largest of some magnitudes, in rising order.
 
-    A sample says where they begin, give or take; only what lies beyond is sorted out, and where the sample said too
-    much, everything is.
+    A sample says where they begin, give or take; only what lies beyond is sorted, or all where that is too little.
     """
-    size = magnitudes.size
+    candidates = np.empty(0, np.intp)
     if count == 0:
-        return np.empty(0, np.intp)
-    candidates = None
-    if size > 1000 * _SAMPLE:
-        sample = magnitudes[::_SAMPLE]
-        share = int(1.2 * count / _SAMPLE) + 30
-        if share < sample.size:
-            candidates = np.flatnonzero(magnitudes >= np.partition(sample, -share)[-share])
-    if candidates is None or candidates.size < count:
-        indices = np.argpartition(magnitudes, size - count)[size - count :]
+        return candidates
+    sample, share = magnitudes[::_SAMPLE], int(1.2 * count / _SAMPLE) + 30
+    if 1000 < sample.size > share:
+        candidates = np.flatnonzero(magnitudes >= np.partition(sample, -share)[-share])
+    if candidates.size < count:
+        indices = np.argpartition(magnitudes, -count)[-count:]
     else:
-        indices = candidates[
-            np.argpartition(magnitudes[candidates], candidates.size - count)[candidates.size - count :]
-        ]
+        indices = candidates[np.argpartition(magnitudes[candidates], -count)[-count:]]
     indices.sort()
     return indices
 
@@ -172,7 +166,7 @@ def places(seed: int, size: int, count: int) -> Array:
 
 def scattered(parts: Parts, indices: Array) -> Array:
     """The values of the parts at ``indices``, zeros elsewhere."""
-    x, values = blank(part(parts, "like")), part(parts, "values")
+    x, values = zeros_for(parts), part(parts, "values")
     if indices.dtype.kind not in "ui" or indices.ndim != 1 or values.shape != indices.shape or values.dtype.kind != "f":
         raise ValueError(
             f"{indices.size} indices of {indices.dtype} do not fit {values.size} values of {values.dtype}."
