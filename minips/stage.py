@@ -391,10 +391,14 @@ def _check_names(cls: type[Value], given: Mapping[str, Any], error: type[Excepti
 def _owner(cls: Any, name: str) -> tuple[Any, str]:
     """The nearest class within the fields of ``cls`` that has a field ``name``, and the code that gives it; or None."""
     near: list[tuple[Any, str]] = [(cls, "{}")]
+    seen = {cls}
     for outer, code in near:  # which grows meanwhile: breadth first
         hints = get_type_hints(outer)
         for field in dataclasses.fields(outer):
             for inner in _classes_within(hints[field.name]):
+                if inner in seen:  # a stage may hold one of its own kind
+                    continue
+                seen.add(inner)
                 around = code.format(f"{field.name}={_public(inner)}({{}})")
                 if name in (one.name for one in dataclasses.fields(inner)):
                     return inner, around.format(f"{name}=…")
