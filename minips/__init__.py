@@ -17,8 +17,8 @@ from minips.core.trace import Trace
 from minips.cost.sensitivity import sensitivity
 from minips.drivers.client import Client, Ref, connect
 from minips.drivers.server import Server
-from minips.engines import Engine, Processes, Progress, Threads
-from minips.engines.train import Run, train
+from minips.engines import Engine, Processes, Progress, Run, Threads
+from minips.engines.train import train
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
 from minips.stage import Stage, announce, build, kinds, names, option, register, stage_class
 from minips.stages.aggregators import (

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -32,7 +32,6 @@ from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.stage import Stage, Value, default_of, kinds, missing, names, parse_stage, read_fields, reason, stage_class
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
-_CODEC = ("quantizer", "memory", "serializer", "compressor")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -94,7 +93,8 @@ def demo(options: argparse.Namespace) -> None:
     _check_folders(options.json)
     rows: list[runs.Row] = []
     try:
-        runs.demo(Console(stderr=True), rows.append)
+        for row in runs.demo(Console(stderr=True)):
+            rows.append(row)
     finally:
         if options.json:
             Path(options.json).write_text(json.dumps([row.to_dict() for row in rows], indent=1))
@@ -104,7 +104,7 @@ def demo(options: argparse.Namespace) -> None:
 
 
 def train(options: argparse.Namespace) -> None:
-    """Train once, as the options say."""
+    """Train once, as the options say. A stage is given as name or name:field=value,field=value."""
     from minips.engines.train import train as run_it
 
     _check_folders(options.json, options.trace)
@@ -123,9 +123,7 @@ def train(options: argparse.Namespace) -> None:
 def stages(options: argparse.Namespace) -> None:
     """The catalogue: every stage of every kind, its fields, and which extra is missing."""
     console = Console()
-    for kind in kinds():
-        if options.kind and kind != options.kind:
-            continue
+    for kind in [options.kind] if options.kind else kinds():
         listing = Table(title=kind, title_justify="left", show_edge=False)
         for heading in ("name", "class", "fields", "what it does"):
             listing.add_column(heading, overflow="fold")
@@ -139,9 +137,8 @@ def stages(options: argparse.Namespace) -> None:
 
 def bench(options: argparse.Namespace) -> None:
     """What the parts cost here, beside references of the same run."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     from minips.bench import base
+    from minips.engines.progress import showing
 
     _check_folders(options.json, options.plot)
     if options.plot:
@@ -151,20 +148,9 @@ def bench(options: argparse.Namespace) -> None:
     module = importlib.import_module(f"minips.bench.{options.what}")
     given = {name: getattr(options, name) for name in options.takes if getattr(options, name) is not None}
     rows: list[Any] = []
-    columns = (
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
     try:
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=1.0)
-
-            def watch(text: str, share: float) -> None:
-                bar.update(task, description=text, completed=share)
-
-            for row in module.measure(**given, watch=watch):
+        with showing(True, lambda news: news, Console(stderr=True)) as show:
+            for row in module.measure(**given, watch=lambda text, share: show((text, share))):
                 rows.append(row)
     finally:
         if rows:
@@ -216,7 +202,9 @@ def _installed(package: str) -> str | None:
 
 
 def lab(options: argparse.Namespace) -> None:
-    """Copy the lessons to a folder of yours and open them in JupyterLab. What you have changed there is kept."""
+    """Copy the lessons to a folder of yours and open them in JupyterLab. What you have changed there is kept. Other
+    options are JupyterLab's, as --option=value.
+    """
     from minips.lab import jupyter, lessons, state
 
     if options.reset:
@@ -235,13 +223,10 @@ def lab(options: argparse.Namespace) -> None:
         words = (error.strerror or str(error)).lower()
         raise OSError(f"Copies in the folder {folder} cannot be made: {words}. Name another folder.") from None
     print(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
-    for what, names_of_files in (
-        ("New", copied.new),
-        ("Renewed, since you had not changed them", copied.renewed),
-        ("Kept as you left them; rename one to get a fresh copy", copied.kept),
-    ):
-        if names_of_files:
-            print(f"{what}: {', '.join(names_of_files)}", file=sys.stderr)
+    groups = ("New", "Renewed, since you had not changed them", "Kept as you left them; rename one to get a fresh copy")
+    for what, files in zip(groups, copied, strict=True):
+        if files:
+            print(f"{what}: {', '.join(files)}", file=sys.stderr)
     jupyter.start(folder, lessons.lessons()[0].path.name, options.port, rest)
 
 
@@ -268,44 +253,38 @@ def _named(option: str) -> Iterator[None]:
 def _config(options: argparse.Namespace) -> Config:
     """The config of the file, with what the options say instead."""
     start = Config.from_dict(json.loads(Path(options.config).read_text())) if options.config else Config()
-    hints = typing.get_type_hints(Config)
-    changes: dict[str, Any] = {}
-    for side, prefix in (("push", ""), ("pull", "pull_")):
-        built = {}
-        for kind in _CODEC:
-            if (text := getattr(options, prefix + kind)) is not None:
-                with _named(prefix + kind):
-                    built[kind] = parse_stage(kind, text)
-        if built:
-            changes[side] = dataclasses.replace(getattr(start, side), **built)
-    for field in dataclasses.fields(Config):
-        text = None if field.name in ("push", "pull") else getattr(options, field.name)
-        if text is not None:
-            with _named(field.name):
-                changes[field.name] = _value(hints[field.name], text)
-    return dataclasses.replace(start, **changes)
+    codecs = {side: _given(options, Codec, prefix) for side, prefix in (("push", ""), ("pull", "pull_"))}
+    changes = {side: dataclasses.replace(getattr(start, side), **given) for side, given in codecs.items() if given}
+    return dataclasses.replace(start, **changes, **_given(options, Config))
+
+
+def _given(options: argparse.Namespace, kind: type[Value], prefix: str = "") -> dict[str, Any]:
+    """The fields of this kind of value that there are options for and that were given."""
+    given = {}
+    for field, hint in typing.get_type_hints(kind).items():
+        if (text := getattr(options, prefix + field, None)) is not None:
+            with _named(prefix + field):
+                given[field] = _value(hint, text)
+    return given
 
 
 def _value(hint: Any, text: str) -> Any:
     """An option's text as the type of its field."""
-    kinds_of_value = typing.get_args(hint) or (hint,)
-    if text.lower() == "none" and type(None) in kinds_of_value:
+    kind, *others = typing.get_args(hint) or (hint,)
+    if text.lower() == "none" and type(None) in others:
         return None
-    for kind in kinds_of_value:
-        if isinstance(kind, type) and issubclass(kind, Stage):
-            return parse_stage(kind.kind, text)
-        if isinstance(kind, type) and issubclass(kind, Value):
-            return kind.from_dict(read_fields(text))
-        if kind is bool:
-            if text.lower() not in ("true", "false"):
-                raise ValueError(f"Expected true or false, got {text!r}.")
-            return text.lower() == "true"
-        if kind in (int, float):
-            try:
-                return kind(text)
-            except ValueError:
-                raise ValueError(f"Expected a number, got {text!r}.") from None
-    return text
+    if issubclass(kind, Stage):
+        return parse_stage(kind.kind, text)
+    if issubclass(kind, Value):
+        return kind.from_dict(read_fields(text))
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"Expected true or false, got {text!r}.")
+        return text.lower() == "true"
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"Expected a number, got {text!r}.") from None
 
 
 def _problem(options: argparse.Namespace) -> Problem:
@@ -322,15 +301,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"minips {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    one = commands.add_parser("demo", help="train digits seven ways and compare", description=demo.__doc__)
-    one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
-    one.set_defaults(command=demo)
+    def add(command: Callable[[argparse.Namespace], int | None], help: str) -> argparse.ArgumentParser:
+        one = commands.add_parser(command.__name__, help=help, description=command.__doc__)
+        one.set_defaults(command=command)
+        return one
 
-    one = commands.add_parser(
-        "train",
-        help="train once",
-        description="Train once, as the options say. A stage is given as name or name:field=value,field=value.",
-    )
+    one = add(demo, "train digits seven ways and compare")
+    one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
+    one = add(train, "train once")
     one.add_argument("--data", choices=_DATA, default="digits", help="what to train on")
     one.add_argument("--features", type=int, default=0, metavar="N", help="lift the data to N random Fourier features")
     one.add_argument("--engine", default="processes", help=f"where workers run: {', '.join(names('engine'))}")
@@ -338,34 +316,17 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--json", metavar="FILE", help="write the run as JSON")
     one.add_argument("--trace", metavar="FILE", help="write the spans for Perfetto")
     _add_config(one)
-    one.set_defaults(command=train)
-
-    one = commands.add_parser("stages", help="list what can be swapped", description=stages.__doc__)
-    one.add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
-    one.set_defaults(command=stages)
-
-    one = commands.add_parser("bench", help="measure the parts", description=bench.__doc__)
-    _add_tables(one)
-    one.set_defaults(command=bench)
-
-    one = commands.add_parser("doctor", help="is this machine ready?", description=doctor.__doc__)
-    one.set_defaults(command=doctor)
-
-    one = commands.add_parser(
-        "lab",
-        help="open the lessons in JupyterLab",
-        description=f"{lab.__doc__} Other options are JupyterLab's, as --option=value.",
-    )
+    add(stages, "list what can be swapped").add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
+    _add_tables(add(bench, "measure the parts"))
+    add(doctor, "is this machine ready?")
+    one = add(lab, "open the lessons in JupyterLab")
     one.add_argument("folder", nargs="?", default="minips-lessons", help="where your copies are (default %(default)s)")
     one.add_argument("--port", type=int, help="JupyterLab's (default: the first free one from 8888 on)")
     one.add_argument("--outputs", action="store_true", help="copies with all outputs, which tell the answers")
     one.add_argument("--reset", action="store_true", help="forget which exercises and predictions are done, and stop")
-    one.set_defaults(command=lab)
-
-    one = commands.add_parser("check", help="grade an exercise of a notebook", description=check.__doc__)
+    one = add(check, "grade an exercise of a notebook")
     one.add_argument("exercise", metavar="EXERCISE", help="its number, such as 5.2")
     one.add_argument("notebook", metavar="FILE.ipynb", help="your copy of the lesson")
-    one.set_defaults(command=check)
     return parser
 
 
@@ -373,44 +334,39 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
     """A command for each table of the bench; its own options are what the table's ``measure`` takes."""
     transports = ("transports", str, "*", "only these transports")
     references = ("references", str, "*", "only these of what the transports are held against")
+    features = ("features", int, None, "random Fourier features; 10 parameters each")
     rounds = ("rounds", int, None, "how often each takes its turn, at most")
-    tables: dict[str, tuple[str, tuple[tuple[str, type, str | None, str], ...]]] = {
+    tables: dict[str, tuple[str, list[tuple[str, type, str | None, str]]]] = {
         "pushpull": (
             "a push and pull over each transport, and what it is held against",
-            (("values", int, "+", "float32 values in a gradient"), transports, references, rounds),
+            [("values", int, "+", "float32 values in a gradient"), transports, references, rounds],
         ),
         "train": (
             "the same training run on minips, pipes, torch RPC and Ray, and gradients alone",
-            (
+            [
                 ("features", int, "+", "random Fourier features; 10 parameters each"),
                 ("transport", str, None, "minips' transport"),
                 ("contenders", str, "+", "only these"),
                 ("steps", int, None, "clocks of both workers"),
                 rounds,
-            ),
+            ],
         ),
         "transports": (
             "a frame over each transport alone: latency and throughput",
-            (
+            [
                 transports,
                 references,
                 ("small", int, None, "bytes of the frame for the latency"),
                 ("large", int, None, "bytes of the frame for the throughput"),
                 rounds,
-            ),
+            ],
         ),
         "codecs": (
             "bits, times and steps of every quantizer",
-            (("values", int, None, "float32 values in the array"), rounds),
+            [("values", int, None, "float32 values in the array"), rounds],
         ),
-        "cost": (
-            "seconds per step, predicted and measured, behind links and on the bare loopback",
-            (("features", int, None, "random Fourier features; 10 parameters each"), rounds),
-        ),
-        "tune": (
-            "the tuner's ranking of 24 configs, and what they take, behind two links",
-            (("features", int, None, "random Fourier features; 10 parameters each"),),
-        ),
+        "cost": ("seconds per step, predicted and measured, behind links and on the bare loopback", [features, rounds]),
+        "tune": ("the tuner's ranking of 24 configs, and what they take, behind two links", [features]),
     }
     commands = parser.add_subparsers(dest="what", required=True, metavar="table")
     for name, (words, takes) in tables.items():
@@ -426,19 +382,18 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
 def _add_config(parser: argparse.ArgumentParser) -> None:
     """An option for each field of Config; the codecs' stages have one each."""
     group = parser.add_argument_group("config")
+
+    def add(name: str, metavar: str, text: str) -> None:
+        group.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar=metavar, help=text.replace("%", "%%"))
+
     for side, prefix in (("from worker to server", ""), ("from server to worker", "pull_")):
         for field in dataclasses.fields(Codec):
-            flag = "--" + (prefix + field.name).replace("_", "-")
-            text = f"{field.metadata['help']}, {side}: {', '.join(names(field.name))}"
-            group.add_argument(flag, dest=prefix + field.name, metavar="STAGE", help=text)
+            add(prefix + field.name, "STAGE", f"{field.metadata['help']}, {side}: {', '.join(names(field.name))}")
     for field in dataclasses.fields(Config):
         if field.name not in ("push", "pull"):
             known = f": {', '.join(names(field.name))}" if field.name in kinds() else ""
             unit = f", in {field.metadata['unit']}" if field.metadata["unit"] else ""
-            text = f"{field.metadata['help']}{unit}{known} (default {default_of(field)!r})"
-            group.add_argument(
-                "--" + field.name.replace("_", "-"), dest=field.name, metavar="VALUE", help=text.replace("%", "%%")
-            )
+            add(field.name, "VALUE", f"{field.metadata['help']}{unit}{known} (default {default_of(field)!r})")
 
 
 if __name__ == "__main__":

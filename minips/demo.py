@@ -6,24 +6,15 @@ over a link of 100 Mbit/s. One thing changes from row to row.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from minips import datasets
-from minips.core.codec import Codec
-from minips.core.config import Config, Delays
+import minips as ps
 from minips.cost import calibrate, predict
-from minips.engines import Processes
-from minips.engines.train import Run, train
-from minips.problems import Problem, SoftmaxRegression
-from minips.stages.consistency import ASP, BSP, SSP
-from minips.stages.memories import ErrorFeedback
-from minips.stages.optimizers import SGD
-from minips.stages.quantizers import Exact, Float16, TopK, Uniform
-from minips.stages.transports import Link
+from minips.engines.progress import bars
 
 FEATURES = 2000
 """Random Fourier features: 20,010 parameters, 80 kB, so that the link shows."""
@@ -35,7 +26,7 @@ class Row:
 
     part: str
     name: str
-    run: Run
+    run: ps.Run
     predicted_s: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,87 +48,70 @@ class Row:
         }
 
 
-def experiments() -> Iterator[tuple[str, str, Problem, Config]]:
+def experiments() -> Iterator[tuple[str, str, ps.Problem, ps.Config]]:
     """Part, name, problem and config of each row."""
-    data = datasets.digits()
-    small = Config(workers=4, steps=100, optimizer=SGD(lr=0.1), delays=Delays(seconds=0.01, slow={1: 5.0}))
-    for consistency in (BSP(), SSP(staleness=2), ASP()):
-        name = {"bsp": "BSP", "ssp": "SSP(2)", "asp": "ASP"}[consistency.name]
-        yield "one slow worker", name, SoftmaxRegression(*data), replace(small, consistency=consistency)
-    lifted = SoftmaxRegression(*datasets.fourier(data, FEATURES))
-    link = Config(workers=4, steps=80, optimizer=SGD(lr=16.0), link=Link(bandwidth_bps=100e6, latency_s=1e-3))
+    data = ps.datasets.digits()
+    small = ps.Config(workers=4, steps=100, optimizer=ps.SGD(lr=0.1), delays=ps.Delays(seconds=0.01, slow={1: 5.0}))
+    for name, consistency in {"BSP": ps.BSP(), "SSP(2)": ps.SSP(staleness=2), "ASP": ps.ASP()}.items():
+        yield "one slow worker", name, ps.SoftmaxRegression(*data), replace(small, consistency=consistency)
+    lifted = ps.SoftmaxRegression(*ps.datasets.fourier(data, FEATURES))
+    link = ps.Config(workers=4, steps=80, optimizer=ps.SGD(lr=16.0), link=ps.Link(bandwidth_bps=100e6, latency_s=1e-3))
     codecs = {
-        "exact": Codec(Exact()),
-        "float16": Codec(Float16()),
-        "uniform, 8 bits": Codec(Uniform(bits=8)),
-        "topk 1 %, feedback": Codec(TopK(fraction=0.01), ErrorFeedback()),
+        "exact": ps.Codec(ps.Exact()),
+        "float16": ps.Codec(ps.Float16()),
+        "uniform, 8 bits": ps.Codec(ps.Uniform(bits=8)),
+        "topk 1 %, feedback": ps.Codec(ps.TopK(fraction=0.01), ps.ErrorFeedback()),
     }
     for name, codec in codecs.items():
         yield "100 Mbit/s link", name, lifted, replace(link, push=codec)
 
 
-def demo(console: Console, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
-    """Run the rows with a progress bar and print the table. Each row goes to ``on_row`` as soon as it is there."""
-    rows: list[Row] = []
+def demo(console: Console) -> Iterator[Row]:
+    """Run the experiments with a progress bar; each row comes as soon as it is there."""
     plan = list(experiments())
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bars:
-        everything = bars.add_task("all runs", total=len(plan))
-        calibrations: dict[Codec, Any] = {}
+    with bars(console) as shown:
+        everything = shown.add_task("all runs", total=len(plan))
+        calibrations: dict[ps.Codec, Any] = {}
         for part, name, problem, config in plan:
-            task = bars.add_task(f"{part}: {name}", total=config.workers * config.steps)
+            task = shown.add_task(f"{part}: {name}", total=config.workers * config.steps)
             if config.push not in calibrations:
                 calibrations[config.push] = calibrate(config)
             predicted = predict(problem, config, calibrations[config.push]).seconds_per_step
-            run = train(
+            run = ps.train(
                 problem,
                 config,
-                engine=Processes(),
-                progress=lambda now, task=task: bars.update(task, completed=now.applied),  # type: ignore[misc]
+                engine=ps.Processes(),
+                progress=lambda now, task=task: shown.update(task, completed=now.applied),  # type: ignore[misc]
             )
-            bars.remove_task(task)
-            bars.advance(everything)
-            rows.append(Row(part, name, run, predicted))
-            on_row(rows[-1])
-    return rows
+            shown.remove_task(task)
+            shown.advance(everything)
+            yield Row(part, name, run, predicted)
+
+
+FIGURES: dict[str, Callable[[Row], str]] = {
+    "held-out\nloss": lambda row: f"{row.run.validation_loss:.3f}",
+    "held-out\naccuracy": lambda row: f"{row.run.accuracy:.3f}",
+    "seconds": lambda row: f"{row.run.seconds:.2f}",
+    "MB\npushed": lambda row: f"{row.run.bytes_sent / 1e6:.2f}",
+    "MB\npulled": lambda row: f"{row.run.bytes_received / 1e6:.2f}",
+    "ms/step\nmeasured": lambda row: f"{row.run.seconds_per_step * 1e3:.1f}",
+    "ms/step\npredicted": lambda row: f"{row.predicted_s * 1e3:.1f}",
+}
+"""The table's columns after the name: heading and figure."""
 
 
 def table(rows: list[Row]) -> Table:
     """The rows as a table for the terminal."""
     title = "digits, softmax regression, 4 worker processes over TCP"
     shown = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    measures = (
-        "held-out\nloss",
-        "held-out\naccuracy",
-        "seconds",
-        "MB\npushed",
-        "MB\npulled",
-        "ms/step\nmeasured",
-        "ms/step\npredicted",
-    )
-    for heading in ("", *measures):
-        shown.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
-    part = ""
-    for row in rows:
-        if row.part != part:
-            part = row.part
-            shown.add_row(f"[bold]{part}[/bold]")
-        run = row.run
-        shown.add_row(
-            f"  {row.name}" + (" (diverged)" if run.diverged else ""),
-            f"{run.validation_loss:.3f}",
-            f"{run.accuracy:.3f}",
-            f"{run.seconds:.2f}",
-            f"{run.bytes_sent / 1e6:.2f}",
-            f"{run.bytes_received / 1e6:.2f}",
-            f"{run.seconds_per_step * 1e3:.1f}",
-            f"{row.predicted_s * 1e3:.1f}",
-        )
+    shown.add_column("", no_wrap=True)
+    for heading in FIGURES:
+        shown.add_column(heading, justify="right")
+    for part, runs in groupby(rows, lambda row: row.part):
+        shown.add_row(f"[bold]{part}[/bold]")
+        for row in runs:
+            name = f"  {row.name}" + (" (diverged)" if row.run.diverged else "")
+            shown.add_row(name, *(figure(row) for figure in FIGURES.values()))
     return shown
 
 

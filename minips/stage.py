@@ -20,7 +20,7 @@ import sys
 import textwrap
 import types
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -30,7 +30,6 @@ from typing import (
     Self,
     TypeVar,
     Union,
-    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -145,7 +144,7 @@ class Value:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if isinstance(words := vars(cls).get("__doc__"), str):
-            cls.__doc__ = cast(Any, _Doc(words))
+            cls.__doc__ = _Doc(words)  # type: ignore[assignment]
 
     if not TYPE_CHECKING:  # checkers know the fields
 
@@ -261,8 +260,7 @@ def stage_class(kind: str, name: str) -> type[Stage]:
         raise ValueError(f"There is no {kind} named {name!r}. {nearest(name, classes)}")
     cls = classes[name]
     if isinstance(cls, str):
-        module, _, of_class = cls.partition(":")
-        cls = classes[name] = cast(type[Stage], getattr(import_module(module), of_class))
+        cls = classes[name] = resolve_name(cls)
     return cls
 
 

@@ -15,6 +15,7 @@ import minips as ps
 from minips import cli
 from minips.bench import base, codecs, pairs, pushpull, train, transports, trips
 from minips.bench.base import Spread
+from minips.engines.supervisor import Supervisor
 from minips.stage import missing, stage_class
 
 MINIPS = [sys.executable, "-m", "minips"]
@@ -90,20 +91,20 @@ def test_a_duration_has_one_unit(seconds, shown):
 
 
 def test_what_a_process_raises_and_its_end_reach_the_conductor():
-    with base.Company() as company:
-        raises = company.start("the one that raises")
+    with Supervisor(ps.Processes().start) as supervisor:
+        (raises,) = supervisor.start("the one that raises")
         raises.brief(trips.attend, {"serve": trips.minips_server, "parts": {"transport": ps.Tcp(), "values": -1}})
         with pytest.raises(RuntimeError, match=r"the one that raises failed: ValueError: "):
-            company.hear(raises, "ready", 30)
-    with base.Company() as company:
-        dies = company.start("the one that dies")
+            supervisor.hear(raises, "ready", 30)
+    with Supervisor(ps.Processes().start) as supervisor:
+        (dies,) = supervisor.start("the one that dies")
         dies._process.kill()
         with pytest.raises(RuntimeError, match=r"the one that dies left before its work was done: .*SIGKILL"):
-            company.hear(dies, "ready", 30)
-    with base.Company() as company:
-        idle = company.start("the one that says nothing")
+            supervisor.hear(dies, "ready", 30)
+    with Supervisor(ps.Processes().start) as supervisor:
+        (idle,) = supervisor.start("the one that says nothing")
         with pytest.raises(RuntimeError, match=r"says nothing sent nothing for 0\.1 seconds"):
-            company.hear(idle, "ready", 0.1)
+            supervisor.hear(idle, "ready", 0.1)
 
 
 def test_a_wrong_answer_is_not_timed():

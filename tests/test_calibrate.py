@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 import minips as ps
@@ -109,6 +110,17 @@ def test_a_calibration_can_be_stopped(transport):
     with pytest.raises(RuntimeError, match="stopped"):
         cost.calibrate(ps.Config(transport=transport), progress=shares.append, stop=lambda: len(shares) > 1)
     assert len(shares) == 2
+
+
+def test_a_process_that_dies_ends_a_calibration_in_a_sentence():
+    def kill(share):
+        for process in psutil.Process().children(recursive=True):
+            if not process.children() and "resource_tracker" not in " ".join(process.cmdline()):
+                process.kill()
+
+    words = r"process .*left before its work was done: its process was killed by SIGKILL"
+    with pytest.raises(RuntimeError, match=words):
+        cost.calibrate(ps.Config(), progress=kill)
 
 
 def test_what_a_process_could_not_do_is_said():

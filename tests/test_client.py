@@ -49,6 +49,16 @@ def test_a_single_address_may_be_a_string():
         np.testing.assert_array_equal(client.pull().result(WAIT_S)["W"], START["W"])
 
 
+def test_an_empty_trace_that_is_given_is_the_one_that_is_filled():
+    trace = ps.Trace("mine")
+    with (
+        ps.Server(START, ONE).serve() as server,
+        ps.connect(server.address, ONE, token=server.token, trace=trace) as client,
+    ):
+        client.pull().result(WAIT_S)
+    assert {"transfer", "wait"} <= set(trace.seconds("mine"))
+
+
 def test_what_is_pulled_can_be_written_and_is_ones_own():
     with cluster() as (servers, connect):
         pulled = connect().pull().result(WAIT_S)

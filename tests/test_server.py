@@ -11,10 +11,10 @@ import pytest
 
 import minips as ps
 from minips import stage
-from minips.bench.base import Company
 from minips.core.codec import Decoder, Encoder
 from minips.core.message import Message
 from minips.engines import roles
+from minips.engines.supervisor import Supervisor
 
 START = {"w": np.zeros(3), "b": np.array(1.0)}
 ONES = {"w": np.ones(3), "b": np.array(1.0)}
@@ -514,15 +514,15 @@ def test_a_server_keeps_a_gradient_of_each_worker_and_four_copies_more():
             for _ in range(6):
                 client.push_pull(gradient).result(WAIT_S)
 
-    with Company() as company:
-        server = company.start("the server")
+    with Supervisor(ps.Processes().start) as supervisor:
+        (server,) = supervisor.start("the server")
         started = []
         while not started:  # until it has become another program
             started = [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())]
         (process,) = started
         params = {"w": np.zeros(values, "f4")}
         server.brief(roles.serve, {"config": config, "params": params, "index": 0, "token": "t"})
-        address = company.hear(server, "ready", WAIT_S)
+        address = supervisor.hear(server, "ready", WAIT_S)
         before = process.memory_info().rss - 2 * gradient["w"].nbytes  # the parameters, and as they were shipped
         threads = [threading.Thread(target=work, args=(address, worker)) for worker in range(workers)]
         most = before

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from dataclasses import dataclass
+from typing import Optional
 
 import numpy as np
 import pytest
@@ -22,6 +23,16 @@ class Everything(Value):
     table: dict[int, float] = option(dict, "numbers by number")
     quantizer: ps.Quantizer = option(ps.Exact(), "a stage")
     link: ps.Link | None = option(None, "a value or nothing")
+
+
+@dataclass(frozen=True)
+class Nested(Value):
+    inner: Optional["Nested"] = option(None, "one of its own kind")
+
+
+def test_an_unknown_field_of_a_value_that_holds_its_own_kind_is_refused():
+    with pytest.raises(TypeError, match=r"Nested has no field 'outer'"):
+        Nested(outer=None)
 
 
 def test_fields_equal_values_equal():

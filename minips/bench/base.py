@@ -1,25 +1,22 @@
 """What the tables share: turns, spreads, processes that end, and figures for people and for machines."""
 
-import dataclasses
 import importlib.util
+import itertools
 import os
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from multiprocess import connection
 from rich.markup import escape
 from rich.table import Table
 
-from minips.engines import Processes
-from minips.engines.crew import Member, ctrl_c_later
 from minips.stage import nearest
 
-START_S, TURN_S, FAREWELL_S = 120.0, 600.0, 3.0
-"""How long a process may take to be ready, one turn to end, and a process to leave."""
+START_S, TURN_S = 120.0, 600.0
+"""How long a process may take to be ready, and one turn to end."""
 BUDGET_S, LEAST_TURNS = 5.0, 3
 """A contender whose turns would take more than ``BUDGET_S`` in all comes in fewer rounds, in ``LEAST_TURNS`` at
 least."""
@@ -38,9 +35,9 @@ class Spread(NamedTuple):
     high: float
 
     @classmethod
-    def of(cls, figures: Sequence[float]) -> Self:
+    def of(cls, figures: Iterable[float]) -> Self:
         """At least one figure."""
-        low, median, high = np.quantile(np.asarray(figures), [0.25, 0.5, 0.75]).tolist()
+        low, median, high = np.quantile(list(figures), [0.25, 0.5, 0.75]).tolist()
         return cls(median, low, high)
 
 
@@ -49,71 +46,6 @@ class Chart(NamedTuple):
 
     series: dict[str, dict[str, Spread]]
     label: str
-
-
-class Company:
-    """``with``: one contender's processes, which have all ended when the block has, whatever happens."""
-
-    def __init__(self) -> None:
-        self._said: dict[Member, deque[tuple[str, Any]]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def start(self, who: str) -> Member:
-        """A process that waits for its briefing."""
-        with ctrl_c_later():
-            (member,) = Processes().start(who)
-            self._said[member] = deque()
-        return member
-
-    def hear(self, member: Member, wanted: str, limit: float) -> Any:
-        """The value of the member's next word, which has to be ``wanted``.
-
-        RuntimeError where one of the company fails or leaves early, and after ``limit`` seconds.
-        """
-        deadline = time.monotonic() + limit
-        while not self._said[member]:
-            present = {one.pipe: one for one in self._said if not one.gone}
-            spoken = connection.wait(list(present), max(deadline - time.monotonic(), 0.0))
-            if not spoken:
-                raise RuntimeError(f"{member.who} sent nothing for {limit:g} seconds. Is the machine overloaded?")
-            for pipe in spoken:
-                self._receive(present[pipe])
-        word, value = self._said[member].popleft()
-        if word != wanted:
-            raise RuntimeError(f"{member.who} said {word} instead of {wanted}.")
-        return value
-
-    def _receive(self, member: Member) -> None:
-        try:
-            word, value = member.pipe.recv()
-        except (EOFError, OSError):
-            member.gone = True
-            if not member.finished:
-                how = member.end(FAREWELL_S)
-                raise RuntimeError(f"{member.who} left before its work was done: {how}.") from None
-            return
-        if word == "failed":
-            error = RuntimeError(f"{member.who} failed: {value[0]}")
-            error.add_note(value[1])
-            raise error
-        member.finished = word == "result"
-        if word != "log":
-            self._said[member].append((word, value))
-
-    def stop(self) -> None:
-        """Tell all to stop, and go on; the end of the block waits for them."""
-        for member in self._said:
-            member.say("stop")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with ctrl_c_later():
-            self.stop()
-            for member in self._said:
-                member.end(FAREWELL_S)
 
 
 def rota(turns: Mapping[str, int], rounds: int) -> Iterator[tuple[int, str]]:
@@ -150,19 +82,19 @@ def take_turns(
     return seconds
 
 
-def spread(figures: Mapping[int, float]) -> Spread:
-    """The spread of one contender's figures by round."""
-    return Spread.of(list(figures.values()))
-
-
 def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) -> Spread | None:
-    """One contender's figures as multiples of another's, round by round, where both took part; None where the other
-    never did.
-    """
+    """One contender's figures over another's, round by round where both took part; None where the other never did."""
     theirs = figures.get(reference)
     if theirs is None:
         return None
     return Spread.of([figure / theirs[number] for number, figure in figures[name].items() if number in theirs])
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder for the files of contenders, which goes when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 def busy() -> str:
@@ -195,15 +127,14 @@ def chosen(known: Sequence[str], wanted: Sequence[str] | None) -> list[str]:
 def plain(row: Any) -> dict[str, Any]:
     """A row as JSON can carry it: a spread becomes its median, and its quartiles under ``…_quartiles``."""
     fields: dict[str, Any] = {}
-    for field in dataclasses.fields(row):
-        value = getattr(row, field.name)
+    for name, value in vars(row).items():
         if isinstance(value, Spread):
-            fields |= {field.name: value.median, f"{field.name}_quartiles": [value.low, value.high]}
+            fields |= {name: value.median, f"{name}_quartiles": [value.low, value.high]}
         elif isinstance(value, dict):
-            fields[field.name] = {key: spread.median for key, spread in value.items()}
-            fields[f"{field.name}_quartiles"] = {key: [spread.low, spread.high] for key, spread in value.items()}
+            fields[name] = {key: spread.median for key, spread in value.items()}
+            fields[f"{name}_quartiles"] = {key: [spread.low, spread.high] for key, spread in value.items()}
         else:
-            fields[field.name] = value
+            fields[name] = value
     return fields
 
 
@@ -239,11 +170,30 @@ def _three(x: float) -> str:
     return f"{x:,.0f}" if x >= 99.5 else f"{x:.1f}" if x >= 9.95 else f"{x:.2f}"
 
 
-def blank_table(title: str, headings: Sequence[str], rows: Sequence[Any]) -> Table:
-    """A table without its rows: the first column to the left, figures to the right, and below why who is skipped."""
+def table(
+    title: str, headings: Sequence[str], rows: Sequence[Any], cells: Callable[[Any], list[str]], group: str = ""
+) -> Table:
+    """The rows for the terminal: each one's ``cells``, the first to the left; below them why who is skipped.
+
+    With a ``group``, an attribute of the rows, those with the same value stand together below it.
+    """
     skipped = {f"{row.contender}: {row.skipped}": None for row in rows if row.skipped}
     shown = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
     shown.caption, shown.caption_justify = "\n".join(map(escape, skipped)) or None, "left"
-    for heading in headings:
+    for heading in ("", *headings):
         shown.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    for name, members in itertools.groupby(rows, lambda row: getattr(row, group) if group else ""):
+        if name:
+            shown.add_row(f"[bold]{name}[/bold]")
+        for row in members:
+            shown.add_row(*map(escape, cells(row)))
     return shown
+
+
+def series(rows: Sequence[Any], value: str) -> dict[str, dict[str, Spread]]:
+    """For each group the contenders' spreads that ``value``, an attribute of the rows, holds; without the skipped."""
+    found: dict[str, dict[str, Spread]] = {}
+    for row in rows:
+        if not row.skipped:
+            found.setdefault(row.group, {})[row.contender] = getattr(row, value)
+    return found

@@ -4,9 +4,9 @@ Beside them its size, and how fast digits train with it, without and with error 
 """
 
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from timeit import timeit
 from typing import Any
 
 import numpy as np
@@ -77,29 +77,15 @@ def _over_memcpy(quantizer: Quantizer, x: Array, rounds: int) -> tuple[int, Spre
     rng, copy = np.random.default_rng(0), np.empty_like(x)
     parts = quantizer.encode(x, rng)
     quantizer.decode(parts)
-    ratios = []
-    for _ in range(rounds):
-        memcpy, encode, decode = (
-            _seconds(lambda: np.copyto(copy, x)),
-            _seconds(lambda: quantizer.encode(x, rng)),
-            _seconds(lambda: quantizer.decode(parts)),
-        )
-        ratios.append((encode / memcpy, decode / memcpy))
-    encodes, decodes = zip(*ratios, strict=True)
-    return sum(part.nbytes for part in parts.values()), Spread.of(encodes), Spread.of(decodes)
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+    turns = [(lambda: np.copyto(copy, x)), (lambda: quantizer.encode(x, rng)), (lambda: quantizer.decode(parts))]
+    times = np.array([[timeit(turn, number=1) for turn in turns] for _ in range(rounds)])
+    encode, decode = (times[:, 1:] / times[:, :1]).T.tolist()
+    return sum(part.nbytes for part in parts.values()), Spread.of(encode), Spread.of(decode)
 
 
 @one_blas_thread
 def steps_to_target(quantizer: Quantizer, memory: Memory) -> int | None:
-    """Rounds of BSP until ``TARGET`` of the held-out digits are classified rightly; None where ``STEPS`` were not
-    enough.
-    """
+    """Rounds of BSP until ``TARGET`` of the held-out digits are classified rightly; None after ``STEPS`` in vain."""
     problem = SoftmaxRegression(*datasets.digits())
     config = Config(push=Codec(quantizer, memory), workers=2, steps=STEPS, batch_size=64, optimizer=SGD(lr=0.1))
     held_out = problem.held_out()
@@ -113,14 +99,15 @@ def steps_to_target(quantizer: Quantizer, memory: Memory) -> int | None:
 def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal."""
     title = f"times over one memcpy, medians [quartiles]; steps until {TARGET:.0%} of the held-out digits"
-    headings = ["", "bits per value,\nparts alone", "encode", "decode", "steps", "steps with\nerrorfeedback"]
-    shown = base.blank_table(title, headings, rows)
-    for row in rows:
+    headings = ["bits per value,\nparts alone", "encode", "decode", "steps", "steps with\nerrorfeedback"]
+
+    def cells(row: Row) -> list[str]:
         bits = "skipped" if row.bits_per_value is None else f"{row.bits_per_value:.2f}"
         counts = [f"> {STEPS}" if steps is None else str(steps) for steps in (row.steps, row.steps_with_feedback)]
         times = [base.ratio(spread, quartiles=True) for spread in (row.encode, row.decode)]
-        shown.add_row(row.quantizer, bits, *times, *(["–", "–"] if row.skipped else counts))
-    return shown
+        return [row.quantizer, bits, *times, *(["–", "–"] if row.skipped else counts)]
+
+    return base.table(title, headings, rows, cells)
 
 
 def chart(rows: Sequence[Row]) -> Chart:

@@ -12,7 +12,6 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rich.markup import escape
 from rich.table import Table
 
 from minips import datasets
@@ -109,11 +108,12 @@ def _words(link: Link | None) -> str:
 def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal, and below the median and the worst error."""
     title = "ms per step: predicted, the calibration's interval; measured, quartiles"
-    shown = base.blank_table(title, ["", "Mbit/s,\nms", "predicted\n", "measured\n", "error\n"], rows)
-    for row in rows:
+
+    def cells(row: Row) -> list[str]:
         link = row.link.replace(" Mbit/s", "").replace(" ms", "")
-        times = [escape(_milliseconds(spread)) for spread in (row.predicted_s, row.measured_s)]
-        shown.add_row(row.contender, link, *times, f"{row.error:+.0%}")
+        return [row.contender, link, _milliseconds(row.predicted_s), _milliseconds(row.measured_s), f"{row.error:+.0%}"]
+
+    shown = base.table(title, ["Mbit/s,\nms", "predicted\n", "measured\n", "error\n"], rows, cells)
     shown.caption = "\n".join(verdict(rows))
     return shown
 

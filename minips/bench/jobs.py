@@ -14,7 +14,7 @@ from typing import Any
 from minips import seeds
 from minips.bench.trips import WAIT_S, pipe_listener
 from minips.core.config import Config
-from minips.engines.roles import ControlPipe
+from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors
@@ -27,8 +27,7 @@ class Rounds:
     def __init__(self, config: Config, params: Tensors) -> None:
         self._config, self._state = config, dict[str, Any]()
         self._waiting: dict[int, Tensors] = {}
-        self._changed = threading.Condition()
-        self._done = 0
+        self._all_here = threading.Barrier(config.workers, self._apply_waiting, WAIT_S)
         self.params, self.changed_at = params, time.monotonic()
 
     def apply(self, gradients: list[Tensors]) -> None:
@@ -39,16 +38,15 @@ class Rounds:
 
     def push_pull(self, worker: int, gradients: Tensors) -> Tensors:
         """For servers with a thread for each worker: wait for the others' gradients; the parameters after the round."""
-        with self._changed:
-            number = self._done
-            self._waiting[worker] = gradients
-            if len(self._waiting) == self._config.workers:
-                self.apply([self._waiting.pop(each) for each in range(self._config.workers)])
-                self._done += 1
-                self._changed.notify_all()
-            elif not self._changed.wait_for(lambda: self._done > number, WAIT_S):
-                raise TimeoutError(f"Worker {worker} waited {WAIT_S:g} seconds for the others.")
+        self._waiting[worker] = gradients
+        try:
+            self._all_here.wait()
+        except threading.BrokenBarrierError:
+            raise TimeoutError(f"Worker {worker} waited {WAIT_S:g} seconds for the others.") from None
         return self.params
+
+    def _apply_waiting(self) -> None:
+        self.apply([self._waiting.pop(worker) for worker in range(self._config.workers)])
 
     def report(self) -> dict[str, Any]:
         """What is left when the run is over."""
@@ -58,10 +56,10 @@ class Rounds:
 def told_to_go(line: ControlPipe) -> bool:
     """Say that this side is ready, and wait for go; False where it is not to be."""
     line.say("ready")
-    return line.wait()[0] == "go"
+    return line.wait("go")[0] == "go"
 
 
-def alone(line: ControlPipe, *, config: Config, problem: Problem, worker: int) -> dict[str, Any]:
+def alone(line: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> dict[str, Any]:
     """Gradients alone: the same batches, from the parameters that all start with, and nothing sent.
 
     ``share`` is how much of a core it had between go and its end: all of it, unless something else runs here.
@@ -81,8 +79,7 @@ def pipe_server(line: ControlPipe, *, config: Config, params: Tensors, folder: P
     with pipe_listener(folder) as listener:
         threading.Thread(target=_serve_pipes, args=(listener, rounds, config), daemon=True).start()
         line.say("ready", listener.address)
-        while line.wait()[0] != "stop":
-            pass
+        line.wait()
     return rounds.report()
 
 
@@ -100,7 +97,7 @@ def _serve_pipes(listener: connection.Listener, rounds: Rounds, config: Config) 
 
 def pipe_worker(line: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
     """The other end of one of `pipe_server`'s pipes."""
-    word, address = line.wait()
+    word, address = line.wait("meet")
     if word != "meet":
         return
     with connection.Client(address) as pipe:

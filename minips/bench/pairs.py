@@ -1,13 +1,15 @@
 """Contenders that make round trips: each has a process that calls and, most of them, a process that serves."""
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from minips.bench.base import START_S, TURN_S, Company, Turn, Watch, lacking, take_turns
-from minips.bench.trips import Trip, attend, travel
+from minips.bench.base import START_S, TURN_S, Turn, Watch, lacking, take_turns
+from minips.bench.trips import Way, attend, travel
+from minips.engines import Processes
+from minips.engines.supervisor import Supervisor
 from minips.stage import names, nearest, stage_class
 
 
@@ -20,19 +22,14 @@ class Contender:
     """
 
     name: str
-    trip: Callable[..., AbstractContextManager[Trip]]
-    serve: Callable[..., AbstractContextManager[Any]] | None = None
+    trip: Way
+    serve: Way | None = None
     parts: dict[str, Any] = field(default_factory=dict)
     applies: bool = True
     skipped: str = ""
 
 
-def over_transports(
-    chosen: Sequence[str] | None,
-    trip: Callable[..., AbstractContextManager[Trip]],
-    serve: Callable[..., AbstractContextManager[Any]],
-    applies: bool,
-) -> list[Contender]:
+def over_transports(chosen: Sequence[str] | None, trip: Way, serve: Way, applies: bool) -> list[Contender]:
     """A contender for each transport that joins two processes, or for those chosen; its keyword is ``transport``."""
     known = [name for name in names("transport") if name != "inproc"]
     contenders = []
@@ -61,35 +58,36 @@ def race(contenders: Sequence[Contender], values: int, rounds: int, watch: Watch
     They start one by one, for some give up on a machine that starts everything at once. Who fails to start is skipped.
     """
     skipped, first_s = {one.name: one.skipped for one in contenders if one.skipped}, dict[str, float]()
-    companies, turns = list[Company](), dict[str, Turn]()
+    supervisors, turns = list[Supervisor](), dict[str, Turn]()
     with ExitStack() as stack:
         for one in contenders:
             if one.skipped:
                 continue
             watch(f"{one.name} starts", 0.0)
-            companies.append(stack.enter_context(Company()))
+            supervisors.append(stack.enter_context(Supervisor(Processes().start)))
             try:
-                first_s[one.name], turns[one.name] = _start(companies[-1], one, values)
+                first_s[one.name], turns[one.name] = _start(supervisors[-1], one, values)
             except RuntimeError as error:
                 skipped[one.name] = f"skipped: {error}"
-        for company in companies:
-            stack.callback(company.stop)  # all of them before the first is waited for
+        for supervisor in supervisors:
+            stack.callback(supervisor.stop)  # all of them before the first is waited for
         return Race(take_turns(turns, first_s, rounds, watch), skipped)
 
 
-def _start(company: Company, one: Contender, values: int) -> tuple[float, Turn]:
+def _start(supervisor: Supervisor, one: Contender, values: int) -> tuple[float, Turn]:
     """Both sides in their processes; the seconds of a first trip, and how to make another."""
     parts = {"values": values, **one.parts}
-    server = company.start(f"{one.name}'s server") if one.serve else None
-    caller = company.start(f"{one.name}'s caller")
-    if server:
+    names = [f"{one.name}'s server"] if one.serve else []
+    *servers, caller = supervisor.start(*names, f"{one.name}'s caller")
+    address = None
+    for server in servers:
         server.brief(attend, {"serve": one.serve, "parts": parts})
-    address = company.hear(server, "ready", START_S) if server else None
+        address = supervisor.hear(server, "ready", START_S)
     caller.brief(travel, {"trip": one.trip, "address": address, "applies": one.applies, "parts": parts})
-    first_s = float(company.hear(caller, "ready", START_S + TURN_S))
+    first_s = float(supervisor.hear(caller, "ready", START_S + TURN_S))
 
     def turn() -> float:
         caller.say("turn")
-        return float(company.hear(caller, "took", TURN_S))
+        return float(supervisor.hear(caller, "took", TURN_S))
 
     return first_s, turn

@@ -4,7 +4,6 @@ The server subtracts its learning rate times the gradient and answers with the p
 references, which only move the bytes.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +15,6 @@ from minips.bench.base import Chart, Spread, Watch
 from minips.bench.pairs import Contender, over_transports, race
 
 VALUES, ROUNDS = (1_000, 1_000_000, 8_000_000), 200
-REFERENCES = {
-    "memcpy": "one copy there and one back, within a process",
-    "echo": "a bare TCP socket that sends the bytes back",
-    "pickle": "a multiprocessing pipe, the array by pickle",
-    "bare-grpc": "gRPC with a generic handler, from bytes to bytes",
-    "aiohttp-json": "HTTP and a JSON list of floats, as a lecture does it",
-    "torch": "torch.distributed.rpc, a function of a tensor",
-    "ray": "a method of a Ray actor",
-}
 BASES = ("echo", "memcpy", "tcp", "shm")
 """What the ratios are made to, in the order of the columns."""
 
@@ -39,6 +29,11 @@ class Row:
     over: dict[str, Spread]
     skipped: str = ""
 
+    @property
+    def group(self) -> str:
+        """The rows of this size."""
+        return f"{self.values:,} values"
+
 
 def measure(
     values: Sequence[int] = VALUES,
@@ -49,9 +44,9 @@ def measure(
 ) -> Iterator[Row]:
     """A row for each size and contender, size by size. None: all transports between processes, and all references."""
     for i, size in enumerate(values):
-        with tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True) as folder:
+        with base.folder() as folder:
             contenders = [
-                *_references(base.chosen(list(REFERENCES), references), Path(folder)),
+                *_references(references, folder),
                 *over_transports(transports, trips.minips, trips.minips_server, applies=True),
             ]
             times, skipped = race(contenders, size, rounds, base.part(watch, i, len(values), f"{size:,} values"))
@@ -59,12 +54,11 @@ def measure(
             if one.name in skipped:
                 yield Row(size, one.name, None, {}, skipped[one.name])
                 continue
-            ratios = {name: base.over(times, one.name, name) for name in BASES}
-            over = {name: ratio for name, ratio in ratios.items() if ratio}
-            yield Row(size, one.name, base.spread(times[one.name]), over)
+            over = {name: ratio for name in BASES if (ratio := base.over(times, one.name, name))}
+            yield Row(size, one.name, Spread.of(times[one.name].values()), over)
 
 
-def _references(names: Sequence[str], folder: Path) -> list[Contender]:
+def _references(wanted: Sequence[str] | None, folder: Path) -> list[Contender]:
     here, steps = {"folder": folder}, {"applies": True}
     grpc, aiohttp = (base.lacking([module], "transports") for module in ("grpc", "aiohttp"))
     torch, ray = (base.lacking([module], "compare") for module in ("torch", "ray"))
@@ -77,25 +71,20 @@ def _references(names: Sequence[str], folder: Path) -> list[Contender]:
         Contender("torch", with_torch.trip, with_torch.server, here, skipped=torch),
         Contender("ray", with_ray.trip, parts=here, skipped=ray),
     ]
+    names = base.chosen([one.name for one in known], wanted)
     return [one for one in known if one.name in names]
 
 
 def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal."""
-    title = "a push and pull of float32; medians [quartiles]"
-    shown = base.blank_table(title, ["", "time", *(f"over\n{name}" for name in BASES)], rows)
-    for i, row in enumerate(rows):
-        if i == 0 or rows[i - 1].values != row.values:
-            shown.add_row(f"[bold]{row.values:,} values[/bold]")
-        ratios = [base.ratio(row.over.get(name)) for name in BASES]
-        shown.add_row(f"  {row.contender}", base.duration(row.seconds), *ratios)
-    return shown
+
+    def cells(row: Row) -> list[str]:
+        return [f"  {row.contender}", base.duration(row.seconds), *(base.ratio(row.over.get(name)) for name in BASES)]
+
+    headings = ["time", *(f"over\n{name}" for name in BASES)]
+    return base.table("a push and pull of float32; medians [quartiles]", headings, rows, cells, "group")
 
 
 def chart(rows: Sequence[Row]) -> Chart:
     """Each contender's seconds, a series for each size."""
-    series: dict[str, dict[str, Spread]] = {}
-    for row in rows:
-        if row.seconds:
-            series.setdefault(f"{row.values:,} values", {})[row.contender] = row.seconds
-    return Chart(series, "time of a push and pull (s)")
+    return Chart(base.series(rows, "seconds"), "time of a push and pull (s)")

@@ -9,12 +9,10 @@ shipped to it, and its end.
 """
 
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,22 +20,16 @@ from rich.table import Table
 
 from minips import datasets, seeds
 from minips.bench import base, jobs, with_ray, with_torch
-from minips.bench.base import START_S, TURN_S, Chart, Company, Spread, Watch
+from minips.bench.base import START_S, TURN_S, Chart, Spread, Watch
 from minips.core.config import Config
 from minips.engines import Processes
+from minips.engines.supervisor import Supervisor, tell
 from minips.engines.train import train
 from minips.problems import Problem, SoftmaxRegression
 from minips.stage import Tensors, build
 from minips.stages.optimizers import SGD
 
 FEATURES, STEPS, ROUNDS = (1_000, 10_000, 100_000), 100, 5
-CONTENDERS = {
-    "floor": "gradients alone, nothing sent",
-    "minips": "a push and a pull in one, over the chosen transport",
-    "pickle": "multiprocessing pipes, the arrays by pickle",
-    "torch": "torch.distributed.rpc, functions of tensors",
-    "ray": "Ray actors, as in Ray's own example of a parameter server",
-}
 TRANSPORT = "shm" if sys.platform == "linux" else "tcp"
 SHARE = 0.8
 """With less of a core than that, the floor is none: the scheduler prefers those who sleep now and then to it."""
@@ -70,6 +62,11 @@ class Row:
     """How much of a core each of the floor's workers had; None for the others, who wait for each other."""
     skipped: str = ""
 
+    @property
+    def group(self) -> str:
+        """The rows of this size."""
+        return f"D = {self.features:,}"
+
 
 def measure(
     features: Sequence[int] = FEATURES,
@@ -83,7 +80,7 @@ def measure(
     config = Config(
         transport=build("transport", transport), workers=2, steps=steps, batch_size=64, optimizer=SGD(lr=16.0)
     )
-    names = base.chosen(list(CONTENDERS), contenders)
+    names = base.chosen(list(RUN), contenders)
     absent = {name: base.lacking([name], "compare") if name in ("torch", "ray") else "" for name in names}
     for i, size in enumerate(features):
         lifted, skipped = problem(size), dict(absent)
@@ -129,11 +126,11 @@ def _row(features: int, parameters: int, name: str, done: Mapping[str, Mapping[i
         return Row(features, parameters, name, skipped=skipped)
     loops = {each: {number: job.loop_s for number, job in runs.items()} for each, runs in done.items()}
     over_floor, over_minips = (base.over(loops, name, each) for each in ("floor", "minips"))
-    total = Spread.of([job.total_s for job in done[name].values()])
-    startup = Spread.of([job.total_s - job.loop_s for job in done[name].values()])
+    loop, total = Spread.of(loops[name].values()), Spread.of(job.total_s for job in done[name].values())
+    startup = Spread.of(job.total_s - job.loop_s for job in done[name].values())
     shares = [job.share for job in done[name].values() if job.share is not None]
     share = Spread.of(shares) if shares else None
-    return Row(features, parameters, name, base.spread(loops[name]), over_floor, over_minips, total, startup, share)
+    return Row(features, parameters, name, loop, over_floor, over_minips, total, startup, share)
 
 
 def _minips(problem: Problem, config: Config, features: int) -> Job:
@@ -142,107 +139,71 @@ def _minips(problem: Problem, config: Config, features: int) -> Job:
     return Job(run.seconds, time.monotonic() - began, run.params)
 
 
-def _floor(problem: Problem, config: Config, features: int) -> Job:
-    return _conduct(problem, config, jobs.alone)
-
-
-def _pickle(problem: Problem, config: Config, features: int) -> Job:
-    with _folder() as folder:
-        return _conduct(problem, config, jobs.pipe_worker, jobs.pipe_server, folder=folder)
-
-
-def _torch(problem: Problem, config: Config, features: int) -> Job:
-    with _folder() as folder:
-        return _conduct(problem, config, with_torch.run_ps_worker, with_torch.serve, folder=folder)
-
-
 def _ray(_: Problem, config: Config, features: int) -> Job:
     """Ray's driver is where a user would start it, with the problem and an imported Ray at hand."""
-    with _folder() as folder, Company() as company:
-        driver = company.start("Ray's driver")
+    with base.folder() as folder, Supervisor(Processes().start) as supervisor:
+        (driver,) = supervisor.start("Ray's driver")
         driver.brief(with_ray.drive, {"config": config, "make": problem, "features": features, "folder": folder})
-        company.hear(driver, "ready", START_S)
+        supervisor.hear(driver, "ready", START_S)
         driver.say("go")
-        return Job(**company.hear(driver, "result", TURN_S))
-
-
-RUN: dict[str, Callable[[Problem, Config, int], Job]] = {
-    "floor": _floor,
-    "minips": _minips,
-    "pickle": _pickle,
-    "torch": _torch,
-    "ray": _ray,
-}
-"""How each contender runs a job: the problem, its config, its number of features."""
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+        return Job(**supervisor.hear(driver, "result", TURN_S))
 
 
 def _conduct(
-    problem: Problem,
-    config: Config,
-    work: Callable[..., Any],
-    serve: Callable[..., Any] | None = None,
-    **parts: Any,
+    work: Callable[..., Any], serve: Callable[..., Any] | None, problem: Problem, config: Config, features: int
 ) -> Job:
     """A run whose workers, and server if there is one, are roles of this machine's processes, as minips' own are."""
     began = time.monotonic()
-    numbers = range(config.workers)
-    with Company() as company:
-        server = company.start("the server") if serve else None
-        workers = [company.start(f"worker {number}") for number in numbers]
+    with base.folder() as folder, Supervisor(Processes().start) as supervisor:
+        parts = {"config": config, "folder": folder}
+        workers = supervisor.start(*(f"worker {number}" for number in range(config.workers)))
+        server = supervisor.start("the server")[0] if serve else None
         if server and serve:
-            server.brief(serve, {"config": config, "params": problem.init(seeds.init(config.seed)), **parts})
-        for number, worker in zip(numbers, workers, strict=True):
-            shard = problem.shard(number, config.workers)
-            worker.brief(work, {"config": config, "problem": shard, "worker": number, **parts})
-        address = company.hear(server, "ready", START_S) if server else None
-        for worker in workers if address else ():
-            worker.say("meet", address)
+            server.brief(serve, {"params": problem.init(seeds.init(config.seed)), **parts})
+        for number, worker in enumerate(workers):
+            worker.brief(work, {"problem": problem.shard(number, config.workers), "worker": number, **parts})
+        if server and (address := supervisor.hear(server, "ready", START_S)):
+            tell(workers, "meet", address)
         for worker in workers:
-            company.hear(worker, "ready", START_S)
+            supervisor.hear(worker, "ready", START_S)
         going = time.monotonic()
-        for worker in workers:
-            worker.say("go")
-        reports = [company.hear(worker, "result", TURN_S) for worker in workers]
+        tell(workers, "go")
+        reports = [supervisor.hear(worker, "result", TURN_S) for worker in workers]
         if server:
             server.say("stop")
-            reports = [company.hear(server, "result", START_S)]
+            reports = [supervisor.hear(server, "result", START_S)]
     ended = max(report["changed_at"] for report in reports)
     shares = [report["share"] for report in reports if "share" in report]
     return Job(ended - going, time.monotonic() - began, reports[0].get("params"), min(shares, default=None))
 
 
+RUN: dict[str, Callable[[Problem, Config, int], Job]] = {
+    "floor": partial(_conduct, jobs.alone, None),  # gradients alone, nothing sent
+    "minips": _minips,
+    "pickle": partial(_conduct, jobs.pipe_worker, jobs.pipe_server),
+    "torch": partial(_conduct, with_torch.run_ps_worker, with_torch.serve),
+    "ray": _ray,  # as in Ray's own example of a parameter server
+}
+"""How each contender runs a job: the problem, its config, its number of features."""
+
+
 def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal."""
+
+    def cells(row: Row) -> list[str]:
+        times = base.duration(row.total_s), base.duration(row.startup_s, quartiles=False)
+        ratios = base.ratio(row.loop_over_floor), base.ratio(row.loop_over_minips)
+        return [f"  {row.contender}", base.duration(row.loop_s), *ratios, *times]
+
     title = "digits, D Fourier features, 10 parameters each, 2 workers; medians [quartiles]"
-    headings = ["", "step loop", "over\nfloor", "over\nminips", "in all", "less\nthe loop"]
-    shown = base.blank_table(title, headings, rows)
+    headings = ["step loop", "over\nfloor", "over\nminips", "in all", "less\nthe loop"]
+    shown = base.table(title, headings, rows, cells, "group")
     if short := [row.share.median for row in rows if row.share and row.share.median < SHARE]:
         words = f"The floor had {min(short):.0%} of its cores: other work runs here, and multiples of it mean nothing."
         shown.caption = "\n".join(filter(None, [words, str(shown.caption or "")]))
-    for i, row in enumerate(rows):
-        if i == 0 or rows[i - 1].features != row.features:
-            shown.add_row(f"[bold]D = {row.features:,}[/bold]")
-        shown.add_row(
-            f"  {row.contender}",
-            base.duration(row.loop_s),
-            base.ratio(row.loop_over_floor),
-            base.ratio(row.loop_over_minips),
-            base.duration(row.total_s),
-            base.duration(row.startup_s, quartiles=False),
-        )
     return shown
 
 
 def chart(rows: Sequence[Row]) -> Chart:
     """The step loop of each contender, a series for each size."""
-    series: dict[str, dict[str, Spread]] = {}
-    for row in rows:
-        if row.loop_s:
-            series.setdefault(f"D = {row.features:,}", {})[row.contender] = row.loop_s
-    return Chart(series, "time of the step loop (s)")
+    return Chart(base.series(rows, "loop_s"), "time of the step loop (s)")

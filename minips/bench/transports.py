@@ -14,10 +14,6 @@ from minips.bench.base import Chart, Spread, Watch
 from minips.bench.pairs import Contender, over_transports, race
 
 SMALL_BYTES, LARGE_BYTES, ROUNDS = 1_000, 32_000_000, 200
-REFERENCES = {
-    "aiohttp-json": "HTTP and a JSON list of floats, as a lecture does it",
-    "echo": "a bare TCP socket that sends the bytes back",
-}
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ def measure(
 ) -> Iterator[Row]:
     """A row for each contender, with frames of ``small`` and ``large`` bytes (multiples of 4)."""
     contenders = [
-        *_references(base.chosen(list(REFERENCES), references)),
+        *_references(references),
         *over_transports(transports, trips.frames, trips.frames_server, applies=False),
     ]
     races = [
@@ -57,37 +53,34 @@ def measure(
         if why:
             yield Row(name, skipped=why[0])
             continue
-        small_s, large_s = (base.spread(seconds[name]) for seconds, _ in races)
+        small_s, large_s = (Spread.of(seconds[name].values()) for seconds, _ in races)
         over = [base.over(seconds, name, "echo") for seconds, _ in races]
-        rates = Spread.of([2 * large / took for took in races[1].seconds[name].values()])
+        rates = Spread.of(2 * large / took for took in races[1].seconds[name].values())
         yield Row(name, small_s, large_s, rates, over[0], over[1])
 
 
-def _references(names: Sequence[str]) -> list[Contender]:
-    back = {"applies": False}
-    aiohttp = base.lacking(["aiohttp"], "transports")
+def _references(wanted: Sequence[str] | None) -> list[Contender]:
+    """HTTP and a JSON list of floats, as a lecture does it, and a bare TCP socket that sends the bytes back."""
+    back, aiohttp = {"applies": False}, base.lacking(["aiohttp"], "transports")
     known = [
         Contender("aiohttp-json", trips.json, trips.json_server, back, applies=False, skipped=aiohttp),
         Contender("echo", trips.echo, trips.echo_server, applies=False),
     ]
+    names = base.chosen([one.name for one in known], wanted)
     return [one for one in known if one.name in names]
 
 
 def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal."""
     title = "one frame there and back; medians [quartiles]"
-    headings = ["", "small frame", "over\necho", "large frame", "over\necho", "MB/s"]
-    shown = base.blank_table(title, headings, rows)
-    for row in rows:
-        shown.add_row(
-            row.contender,
-            base.duration(row.small_s),
-            base.ratio(row.small_over_echo),
-            base.duration(row.large_s),
-            base.ratio(row.large_over_echo),
-            f"{row.bytes_per_s.median / 1e6:,.0f}" if row.bytes_per_s else "–",
-        )
-    return shown
+    headings = ["small frame", "over\necho", "large frame", "over\necho", "MB/s"]
+
+    def cells(row: Row) -> list[str]:
+        small = base.duration(row.small_s), base.ratio(row.small_over_echo)
+        large = base.duration(row.large_s), base.ratio(row.large_over_echo)
+        return [row.contender, *small, *large, f"{row.bytes_per_s.median / 1e6:,.0f}" if row.bytes_per_s else "–"]
+
+    return base.table(title, headings, rows, cells)
 
 
 def chart(rows: Sequence[Row]) -> Chart:

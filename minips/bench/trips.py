@@ -27,7 +27,7 @@ import numpy as np
 from minips.core.config import Config
 from minips.drivers.client import connect
 from minips.drivers.server import Server
-from minips.engines.roles import ControlPipe
+from minips.engines.supervisor import ControlPipe
 from minips.stage import Array, Tensors
 from minips.stages.optimizers import SGD
 from minips.stages.transports import Transport
@@ -37,6 +37,7 @@ WAIT_S = 300.0
 """How long one trip may take: JSON takes its time."""
 
 Trip = Callable[[], Any]
+Way = Callable[..., AbstractContextManager[Any]]
 
 
 def numbers(values: int) -> Array:
@@ -55,24 +56,16 @@ def answering(values: int, applies: bool) -> Callable[[Array], Array]:
     return step if applies else lambda same: same
 
 
-def attend(line: ControlPipe, *, serve: Callable[..., AbstractContextManager[Any]], parts: dict[str, Any]) -> None:
-    """The serving side, until the conductor says stop."""
+def attend(line: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
+    """The serving side, until the supervisor says stop."""
     silence()
     with serve(**parts) as address:
         line.say("ready", address)
-        while line.wait()[0] != "stop":
-            pass
+        line.wait()
 
 
-def travel(
-    line: ControlPipe,
-    *,
-    trip: Callable[..., AbstractContextManager[Trip]],
-    address: Any,
-    applies: bool,
-    parts: dict[str, Any],
-) -> None:
-    """The calling side: one trip to see that the right answer comes, then one whenever the conductor says so."""
+def travel(line: ControlPipe, *, trip: Way, address: Any, applies: bool, parts: dict[str, Any]) -> None:
+    """The calling side: one trip to see that the right answer comes, then one whenever the supervisor says so."""
     silence()
     x = numbers(parts["values"])
     with trip(address, **parts) as make:
@@ -87,7 +80,7 @@ def travel(
             raise RuntimeError("the first answer is not the right one, so its time would mean nothing")
         line.say("ready", first_s)
         del got
-        while line.wait()[0] == "turn":
+        while line.wait("turn")[0] == "turn":
             line.say("took", timed()[0])
 
 
@@ -121,10 +114,10 @@ def echo_server(*, values: int) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
-            buffer = memoryview(bytearray(4 * values))
-            with suppress(OSError), listener.accept()[0] as sock:
+            buffer = bytearray(4 * values)
+            with suppress(OSError), listener.accept()[0] as sock, sock.makefile("rb") as stream:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                while _filled(sock, buffer):
+                while stream.readinto(buffer) == len(buffer):
                     sock.sendall(buffer)
 
         threading.Thread(target=serve, daemon=True).start()
@@ -136,28 +129,17 @@ def echo(port: int, *, values: int) -> Iterator[Trip]:
     """The other end of `echo_server`."""
     here = numbers(values)
     there = np.empty_like(here)
-    out, back = here.data.cast("B"), there.data.cast("B")
-    with socket.create_connection(("127.0.0.1", port), WAIT_S) as sock:
+    back = there.data.cast("B")
+    with socket.create_connection(("127.0.0.1", port), WAIT_S) as sock, sock.makefile("rb") as stream:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
         def make() -> Array:
-            sock.sendall(out)
-            if not _filled(sock, back):
+            sock.sendall(here.data)
+            if stream.readinto(back) < len(back):
                 raise ConnectionError("The echo server hung up.")
             return there
 
         yield make
-
-
-def _filled(sock: socket.socket, buffer: memoryview) -> bool:
-    """Receive until the buffer is full; False where the peer hangs up before."""
-    got = 0
-    while got < len(buffer):
-        count = sock.recv_into(buffer[got:])
-        if not count:
-            return False
-        got += count
-    return True
 
 
 # minips
@@ -308,12 +290,11 @@ def json(port: int, *, values: int, applies: bool) -> Iterator[Trip]:
     async def begin() -> aiohttp.ClientSession:
         return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=WAIT_S))
 
+    async def ask() -> Array:
+        async with session.post(f"http://127.0.0.1:{port}/", json=x.tolist()) as response:
+            return np.array(await response.json(), np.float32)
+
     with asyncio.Runner() as runner:
         session = runner.run(begin())
-
-        async def ask() -> Array:
-            async with session.post(f"http://127.0.0.1:{port}/", json=x.tolist()) as response:
-                return np.array(await response.json(), np.float32)
-
         yield lambda: runner.run(ask())
         runner.run(session.close())

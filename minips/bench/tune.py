@@ -58,14 +58,12 @@ def _rows(link: str, tuning: Tuning) -> Iterator[Row]:
 def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal, and below how much longer the first choices took than the best."""
     title = f"seconds until {TARGET:.0%} of the held-out digits, in the predicted order"
-    shown = base.blank_table(title, ["", "steps", "predicted", "measured", "over best"], rows)
-    link = ""
-    for row in rows:
-        if row.link != link:
-            link = row.link
-            shown.add_row(f"[bold]{link}[/bold]")
+
+    def cells(row: Row) -> list[str]:
         figures = [f"{x:.2f}" if x is not None else "–" for x in (row.predicted_s, row.measured_s, row.over_best)]
-        shown.add_row(f"{row.place:2} {short(row.contender)}", str(row.steps or f"> {STEPS}"), *figures)
+        return [f"{row.place:2} {short(row.contender)}", str(row.steps or f"> {STEPS}"), *figures]
+
+    shown = base.table(title, ["steps", "predicted", "measured", "over best"], rows, cells, "link")
     shown.caption = "\n".join(verdict(rows))
     return shown
 

@@ -14,7 +14,7 @@ from minips import seeds
 from minips.bench.jobs import Rounds, told_to_go
 from minips.bench.trips import WAIT_S, Trip, answering, numbers, silence
 from minips.core.config import Config
-from minips.engines.roles import ControlPipe
+from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Array, Tensors

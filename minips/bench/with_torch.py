@@ -13,7 +13,7 @@ from typing import Any
 from minips.bench.jobs import Rounds, told_to_go
 from minips.bench.trips import WAIT_S, Trip, answering, numbers, silence
 from minips.core.config import Config
-from minips.engines.roles import ControlPipe
+from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors

@@ -1,6 +1,6 @@
 """Which server holds which values.
 
-Tensors stand one behind the other, in the order of their names, and the whole is cut into contiguous ranges of nearly
+Tensors stand one behind the other, in their order in the dict, and the whole is cut into contiguous ranges of nearly
 equal bytes, one for each server. A tensor that lies in one range keeps its shape; a cut one travels as flat pieces.
 """
 

@@ -14,25 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-SPANS = (
-    "compute",
-    "compensate",
-    "quantize",
-    "serialize",
-    "compress",
-    "transfer",
-    "wait",
-    "decompress",
-    "deserialize",
-    "dequantize",
-    "aggregate",
-    "apply",
-)
-"""The names, in the order of the data's way."""
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
 UPDATE = ("aggregate", "apply")
-"""Those of a message on its way out, on its way in, and of a round."""
+"""The names of a message on its way out, on its way in, and of a round."""
+SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
+"""All names, in the order of the data's way."""
 
 
 class Span(NamedTuple):
@@ -115,12 +102,11 @@ class Trace:
         With one server and without overlap the spans, what the server did and what is unclaimed add up to the whole.
         """
         mine = [span for span in self if span.who == who]
-        trips = [
+        trips = sorted(
             (first.start, then.start + then.seconds)  # from the departure of a message to the end of its answer's wait
             for first, then in pairwise(mine)
             if (first.name, then.name) == ("transfer", "wait")
-        ]
-        trips.sort()
+        )
         mine.sort(key=lambda span: span.start)
         firsts = [i for i, span in enumerate(mine) if span.name == "compute"]
         steps = []

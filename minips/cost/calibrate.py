@@ -2,21 +2,18 @@
 
 A process asks and a process answers (`minips.cost.meters`): bare calls of several sizes, and pushes with their pulls of
 several models, whose spans tell each stage's share. A `Line` goes through the timings of each. Processor time is kept
-apart from wall time: many workers share the cores, and none shares the time in which a message only travels. Of what
-several workers are to each other only contention is measured: how much more a push takes in a crowd. The rest is
-modelled. The link, the delays, the other workers and servers are for the prediction to add.
+apart from wall time, for many workers share the cores. Of what workers are to each other only contention is measured:
+how much more a push takes in a crowd. The link, the delays, other workers and servers are for the prediction to add.
 """
 
 import json
 import os
 import secrets
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,20 +21,23 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.calibration import Calibration
 from minips.core.codec import Codec
-from minips.core.collectives import PS, RingAllReduce
+from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.partition import cut, partition
-from minips.core.trace import SPANS, Span
+from minips.core.trace import SPANS
 from minips.cost import meters
+from minips.cost.meters import Block
 from minips.cost.walk import EVEN_STEPS, Workload, walk
 from minips.engines import Processes, Threads
-from minips.engines.crew import FAREWELL_S, START_S, LocalEngine, Member, ctrl_c_later
+from minips.engines.local import START_S
+from minips.engines.progress import showing
+from minips.engines.run import Stop
+from minips.engines.supervisor import Supervisor, tell
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors
 from minips.stages.aggregators import Mean
-from minips.stages.consistency import BSP
 from minips.stages.serializers import Packet
 
 SIZES = (1_000, 10_000, 100_000)
@@ -51,23 +51,10 @@ MOST_CROWDED = 8.0
 
 
 def alone(config: Config) -> Config:
-    """The part of a config that its calibration depends on: its stages and its transport, without link and delays, with
-    as few workers as its aggregator can do with.
-    """
-    return replace(
-        config,
-        workers=config.aggregator.least,
-        servers=1,
-        steps=1,
-        batch_size=None,
-        seed=0,
-        consistency=BSP(),
-        exchange=PS(),
-        link=None,
-        delays=None,
-        overlap=False,
-        accumulate=1,
-    )
+    """The part of a config that its calibration depends on: stages, transport, and as few workers as can be."""
+    kept = ("push", "pull", "transport", "aggregator", "optimizer", "timeout_s")
+    stages = {name: getattr(config, name) for name in kept}
+    return Config(**stages, workers=config.aggregator.least, steps=1, batch_size=None)
 
 
 @one_blas_thread
@@ -96,7 +83,7 @@ def calibrate(
                 return known
     if cache and not Path(cache).absolute().parent.is_dir():  # known before it is measured, not after
         raise OSError(f"There is no folder {Path(cache).parent} for the cache {cache}. Make it, or choose another.")
-    with _showing(progress) as show:
+    with showing(progress, lambda share: ("calibrating", share)) as show:
         measured = _measure(config, problem, show, stop)
     calibration = replace(measured, subject=subject, problem=described)
     if cache:
@@ -110,45 +97,39 @@ def problem_words(problem: Problem) -> str:
     return f"{type(problem).__name__} of {values} values, {problem.rows} rows"
 
 
-def _measure(
-    config: Config, problem: Problem | None, show: Callable[[float], None], stop: Callable[[], bool]
-) -> Calibration:
+def _measure(config: Config, problem: Problem | None, show: Callable[[float], None], stop: Stop) -> Calibration:
     pieces, part = _pieces(config, problem)
     together = config.consistency.quorum(config.workers) or 1
     single = replace(alone(config), workers=1, aggregator=Mean(), batch_size=config.batch_size, seed=config.seed)
     crowd = replace(single, workers=meters.CROWD)
     plan = meters.Plan(single, crowd, _pair(single), pieces, config.aggregator, together, secrets.token_hex(16))
-    engine: LocalEngine = Threads() if config.transport.name == "inproc" else Processes()
-    members: list[Member] = []
-    try:
-        with ctrl_c_later():
-            crowd_names = [f"process {worker} that pushes along" for worker in range(1, meters.CROWD)]
-            members = engine.start("a process that answers", "a process that asks", *crowd_names)
-        answers, asks, *others = members
+    one_process = config.transport.name == "inproc"
+
+    def check() -> None:
+        if stop():
+            if not one_process:  # while it measures, a child hears nothing, but a process can be ended all the same
+                supervisor.farewell_s = STOPPED_S
+            raise RuntimeError("The calibration was stopped.")
+
+    engine = Threads() if one_process else Processes()
+    with Supervisor(engine.start, check) as supervisor:
+        crowd_names = [f"process {worker} that pushes along" for worker in range(1, meters.CROWD)]
+        answers, asks, *others = supervisor.start("a process that answers", "a process that asks", *crowd_names)
         answers.brief(meters.answer, {"plan": plan})
-        addresses = _hear(answers, "ready", stop)
+        addresses = supervisor.hear(answers, "ready", START_S)
         asks.brief(meters.ask, {"plan": plan, "problem": part, "addresses": addresses})
-        for worker, member in enumerate(others, 1):
-            member.brief(meters.load_generator, {"plan": plan, "address": addresses.crowd, "worker": worker})
-        answers.say("meet", _hear(asks, "ready", stop))
-        _hear(answers, "met", stop)
-        for member in others:
-            _hear(member, "ready", stop)
-        for member in (answers, asks):
-            member.say("spin")
-        share = sum(_hear(member, "spun", stop) for member in (answers, asks)) / 2
+        for worker, child in enumerate(others, 1):
+            child.brief(meters.load_generator, {"plan": plan, "address": addresses.crowd, "worker": worker})
+        answers.say("meet", supervisor.hear(asks, "ready", START_S))
+        supervisor.hear(answers, "met", START_S)
+        for child in others:
+            supervisor.hear(child, "ready", START_S)
+        tell((answers, asks), "spin")
+        share = sum(supervisor.hear(child, "spun", START_S) for child in (answers, asks)) / 2
         asks.say("go")
-        asked = _hear(asks, "result", stop, show)
-        for member in others:
-            member.say("stop")
-        answers.say("stop")
-        answered = _hear(answers, "result", stop)
-    finally:
-        for member in members:
-            member.say("stop")
-        for member in members:  # what is being measured hears nothing; a process can be ended all the same
-            member.end(STOPPED_S if stop() and isinstance(engine, Processes) else FAREWELL_S)
-    one_process = isinstance(engine, Threads)
+        asked = supervisor.hear(asks, "result", START_S, show)
+        supervisor.stop()
+        answered = supervisor.hear(answers, "result", START_S)
     found = replace(
         _fit(asked, answered, one_process),
         together=together,
@@ -169,111 +150,86 @@ def _pair(single: Config) -> Config | None:
 
 def _fit(asked: dict[str, Any], answered: dict[str, Any], one_process: bool) -> Calibration:
     """Lines through what the processes report."""
-    worker = _lines(_worker_spans(asked["trips spans"]))
-    server = _lines(_server_spans(asked["trips spans"], answered["spans"]))
+    trips: list[Block] = asked["trips"]
+    worker = _spans(trips)
+    server = _spans([block.with_spans(answered["spans"]) for block in trips])
     transfer = worker.pop("transfer")
     worker.pop("wait", None)
-    trip, here, there = _sides(asked["trips"])
-    call, *_ = _sides(asked["calls"])
+    here, there = _line(trips, "here"), _line(trips, "there")
     if one_process:  # the processor time of either side is that of both
         here, there = here.less(*server.values()), Line.fit([(0.0, 0.0)])
-    worker_rest, server_rest = here.less(*worker.values()), there.less(*server.values())
-    small = min(size for size, *_ in asked["calls"])
-    bare = float(np.median([wall for size, wall, _, _ in asked["calls"] if size == small]))
-    shaped = float(np.median([wall for _, wall, _, _ in asked["shaped"]]))
-    hop_rest, hop_idle = _hop(asked, one_process) if "hops" in asked else (Line(), Line())
-    found = Calibration(
+    worker_rest = here.less(*worker.values())
+    call = _line(asked["calls"], "wall")
+    bare = _median([block for block in asked["calls"] if block.size == min(meters.CALL_BYTES)], "wall")
+    hop_rest, hop_idle = _hop(asked["hops"], one_process) if "hops" in asked else (Line(), Line())
+    return Calibration(
         worker=worker,
-        server=server,
+        server={**server, "aggregate": Line.fit(answered["aggregate"])},
         transfer=transfer,
         worker_rest=worker_rest,
-        server_rest=server_rest,
-        idle=trip.less(here, there),
+        server_rest=there.less(*server.values()),
+        idle=_line(trips, "wall").less(here, there),
         hop_rest=hop_rest,
         hop_idle=hop_idle,
         message=replace(call, fixed_s=call.fixed_s / 2),
-        late_s=max(0.0, (shaped - bare) / 2 - meters.LINK.latency_s),
+        late_s=max(0.0, (_median(asked["shaped"], "wall") - bare) / 2 - meters.LINK.latency_s),
         gradient=Line.fit(asked["gradient"]) if asked["gradient"] else None,
+        worker_crowd=1.0 if one_process else _worker_crowd(asked["crowd"], [*worker.values()], worker_rest),
     )
-    rounds = {**server, "aggregate": Line.fit(answered["aggregate"])}
-    return replace(found, server=rounds, worker_crowd=_worker_crowd(asked["crowd"], found, one_process))
 
 
-Row = tuple[float, float, float, float]
-"""Of a block of calls: size, median wall, processor time of who asks, of who answers."""
-Block = tuple[float, int, dict[str, float], float, float]
-"""Size, calls, seconds by span name, from when, to when."""
+Seconds = Literal["wall", "here", "there"]
 
 
-def _sides(rows: list[Row]) -> tuple[Line, Line, Line]:
-    """Lines of walls, of processor time of who asks, and of who answers."""
-    return tuple(Line.fit([(row[0], row[column]) for row in rows]) for column in (1, 2, 3))  # type: ignore[return-value]
+def _line(blocks: list[Block], of: Seconds) -> Line:
+    return Line.fit([(block.size, getattr(block, of)) for block in blocks])
 
 
-def _hop(asked: dict[str, Any], one_process: bool) -> tuple[Line, Line]:
+def _median(blocks: list[Block], of: Seconds) -> float:
+    return float(np.median([getattr(block, of) for block in blocks]))
+
+
+def _spans(blocks: list[Block]) -> dict[str, Line]:
+    """A line for each name of spans."""
+    timings = {name: [(block.size, block.spans[name]) for block in blocks if name in block.spans] for name in SPANS}
+    return {name: Line.fit(pairs) for name, pairs in timings.items() if pairs}
+
+
+def _hop(hops: list[Block], one_process: bool) -> tuple[Line, Line]:
     """Of one hop, by the values of its message: processor time at both ends that is in no span, and idle time.
 
     Two that exchange make two hops, with half of the values each, and do the same at the same time.
     """
-    wall, cpu, _ = _sides(asked["hops"])
-    spans = _lines(_worker_spans(asked["hops spans"]))
-    own = [line for name, line in spans.items() if name not in ("transfer", "wait")]
-    rest = cpu.times(1 / 2 if one_process else 1).less(*own)
-    idle = wall.less(cpu)
-    return tuple(replace(line, fixed_s=line.fixed_s / 2) for line in (rest, idle))  # type: ignore[return-value]
+    cpu, spans = _line(hops, "here"), _spans(hops)
+    rest = cpu.times(1 / 2 if one_process else 1).less(
+        *(line for name, line in spans.items() if name not in ("transfer", "wait"))
+    )
+    idle = _line(hops, "wall").less(cpu)
+    return replace(rest, fixed_s=rest.fixed_s / 2), replace(idle, fixed_s=idle.fixed_s / 2)
 
 
-def _worker_crowd(rows: list[Row], found: Calibration, one_process: bool) -> float:
+def _worker_crowd(crowd: list[Block], spans: list[Line], rest: Line) -> float:
     """How many times the rest a worker takes when a crowd pushes at once: of its processor time.
 
     In one process the workers' cannot be told from the server's, and is counted as the server's.
     """
-    if one_process:
-        return 1.0
-    size, here = rows[0][0], float(np.median([row[2] for row in rows]))
-    spent, usual = here - sum(line.at(size) for line in found.worker.values()), found.worker_rest.at(size)
+    size = crowd[0].size
+    spent, usual = _median(crowd, "here") - sum(line.at(size) for line in spans), rest.at(size)
     return min(max(spent / usual, 1.0), MOST_CROWDED) if usual else 1.0
 
 
-def _server_crowd(rows: list[Row], found: Calibration, config: Config) -> float:
+def _server_crowd(rows: Sequence[tuple[Any, ...]], found: Calibration, config: Config) -> float:
     """How many times the rest a server takes when a crowd pushes at once: so many times that the walk of a crowd takes
     as long as the crowd did. Besides processor time it covers that threads wait for the interpreter.
     """
     config, load = replace(config, steps=EVEN_STEPS), Workload(rows[0][0], 0.0)
-    wall = float(np.median([row[1] for row in rows]))
+    wall = float(np.median([wall for _, wall, *_ in rows]))
     low, high = 1.0, MOST_CROWDED
     for _ in range(10):
         factor = (low + high) / 2
         crowd = walk(config, replace(found, server_crowd=factor, gradient=None), load)
         low, high = (factor, high) if crowd.seconds_per_step < wall else (low, factor)
     return low
-
-
-def _lines(spans: dict[str, meters.Timings]) -> dict[str, Line]:
-    return {name: Line.fit(spans[name]) for name in SPANS if name in spans}
-
-
-def _worker_spans(blocks: list[Block]) -> dict[str, meters.Timings]:
-    """The timings of one call by span name."""
-    timings: dict[str, meters.Timings] = defaultdict(list)
-    for size, calls, totals, _, _ in blocks:
-        for name, seconds in totals.items():
-            timings[name].append((size, seconds / calls))
-    return timings
-
-
-def _server_spans(blocks: list[Block], spans: list[list[Span]]) -> dict[str, meters.Timings]:
-    """The timings of one call by span name: a server's spans belong to the block in whose time they began."""
-    timings: dict[str, meters.Timings] = defaultdict(list)
-    everything = sorted((span for one in spans for span in one), key=lambda span: span.start)
-    for size, calls, _, began, ended in blocks:
-        totals: dict[str, float] = defaultdict(float)
-        for span in everything:
-            if began <= span.start < ended:
-                totals[span.name] += span.seconds
-        for name, seconds in totals.items():
-            timings[name].append((size, seconds / calls))
-    return timings
 
 
 def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Problem | None]:
@@ -284,12 +240,9 @@ def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Pro
     part = problem.shard(0, config.workers)
     params = problem.init(seeds.init(config.seed))
     _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
-    pieces = {}
-    for servers in SHARES:
-        piece = {name: np.array(x) for name, x in cut(gradients, partition(params, servers)[0]).items()}
-        if size := sum(x.size for x in piece.values()):
-            pieces[size] = piece
-    return list(pieces.values()), part
+    shares = [cut(gradients, partition(params, servers)[0]) for servers in SHARES]
+    pieces = {meters.count(share): {name: np.array(x) for name, x in share.items()} for share in shares}
+    return [piece for size, piece in pieces.items() if size], part
 
 
 def _ratios(codec: Codec, tensors: Tensors) -> dict[str, float]:
@@ -311,38 +264,3 @@ def _ratios(codec: Codec, tensors: Tensors) -> dict[str, float]:
 def _cores(config: Config) -> int:
     """The cores that work at the same time: threads of one interpreter take turns, so within a process it is one."""
     return 1 if config.transport.name == "inproc" else os.cpu_count() or 1
-
-
-def _hear(
-    member: Member, wanted: str, stop: Callable[[], bool], show: Callable[[float], None] = lambda share: None
-) -> Any:
-    """The value of the member's word ``wanted``; RuntimeError where it fails first, or ``stop()`` says so."""
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
-        if stop():
-            raise RuntimeError("The calibration was stopped.")
-        if not member.pipe.poll(0.1):
-            continue
-        word, value = member.pipe.recv()
-        if word == wanted:
-            return value
-        if word == "failed":
-            raise RuntimeError(f"{member.who} failed: {value[0]}")
-        if word == "progress":
-            show(value)
-            deadline = time.monotonic() + START_S
-    raise RuntimeError(f"{member.who} sent nothing for {START_S:g} seconds. Is the machine overloaded?")
-
-
-@contextmanager
-def _showing(progress: bool | Callable[[float], None]) -> Iterator[Callable[[float], None]]:
-    if not isinstance(progress, bool):
-        yield progress
-    elif not progress:
-        yield lambda share: None
-    else:
-        from rich.progress import Progress
-
-        with Progress(transient=True) as bar:
-            task = bar.add_task("calibrating", total=1.0)
-            yield lambda share: bar.update(task, completed=share)

@@ -13,11 +13,12 @@ Walls are clocks of single calls; processor time is that of all of a process's t
 
 import struct
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from threading import Thread
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,11 +26,11 @@ import numpy as np
 from minips import seeds
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
-from minips.core.trace import Trace
+from minips.core.trace import Span, Trace
 from minips.drivers.client import Client, connect
 from minips.drivers.peer import Peer
 from minips.drivers.server import Server
-from minips.engines.roles import ControlPipe as Pipe
+from minips.engines.supervisor import ControlPipe as Pipe
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
@@ -46,11 +47,7 @@ BLOCK_S, ENOUGH_S = 0.25, 1.0
 SPIN_S = 0.1
 CROWD = 4
 """So many workers are a crowd."""
-_STOPPED = "The calibration was stopped."
 _CPU = struct.Struct("<d")
-
-Timings = list[tuple[float, float]]
-"""Pairs of a size (values, bytes or rows) and seconds."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +75,33 @@ class Plan:
         return [stack.enter_context(Peer(exchange, self.pair, rank, piece, self.token)) for piece in self.pieces]
 
 
+class Block(NamedTuple):
+    """A block of calls of one size. Seconds are those of one call."""
+
+    size: float
+    wall: float
+    """The median."""
+    here: float
+    """Processor time of the process that asks."""
+    there: float
+    """Processor time of the process that answers."""
+    calls: int
+    began: float
+    ended: float
+    spans: dict[str, float]
+    """Seconds by name."""
+
+    def with_spans(self, spans: Iterable[Span]) -> "Block":
+        """The same with those of the spans that began in the block's time."""
+        within = Trace("", [span for span in spans if self.began <= span.start < self.ended])
+        return self._replace(spans={name: seconds / self.calls for name, seconds in within.seconds().items()})
+
+
+def count(tensors: Tensors) -> int:
+    """How many values there are."""
+    return sum(x.size for x in tensors.values())
+
+
 class Addresses(NamedTuple):
     """Where what is."""
 
@@ -89,12 +113,10 @@ class Addresses(NamedTuple):
 
 
 def answer(line: Pipe, *, plan: Plan) -> dict[str, Any]:
-    """Echo, bare and behind a link, a server for each size and one for the crowd, and a peer for each size; reports the
-    servers' spans, and what the aggregator takes.
-    """
+    """Echo, bare and behind a link, with servers and peers for the sizes; the servers' spans, and aggregation times."""
     transport, token = plan.single.transport, plan.token
-    threads = []
     with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(len(plan.pieces), "minips-peer"))
         bare = stack.enter_context(transport.serve(_processor_time, None, token))
         shaped = stack.enter_context(LINK.around(transport).serve(_processor_time, None, token))
         servers = [stack.enter_context(Server(piece, plan.single).serve(token=token)) for piece in plan.pieces]
@@ -102,19 +124,16 @@ def answer(line: Pipe, *, plan: Plan) -> dict[str, Any]:
         peers = plan.peers(1, stack)
         places = [server.address for server in servers], crowd.address, [peer.address for peer in peers]
         line.say("ready", Addresses(bare.address, shaped.address, *places))
-        while (heard := line.wait())[0] != "stop":
+        while (heard := line.wait("spin", "meet"))[0] != "stop":
             if heard[0] == "spin":
                 line.say("spun", _spin())
             if heard[0] == "meet":
                 for peer, piece, other in zip(peers, plan.pieces, heard[1], strict=True):
                     peer.meet([other, peer.address])
-                    threads.append(Thread(target=_exchange, args=(peer, piece), name="minips-peer", daemon=True))
-                    threads[-1].start()
+                    pool.submit(_exchange, peer, piece)
                 line.say("met")
-    for thread in threads:
-        thread.join()
     rounds = list(_rounds(plan.aggregator, plan.pieces, plan.together))
-    return {"spans": [list(server.trace) for server in servers], "aggregate": rounds}
+    return {"spans": [span for server in servers for span in server.trace], "aggregate": rounds}
 
 
 def ask(line: Pipe, *, plan: Plan, problem: Problem | None, addresses: Addresses) -> dict[str, Any]:
@@ -122,10 +141,10 @@ def ask(line: Pipe, *, plan: Plan, problem: Problem | None, addresses: Addresses
     with ExitStack() as stack:
         peers = plan.peers(0, stack)
         line.say("ready", [peer.address for peer in peers])
-        while (word := line.wait()[0]) != "go":
-            if word == "stop":
-                raise InterruptedError(_STOPPED)
-            line.say("spun", _spin())
+        line.wait("spin")
+        line.say("spun", _spin())
+        if line.wait("go")[0] == "stop":
+            return {}
         config, token = plan.single, plan.token
         bare = stack.enter_context(config.transport.connect(addresses.bare, token))
         shaped = stack.enter_context(LINK.around(config.transport).connect(addresses.shaped, token))
@@ -137,22 +156,21 @@ def ask(line: Pipe, *, plan: Plan, problem: Problem | None, addresses: Addresses
         for block in range(-1, BLOCKS):  # the first warms up
             line.say("progress", (block + 1) / (BLOCKS + 1))
             if line.hear(0.0)[0] == "stop":
-                raise InterruptedError(_STOPPED)
+                return {}
             for nbytes in CALL_BYTES:
-                frames: Frames = [b"", bytes(nbytes)]
-                meter.block("calls", nbytes, lambda frames=frames: bare.call(frames))  # type: ignore[misc]
-            meter.block("shaped", 0, lambda: shaped.call([b""]))
+                meter.block("calls", nbytes, partial(bare.call, [b"", bytes(nbytes)]))
+            meter.block("shaped", 0, partial(shaped.call, [b""]))
             for client, piece in zip(clients, plan.pieces, strict=True):
-                meter.traced("trips", client.trace, piece, lambda c=client, g=piece: c.push_pull(g))  # type: ignore[misc]
+                meter.block("trips", count(piece), partial(client.push_pull, piece), client.trace)
             for peer, piece in zip(peers, plan.pieces, strict=True):
-                meter.traced("hops", peer.trace, piece, lambda p=peer, g=piece: p.mean(p.trace.step + 1, g))  # type: ignore[misc]
-            meter.traced("crowd", crowd.trace, plan.pieces[-1], lambda: crowd.push_pull(plan.pieces[-1]))
+                meter.block("hops", count(piece), partial(_next_mean, peer, piece), peer.trace)
+            meter.block("crowd", count(plan.pieces[-1]), partial(crowd.push_pull, plan.pieces[-1]), crowd.trace)
             if block < 0:
-                meter.rows = {}
+                meter.blocks.clear()
         for peer, piece in zip(peers, plan.pieces, strict=True):
-            peer.mean(peer.trace.step + 1, piece, ending=True)
+            _next_mean(peer, piece, ending=True)
         gradients_s = list(_gradients(problem, plan.single, clients[-1], plan.pieces[-1])) if problem else []
-    return {**meter.rows, "gradient": gradients_s}
+    return {**meter.blocks, "gradient": gradients_s}
 
 
 def load_generator(line: Pipe, *, plan: Plan, address: str, worker: int) -> None:
@@ -164,28 +182,31 @@ def load_generator(line: Pipe, *, plan: Plan, address: str, worker: int) -> None
                 client.push_pull(plan.pieces[-1]).result(plan.crowd.timeout_s)
 
 
+def _next_mean(peer: Peer, piece: Tensors, ending: bool = False) -> bool:
+    """A step among the peers; whether it is the last one."""
+    return peer.mean(peer.trace.step + 1, piece, ending)[1]
+
+
 def _exchange(peer: Peer, piece: Tensors) -> None:
     """Exchange as often as the other does."""
-    ending, step = False, 0
     with suppress(ConnectionError, TimeoutError):
-        while not ending:
-            step += 1
-            _, ending = peer.mean(step, piece)
+        while not _next_mean(peer, piece):
+            pass
 
 
 class _Meter:
-    """Times blocks of calls: rows of (size, median wall, processor time here, and there), each per call."""
+    """Times blocks of calls, and keeps them by what was called."""
 
     def __init__(self, bare: Channel, timeout_s: float) -> None:
         self._bare, self._timeout_s = bare, timeout_s
         self._spent: dict[tuple[str, float], float] = {}
-        self.rows: dict[str, list[Any]] = {}
+        self.blocks: dict[str, list[Block]] = defaultdict(list)
 
-    def block(self, kind: str, size: float, call: Callable[[], Any]) -> int:
-        """Make a block of calls, and a row of them; how many. A future that a call returns is waited for."""
+    def block(self, kind: str, size: float, call: Callable[[], Any], trace: Trace | None = None) -> None:
+        """Make a block of calls. A future that a call returns is waited for."""
         spent = self._spent.get((kind, size), 0.0)
-        if spent > ENOUGH_S and any(row[0] == size for row in self.rows.get(kind, [])):
-            return 0
+        if spent > ENOUGH_S and any(block.size == size for block in self.blocks[kind]):
+            return
         walls: list[float] = []
         there, here, began = self._there(), time.process_time(), time.monotonic()
         while len(walls) < CALLS and time.monotonic() - began < BLOCK_S:
@@ -196,17 +217,9 @@ class _Meter:
         here = time.process_time() - here
         there = self._there() - there
         self._spent[kind, size] = spent + sum(walls)
-        self.rows.setdefault(kind, []).append((size, float(np.median(walls)), here / len(walls), there / len(walls)))
-        return len(walls)
-
-    def traced(self, kind: str, trace: Trace, gradients: Tensors, call: Callable[[], Any]) -> None:
-        """A block of what leaves spans; they are kept by name, with from when to when it was."""
-        size, before, began = sum(x.size for x in gradients.values()), len(trace), time.monotonic()
-        if calls := self.block(kind, size, call):
-            spans: dict[str, float] = {}
-            for span in list(trace)[before:]:
-                spans[span.name] = spans.get(span.name, 0.0) + span.seconds
-            self.rows.setdefault(f"{kind} spans", []).append((size, calls, spans, began, time.monotonic()))
+        calls = len(walls)
+        block = Block(size, float(np.median(walls)), here / calls, there / calls, calls, began, time.monotonic(), {})
+        self.blocks[kind].append(block.with_spans(trace or ()))
 
     def _there(self) -> float:
         """Processor time of the process that answers, all of its threads together."""
@@ -236,7 +249,7 @@ def _rounds(aggregator: Aggregator, pieces: list[Tensors], together: int) -> Ite
                 aggregator.combine(contributions)
                 calls += 1
             if block >= 0:
-                yield float(sum(x.size for x in piece.values())), (time.monotonic() - began) / calls
+                yield count(piece), (time.monotonic() - began) / calls
 
 
 def _gradients(problem: Problem, config: Config, client: Client, piece: Tensors) -> Iterator[tuple[float, float]]:

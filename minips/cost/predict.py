@@ -21,7 +21,7 @@ from minips.core.trace import SPANS, Trace
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.rehearsal import count_bytes
 from minips.cost.walk import walk
-from minips.engines.train import Run
+from minips.engines import Run
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors

@@ -17,7 +17,7 @@ from minips.engines import Engine, Threads
 from minips.engines.simulated.engine import Simulated
 from minips.engines.train import train
 from minips.problems import Problem
-from minips.stage import Tensors, missing
+from minips.stage import Array, Tensors, missing
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
 from minips.stages.serializers import Packet, Serializer
@@ -43,28 +43,22 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
         quiet = replace(quiet, workers=min(config.workers, 2), aggregator=Mean())
     problem = FixedGradients(params, gradients, quiet.workers)
     engine: Engine = Threads() if missing(Simulated) else Simulated()  # the same bytes; one needs threads, one SimPy
-    one, two = (train(problem, replace(quiet, steps=steps), engine=engine) for steps in (1, 2))
-    step = (two.bytes_sent - one.bytes_sent, two.bytes_received - one.bytes_received)
-    sent, received = (
-        first + (config.steps - 1) * each + extra
-        for first, each, extra in zip(
-            (one.bytes_sent, one.bytes_received),
-            step,
-            _longer(replace(config, workers=quiet.workers)),
-            strict=True,
-        )
-    )
+    runs = [train(problem, replace(quiet, steps=steps), engine=engine) for steps in (1, 2)]
+    first, second = (np.array([run.bytes_sent, run.bytes_received]) for run in runs)
+    step = second - first
+    whole = first + (config.steps - 1) * step + _longer(replace(config, workers=quiet.workers))
     values, messages = sum(x.size for x in params.values()), config.workers * config.servers
     if isinstance(config.exchange, AllReduce):
         load = Workload(values, rows, parts=_parts(config, config.exchange, gradients))
     else:
-        step = _of_all(config, quiet.workers, step, steps=1)
-        sent, received = _of_all(config, quiet.workers, (sent, received), config.steps, others=3)  # hello, pull, bye
-        load = Workload(values, rows, step[0] / messages, step[1] / messages)
+        out, back = _of_all(config, quiet.workers, step, steps=1)
+        whole = _of_all(config, quiet.workers, whole, config.steps, others=3)  # hello, pull, bye
+        load = Workload(values, rows, out / messages, back / messages)
+    sent, received = map(int, whole)
     return TrafficEstimate(load, sent, received, _exact(config, params))
 
 
-def _of_all(config: Config, rehearsed: int, nbytes: tuple[int, int], steps: int, others: int = 0) -> tuple[int, int]:
+def _of_all(config: Config, rehearsed: int, nbytes: Array, steps: int, others: int = 0) -> Array:
     """The bytes that all workers send and receive in so many steps, and in ``others`` messages to each server, from
     those of ``rehearsed`` of them. The workers' numbers grow, and the last of a round's pushes has another outcome.
     """
@@ -74,11 +68,9 @@ def _of_all(config: Config, rehearsed: int, nbytes: tuple[int, int], steps: int,
 
     words = [len(envelope(config.pull, {"outcome": outcome})) for outcome in ("held", "applied")]
     last = (words[1] - words[0]) * steps * config.servers if rehearsed > 1 else 0
-    sent, received = nbytes
-    more = config.workers - rehearsed
     longer = sum(push(worker) - push(0) for worker in range(rehearsed, config.workers))
-    longer *= (steps + others) * config.servers
-    return sent + sent * more // rehearsed + longer, received + (received - last) * more // rehearsed
+    more = (nbytes - (0, last)) * (config.workers - rehearsed) // rehearsed
+    return nbytes + more + (longer * (steps + others) * config.servers, 0)
 
 
 def _parts(config: Config, exchange: AllReduce, gradients: Tensors) -> tuple[Declared, ...]:
@@ -109,9 +101,7 @@ class FixedGradients(Problem):
 
 
 def _longer(config: Config) -> tuple[int, int]:
-    """By how many bytes all that is sent, and all that is received, is longer than if every step were like the first,
-    because the clocks and the versions in the headers grow.
-    """
+    """The bytes by which clocks and versions in the headers grow in all the steps: of what is sent, and received."""
     steps = range(config.steps)
     push, pull = config.push.serializer, config.pull
 

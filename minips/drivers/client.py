@@ -107,7 +107,7 @@ class Client(Closable):
         pauses_s: Sequence[float],
     ) -> None:
         self.config, self.worker, self._timeout = config, int(worker), timeout
-        self.trace = trace or Trace(f"worker {worker}")
+        self.trace = Trace(f"worker {worker}") if trace is None else trace
         self.bytes_sent = self.bytes_received = 0
         self._closing = threading.Event()
         self._beginning = threading.Lock()

@@ -1,7 +1,8 @@
 """Engines: where servers and workers run. The same call trains on threads or on processes."""
 
-from minips.engines.base import Engine, Outcome, Progress
+from minips.engines.base import Engine
 from minips.engines.processes import Processes
+from minips.engines.run import Progress, Run
 from minips.engines.threads import Threads
 
-__all__ = ["Engine", "Outcome", "Processes", "Progress", "Threads"]
+__all__ = ["Engine", "Processes", "Progress", "Run", "Threads"]

@@ -1,45 +1,12 @@
 """The contract of an engine: it runs the servers and the workers of a config and brings home what they report."""
 
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from minips.core.config import Config
-from minips.core.shard import Grant
-from minips.core.trace import Trace
+from minips.engines.run import Run, Stop, Watch
 from minips.problems import Problem
 from minips.stage import Stage, Tensors
-
-
-class Progress(NamedTuple):
-    """How far a run is: pushes applied of pushes wanted, and the rows (seconds, step, training loss) so far."""
-
-    applied: int
-    updates: int
-    losses: list[tuple[float, int, float]]
-
-
-@dataclass
-class Outcome:
-    """The results of an engine's run. Times are seconds since the step loop began."""
-
-    params: Tensors
-    seconds: float
-    losses: list[tuple[float, int, float]]
-    applied: int
-    late: int = 0
-    stopped: bool = False
-    diverged: str | None = None
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    staleness: Counter[int] = field(default_factory=Counter)
-    grants: list[Grant] = field(default_factory=list)
-    events: list[tuple[float, str]] = field(default_factory=list)
-    trace: Trace = field(default_factory=Trace)
-    requantization_error: float | None = None
-    replicas: list[str] = field(default_factory=list)
 
 
 class Engine(Stage):
@@ -48,15 +15,9 @@ class Engine(Stage):
     kind: ClassVar[str] = "engine"
 
     @abstractmethod
-    def run(
-        self,
-        problem: Problem,
-        config: Config,
-        params: Tensors,
-        watch: Callable[[Progress], None],
-        stop: Callable[[], bool],
-    ) -> Outcome:
+    def run(self, problem: Problem, config: Config, params: Tensors, watch: Watch, stop: Stop) -> Run:
         """Train until the config's updates are applied or ``stop()`` says so, calling ``watch`` a few times a second.
 
-        RuntimeError where a worker or a server failed. Nothing that was started is left running, whatever happens.
+        The result has all but the validation loss and the accuracy. RuntimeError where a worker or a server failed.
+        Nothing that was started is left running, whatever happens.
         """

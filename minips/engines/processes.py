@@ -1,8 +1,8 @@
 """Servers and workers as processes of this machine, briefed over a pipe.
 
 A child is started afresh (spawn) and never forked from the user's process, whose threads and locks it would inherit in
-the middle of their work. On Linux a crew starts one process, which imports minips once and, while it has no thread,
-forks into all its members: an import takes a third of a second of a core, a fork a hundredth.
+the middle of their work. On Linux several children start as one process, which imports minips once and, while it has no
+thread, forks into all of them: an import takes a third of a second of a core, a fork a hundredth.
 
 A child imports this package and nothing of the user's: not the main module, which might train again, nor anything that
 draws or shows. What it needs comes by value (`minips.engines.shipping`). It ignores Ctrl-C, which is the parent's to
@@ -10,6 +10,7 @@ hear; it never prints: what user code prints travels to the run's events; and it
 gone.
 """
 
+import io
 import os
 import signal
 import sys
@@ -22,14 +23,15 @@ from typing import Any
 
 import numpy as np
 
-from minips.engines.crew import FAREWELL_S, LocalEngine, Member, multiprocess
-from minips.engines.roles import ControlPipe, run_role
+from minips.engines.local import LocalEngine
 from minips.engines.shipping import ship, unship
+from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, multiprocess, run_role
 from minips.stage import reason, register
 from minips.stages.transports.framing import memory
 
 FORKS = hasattr(os, "fork") and sys.platform != "darwin"
 """Whether a process that has imported NumPy may fork; macOS's own libraries do not survive it."""
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has one kind of end
 _starting = threading.Lock()
 _ONE_THREAD = tuple(f"{name}_THREADS" for name in ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM"))
 
@@ -37,38 +39,36 @@ _ONE_THREAD = tuple(f"{name}_THREADS" for name in ("OPENBLAS_NUM", "OMP_NUM", "M
 @register
 @dataclass(frozen=True)
 class Processes(LocalEngine):
-    """Each server and worker in a process, each with one thread of arithmetic, so that workers do not compete for the
-    cores.
-    """
+    """Each server and worker in a process with one thread of arithmetic, so that workers do not compete for cores."""
 
     name = "processes"
 
-    def start(self, *names: str) -> list[Member]:
+    def start(self, *names: str) -> list[Child]:
         if multiprocess().current_process().daemon:
             raise RuntimeError(
                 "Processes cannot run within a daemonic process, such as a worker of a Pool or of another run: it may "
                 "start none. Use engine=Threads() there."
             )
         pipes = [multiprocess().Pipe() for _ in names]
-        members: list[Member] = []
+        children: list[Child] = []
         try:
             server = _ForkServer(names, [there for _, there in pipes]) if FORKS and len(names) > 1 else None
             for i, (who, (here, there)) in enumerate(zip(names, pipes, strict=True)):
                 process = server.forks[i] if server else _spawn(_child, who, there)
-                members.append(_Process(who, here, process))
+                children.append(_ProcessChild(who, here, process))
         except BaseException:
-            for member in members:
-                member.end(FAREWELL_S)
+            for child in children:
+                child.end(FAREWELL_S)
             for here, _ in pipes:
                 here.close()
             raise
         finally:
             for _, there in pipes:
                 there.close()
-        return members
+        return children
 
 
-class _Process(Member):
+class _ProcessChild(Child):
     def __init__(self, who: str, pipe: Any, process: Any) -> None:
         super().__init__(who, pipe)
         self._process = process
@@ -86,17 +86,21 @@ class _Process(Member):
     def end(self, timeout: float) -> str:
         self.pipe.close()  # a child that was told only half of something hears no more of it, and leaves
         self._process.join(timeout)
-        for force in (self._process.terminate, self._process.kill):
-            if self._process.is_alive():
-                force()
+        for number in (signal.SIGTERM, KILL):
+            if self._process.exitcode is None:
+                _signal(self._process.pid, number)
                 self._process.join(max(timeout, FAREWELL_S))
         code = self._process.exitcode
         self.gone = True
-        return (
-            f"its process was killed by {signal.Signals(-code).name}"
-            if code and code < 0
-            else f"its exit code was {code}"
-        )
+        if code and code < 0:
+            return f"its process was killed by {signal.Signals(-code).name}"
+        return f"its exit code was {code}"
+
+
+def _signal(pid: int | None, number: int) -> None:
+    with suppress(OSError):
+        if pid is not None:
+            os.kill(pid, number)
 
 
 def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
@@ -115,7 +119,7 @@ def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
 
 
 class _ForkServer:
-    """A process that forks once for each member and reports how each ends: they are its children, and not ours."""
+    """A process that forks once for each child and reports how each ends: they are its children, and not ours."""
 
     def __init__(self, names: Sequence[str], pipes: list[Any]) -> None:
         self._report, there = multiprocess().Pipe(duplex=False)
@@ -129,7 +133,7 @@ class _ForkServer:
         self.forks = [_Fork(self) for _ in names]
 
     def hear(self, timeout: float) -> None:
-        """Learn the number of a member's process, or how it ended, within ``timeout`` seconds."""
+        """Learn the number of a child's process, or how it ended, within ``timeout`` seconds."""
         try:
             if self._report.poll(timeout):
                 index, word, value = self._report.recv()
@@ -138,7 +142,7 @@ class _ForkServer:
             self.close()
 
     def close(self) -> None:
-        """Wait for the end of the fork server, and end the members that it leaves behind."""
+        """Wait for the end of the fork server, and end the children that it leaves behind."""
         if self._report.closed:
             return
         self._report.close()
@@ -148,14 +152,14 @@ class _ForkServer:
             self._process.join(FAREWELL_S)
         for fork in self.forks:
             if fork.exitcode is None:
-                fork.kill()
+                _signal(fork.pid, KILL)
                 fork.exitcode = self._process.exitcode
         with suppress(ValueError):  # where not even that ended it
             self._process.close()
 
 
 class _Fork:
-    """A process that the fork server forked, with the methods of multiprocess's own."""
+    """A process that the fork server forked, as far as like multiprocess's own as `_ProcessChild` wants."""
 
     def __init__(self, server: _ForkServer) -> None:
         self._server = server
@@ -169,23 +173,9 @@ class _Fork:
         if all(fork.exitcode is not None for fork in self._server.forks):
             self._server.close()
 
-    def is_alive(self) -> bool:
-        return self.exitcode is None
-
-    def terminate(self) -> None:
-        self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has one kind of end
-
-    def _signal(self, number: int) -> None:
-        if self.pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
 
 def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
-    """The program of the fork server, and of every member after its fork."""
+    """The program of the fork server, and of every child after its fork."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     indices: dict[int, int] = {}
     for index, (name, pipe) in enumerate(zip(names, pipes, strict=True)):
@@ -199,13 +189,13 @@ def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
                 if other is not pipe:
                     other.close()
             multiprocess().current_process().name = f"minips-{name}"
-            np.random.seed()  # where user code draws from this generator, no two members draw the same
+            np.random.seed()  # where user code draws from this generator, no two children draw the same
             _child(pipe)
             return
         indices[pid] = index
     for pipe in pipes:
         pipe.close()
-    with suppress(OSError):  # the parent has gone, and the members end by themselves
+    with suppress(OSError):  # the parent has gone, and the children end by themselves
         for pid, index in indices.items():
             report.send((index, "pid", pid))
         for _ in indices:
@@ -219,7 +209,7 @@ def _fresh_start() -> Iterator[None]:
     from multiprocess import resource_tracker, spawn
 
     with _starting:
-        spare = {name: os.environ.get(name) for name in _ONE_THREAD}
+        before = {name: os.environ[name] for name in _ONE_THREAD if name in os.environ}
         prepare = spawn.get_preparation_data
 
         def prepare_without_main(name: str) -> dict[str, Any]:
@@ -244,11 +234,9 @@ def _fresh_start() -> Iterator[None]:
             if mask is not None:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             spawn.get_preparation_data = prepare
-            for name, value in spare.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
+            for name in _ONE_THREAD:
+                del os.environ[name]
+            os.environ.update(before)
 
 
 def _child(pipe: Any) -> None:
@@ -282,8 +270,8 @@ def _read(pipe: Any, nbytes: int) -> memoryview:
     return block
 
 
-class _Forward:
-    """A text stream that sends whole lines to the conductor."""
+class _Forward(io.TextIOBase):
+    """A text stream that sends whole lines to the supervisor."""
 
     def __init__(self, line: ControlPipe) -> None:
         self._line, self._left = line, ""
@@ -297,6 +285,3 @@ class _Forward:
     def flush(self) -> None:
         if self._left:
             self.write("\n")
-
-    def isatty(self) -> bool:
-        return False

@@ -12,6 +12,7 @@ from minips.core.message import DivergedError
 from minips.core.partition import partition
 from minips.core.shard import Shard
 from minips.core.trace import UPDATE, Trace
+from minips.engines.run import Rows
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
 
@@ -31,9 +32,9 @@ class Replica:
     def __init__(self, params: Tensors, config: Config, rank: int, trace: Trace) -> None:
         self._trace = trace
         self.shard = Shard.of(config, params, workers=1, now=time.monotonic)
-        self.losses: list[tuple[float, int, float]] = []
+        self.losses: Rows = []
         self.changed_at = time.monotonic()
-        self._rank = rank
+        self.rank = rank
         count = max(1, min(SAMPLES, SAMPLE_BYTES // max(1, sum(x.nbytes for x in params.values()))))
         self._sampled = {config.steps * sample // count for sample in range(count)}
         self._samples: list[tuple[Tensors, Tensors]] = []
@@ -48,7 +49,7 @@ class Replica:
         DivergedError, with the parameters as they were, where the step would make them NaN or infinite.
         """
         if self.shard.version in self._sampled:
-            self._samples.append((own.gradients, {name: g.copy() for name, g in mean.items() if self._rank == 0}))
+            self._samples.append((own.gradients, {name: g.copy() for name, g in mean.items() if self.rank == 0}))
         self.shard.push(own._replace(worker=0, gradients=mean))
         began, aggregating, applying = self.shard.parameters.times
         self._trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying))
@@ -60,7 +61,7 @@ class Replica:
     def report(self) -> dict[str, Any]:
         """The replica's part of a run's report: the first brings the parameters home, all bring their digest."""
         shard, params = self.shard, self.shard.params
-        whole = {"params": params, "layout": partition(params, 1)[0]} if self._rank == 0 else {}
+        whole = {"params": params, "layout": partition(params, 1)[0]} if self.rank == 0 else {}
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
         times = {"losses": self.losses, "changed_at": self.changed_at, "events": []}
         digest = hashlib.sha256()

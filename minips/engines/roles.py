@@ -1,18 +1,17 @@
-"""The roles of a run's members: to serve, or to work. The same code runs in a thread and in a process.
+"""The roles of a run's children: to serve, or to work. The same code runs in a thread and in a process.
 
-A role talks to the conductor over one pipe, in pairs of a word and a value:
+Besides the words of every child (`minips.engines.supervisor`) a role and the supervisor say:
 
-    role → conductor   ready (who serves: its address), met, progress, diverged, finished, alone, result, failed, log
-    conductor → role   meet (the addresses of those who serve), go, diverged, halt, stop
+    role → supervisor   ready (where it serves: its address), met, progress, diverged, finished, alone
+    supervisor → role   meet (the addresses of those who serve), go, diverged, halt
 
 Servers serve; where gradients meet by an all-reduce, the workers do, and there is no server.
 """
 
 import threading
-import traceback
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
@@ -22,10 +21,10 @@ from minips.drivers.client import connect
 from minips.drivers.peer import LostError, Peer
 from minips.drivers.server import Server
 from minips.engines.replica import Replica
-from minips.engines.shipping import register_shipped_stages
+from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import at_step, train_allreduce, work
 from minips.problems import Problem
-from minips.stage import Tensors, reason
+from minips.stage import Tensors
 
 TICK_S = 0.01
 NEWS_TICKS = 10
@@ -33,49 +32,11 @@ NEWS_TICKS = 10
 LISTEN_S = 0.05
 """How often a worker looks up from its work, and tells how far it is where no server does."""
 
-
-class ControlPipe:
-    """A role's end of its pipe, for several threads. After the other end has closed, nothing is sent."""
-
-    def __init__(self, pipe: Any) -> None:
-        self._pipe, self._lock = pipe, threading.Lock()
-
-    def say(self, word: str, value: Any = None) -> None:
-        """Tell the conductor."""
-        with self._lock, suppress(OSError):
-            self._pipe.send((word, value))
-
-    def hear(self, timeout: float) -> tuple[str, Any]:
-        """The conductor's next word and value: silence after ``timeout`` seconds, stop where the conductor is gone."""
-        try:
-            return self._pipe.recv() if self._pipe.poll(timeout) else ("silence", None)
-        except (EOFError, OSError):
-            return "stop", None
-
-    def wait(self) -> tuple[str, Any]:
-        """The conductor's next word and value, however long it takes; a conductor that is gone says stop."""
-        while (heard := self.hear(1.0))[0] == "silence":
-            pass
-        return heard
+Report = dict[str, Any]
 
 
-def run_role(role: Callable[..., Any], line: ControlPipe, parts: dict[str, Any]) -> None:
-    """Run a role; what it returns and what it raises become words to the conductor."""
-    try:
-        register_shipped_stages(parts)
-        report = role(line, **parts)
-        print(end="", flush=True)  # a last line without an end, from user code
-        line.say("result", report)
-    except Exception as error:
-        _say_failed(line, error)
-
-
-def _say_failed(line: ControlPipe, error: Exception) -> None:
-    line.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
-
-
-def serve(line: ControlPipe, *, config: Config, params: Tensors, index: int, token: str) -> dict[str, Any]:
-    """One server, from its start until the conductor says stop; its report."""
+def serve(line: ControlPipe, *, config: Config, params: Tensors, index: int, token: str) -> Report:
+    """One server, from its start until the supervisor says stop; its report."""
     told, ticks, finished = 0, 0, False
     with Server(params, config, index=index, updates=config.workers * config.steps).serve(token=token) as server:
         line.say("ready", server.address)
@@ -96,46 +57,38 @@ def serve(line: ControlPipe, *, config: Config, params: Tensors, index: int, tok
     return server.report()
 
 
-def run_ps_worker(
-    line: ControlPipe, *, config: Config, problem: Problem, worker: int, token: str
-) -> dict[str, Any] | None:
-    """One worker, from its first connection until the run is done or the conductor says stop; its report."""
-    word, addresses = line.wait()
+def run_ps_worker(line: ControlPipe, *, config: Config, problem: Problem, worker: int, token: str) -> Report | None:
+    """One worker, from its first connection until the run is done or the supervisor says stop; its report."""
+    word, addresses = line.wait("meet")
     if word != "meet":
         return None
     with connect(addresses, config, worker=worker, token=token) as client:
         line.say("met")
-        if line.wait()[0] == "go":
-            with _Listening(line, worker) as heard:
+        if line.wait("go")[0] == "go":
+            with _listening(line, worker) as halt:
                 try:
-                    work(problem, config, client, heard.halt)
+                    work(problem, config, client, halt)
                 except Exception as error:
                     # Told before the goodbye, which completes the round without this worker: the others could end the
                     # run before anybody hears why.
                     if isinstance(error, NonFiniteError) and any(client.versions):
                         line.say("diverged", at_step(client.clock, worker, error))
                     else:  # where nothing has moved yet, the data, or the problem, are at fault
-                        _say_failed(line, error)
-                    heard.halt.wait(config.timeout_s)
+                        line.failed(error)
+                    halt.wait(config.timeout_s)
     return client.report()
 
 
 def run_allreduce_worker(
-    line: ControlPipe,
-    *,
-    config: Config,
-    exchange: AllReduce,
-    problem: Problem,
-    params: Tensors,
-    worker: int,
-    token: str,
-) -> dict[str, Any] | None:
-    """One worker among its equals, from its start until the conductor says stop; its report.
+    line: ControlPipe, *, config: Config, problem: Problem, params: Tensors, worker: int, token: str
+) -> Report:
+    """One worker among its equals, from its start until the supervisor says stop; its report.
 
     It stays reachable until then, so that no rank finds it gone in the middle of a hop. Where another rank is gone it
-    says that it is alone, and leaves it to the conductor to find out why.
+    says that it is alone, and leaves it to the supervisor to find out why.
     """
-    told = 0
+    told, exchange = 0, config.exchange
+    assert isinstance(exchange, AllReduce)
 
     def tell() -> None:
         nonlocal told
@@ -143,55 +96,45 @@ def run_allreduce_worker(
         told += len(rows)
         line.say("progress", (told, rows))
 
-    heard = _Listening(line, worker, tell)
     with Peer(exchange, config, worker, params, token) as peer:
         computing, replica = Trace(peer.trace.who), Replica(params, config, worker, peer.trace)
         line.say("ready", peer.address)
-        word, addresses = line.wait()
+        word, addresses = line.wait("meet", "halt")
         try:
             if word == "meet":
                 peer.meet(addresses)
                 line.say("met")
-                word, _ = line.wait()
+                word, _ = line.wait("go", "halt")
             if word == "go":
-                with heard:
+                with _listening(line, worker, tell) as halt:
                     try:
-                        train_allreduce(problem, config, peer, replica, heard.halt, computing)
+                        train_allreduce(problem, config, peer, replica, halt, computing)
                     except DivergedError as error:
                         line.say("diverged", str(error))
                 tell()
             line.say("finished")
         except LostError as error:
             line.say("alone", str(error))
-        while "stop" not in (word, heard.word):
-            word, _ = line.wait()
+        line.wait()
     counts = {"bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received}
     return {**replica.report(), **counts, "trace": peer.trace + computing}
 
 
-class _Listening:
-    """``with``: a thread hears the conductor while the role works, and calls ``tell`` from time to time.
+@contextmanager
+def _listening(line: ControlPipe, worker: int, tell: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
+    """Hear the supervisor in a thread, and call ``tell`` from time to time; the event that halt and stop set."""
+    halt, over = threading.Event(), threading.Event()
 
-    ``halt`` is set by halt and by stop; ``word`` is what was heard last.
-    """
+    def listen() -> None:
+        while not (over.is_set() or line.stopped):
+            if line.hear(LISTEN_S)[0] in ("halt", "stop"):
+                halt.set()
+            tell()
 
-    def __init__(self, line: ControlPipe, worker: int, tell: Callable[[], None] = lambda: None) -> None:
-        self.halt, self.word = threading.Event(), ""
-        self._line, self._tell, self._over = line, tell, threading.Event()
-        self._thread = threading.Thread(target=self._listen, name=f"minips-listen-{worker}", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _listen(self) -> None:
-        while not self._over.is_set() and self.word != "stop":
-            word, _ = self._line.hear(LISTEN_S)
-            if word != "silence":
-                self.word = word
-                self.halt.set()
-            self._tell()
+    thread = threading.Thread(target=listen, name=f"minips-listen-{worker}", daemon=True)
+    thread.start()
+    try:
+        yield halt
+    finally:
+        over.set()
+        thread.join()

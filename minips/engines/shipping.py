@@ -27,10 +27,7 @@ def ship(thing: Any, apart: list[memoryview] | None = None) -> bytes:
     TypeError names what cannot travel; a captured global of over a megabyte is a warning.
     """
     for owner, name, value in _captured(thing):
-        try:
-            size = len(_dumps(value))
-        except Exception as error:
-            raise TypeError(_words(f"{owner} uses {name!r}", value, error)) from error
+        size = len(_packed(f"{owner} uses {name!r}", value))
         if size > LARGE_BYTES:
             warnings.warn(
                 f"{owner} uses the global {name!r}, and its {size / 1e6:.1f} MB travel to every worker. "
@@ -39,13 +36,10 @@ def ship(thing: Any, apart: list[memoryview] | None = None) -> bytes:
             )
     try:
         return _dumps(thing, apart)
-    except Exception as error:
+    except Exception:  # which part of it?
         for name, value in _attributes(thing):
-            try:
-                _dumps(value)
-            except Exception as reason:
-                raise TypeError(_words(f"{name} holds", value, reason)) from error
-        raise TypeError(_words("It holds", thing, error)) from error
+            _packed(f"{name} holds", value)
+        return _packed("It holds", thing)
 
 
 def unship(data: bytes, apart: Iterable[memoryview] = ()) -> Any:
@@ -56,9 +50,7 @@ def unship(data: bytes, apart: Iterable[memoryview] = ()) -> Any:
 
 
 def register_shipped_stages(value: Any) -> None:
-    """Register the class of each stage within ``value``, as the cell that defined it did in the process that it came
-    from.
-    """
+    """Register the class of each stage within ``value``, as its cell did in the process that it came from."""
     if isinstance(value, Stage) and type(value).__module__ == "__main__" and "name" in vars(type(value)):
         register(type(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -67,6 +59,17 @@ def register_shipped_stages(value: Any) -> None:
     if isinstance(value, dict | list | tuple):
         for item in value.values() if isinstance(value, dict) else value:
             register_shipped_stages(item)
+
+
+def _packed(where: str, value: Any) -> bytes:
+    """The pickled value; TypeError, which says where it is, where it cannot travel."""
+    try:
+        return _dumps(value)
+    except Exception as error:
+        raise TypeError(
+            f"{where} a {type(value).__name__}, which cannot travel to another process ({reason(error)}). "
+            "Make it inside the method that needs it, or run with engine=Threads()."
+        ) from error
 
 
 def _dumps(thing: Any, apart: list[memoryview] | None = None) -> bytes:
@@ -89,9 +92,7 @@ def _dumps(thing: Any, apart: list[memoryview] | None = None) -> bytes:
 
 
 def _reduced(thing: Any) -> Any:
-    """How to pickle a module that can be imported, and an array, whose memory dill would copy; NotImplemented, and so
-    dill's own way, for anything else.
-    """
+    """How to pickle an importable module, and an array without a copy; NotImplemented leaves the rest to dill."""
     if type(thing) is np.ndarray:
         return thing.__reduce_ex__(5)
     if isinstance(thing, ModuleType) and thing.__name__ != "__main__" and sys.modules.get(thing.__name__) is thing:
@@ -123,10 +124,3 @@ def _captured(thing: Any) -> Iterator[tuple[str, str, Any]]:
                 if callable(function) and hasattr(function, "__code__"):
                     for name, used in globalvars(function, recurse=False).items():
                         yield cls.__name__, name, used
-
-
-def _words(where: str, value: Any, error: Exception) -> str:
-    return (
-        f"{where} a {type(value).__name__}, which cannot travel to another process ({reason(error)}). "
-        "Make it inside the method that needs it, or run with engine=Threads()."
-    )

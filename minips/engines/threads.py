@@ -1,14 +1,12 @@
-"""Servers and workers as threads of this process: quick to start and easy to debug, but they share one interpreter's
-lock.
-"""
+"""Servers and workers as threads of this process: quick to start, easy to debug, with one interpreter's lock."""
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from minips.engines.crew import LocalEngine, Member, multiprocess
-from minips.engines.roles import ControlPipe, run_role
+from minips.engines.local import LocalEngine
+from minips.engines.supervisor import Child, ControlPipe, multiprocess, run_role
 from minips.stage import register
 
 
@@ -19,11 +17,11 @@ class Threads(LocalEngine):
 
     name = "threads"
 
-    def start(self, *names: str) -> list[Member]:
-        return [_Thread(who) for who in names]
+    def start(self, *names: str) -> list[Child]:
+        return [_ThreadChild(who) for who in names]
 
 
-class _Thread(Member):
+class _ThreadChild(Child):
     def __init__(self, who: str) -> None:
         here, self._there = multiprocess().Pipe()
         super().__init__(who, here)

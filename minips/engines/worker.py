@@ -1,11 +1,10 @@
 """The training loop of one worker: gradient, push, pull, again; or gradient, exchange with the others, step, again."""
 
 import math
-import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from threading import Event
 
 import numpy as np
 
@@ -13,19 +12,17 @@ from minips import seeds
 from minips.core.config import Config
 from minips.core.message import ADVICE, NonFiniteError
 from minips.core.partition import native
-from minips.core.shard import Shard
 from minips.core.trace import Trace
 from minips.drivers.client import Client
 from minips.drivers.peer import Peer
 from minips.engines.replica import Replica
 from minips.problems import Problem
-from minips.stage import Tensors
+from minips.stage import Array, Tensors
 from minips.stages.aggregators import Contribution
 
 
-def work(problem: Problem, config: Config, client: Client, stop: threading.Event) -> None:
-    """Train on ``problem``, this worker's shard of the rows, until the servers say that the run is done or ``stop`` is
-    set.
+def work(problem: Problem, config: Config, client: Client, stop: Event) -> None:
+    """Train on ``problem``, this worker's shard of the rows, until the servers end the run or ``stop`` is set.
 
     With ``config.overlap`` the next gradient is computed while the last one travels, from parameters that are one step
     older. NonFiniteError where a loss or a gradient is not finite.
@@ -51,9 +48,7 @@ def work(problem: Problem, config: Config, client: Client, stop: threading.Event
         travelling.result(timeout)
 
 
-def train_allreduce(
-    problem: Problem, config: Config, peer: Peer, replica: Replica, stop: threading.Event, trace: Trace
-) -> None:
+def train_allreduce(problem: Problem, config: Config, peer: Peer, replica: Replica, stop: Event, trace: Trace) -> None:
     """Train on ``problem``, this worker's shard of the rows, for the config's steps; where ``stop`` is set at any
     worker, all end after the step that they are in. ``trace`` records the computing.
 
@@ -61,49 +56,43 @@ def train_allreduce(
     at all the workers, where one of them has no finite gradient any more, or their mean leads to no finite parameters.
     """
     with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
-        submit = pool.submit if config.overlap else _at_once
         travelling: Future[bool] | None = None
-        params, read = replica.copy()
         for clock in range(config.steps):
+            if clock == 0 or not config.overlap:
+                seen = replica.copy()
             trace.step = clock
             with trace.span("compute"):
-                own, diverged = contribute(problem, config, params, read, peer.rank, clock, replica.shard, stop)
+                own, diverged = contribute(problem, config, replica, clock, seen, stop)
             if travelling and travelling.result():
                 break
+            exchange = partial(_exchange, peer, replica, own, stop.is_set(), diverged)
             if config.overlap:
-                params, read = replica.copy()  # before the exchange begins, which will change them
-            travelling = submit(_exchange, peer, replica, own, stop.is_set(), diverged)
-            if not config.overlap:
-                if travelling.result():
-                    break
-                params, read = replica.copy()
+                seen = replica.copy()  # before the exchange begins, which will change it
+                travelling = pool.submit(exchange)
+            elif exchange():
+                break
         if travelling:
             travelling.result()
 
 
 def contribute(
-    problem: Problem,
-    config: Config,
-    params: Tensors,
-    read: int,
-    rank: int,
-    clock: int,
-    shard: Shard,
-    stop: threading.Event | None = None,
+    problem: Problem, config: Config, replica: Replica, clock: int, seen: tuple[Tensors, int], stop: Event | None = None
 ) -> tuple[Contribution, str]:
-    """A rank's contribution to the sum of a step, and why it has no finite gradient: it then adds zeros, so that the
-    step comes to its end at every rank. NonFiniteError in the first step, where only the data can be to blame.
+    """A rank's contribution to the sum of a step, computed from the copy of its replica that it has ``seen``; and why
+    its gradient is not finite: it then adds zeros, so that the step comes to its end at every rank. NonFiniteError in
+    the first step, where only the data can be to blame.
     """
+    params, read = seen
     try:
-        loss, gradients = compute(problem, config, params, rank, clock, stop)
+        loss, gradients = compute(problem, config, params, replica.rank, clock, stop)
         gradients = {name: np.array(native(g)) for name, g in gradients.items()}  # the problem may reuse its own
-        shard.check(gradients)
+        replica.shard.check(gradients)
     except NonFiniteError as error:
         if clock == 0:
             raise
         nothing = {name: np.zeros_like(p) for name, p in params.items()}
-        return Contribution(rank, clock, read, nothing), at_step(clock, rank, error)
-    return Contribution(rank, clock, read, gradients, loss), ""
+        return Contribution(replica.rank, clock, read, nothing), at_step(clock, replica.rank, error)
+    return Contribution(replica.rank, clock, read, gradients, loss), ""
 
 
 def at_step(clock: int, worker: int, error: NonFiniteError) -> str:
@@ -118,15 +107,8 @@ def _exchange(peer: Peer, replica: Replica, own: Contribution, ending: bool, div
     return ending
 
 
-def _at_once(function: Callable[..., bool], *arguments: Any) -> "Future[bool]":
-    """Like an executor's ``submit``, without the executor."""
-    future: Future[bool] = Future()
-    future.set_result(function(*arguments))
-    return future
-
-
 def compute(
-    problem: Problem, config: Config, params: Tensors, worker: int, clock: int, stop: threading.Event | None = None
+    problem: Problem, config: Config, params: Tensors, worker: int, clock: int, stop: Event | None = None
 ) -> tuple[float, Tensors]:
     """Training loss and gradients of one step: the average over ``accumulate`` batches, no sooner than the delays
     say. NonFiniteError where the loss is NaN or infinite.
@@ -147,13 +129,11 @@ def compute(
     if config.delays:
         left = config.delays.of(worker, clock, config.seed) - (time.monotonic() - began)
         if left > 0:
-            (stop or threading.Event()).wait(left)
+            (stop or Event()).wait(left)
     return loss, gradients
 
 
-def batch(
-    problem: Problem, config: Config, worker: int, clock: int, turn: int
-) -> "np.ndarray[tuple[int], np.dtype[np.intp]] | None":
+def batch(problem: Problem, config: Config, worker: int, clock: int, turn: int) -> Array | None:
     """The rows of one batch, drawn without replacement; None for all of the shard.
 
     They follow from the seed, the worker and its clock alone, so that any engine and any order draws the same.

@@ -5,8 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from minips.lab import state
-from minips.lab.exercises.base import Verdict, exercise, full_key
+from minips.lab.exercises.base import Verdict, done, exercise, full_key
 from minips.lab.lessons import arguments, read
 
 CELL_S = 120
@@ -52,11 +51,8 @@ def grade(key: str, path: Path) -> Verdict:
     outcome = json.loads(said) if said.strip() else None
     if outcome is None:
         raise RuntimeError(f"The check of {key} in {path} was not reached. {_first_error(book)}".strip())
-    verdict = Verdict(key, *outcome)
-    if verdict:
-        unkept = state.note(exercise=key)
-        verdict.words = "\n".join(filter(None, [verdict.words, unkept]))
-    return verdict
+    passed, words = outcome
+    return done(key, words) if passed else Verdict(key, False, words)
 
 
 def _first_error(book: Any) -> str:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from minips.core.config import Config
 from minips.core.trace import DECODE, ENCODE, SPANS, UPDATE
 from minips.cost import CodecMap, Comparison
-from minips.engines.train import Run
+from minips.engines import Run
 from minips.lab.source import code
 from minips.lab.style import NARROW_IN
 from minips.stage import Stage

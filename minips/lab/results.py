@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from minips.core.config import Config
 from minips.cost import Comparison, Prediction
-from minips.engines.train import Run
+from minips.engines import Run
 from minips.lab.source import code
 
 

@@ -16,8 +16,8 @@ from minips import cost, datasets
 from minips.core.codec import Codec
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config, Delays
-from minips.engines import Engine, Progress
-from minips.engines.train import Run, train
+from minips.engines import Engine, Progress, Run
+from minips.engines.train import train
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, REST, Column, shown
 from minips.lab.controls import bare, explained

@@ -113,14 +113,12 @@ class TrimmedMean(Aggregator):
 @register
 @dataclass(frozen=True)
 class Krum(Aggregator):
-    """The one gradient that lies closest to its n − bad − 2 nearest others, or the mean of the ``select`` closest
-    (multi-Krum).
+    """The gradient that lies closest to its n − bad − 2 nearest others, or the mean of ``select`` such (multi-Krum).
 
     The score of a gradient is the sum of its squared distances to those others, over all tensors together. With several
     servers each one judges its own pieces. Up to ``bad`` bad workers, where n ≥ 2·bad + 3 and select ≤ n − bad − 2.
-    Source: Blanchard et al. 2017, "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", section 4;
-    for the bound on ``select``, El Mhamdi, Guerraoui and Rouault 2018, "The Hidden Vulnerability of Distributed
-    Learning".
+    Sources: Blanchard et al. 2017, "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", section 4;
+    for ``select``, El Mhamdi et al. 2018, "The Hidden Vulnerability of Distributed Learning in Byzantium".
     """
 
     name = "krum"
@@ -183,10 +181,8 @@ class MajorityVote(Aggregator):
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         def vote(pieces: list[Array]) -> Array:
-            ballots = np.zeros(pieces[0].shape, np.int32)
-            for piece in pieces:
-                ballots += np.sign(piece).astype(np.int32)
-            return np.asarray(np.sign(ballots), pieces[0].dtype)
+            balance = np.sign(pieces).sum(axis=0, dtype=np.int32)
+            return np.asarray(np.sign(balance), pieces[0].dtype)
 
         return by_name(vote, contributions)
 

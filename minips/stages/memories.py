@@ -109,9 +109,8 @@ class MomentumCorrection(Memory):
     """Momentum before the sparse quantizer, and error feedback on it: ``u ← m·u + g``, ``v ← v + u``, send ``C(v)``.
 
     What was sent is taken out: ``v ← v − C(v)``, and ``u ← 0`` where something was sent, so that old momentum does not
-    push a value on after it has arrived. Momentum that the server adds after a sparse quantizer would forget what
-    waits; use SGD without momentum beside this. Source: Lin et al. 2018, "Deep Gradient Compression", section 3
-    (momentum correction and factor masking).
+    push a value on after it has arrived. Momentum at the server would forget what waits: use SGD without it. Source:
+    Lin et al. 2018, "Deep Gradient Compression", section 3 (momentum correction and factor masking).
     """
 
     name = "momentumcorrection"

@@ -181,8 +181,8 @@ class Protobuf(Serializer):
 
     ``Packet {string header = 1; repeated Tensor tensors = 2}``, ``Tensor {string name = 1; string quantizer = 2;
     repeated Part parts = 3}``, ``Part {string name = 1; string dtype = 2; repeated int64 shape = 3; bytes values =
-    4}``. The header is JSON. All of it is one frame, so every array is copied on the way in and once more on the way
-    out; no message may exceed 2 GiB. Source: the Protocol Buffers language guide (proto3).
+    4}``. The header is JSON. All is one frame, so every array is copied on the way in and once more on the way out; no
+    message may exceed 2 GiB. Source: the Protocol Buffers language guide (proto3).
     """
 
     name = "protobuf"

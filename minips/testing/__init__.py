@@ -8,9 +8,6 @@ failed. `check` looks at the stage's kind; the checks of the kinds stand in modu
 and a few short functions.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 from minips.stage import Stage
 from minips.testing.codecs import check_compressor, check_memory, check_serializer
 from minips.testing.policies import check_aggregator, check_consistency, check_optimizer
@@ -31,18 +28,8 @@ __all__ = [
     "check_transport",
 ]
 
-_CHECKS: dict[str, Callable[[Any], None]] = {
-    "quantizer": check_quantizer,
-    "memory": check_memory,
-    "serializer": check_serializer,
-    "compressor": check_compressor,
-    "transport": check_transport,
-    "aggregator": check_aggregator,
-    "consistency": check_consistency,
-    "optimizer": check_optimizer,
-}
-
 
 def check(stage: Stage) -> None:
     """Check a stage against the contract of its kind; a kind without one of its own is checked as a stage."""
-    _CHECKS.get(stage.kind, check_stage)(stage)
+    contract = globals().get(f"check_{stage.kind}", check_stage)
+    contract(stage)

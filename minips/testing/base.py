@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
@@ -19,50 +19,49 @@ def require(truth: object, sentence: str) -> None:
 
 
 @contextmanager
-def doing(what: str) -> Iterator[None]:
-    """Whatever is raised within becomes an AssertionError that starts with ``what``."""
+def doing(what: str, outcome: str = "it raised") -> Iterator[None]:
+    """An error within becomes an AssertionError that starts with ``what`` and ``outcome``."""
     try:
         yield
     except AssertionError:
         raise
     except Exception as error:
-        raise AssertionError(f"{what}: it raised {type(error).__name__}: {error}") from error
+        raise AssertionError(f"{what}: {outcome} {type(error).__name__}: {error}") from error
 
 
 @contextmanager
 def strictly(what: str) -> Iterator[None]:
-    """Like `doing`, and a warning counts as an error."""
-    with doing(what), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+    """Every failure within begins with ``what``; a warning, and any other error, is a failure too."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            yield
+    except AssertionError as error:
+        raise AssertionError(f"{what}: {error}") from error
+    except Exception as error:
+        raise AssertionError(f"{what}: it raised {type(error).__name__}: {error}") from error
 
 
 @contextmanager
 def refusing(what: str, kind: type[Exception], mentions: str = "") -> Iterator[None]:
     """What stands within must raise ``kind``, with a sentence that mentions ``mentions``."""
-    try:
-        yield
-    except kind as error:
-        require(str(error), f"{what}: the {kind.__name__} has no text; say what was got and what to do.")
-        require(mentions in str(error), f"{what}: the {kind.__name__} should mention {mentions!r}; it says: {error}")
-    except Exception as error:
-        raise AssertionError(f"{what}: expected {kind.__name__}, got {type(error).__name__}: {error}") from error
-    else:
-        raise AssertionError(f"{what}: expected {kind.__name__}, and nothing was raised.")
+    with doing(what, f"expected {kind.__name__}, got"):
+        try:
+            yield
+        except kind as error:
+            said = str(error)
+        else:
+            raise AssertionError(f"{what}: expected {kind.__name__}, and nothing was raised.")
+    require(said, f"{what}: the {kind.__name__} has no text; say what was got and what to do.")
+    require(mentions in said, f"{what}: the {kind.__name__} should mention {mentions!r}; it says: {said}")
 
 
 @contextmanager
 def failing_only_with(kind: type[Exception], what: str) -> Iterator[None]:
     """What stands within may raise ``kind``, and nothing else."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    except (kind, AssertionError) as error:
-        if isinstance(error, AssertionError):
-            raise
-    except Exception as error:
-        raise AssertionError(f"{what}: expected {kind.__name__}, got {type(error).__name__}: {error}") from error
+    with doing(what, f"expected {kind.__name__}, got"), suppress(kind), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def same_bits(a: Array, b: Array) -> bool:

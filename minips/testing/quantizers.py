@@ -24,11 +24,12 @@ def check_quantizer(quantizer: Quantizer) -> None:
         for name, x in arrays(dtype):
             what = f"{quantizer!r} with {name} values, {described(x)}"
             with strictly(what):
-                parts = _encode(quantizer, x, what)
-                _check_decoded(quantizer, x, parts, what)
-                _check_size(quantizer, x, parts, what)
+                parts = _encode(quantizer, x)
+                _check_decoded(quantizer, x, parts)
+                said, real = quantizer.nbytes(x.shape, x.dtype), sum(array.nbytes for array in parts.values())
+                require(said is None or said == real, f"nbytes says {said}, and the parts hold {real} bytes.")
                 omega = quantizer.relative_variance(x)
-                require(0 <= omega < math.inf, f"{what}: relative_variance gave {omega}, not a number from 0.")
+                require(0 <= omega < math.inf, f"relative_variance gave {omega}, not a number from 0.")
     _check_damage(quantizer)
 
 
@@ -47,42 +48,32 @@ def arrays(dtype: DTypeLike) -> Iterator[tuple[str, Array]]:
     yield "mostly zero", np.where(square > 1, square, 0).astype(dtype)
 
 
-def _encode(quantizer: Quantizer, x: Array, what: str) -> Parts:
+def _encode(quantizer: Quantizer, x: Array) -> Parts:
     """The parts of ``x``: arrays with names, the same again from the same seed; ``x`` is as it was."""
     before = x.copy()
     parts, again = (quantizer.encode(unwritable(x), np.random.default_rng(0)) for _ in range(2))
-    require(same_bits(x, before), f"{what}: encode changed its input.")
-    require(isinstance(parts, dict), f"{what}: encode gave a {type(parts).__name__}, not a dict of arrays.")
+    require(same_bits(x, before), "encode changed its input.")
+    require(isinstance(parts, dict), f"encode gave a {type(parts).__name__}, not a dict of arrays.")
     for name, array in parts.items():
-        is_named_array = isinstance(name, str) and isinstance(array, np.ndarray)
-        require(
-            is_named_array,
-            f"{what}: the part {name!r} is a {type(array).__name__}, not an array; np.asarray makes one.",
-        )
-        require(array.dtype.kind in "biuf", f"{what}: the part {name!r} holds {array.dtype}, which cannot travel.")
-        require(
-            same_bits(array, again[name]), f"{what}: the part {name!r} differs for the same seed: draw from rng only."
-        )
+        part, is_named_array = f"the part {name!r}", isinstance(name, str) and isinstance(array, np.ndarray)
+        require(is_named_array, f"{part} is a {type(array).__name__}, not an array; np.asarray makes one.")
+        require(array.dtype.kind in "biuf", f"{part} holds {array.dtype}, which cannot travel.")
+        require(same_bits(array, again[name]), f"{part} differs for the same seed: draw from rng only.")
     return parts
 
 
-def _check_decoded(quantizer: Quantizer, x: Array, parts: Parts, what: str) -> None:
+def _check_decoded(quantizer: Quantizer, x: Array, parts: Parts) -> None:
     """A fresh instance with default fields decodes: what it needs is in the parts."""
     y = type(quantizer)().decode({name: unwritable(array) for name, array in parts.items()})
-    require(isinstance(y, np.ndarray), f"{what}: decode gave a {type(y).__name__}, not an array; np.asarray makes one.")
-    require(y.shape == x.shape, f"{what}: decode gave the shape {y.shape}; `shape_tag` and `zeros_for` keep it.")
-    require(y.dtype == x.dtype, f"{what}: decode gave {y.dtype}; `shape_tag` and `zeros_for` keep the dtype.")
-    require(np.isfinite(y).all(), f"{what}: decode gave NaN or infinity.")
+    require(isinstance(y, np.ndarray), f"decode gave a {type(y).__name__}, not an array; np.asarray makes one.")
+    require(y.shape == x.shape, f"decode gave the shape {y.shape}; `shape_tag` and `zeros_for` keep it.")
+    require(y.dtype == x.dtype, f"decode gave {y.dtype}; `shape_tag` and `zeros_for` keep the dtype.")
+    require(np.isfinite(y).all(), "decode gave NaN or infinity.")
     bound = quantizer.error_bound(x)
     if bound is not None:
         error = float(np.abs(x.astype(np.float64) - y.astype(np.float64)).max(initial=0))
         rounding = float(np.finfo(x.dtype).eps) * float(np.abs(x).max(initial=0)) if bound else 0.0
-        require(error <= bound * (1 + 1e-6) + rounding, f"{what}: the error is {error:g}, error_bound says {bound:g}.")
-
-
-def _check_size(quantizer: Quantizer, x: Array, parts: Parts, what: str) -> None:
-    said, real = quantizer.nbytes(x.shape, x.dtype), sum(array.nbytes for array in parts.values())
-    require(said is None or said == real, f"{what}: nbytes says {said}, and the parts hold {real} bytes.")
+        require(error <= bound * (1 + 1e-6) + rounding, f"the error is {error:g}, error_bound says {bound:g}.")
 
 
 def _check_damage(quantizer: Quantizer) -> None:

@@ -38,9 +38,8 @@ def check_value(value: Value) -> None:
 def _is_registered(stage: Stage) -> None:
     cls = type(stage)
     known = stage.name in names(stage.kind) and stage_class(stage.kind, stage.name) is cls
-    require(
-        known, f"{cls.__name__} is not what is registered as the {stage.kind} {stage.name!r}: put @register above it."
-    )
+    what = f"the {stage.kind} {stage.name!r}"
+    require(known, f"{cls.__name__} is not what is registered as {what}: put @register above it.")
 
 
 def _goes_to_json_and_back(stage: Stage) -> None:

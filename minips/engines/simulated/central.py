@@ -19,8 +19,8 @@ from minips.core.partition import cut, join, native, partition
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
-from minips.engines import Outcome
-from minips.engines.simulated.cluster import UNTIMED, Cluster, Node, Rows, Trainer, size
+from minips.engines.run import Rows, Run
+from minips.engines.simulated.cluster import UNTIMED, Cluster, Node, Trainer, size
 from minips.engines.simulated.flows import Way
 from minips.engines.worker import at_step
 from minips.problems import Problem
@@ -32,7 +32,7 @@ _SILENCE_S = 30.0
 Trip = Generator[simpy.Event, Any, Tensors]
 
 
-def run(cluster: Cluster, problem: Problem, params: Tensors) -> Outcome:
+def run(cluster: Cluster, problem: Problem, params: Tensors) -> Run:
     """Train with parameter servers."""
     config = cluster.config
     whole = {name: native(x) for name, x in params.items()}
@@ -46,11 +46,12 @@ def run(cluster: Cluster, problem: Problem, params: Tensors) -> Outcome:
         worker.at_once(worker.session.say("bye"))
     shard, losses = servers[0].shard, servers[0].losses
     cluster.tell(shard.applied, losses, last=True)
-    return Outcome(
+    return Run(
+        config=config,
         params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
         seconds=max(server.changed_at for server in servers),
         losses=losses,
-        applied=shard.applied,
+        updates=shard.applied,
         late=shard.late,
         stopped=not all(server.shard.done for server in servers),
         diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),

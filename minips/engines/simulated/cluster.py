@@ -19,7 +19,7 @@ from minips.core.message import DivergedError
 from minips.core.sessions import Do, Receive, Send, Session, Until
 from minips.core.topology import Network, Traffic
 from minips.core.trace import Span, Trace
-from minips.engines import Progress
+from minips.engines.run import Progress, Rows, Stop, Watch
 from minips.engines.simulated.flows import FlowNetwork, Way
 from minips.engines.worker import compute
 from minips.problems import Problem
@@ -32,8 +32,6 @@ UNTIMED = Trace(limit=0)
 MAX_SPANS = 1_000_000
 NEWS_S = 0.1
 """Seconds of the wall clock between two reports of progress."""
-
-Rows = list[tuple[float, int, float]]
 
 
 class Conditions(NamedTuple):
@@ -52,9 +50,7 @@ class Conditions(NamedTuple):
 class Cluster:
     """The clock (``env``), the network, the spans, and the reports of progress."""
 
-    def __init__(
-        self, conditions: Conditions, config: Config, watch: Callable[[Progress], None], stop: Callable[[], bool]
-    ) -> None:
+    def __init__(self, conditions: Conditions, config: Config, watch: Watch, stop: Stop) -> None:
         self.conditions, self.config, self.plain = conditions, config, replace(config, delays=None)
         self.env = simpy.Environment()
         self.halt = self.env.event()

@@ -6,7 +6,6 @@ says, messages travel over a network whose links they share, and SimPy keeps the
 run to the bit, trace included, and under BSP the parameters are those of a real run.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +14,8 @@ from minips.core.calibration import Calibration
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.topology import Own, Star, Topology, Traffic
-from minips.engines import Engine, Outcome, Progress
+from minips.engines import Engine, Run
+from minips.engines.run import Stop, Watch
 from minips.problems import Problem
 from minips.stage import StageField, Tensors, ValueField, option, register
 
@@ -64,14 +64,7 @@ class Simulated(Engine):
             object.__setattr__(self, "topology", Own(self.topology))
         super().__post_init__()
 
-    def run(
-        self,
-        problem: Problem,
-        config: Config,
-        params: Tensors,
-        watch: Callable[[Progress], None],
-        stop: Callable[[], bool],
-    ) -> Outcome:
+    def run(self, problem: Problem, config: Config, params: Tensors, watch: Watch, stop: Stop) -> Run:
         from minips.engines.simulated import central, mutual
         from minips.engines.simulated.cluster import Cluster, Conditions
 

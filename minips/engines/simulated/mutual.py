@@ -19,9 +19,9 @@ from minips.core.fit import Line
 from minips.core.reduction import AllReduceState
 from minips.core.sessions import Receive, Send
 from minips.drivers.peer import greeting_of
-from minips.engines import Outcome
 from minips.engines.replica import Replica, check_same, requantization_error
-from minips.engines.simulated.cluster import UNTIMED, Cluster, Rows, Trainer, size
+from minips.engines.run import Rows, Run
+from minips.engines.simulated.cluster import UNTIMED, Cluster, Trainer, size
 from minips.engines.simulated.flows import Way
 from minips.engines.worker import contribute
 from minips.problems import Problem
@@ -32,7 +32,7 @@ _SENT_AT = bytes(8)
 """The frame in which a real message says when it was sent."""
 
 
-def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> Outcome:
+def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> Run:
     """Train by all-reduce."""
     team = Team(cluster, problem, params, exchange)
     for member in team.members:
@@ -42,11 +42,12 @@ def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce
     digests = [report["digest"] for report in reports]
     check_same(digests)
     cluster.tell(team.applied, team.losses, last=True)
-    return Outcome(
+    return Run(
+        config=cluster.config,
         params=dict(reports[0]["params"]),
         seconds=team.changed_at,
         losses=team.losses,
-        applied=team.applied,
+        updates=team.applied,
         stopped=cluster.diverged is None and reports[0]["applied"] < cluster.config.steps,
         diverged=cluster.diverged,
         bytes_sent=sum(member.bytes_sent for member in team.members),
@@ -100,11 +101,11 @@ class SimRank(Trainer):
             self._team.members[rank].bytes_received += nbytes
 
     def train(self) -> Way:
-        shard, travelling = self.replica.shard, None
+        travelling = None
         for clock in range(self.config.steps):
-            params, read = {name: p.copy() for name, p in shard.params.items()}, shard.version
+            seen = self.replica.copy()
             yield from self.compute_delay(clock)
-            own, diverged = contribute(self.problem, self._plain, params, read, self.rank, clock, shard)
+            own, diverged = contribute(self.problem, self._plain, self.replica, clock, seen)
             if travelling and (yield travelling):
                 break
             travelling = self.process(self._exchange(own, self.cluster.halt.triggered, diverged))

@@ -1,12 +1,13 @@
 """The exercises of the lessons: what each one asks, how an answer is checked, and hints in steps.
 
-A check tries an answer on inputs that are drawn anew each time, so that nothing passes by accident. It raises `Refused`
-with what failed and on which input; `check` makes a `Verdict` of that, and never stops a notebook. An answer that does
-not come to its end is stopped after `LIMIT_S`.
+A check tries an answer on inputs that it draws anew each time, so that nothing passes by accident. It raises `Refused`
+with what failed and, by `case`, on which input; `check` makes a `Verdict` of that, and never stops a notebook. What
+does not come to its end is stopped after `LIMIT_S`.
 """
 
 import html
 import linecache
+import math
 import signal
 import sysconfig
 import threading
@@ -20,9 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import minips as ps
 from minips.lab import state
-from minips.stage import Stage, nearest
+from minips.stage import Array, Tensors, nearest
 from minips.testing import check as check_contract
+from minips.testing.base import described, same_bits
 
 LIMIT_S = 60.0
 """How long a check may take. Those of the lessons take a few seconds."""
@@ -42,6 +45,9 @@ class Exercise(NamedTuple):
     hints: tuple[str, ...]
     test: Callable[[Any], str]
 
+
+Test = Callable[[Any, np.random.Generator], str]
+"""Checks an answer on inputs drawn from the generator, and returns what to say of a good one."""
 
 EXERCISES: dict[str, Exercise] = {}
 _hinted: dict[str, int] = {}
@@ -80,7 +86,7 @@ def _verdict(asked: Exercise, thing: Any) -> Verdict:
     try:
         with _limited():
             words = asked.test(thing)
-        return Verdict(asked.key, True, "\n".join(filter(None, [words, state.note(exercise=asked.key)])))
+        return done(asked.key, words)
     except Refused as refusal:
         words = str(refusal)
     except _TooLong as error:
@@ -91,8 +97,13 @@ def _verdict(asked: Exercise, thing: Any) -> Verdict:
         vars(interrupt)["_render_traceback_"] = lambda: [said]  # what a notebook shows instead of a traceback
         raise
     except Exception as error:
-        words = f"It stopped with {type(error).__name__}: {error}{_place(error.__traceback__)}"
+        words = _stopped(error)
     return Verdict(asked.key, False, f'{words}\nA hint: lab.hint("{asked.key}")')
+
+
+def done(key: str, words: str) -> Verdict:
+    """A pass, which is noted."""
+    return Verdict(key, True, "\n".join(filter(None, [words, state.note(exercise=key)])))
 
 
 class _TooLong(BaseException):
@@ -116,6 +127,10 @@ def _limited() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, max(left - time.monotonic() + began, 0.001) if left else 0.0, interval)
         signal.signal(signal.SIGALRM, before)
+
+
+def _stopped(error: Exception) -> str:
+    return f"It stopped with {type(error).__name__}: {error}{_place(error.__traceback__)}"
 
 
 def _place(trace: TracebackType | None) -> str:
@@ -153,13 +168,11 @@ def full_key(key: Any) -> str:
     return f"{lesson:0>2}{dot}{number}"
 
 
-def asks(key: str, task: str, *hints: str) -> Callable[[Callable[[Any], str]], Callable[[Any], str]]:
-    """Decorator: the function that follows checks the answers to exercise ``key``. It returns what to say of a good
-    one.
-    """
+def asks(key: str, *hints: str) -> Callable[[Test], Test]:
+    """Decorator: the function that follows checks the answers to exercise ``key``; its docstring is the task."""
 
-    def add(test: Callable[[Any], str]) -> Callable[[Any], str]:
-        EXERCISES[key] = Exercise(key, task, hints, test)
+    def add(test: Test) -> Test:
+        EXERCISES[key] = Exercise(key, test.__doc__ or "", hints, lambda thing: test(thing, np.random.default_rng()))
         return test
 
     return add
@@ -171,16 +184,94 @@ def refuse_if(failed: Any, words: str) -> None:
         raise Refused(words)
 
 
-def conforms(thing: Any, kind: type[Stage], example: str) -> None:
-    """Refused where ``thing`` is no stage of this kind, is one of minips' own, or breaks the contract of its kind."""
+@contextmanager
+def case(what: str) -> Iterator[None]:
+    """One input: a refusal within begins with ``what``, and an error within becomes a refusal that names it as well."""
+    try:
+        yield
+    except Refused as refusal:
+        raise Refused(f"{what} {refusal}") from None
+    except Exception as error:
+        raise Refused(f"{_stopped(error)}\n{what.rstrip(':,.')}.") from None
+
+
+@contextmanager
+def raising(kind: type[Exception]) -> Iterator[None]:
+    """Refused where what stands within raises nothing, or another error than one of this ``kind``."""
+    try:
+        yield
+    except kind:
+        return
+    except Exception as error:
+        raise Refused(f"expected a {kind.__name__}, got {type(error).__name__}: {error}") from None
+    raise Refused(f"expected a {kind.__name__}, and nothing was raised.")
+
+
+def number(got: Any) -> float:
+    """What an answer returned, as a float; Refused where it is no single number."""
+    if not isinstance(got, int | float | np.number | np.ndarray) or np.ndim(got):
+        raise Refused(f"it returned {got!r}; expected a number.")
+    return float(got)
+
+
+def equals(got: Any, wanted: float, unit: str = "") -> None:
+    """Refused where an answer returned something else than the number ``wanted``, but for rounding."""
+    near = math.isclose(number(got), wanted, rel_tol=1e-9)
+    refuse_if(not near, f"it returned {float(got):.9g}{unit}, expected {wanted:.9g}{unit}.")
+
+
+def distance(got: Tensors, wanted: Tensors) -> float:
+    """The largest difference of two values; NaN where there is one."""
+    return float(np.max([np.abs(got[name] - x).max() for name, x in wanted.items()]))
+
+
+def are_two(pair: Any, first: str, second: str) -> None:
+    """Refused where ``pair`` is not a pair of functions."""
+    if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(callable, pair))):
+        raise Refused(f"Expected the pair ({first}, {second}), got {pair!r}.")
+
+
+def round_trip(pair: Any, name: str, array: Array) -> int:
+    """The bytes that ``pair[0]``, called ``name``, makes of an array, and of which ``pair[1]`` makes the same again."""
+    before = array.copy()
+    data = pair[0](array)
+    refuse_if(not isinstance(data, bytes | bytearray), f"{name} returned a {type(data).__name__}, not bytes.")
+    got = pair[1](bytes(data))
+    refuse_if(not same_bits(array, before), f"{name} changed the array.")
+    refuse_if(not isinstance(got, np.ndarray), f"un{name} returned a {type(got).__name__}, not an array.")
+    refuse_if(not same_bits(got, array), f"it came back as {described(got)}, not the same to the bit.")
+    return len(data)
+
+
+def is_own(thing: Any, kind: type[ps.Stage], example: str) -> None:
+    """Refused where ``thing`` is no stage of this kind, or is one of minips' own."""
     refuse_if(not isinstance(thing, kind), f"Expected an instance of your class, such as {example}, got {thing!r}.")
     refuse_if(type(thing).__module__.startswith("minips."), f"{thing!r} is minips' own. Write yours.")
+
+
+def keeps(contract: Callable[..., None], thing: Any, **options: Any) -> None:
+    """Refused where ``thing`` breaks a contract of `minips.testing`."""
     try:
-        check_contract(thing)
+        contract(thing, **options)
     except AssertionError as error:
         raise Refused(str(error)) from None
 
 
-def fresh_seed() -> int:
-    """A seed that cannot be known in advance."""
-    return int(np.random.default_rng().integers(1, 2**31))
+def conforms(thing: Any, kind: type[ps.Stage], example: str) -> None:
+    """Refused where ``thing`` is no stage of this kind, is one of minips' own, or breaks the contract of its kind."""
+    is_own(thing, kind, example)
+    keeps(check_contract, thing)
+
+
+def trains(codec: ps.Codec, rng: np.random.Generator) -> None:
+    """Refused where two spawned workers that use ``codec`` end with other parameters than with the default codec."""
+    problem, seed = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=120, features=6, classes=3)), drawn_seed(rng)
+    run = ps.train(problem, ps.Config(workers=2, steps=5, seed=seed, push=codec, pull=codec), engine=ps.Processes())
+    wanted = ps.train(problem, ps.Config(workers=2, steps=5, seed=seed), engine=ps.Threads())
+    alike = all(same_bits(run.params[name], p) for name, p in wanted.params.items())
+    refuse_if(not alike, f"Two spawned workers ended with other parameters than with the default codec, seed {seed}.")
+
+
+def drawn_seed(rng: np.random.Generator) -> int:
+    """A seed for a run."""
+    return int(rng.integers(1, 2**31))

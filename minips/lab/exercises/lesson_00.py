@@ -5,90 +5,77 @@ from typing import Any
 
 import numpy as np
 
-from minips import datasets
-from minips.core.config import Config, Delays
-from minips.engines import Threads
-from minips.engines.train import train
-from minips.lab.exercises.base import asks, fresh_seed, refuse_if
-from minips.problems import SoftmaxRegression
+import minips as ps
+from minips.lab.exercises.base import Refused, asks, case, drawn_seed, equals, refuse_if
 
 
 @asks(
     "00.1",
-    "Change the push codec so that the workers send at most a quarter of the bytes, at nearly the same accuracy.",
     "Which stage decides how many bits a value takes? Look for it in the picture of a gradient's path.",
     "ps.names('quantizer') lists the candidates. Sign() sends one bit for each value, TopK(0.05) one value in twenty.",
     "Give Config a push codec with one of them as its quantizer. Is the accuracy too low? Which stage remembers "
     "what was left out?",
 )
-def fewer_bytes(config: Any) -> str:
-    """A config of 100 steps that differs in ``push`` alone, at most 1/4 of the bytes, accuracy within 0.03."""
-    refuse_if(not isinstance(config, Config), f"Expected a ps.Config, got a {type(config).__name__}.")
-    base = Config(steps=100)
-    refuse_if(
-        dataclasses.replace(config, push=base.push) != base,
-        "Leave everything but push as it was in Config(steps=100), so that the two runs can be compared.",
-    )
-    problem, seed = SoftmaxRegression(*datasets.digits()), fresh_seed()
-    before, after = (train(problem, dataclasses.replace(one, seed=seed), engine=Threads()) for one in (base, config))
+def fewer_bytes(config: Any, rng: np.random.Generator) -> str:
+    """Change the push codec so that the workers send at most a quarter of the bytes, at nearly the same accuracy."""
+    refuse_if(not isinstance(config, ps.Config), f"Expected a ps.Config, got a {type(config).__name__}.")
+    seed = drawn_seed(rng)
+    before, after = _runs(ps.Config(steps=100), config, "push", seed=seed)
     ratio, lost = after.bytes_sent / before.bytes_sent, float(before.accuracy or 0) - float(after.accuracy or 0)
-    refuse_if(ratio > 0.25, f"With seed {seed} the workers sent {ratio:.2f} of the bytes; at most 0.25 is asked for.")
-    refuse_if(
-        lost > 0.03,
-        f"With seed {seed} the accuracy fell from {before.accuracy:.3f} to {after.accuracy:.3f}; "
-        "a loss of at most 0.03 is asked for.",
-    )
+    with case(f"With seed {seed}"):
+        refuse_if(ratio > 0.25, f"the workers sent {ratio:.2f} of the bytes; at most 0.25 is asked for.")
+        if lost > 0.03:
+            fell = f"from {before.accuracy:.3f} to {after.accuracy:.3f}"
+            raise Refused(f"the accuracy fell {fell}; a loss of at most 0.03 is asked for.")
     return f"{ratio:.2f} of the bytes; accuracy {after.accuracy:.3f} in place of {before.accuracy:.3f} (seed {seed})."
+
+
+def _runs(base: ps.Config, config: ps.Config, stage: str, **trial: Any) -> tuple[ps.Run, ps.Run]:
+    """Digits trained with ``base`` and with ``config``, both changed by ``trial``; they differ in ``stage`` alone."""
+    if dataclasses.replace(config, **{stage: getattr(base, stage)}) != base:
+        said = f"Leave everything but {stage} as it was at the start, with steps={base.steps}"
+        raise Refused(f"{said}, so that the two runs can be compared.")
+    problem = ps.SoftmaxRegression(*ps.datasets.digits())
+    trials = (dataclasses.replace(one, **trial) for one in (base, config))
+    before, after = (ps.train(problem, one, engine=ps.Threads()) for one in trials)
+    return before, after
 
 
 @asks(
     "00.2",
-    "One worker is slow. Change one stage so that the same number of updates is applied in less than 0.6 of the time.",
     "While the slow worker computes, what do the others do? Which stage says so?",
     "ps.names('consistency') lists three. Try each, and look at lab.timeline(run).",
     "SSP lets the fast ones run ahead, but only so far, and this worker is slow for good. What if nobody waits?",
 )
-def past_the_straggler(config: Any) -> str:
-    """A config that differs in ``consistency`` alone; less than 0.6 of the time behind a straggler drawn anew."""
-    refuse_if(not isinstance(config, Config), f"Expected a ps.Config, got a {type(config).__name__}.")
-    rng = np.random.default_rng()
-    slow, factor, seed = int(rng.integers(config.workers)), float(rng.uniform(4, 6)), fresh_seed()
-    base = Config(steps=config.steps, delays=config.delays)
-    refuse_if(
-        dataclasses.replace(config, consistency=base.consistency) != base,
-        "Leave everything but consistency as it was, so that the two runs can be compared.",
-    )
-    trial = {"steps": 12, "seed": seed, "delays": Delays(seconds=0.02, slow={slow: factor})}
-    problem = SoftmaxRegression(*datasets.digits())
-    before, after = (train(problem, dataclasses.replace(one, **trial), engine=Threads()) for one in (base, config))
-    ratio = after.seconds / before.seconds
-    where = f"With worker {slow} {factor:.1f} times slower"
-    refuse_if(after.updates < before.updates, f"{where}, {after.updates} updates were applied, not {before.updates}.")
-    refuse_if(ratio >= 0.6, f"{where}, the run took {ratio:.2f} of the time; less than 0.60 is asked for.")
+def past_the_straggler(config: Any, rng: np.random.Generator) -> str:
+    """One worker is slow. Change one stage so that as many updates are applied in less than 0.6 of the time."""
+    refuse_if(not isinstance(config, ps.Config), f"Expected a ps.Config, got a {type(config).__name__}.")
+    slow, factor = int(rng.integers(config.workers)), float(rng.uniform(4, 6))
+    base, delays = ps.Config(steps=config.steps, delays=config.delays), ps.Delays(seconds=0.02, slow={slow: factor})
+    before, after = _runs(base, config, "consistency", steps=12, seed=drawn_seed(rng), delays=delays)
+    ratio, where = after.seconds / before.seconds, f"With worker {slow} {factor:.1f} times slower"
+    with case(f"{where},"):
+        refuse_if(after.updates < before.updates, f"{after.updates} updates were applied, not {before.updates}.")
+        refuse_if(ratio >= 0.6, f"the run took {ratio:.2f} of the time; less than 0.60 is asked for.")
     return f"{where}, the run took {ratio:.2f} of the time. Lesson 07 asks what that costs."
 
 
 @asks(
     "00.3",
-    "Write bytes_per_push(run): the mean number of bytes that a worker sends for one push.",
     "run.bytes_sent is what all the workers sent in the whole run. How many pushes was that?",
     "run.updates counts the pushes that were applied. A run may have been stopped early: steps × workers will not do.",
     "One division of two things that the run knows. Half a byte is possible: do not round.",
 )
-def bytes_per_push(function: Any) -> str:
-    """A function of a run, tried on a short run of random size and on one that was stopped early."""
+def bytes_per_push(function: Any, rng: np.random.Generator) -> str:
+    """Write bytes_per_push, of a run: the mean number of bytes that a worker sends for one push."""
     refuse_if(not callable(function), f"Expected a function of a run, got a {type(function).__name__}.")
-    rng = np.random.default_rng()
-    problem = SoftmaxRegression(*datasets.synthetic(rows=200, features=int(rng.integers(5, 40)), classes=3))
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, features=int(rng.integers(5, 40)), classes=3))
     for early in (False, True):
-        config = Config(workers=int(rng.choice([2, 4])), steps=int(rng.integers(3, 9)), transport="inproc")
-        run = train(problem, config, engine=Threads())
+        config = ps.Config(workers=int(rng.choice([2, 4])), steps=int(rng.integers(3, 9)), transport="inproc")
+        run = ps.train(problem, config, engine=ps.Threads())
         if early:
             run = dataclasses.replace(run, updates=run.updates // 3, stopped=True)  # and no whole step of them all
-        got, wanted = function(run), run.bytes_sent / run.updates
-        about = f"{run.bytes_sent} bytes in {run.updates} pushes" + (" (a run that was stopped early)" if early else "")
-        refuse_if(
-            not isinstance(got, int | float) or not np.isclose(got, wanted),
-            f"For {about} it returned {got!r}, expected {wanted:.1f}.",
-        )
+        about = f"For {run.bytes_sent} bytes in {run.updates} pushes"
+        with case(about + (" (a run that was stopped early)" if early else "")):
+            equals(function(run), run.bytes_sent / run.updates)
     return "It is right for a whole run and for one that was stopped early."

@@ -1,132 +1,109 @@
 """Lesson 01: split a gradient."""
 
+import copy
 from typing import Any
 
 import numpy as np
 
-from minips import datasets
-from minips.core.config import Config
-from minips.engines import Processes
-from minips.engines.train import train
-from minips.lab.exercises.base import Refused, asks, fresh_seed, refuse_if
-from minips.problems import LinearRegression, Problem, SoftmaxRegression
+import minips as ps
+from minips.lab.exercises.base import Refused, asks, case, distance, drawn_seed, refuse_if
 from minips.stage import Array, Tensors
-from minips.stages.optimizers import SGD
 
 
 @asks(
     "01.1",
-    "Combine the gradients of unequal shards, so that each row counts once.",
     "A worker's gradient is the mean over its rows. What is it times the number of its rows?",
     "Add n·g over the workers, and divide by the number of all the rows.",
     "A dictionary with one weighted mean for each name: the weights are the numbers of rows, and they add up to 1.",
 )
-def combine(function: Any) -> str:
-    """Against the gradient of all the rows: random problems, two to five workers, equal and unequal shares."""
+def combine(function: Any, rng: np.random.Generator) -> str:
+    """Combine the gradients of unequal shards, so that each row counts once."""
     refuse_if(not callable(function), f"Expected the function combine(gradients, rows), got {function!r}.")
-    rng = np.random.default_rng()
     for trial in range(12):
-        problem, params = _random_problem(rng)
+        rows, d = int(rng.integers(30, 80)), int(rng.integers(2, 6))
+        problem = ps.LinearRegression(rng.normal(size=(rows, d)), rng.normal(size=rows) + 3)
+        params: Tensors = {"w": rng.normal(size=d), "b": np.array(rng.normal())}
         workers = int(rng.integers(2, 6))
-        cuts = np.sort(rng.choice(np.arange(1, problem.rows), workers - 1, replace=False))
-        shares = np.split(rng.permutation(problem.rows), cuts)
+        cuts = np.sort(rng.choice(np.arange(1, rows), workers - 1, replace=False))
+        shares = np.split(rng.permutation(rows), cuts)
         if trial == 0:
-            shares = np.array_split(np.arange(problem.rows // workers * workers), workers)
+            shares = np.array_split(np.arange(rows // workers * workers), workers)
         sizes = [len(share) for share in shares]
         gradients = [problem.gradient(params, share) for share in shares]
-        kept = [{name: g.copy() for name, g in one.items()} for one in gradients]
-        _is_close(function(gradients, sizes), problem.gradient(params, np.concatenate(shares)), f"With {sizes} rows")
-        untouched = all(
-            np.array_equal(one[name], g) for one, old in zip(gradients, kept, strict=True) for name, g in old.items()
-        )
-        refuse_if(not untouched, f"With {sizes} rows: a worker's gradient was changed. Make a new array.")
+        kept = copy.deepcopy(gradients)
+        with case(f"With {sizes} rows:"):
+            _is_close(function(gradients, sizes), problem.gradient(params, np.concatenate(shares)))
+            changed = any(distance(one, old) for one, old in zip(gradients, kept, strict=True))
+            refuse_if(changed, "a worker's gradient was changed. Make a new array.")
     return "Right for a dozen random splits, with equal shares and with unequal ones."
 
 
 @asks(
     "01.2",
-    "Make the least squares problem a Huber loss, so that rows that are far off do not shout.",
     "Two things change: the loss of a row, and its slope. X and y, the means and the shapes stay as they are.",
     "np.where(far, a, b) takes a where far is true. The slope is r near zero, and +δ or −δ beyond.",
     "Two arrays of the shape of r: the losses by np.where on |r| > δ, and the slopes, which are r cut off at −δ and δ.",
 )
-def robust(cls: Any) -> str:
-    """Loss against the formula, gradient against the slope of that loss, shards, dtype; then in spawned workers."""
-    refuse_if(
-        not (isinstance(cls, type) and issubclass(cls, Problem)),
-        f"Expected your class, as in lab.check('01.2', Robust), got {cls!r}.",
-    )
-    rng = np.random.default_rng()
+def robust(cls: Any, rng: np.random.Generator) -> str:
+    """Make the least squares problem a Huber loss, so that rows that are far off do not shout."""
+    if not (isinstance(cls, type) and issubclass(cls, ps.Problem)):
+        raise Refused(f"Expected your class, as in lab.check('01.2', Robust), got {cls!r}.")
     for _ in range(4):
-        X, y, truth = _with_outliers(rng)
-        problem = cls(X, y)
+        X, y, truth = _with_outliers(rng, rows=2 * int(rng.integers(20, 60)))
+        problem: Any = cls(X, y)
         problem.delta = float(rng.uniform(0.2, 3))
-        params = problem.init(rng)
-        refuse_if(set(params) != {"w", "b"}, f"init() named the parameters {sorted(params)}; expected w and b.")
-        for name in params:
-            params[name] = np.asarray(truth[name] + rng.normal(size=truth[name].shape))
-        _follows_huber(problem, params, f"With delta={problem.delta:.2f} and {len(y)} rows")
+        names = set(problem.init(rng))
+        refuse_if(names != {"w", "b"}, f"init() named the parameters {sorted(names)}; expected w and b.")
+        params = {name: np.asarray(p + rng.normal(size=p.shape)) for name, p in truth.items()}
+        with case(f"With delta={problem.delta:.2f} and {len(y)} rows"):
+            _follows_huber(problem, params)
     X, y, truth = _with_outliers(rng, rows=600)
     small = cls(X.astype("f4"), y.astype("f4"))
     types = {str(g.dtype) for g in small.gradient(small.init(rng)).values()}
     refuse_if(types != {"float32"}, f"With float32 rows the gradients are {', '.join(sorted(types))}; keep float32.")
-    config = Config(workers=2, steps=60, batch_size=None, optimizer=SGD(lr=0.3), seed=fresh_seed())
-    mine = train(cls(X, y), config, engine=Processes())
-    far, plain = _off(mine.params, truth), _off(LinearRegression(X, y).solution(), truth)
-    refuse_if(
-        far > 0.5 * plain,
-        f"Trained in two workers, it ended {far:.2f} from the truth, where least squares is {plain:.2f} away.",
-    )
+    config = ps.Config(workers=2, steps=60, batch_size=None, optimizer=ps.SGD(lr=0.3), seed=drawn_seed(rng))
+    mine = ps.train(cls(X, y), config, engine=ps.Processes())
+    far, plain = _off(mine.params, truth), _off(ps.LinearRegression(X, y).solution(), truth)
+    with case("Trained in two workers,"):
+        refuse_if(far > 0.5 * plain, f"it ended {far:.2f} from the truth, where least squares is {plain:.2f} away.")
     return f"Loss and slope are right. Trained in two workers: {far:.2f} from the truth; least squares: {plain:.2f}."
 
 
-def _follows_huber(problem: Any, params: Tensors, what: str) -> None:
+def _follows_huber(problem: Any, params: Tensors) -> None:
     delta, rows = problem.delta, np.arange(problem.rows)
     r = problem.X @ params["w"] + params["b"] - problem.y
     wanted = np.where(np.abs(r) > delta, delta * (np.abs(r) - delta / 2), r**2 / 2)
-    for chosen, said in ((None, "all of them"), (rows[::3], "every third")):
+    for chosen, said in ((None, "(all of them)"), (rows[::3], "(every third)")):
         loss, gradient = problem.loss_and_gradient(params, chosen)
         expected = float(wanted[rows if chosen is None else chosen].mean())
-        refuse_if(
-            not np.isclose(loss, expected),
-            f"{what} ({said}) the loss is {loss:.4f}, expected {expected:.4f}. "
-            f"The largest residual is {np.abs(r).max():.1f}.",
-        )
+        if not np.isclose(loss, expected):
+            largest = f"The largest residual is {np.abs(r).max():.1f}."
+            raise Refused(f"{said} the loss is {loss:.4f}, expected {expected:.4f}. {largest}")
         for name, p in params.items():
-            refuse_if(
-                np.shape(gradient[name]) != p.shape,
-                f"{what} ({said}) the gradient of {name!r} has shape {np.shape(gradient[name])}, expected {p.shape}.",
-            )
-            slope = _slope(problem, params, name, chosen)
-            refuse_if(
-                not np.allclose(gradient[name], slope, rtol=1e-4, atol=1e-5),
-                f"{what} ({said}) the gradient of {name!r} is {np.round(gradient[name], 4).tolist()}, but your loss "
-                f"has the slope {np.round(slope, 4).tolist()} there.",
-            )
-    _is_close(_mean_of_shards(problem, params), problem.gradient(params), f"{what}, shared by two workers")
+            shape, slope = np.shape(gradient[name]), _slope(problem, params, name, chosen)
+            refuse_if(shape != p.shape, f"{said} the gradient of {name!r} has shape {shape}, expected {p.shape}.")
+            if not np.allclose(gradient[name], slope, rtol=1e-4, atol=1e-5):
+                got, falls = (np.round(x, 4).tolist() for x in (gradient[name], slope))
+                raise Refused(f"{said} the gradient of {name!r} is {got}, but your loss has the slope {falls} there.")
+    with case("(shared by two workers)"):
+        halves = [problem.shard(i, 2).gradient(params) for i in range(2)]
+        _is_close({name: (halves[0][name] + halves[1][name]) / 2 for name in params}, problem.gradient(params))
 
 
-def _slope(problem: Problem, params: Tensors, name: str, rows: Any, step: float = 1e-6) -> Array:
+def _slope(problem: ps.Problem, params: Tensors, name: str, rows: Any, step: float = 1e-6) -> Array:
     """The slope of the loss in each direction of one parameter, by central differences."""
     slopes = np.zeros(params[name].shape)
     for at in np.ndindex(slopes.shape):
-        ends = []
-        for sign in (1, -1):
-            moved = {other: p.copy() for other, p in params.items()}
-            moved[name][at] += sign * step
-            ends.append(problem.loss(moved, rows))
-        slopes[at] = (ends[0] - ends[1]) / (2 * step)
+        up, down = copy.deepcopy(params), copy.deepcopy(params)
+        up[name][at] += step
+        down[name][at] -= step
+        slopes[at] = (problem.loss(up, rows) - problem.loss(down, rows)) / (2 * step)
     return slopes
 
 
-def _mean_of_shards(problem: Problem, params: Tensors) -> Tensors:
-    parts = [problem.shard(i, 2).gradient(params) for i in range(2)]
-    return {name: np.asarray((parts[0][name] + parts[1][name]) / 2) for name in params}
-
-
-def _with_outliers(rng: np.random.Generator, rows: int = 0) -> tuple[Array, Array, Tensors]:
+def _with_outliers(rng: np.random.Generator, rows: int) -> tuple[Array, Array, Tensors]:
     """Rows of a linear model, an even number, a twelfth of them with a zero too many; and the true parameters."""
-    rows, d = rows or 2 * int(rng.integers(20, 60)), int(rng.integers(2, 6))
+    d = int(rng.integers(2, 6))
     truth: Tensors = {"w": rng.normal(size=d), "b": np.array(rng.uniform(2, 3))}
     X = rng.normal(size=(rows, d))
     y = X @ truth["w"] + truth["b"] + 0.1 * rng.normal(size=rows)
@@ -138,7 +115,7 @@ def _off(params: Tensors, truth: Tensors) -> float:
     return float(np.sqrt(sum(np.square(params[name] - p).sum() for name, p in truth.items())))
 
 
-class _Counted(SoftmaxRegression):
+class _Counted(ps.SoftmaxRegression):
     """A problem that knows which rows it was asked for."""
 
     def __init__(self, *rows: Any) -> None:
@@ -152,46 +129,37 @@ class _Counted(SoftmaxRegression):
 
 @asks(
     "01.3",
-    "Compute the gradient of the chosen rows in pieces of at most `most` rows.",
     "range takes a step: it gives the starts of pieces of `most` rows. The last piece may be shorter.",
     "Each piece's gradient is a mean over its rows. How did exercise 01.1 add means?",
     "One loop, one running sum for each name, weighted by the piece's length, and one division after the loop.",
 )
-def in_pieces(function: Any) -> str:
-    """On a problem that counts: random rows, random piece sizes, each row once, the gradient that all would give."""
+def in_pieces(function: Any, rng: np.random.Generator) -> str:
+    """Compute the gradient of the chosen rows in pieces of at most `most` rows."""
     refuse_if(not callable(function), f"Expected the function in_pieces, got {function!r}.")
-    rng = np.random.default_rng()
     for trial in range(8):
-        data = datasets.synthetic(
-            rows=200, features=4, classes=3, noise=1.0, seed=fresh_seed(), dtype="float64", validation=0.1
+        data = ps.datasets.synthetic(
+            rows=200, features=4, classes=3, noise=1.0, seed=drawn_seed(rng), dtype="float64", validation=0.1
         )
         problem = _Counted(data.X, data.y)
         params: Tensors = {name: rng.normal(size=p.shape) for name, p in problem.init(rng).items()}
         rows = rng.choice(problem.rows, int(rng.integers(30, 90)), replace=False)
         most = [len(rows), 1, 7][trial] if trial < 3 else int(rng.integers(2, len(rows)))
-        what = f"With {len(rows)} rows, {most} at once"
-        wanted = SoftmaxRegression(data.X, data.y).gradient(params, rows)
-        got = function(problem, params, rows.copy(), most)
-        seen = np.concatenate([*problem.asked, np.array([], int)])
-        largest = max((len(one) for one in problem.asked), default=0)
-        refuse_if(largest > most, f"{what}: {largest} rows were asked for in one go.")
-        twice, lacking = len(seen) - len(np.unique(seen)), len(np.setdiff1d(rows, seen))
-        refuse_if(lacking, f"{what}: {lacking} of the rows were never looked at.")
-        refuse_if(twice or len(seen) > len(rows), f"{what}: {len(seen)} rows were looked at in all.")
-        _is_close(got, wanted, what)
+        with case(f"With {len(rows)} rows, {most} at once:"):
+            got = function(problem, params, rows.copy(), most)
+            seen = np.concatenate([*problem.asked, np.array([], int)])
+            largest = max((len(one) for one in problem.asked), default=0)
+            refuse_if(largest > most, f"{largest} rows were asked for in one go.")
+            lacking = len(np.setdiff1d(rows, seen))
+            refuse_if(lacking, f"{lacking} of the rows were never looked at.")
+            refuse_if(len(seen) > len(rows), f"{len(seen)} rows were looked at in all.")
+            _is_close(got, ps.SoftmaxRegression(data.X, data.y).gradient(params, rows))
     return "Each row was looked at once, never too many at a time, and the gradient is that of all of them."
 
 
-def _random_problem(rng: np.random.Generator) -> tuple[LinearRegression, Tensors]:
-    rows, d = int(rng.integers(30, 80)), int(rng.integers(2, 6))
-    problem = LinearRegression(rng.normal(size=(rows, d)), rng.normal(size=rows) + 3)
-    return problem, {"w": rng.normal(size=d), "b": np.array(rng.normal())}
-
-
-def _is_close(got: Any, wanted: Tensors, what: str) -> None:
+def _is_close(got: Any, wanted: Tensors) -> None:
     if not isinstance(got, dict) or set(got) != set(wanted):
-        raise Refused(f"{what}: expected a dict of {sorted(wanted)}, got {got if got is None else type(got).__name__}.")
+        raise Refused(f"expected a dict of {sorted(wanted)}, got {got if got is None else type(got).__name__}.")
     for name, g in wanted.items():
-        refuse_if(np.shape(got[name]) != g.shape, f"{what}: {name!r} has shape {np.shape(got[name])}, not {g.shape}.")
-        far = float(np.abs(np.asarray(got[name]) - g).max())
-        refuse_if(not far <= 1e-9, f"{what}: {name!r} is off the gradient of all the rows by {far:.3g}.")
+        refuse_if(np.shape(got[name]) != g.shape, f"{name!r} has shape {np.shape(got[name])}, not {g.shape}.")
+        far = distance(got, {name: g})
+        refuse_if(not far <= 1e-9, f"{name!r} is off the gradient of all the rows by {far:.3g}.")

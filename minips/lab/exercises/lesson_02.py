@@ -1,52 +1,41 @@
 """Lesson 02: build a parameter server in forty lines."""
 
+import copy
 import dataclasses
 import inspect
 from typing import Any
 
 import numpy as np
 
-from minips import datasets
-from minips.core.config import Config
-from minips.engines import Processes, Threads
-from minips.engines.train import train
-from minips.lab.exercises.base import Refused, asks, fresh_seed, refuse_if
-from minips.problems import LinearRegression
+import minips as ps
+from minips.lab.exercises.base import Refused, asks, case, distance, drawn_seed, is_own, refuse_if
 from minips.stage import Tensors
-from minips.stages.optimizers import SGD, Optimizer
 
 
 @asks(
     "02.1",
-    "Give the optimizer momentum: v ← momentum·v + g, then p ← p − lr·v.",
     "The velocity v has to survive until the next step, and each tensor has its own: state is yours to keep it in.",
     "v = state.get(name), and zeros like p the first time: np.zeros_like(p).",
     "Three lines for each name: the new v from the old one and the gradient, v into state, and the step into p "
     "in place.",
 )
-def momentum(optimizer: Any) -> str:
-    """Against the formula on random tensors, rates and steps; then in spawned workers."""
-    refuse_if(
-        not isinstance(optimizer, Optimizer),
-        f"Expected an instance of your optimizer, such as Momentum(), got {optimizer!r}.",
-    )
-    refuse_if(isinstance(optimizer, SGD), "That is minips' own SGD, which has momentum already. Write yours.")
+def momentum(optimizer: Any, rng: np.random.Generator) -> str:
+    """Give the optimizer momentum: v ← momentum·v + g, then p ← p − lr·v."""
+    is_own(optimizer, ps.Optimizer, "Momentum()")
     fields = {field.name for field in dataclasses.fields(optimizer)}
     refuse_if(not {"lr", "momentum"} <= fields, f"Expected the fields lr and momentum; {optimizer!r} has others.")
-    rng = np.random.default_rng()
     for dtype in ("float64", "float32"):
         mine = dataclasses.replace(optimizer, lr=float(rng.uniform(0.01, 0.5)), momentum=float(rng.uniform(0.3, 0.95)))
         for _ in range(2):  # the second time with a fresh state: nothing may be left from the first
             _follows_the_formula(mine, dtype, rng)
-    problem = LinearRegression(*datasets.diabetes())
+    problem = ps.LinearRegression(*ps.datasets.diabetes())
     mine = dataclasses.replace(optimizer, lr=0.05, momentum=0.8)
-    config = Config(workers=2, steps=15, optimizer=mine, seed=fresh_seed())
-    run = train(problem, config, engine=Processes())
-    wanted = train(problem, dataclasses.replace(config, optimizer=SGD(lr=0.05, momentum=0.8)), engine=Threads())
-    far = max(float(np.abs(run.params[name] - wanted.params[name]).max()) for name in wanted.params)
-    refuse_if(
-        far > 1e-5, f"Two spawned workers ended {far:.2g} away from SGD(lr=0.05, momentum=0.8), seed {config.seed}."
-    )
+    config = ps.Config(workers=2, steps=15, optimizer=mine, seed=drawn_seed(rng))
+    run = ps.train(problem, config, engine=ps.Processes())
+    like = dataclasses.replace(config, optimizer=ps.SGD(lr=0.05, momentum=0.8))
+    far = distance(run.params, ps.train(problem, like, engine=ps.Threads()).params)
+    with case(f"With seed {config.seed}"):
+        refuse_if(not far <= 1e-5, f"two spawned workers ended {far:.2g} away from SGD(lr=0.05, momentum=0.8).")
     return "The formula holds on random tensors, and two spawned workers trained with it."
 
 
@@ -62,35 +51,29 @@ def _follows_the_formula(mine: Any, dtype: str, rng: np.random.Generator) -> Non
             velocity[name] = mine.momentum * velocity[name] + grads[name]
             wanted[name] = wanted[name] - mine.lr * velocity[name]
         mine.step(params, grads, state)
-        for name, p in params.items():
-            fields = f"lr={mine.lr:.3f}, momentum={mine.momentum:.3f}"
-            what = f"step {step}, tensor {name!r} {dtype}{list(shapes[name])}, {fields}"
-            refuse_if(
-                p is not objects[name],
-                f"At {what}: params holds another array now. Change the arrays in place, with p -= …",
-            )
-            far = float(np.abs(p - wanted[name]).max())
-            refuse_if(
-                not far <= (1e-9 if dtype == "float64" else 1e-4),
-                f"At {what}: off the formula by {far:.3g}."
-                + (" The first step was right, so look at what is kept between steps." if step > 1 else ""),
-            )
+        for name, shape in shapes.items():
+            tensor = f"tensor {name!r} {dtype}{list(shape)}"
+            with case(f"At step {step}, {tensor}, lr={mine.lr:.3f}, momentum={mine.momentum:.3f}:"):
+                if params[name] is not objects[name]:
+                    raise Refused("params holds another array now. Change the arrays in place, with p -= …")
+                far = float(np.abs(params[name] - wanted[name]).max())
+                if not far <= (1e-9 if dtype == "float64" else 1e-4):
+                    later = " The first step was right, so look at what is kept between steps." if step > 1 else ""
+                    raise Refused(f"off the formula by {far:.3g}.{later}")
 
 
 @asks(
     "02.2",
-    "Make handle() answer nonsense with ('error', a sentence) and leave every parameter as it was.",
     "Look before you leap: check the whole message first, and change parameters only when all of it is good.",
     "For a push, compare tensors.keys() with params.keys(), then each gradient's shape with its parameter's.",
     "Answer ('error', f'There is no {kind}') for any kind that is neither push nor pull.",
 )
-def careful_handle(handle: Any) -> str:
-    """A handler on random tensors: a good push and pull, an unknown kind, an unknown name, a lack, a wrong shape."""
+def careful_handle(handle: Any, rng: np.random.Generator) -> str:
+    """Make handle() answer nonsense with ('error', a sentence) and leave every parameter as it was."""
     refuse_if(not callable(handle), f"Expected the function handle, got {handle!r}.")
     if len(inspect.signature(handle).parameters) != 3:
         raise Refused("Expected handle(params, message, lr), with these three arguments.")
-    rng, lr = np.random.default_rng(), 0.25
-    d = int(rng.integers(3, 8))
+    lr, d = 0.25, int(rng.integers(3, 8))
     params = {"w": rng.normal(size=(d, 2)), "b": rng.normal(size=2)}
     good = {name: rng.normal(size=p.shape) for name, p in params.items()}
     wanted = {name: params[name] - lr * good[name] for name in params}
@@ -99,12 +82,9 @@ def careful_handle(handle: Any) -> str:
     for name in wanted:
         refuse_if(not np.allclose(params[name], wanted[name]), f"After a good push {name!r} is not p − lr·g any more.")
         refuse_if(params[name] is not objects[name], f"The push put another array under {name!r}; change it in place.")
-    pulled = handle(params, ("pull", None), lr)
-    refuse_if(
-        not isinstance(pulled, dict)
-        or any(not np.array_equal(pulled.get(name, np.nan), p) for name, p in params.items()),
-        "A pull no longer answers with all the parameters.",
-    )
+    got = handle(params, ("pull", None), lr)
+    as_it_is = isinstance(got, dict) and all(np.array_equal(got.get(name, np.nan), p) for name, p in params.items())
+    refuse_if(not as_it_is, "A pull no longer answers with all the parameters.")
     bad = {
         "an unknown kind, ('shove', …)": ("shove", good),
         "a push of a tensor that is not there": ("push", {**good, "extra": np.ones(2)}),
@@ -113,17 +93,15 @@ def careful_handle(handle: Any) -> str:
         "a push of 'b' with shape () in place of (2,)": ("push", {"w": good["w"], "b": np.ones(())}),
     }
     for what, message in bad.items():
-        before = {name: p.copy() for name, p in params.items()}
-        try:
-            answer = handle(params, message, lr)
-        except Exception as error:
-            raise Refused(
-                f"For {what} it stopped with {type(error).__name__}: {error}. The server would die."
-            ) from None
-        changed = [name for name in before if not np.array_equal(before[name], params[name])]
-        refuse_if(changed or params.keys() != before.keys(), f"For {what} it changed {', '.join(changed) or 'names'}.")
-        refuse_if(
-            not (isinstance(answer, tuple) and len(answer) == 2 and answer[0] == "error" and str(answer[1]).strip()),
-            f"For {what} it answered {type(answer).__name__} {str(answer)[:40]!r}, expected ('error', 'a sentence').",
-        )
+        before = copy.deepcopy(params)
+        with case(f"For {what}"):
+            try:
+                answer = handle(params, message, lr)
+            except Exception as error:
+                raise Refused(f"it stopped with {type(error).__name__}: {error}. The server would die.") from None
+            changed = [name for name in before if not np.array_equal(before[name], params[name])]
+            refuse_if(changed or params.keys() != before.keys(), f"it changed {', '.join(changed) or 'names'}.")
+            if not (isinstance(answer, tuple) and len(answer) == 2 and answer[0] == "error" and str(answer[1]).strip()):
+                said = f"{type(answer).__name__} {str(answer)[:40]!r}"
+                raise Refused(f"it answered {said}, expected ('error', 'a sentence').")
     return "Good messages work as before; five kinds of nonsense were refused, and nothing was changed."

@@ -8,16 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from minips import datasets
-from minips.core.codec import Codec
-from minips.core.config import Config
-from minips.engines import Processes, Threads
-from minips.engines.train import train
-from minips.lab.exercises.base import Refused, asks, conforms, fresh_seed, refuse_if
-from minips.problems import SoftmaxRegression
-from minips.stage import Array
-from minips.stages.serializers import Packet, Serializer
-from minips.testing.base import described, same_bits
+import minips as ps
+from minips.lab.exercises.base import are_two, asks, case, conforms, raising, refuse_if, round_trip, trains
+from minips.testing.base import described
 
 DTYPES = ["float32", "float64", "float16", "int8", "int32", "uint64", "bool"]
 HEADER, PATIENCE_S = 64, 5.0
@@ -25,90 +18,58 @@ HEADER, PATIENCE_S = 64, 5.0
 
 @asks(
     "03.1",
-    "Write any array of numbers as bytes and read it back, with a header of at most 64 bytes.",
     "array.dtype.str is a short text that says everything about a value, such as '<f4'. The shape is a few integers.",
     "The header has no fixed length, so it must begin with what says how long it is: one byte for the dtype's length, "
     "one for the number of dimensions.",
     "np.frombuffer(…).reshape(shape) raises ValueError where values are lacking. struct.error you must turn into one.",
 )
-def header(pair: Any) -> str:
-    """Random arrays of every dtype and many shapes there and back; cut short at random places."""
-    refuse_if(
-        not (isinstance(pair, tuple) and len(pair) == 2 and all(map(callable, pair))),
-        f"Expected the pair (pack, unpack), got {pair!r}.",
-    )
+def header(pair: Any, rng: np.random.Generator) -> str:
+    """Write any array of numbers as bytes and read it back, with a header of at most 64 bytes."""
+    are_two(pair, "pack", "unpack")
     pack, unpack = pair
-    rng = np.random.default_rng()
     shapes: list[tuple[int, ...]] = [(int(rng.integers(2, 9)),), (), (0,), (3, 0, 2), (1, 1)]
     shapes += [tuple(rng.integers(1, 6, ndim).tolist()) for ndim in (2, 3, 4)]
-    for number, shape in enumerate([*shapes, *shapes]):
-        dtype = "float64" if number == 0 else str(rng.choice(DTYPES))
-        _there_and_back(pack, unpack, np.asarray(100 * rng.normal(size=shape)).astype(dtype))
+    dtypes = ["float64", *rng.choice(DTYPES, 2 * len(shapes) - 1).tolist()]
     square = rng.normal(size=(6, 4)).astype("f4")
-    _there_and_back(pack, unpack, square[::2, 1:])
-    _there_and_back(pack, unpack, square.T)
+    arrays = [np.asarray(100 * rng.normal(size=shape)) for shape in [*shapes, *shapes]]
+    drawn = [array.astype(dtype) for array, dtype in zip(arrays, dtypes, strict=True)]
+    for array in [*drawn, square[::2, 1:], square.T]:
+        with case(f"For {described(array)}:"):
+            more = round_trip(pair, "pack", array) - array.nbytes
+            refuse_if(more > HEADER, f"the header has {more} bytes; at most {HEADER} are asked for.")
     whole = bytes(pack(square))
     for left in {0, 1, 3, len(whole) - 1, *rng.integers(0, len(whole) - 1, 20).tolist()}:
-        what = f"{len(whole)} bytes of {described(square)}, cut to {left}"
-        try:
-            got = unpack(whole[:left])
-        except ValueError:
-            continue
-        except Exception as error:
-            raise Refused(f"{what}: expected a ValueError, got {type(error).__name__}: {error}") from None
-        raise Refused(f"{what}: expected a ValueError, and unpack returned {described(np.asarray(got))}.")
+        with case(f"{len(whole)} bytes of {described(square)}, cut to {left}:"), raising(ValueError):
+            unpack(whole[:left])
     return "Every dtype and shape came back to the bit, and what was cut short was refused."
-
-
-def _there_and_back(pack: Any, unpack: Any, array: Array) -> None:
-    what, before = described(array), array.copy()
-    try:
-        data = pack(array)
-        refuse_if(
-            not isinstance(data, bytes | bytearray), f"For {what}: pack returned a {type(data).__name__}, not bytes."
-        )
-        got = unpack(bytes(data))
-    except Refused:
-        raise
-    except Exception as error:
-        raise Refused(f"For {what}: it stopped with {type(error).__name__}: {error}") from None
-    refuse_if(not same_bits(array, before), f"For {what}: pack changed the array.")
-    refuse_if(not isinstance(got, np.ndarray), f"For {what}: unpack returned a {type(got).__name__}, not an array.")
-    refuse_if(not same_bits(got, array), f"{what} came back as {described(got)}.")
-    more = len(data) - array.nbytes
-    refuse_if(more > HEADER, f"For {what} the header has {more} bytes; at most {HEADER} are asked for.")
 
 
 @asks(
     "03.2",
-    "Read one message from a stream, in whatever pieces it arrives.",
     "recv(n) returns between 1 and n bytes, or b'' at the end of the stream. Ask again for what is still lacking.",
     "Write a helper read(connection, count) that loops until it has count bytes. Use it twice.",
     "Each turn of the loop asks for what is lacking, raises ConnectionError where nothing came, and appends.",
 )
-def receive(function: Any) -> str:
-    """Messages of random length in random pieces, one behind the other; then a stream that ends too early."""
+def receive(function: Any, rng: np.random.Generator) -> str:
+    """Read one message from a stream, in whatever pieces it arrives."""
     refuse_if(not callable(function), f"Expected the function receive(connection), got {function!r}.")
-    rng = np.random.default_rng()
     for _ in range(5):
         sent = [rng.bytes(int(n)) for n in (rng.integers(1, 40), 0, rng.integers(100, 300_000), 5)]
         stream = b"".join(struct.pack("<I", len(one)) + one for one in sent)
         cuts = np.sort(rng.integers(1, len(stream), 12))
         pieces = [stream[:1], *(stream[a:b] for a, b in zip([1, *cuts], [*cuts, len(stream)], strict=True))]
-        lengths = [len(one) for one in sent]
-        about = f"Of messages of {lengths} bytes in {len(pieces)} pieces"
-        try:
+        with case(f"Of messages of {[len(one) for one in sent]} bytes in {len(pieces)} pieces"):
             received = _received(function, pieces, len(sent))
-        except Exception as error:
-            raise Refused(f"{about}: it stopped with {type(error).__name__}: {error}") from None
-        for number, (got, wanted) in enumerate(zip(received, sent, strict=True)):
-            what = f"{about}, number {number}"
-            refuse_if(not isinstance(got, bytes | bytearray), f"{what}: expected bytes, got {type(got).__name__}.")
-            refuse_if(bytes(got) != wanted, f"{what}: {len(got)} bytes came, expected {len(wanted)}.")
+            for number, (got, wanted) in enumerate(zip(received, sent, strict=True)):
+                with case(f"number {number}:"):
+                    refuse_if(not isinstance(got, bytes | bytearray), f"expected bytes, got {type(got).__name__}.")
+                    refuse_if(bytes(got) != wanted, f"{len(got)} bytes came, expected {len(wanted)}.")
+    ends = {}
     for whole, part in ((10, 4), (10, 0), (200_000, 150_000)):
-        cut = struct.pack("<I", whole) + bytes(part)
-        _must_end(function, [cut], f"A stream that ends after {part} of a message's {whole} bytes")
-    _must_end(function, [b"\x05\x00"], "A stream that ends within the length")
+        ends[f"after {part} of a message's {whole} bytes"] = struct.pack("<I", whole) + bytes(part)
+    for where, stream in (*ends.items(), ("within the length", b"\x05\x00")):
+        with case(f"A stream that ends {where}:"), raising(ConnectionError):
+            _received(function, [stream], 1)
     return "Twenty messages in pieces, and four streams that ended too early."
 
 
@@ -117,15 +78,14 @@ def _received(function: Any, pieces: list[bytes], count: int) -> list[Any]:
     ours, theirs = socket.socketpair()
 
     def send() -> None:
-        with theirs:
+        with theirs, contextlib.suppress(OSError):  # the reader may leave early
             theirs.settimeout(PATIENCE_S)
             for piece in pieces:
-                if piece:
-                    theirs.sendall(piece)
+                theirs.sendall(piece)
 
     with ours:
         ours.settimeout(PATIENCE_S)
-        sender = Thread(target=_quietly, args=(send,))
+        sender = Thread(target=send)
         sender.start()
         try:
             return [function(_Dribble(ours)) for _ in range(count)]
@@ -151,52 +111,26 @@ class _Dribble:
         return getattr(self._connection, name)
 
 
-def _quietly(send: Any) -> None:
-    """Send; the reader may leave early."""
-    with contextlib.suppress(OSError):
-        send()
-
-
-def _must_end(function: Any, pieces: list[bytes], what: str) -> None:
-    try:
-        (got,) = _received(function, pieces, 1)
-    except ConnectionError:
-        return
-    except TimeoutError:
-        raise Refused(f"{what}: it waited for bytes that never come; expected a ConnectionError.") from None
-    except Exception as error:
-        raise Refused(f"{what}: expected a ConnectionError, got {type(error).__name__}: {error}") from None
-    raise Refused(f"{what}: expected a ConnectionError, and it returned {len(got)} bytes.")
-
-
 @asks(
     "03.3",
-    "Write a serializer whose arrays travel as frames of their own, uncopied, at most a tenth larger than the arrays.",
     "dumps returns a list: the first frame is your header, then comes one frame for each array.",
     "x.reshape(-1).view(np.uint8).data is the memory of an array as bytes, and no copy of it.",
     "In loads, rest = iter(frames[1:]), and next(rest) for each part in the order in which you wrote them.",
 )
-def serializer(mine: Any) -> str:
-    """The contract, sizes and views on random packets; then spawned workers, to the bit."""
-    conforms(mine, Serializer, "Mine()")
-    rng = np.random.default_rng()
+def serializer(mine: Any, rng: np.random.Generator) -> str:
+    """Write a serializer whose arrays travel as frames of their own, uncopied, at most a tenth larger than they are."""
+    conforms(mine, ps.Serializer, "Mine()")
     for _ in range(4):
         shape = (int(rng.integers(300, 900)), int(rng.integers(3, 9)))
         values = rng.normal(size=shape).astype(str(rng.choice(["float32", "float64"])))
         indices = rng.integers(0, 9, int(rng.integers(2000, 5000)))
         parts = {"values": values, "indices": indices}
-        frames = mine.dumps(Packet({"kind": "push", "clock": int(rng.integers(99))}, {"W": ("topk", parts)}))
-        what = f"{described(values)} and {described(indices)}"
-        ratio = sum(map(len, frames)) / (values.nbytes + indices.nbytes)
-        refuse_if(ratio > 1.1, f"{what} became {ratio:.2f} times as many bytes; at most 1.10 is asked for.")
-        for name, array in parts.items():
-            view = any(len(one) and np.shares_memory(np.frombuffer(one, np.uint8), array) for one in frames)
-            refuse_if(not view, f"{what}: no frame is the memory of {name!r}; the array was copied.")
-    problem = SoftmaxRegression(*datasets.synthetic(rows=120, features=6, classes=3))
-    config = Config(workers=2, steps=5, seed=fresh_seed())
-    codec = Codec(serializer=mine)
-    run = train(problem, Config(workers=2, steps=5, seed=config.seed, push=codec, pull=codec), engine=Processes())
-    wanted = train(problem, config, engine=Threads())
-    alike = all(same_bits(run.params[name], p) for name, p in wanted.params.items())
-    refuse_if(not alike, f"Two spawned workers ended with other parameters than with MsgPack, seed {config.seed}.")
+        with case(f"{described(values)} and {described(indices)}"):
+            frames = mine.dumps(ps.Packet({"kind": "push", "clock": int(rng.integers(99))}, {"W": ("topk", parts)}))
+            ratio = sum(map(len, frames)) / (values.nbytes + indices.nbytes)
+            refuse_if(ratio > 1.1, f"became {ratio:.2f} times as many bytes; at most 1.10 is asked for.")
+            for name, array in parts.items():
+                view = any(len(one) and np.shares_memory(np.frombuffer(one, np.uint8), array) for one in frames)
+                refuse_if(not view, f"have no frame that is the memory of {name!r}; it was copied.")
+    trains(ps.Codec(serializer=mine), rng)
     return "It keeps the contract, copies nothing, and two spawned workers trained with it."

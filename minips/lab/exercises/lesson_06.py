@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from minips.lab.exercises.base import Refused, asks, refuse_if
+import minips as ps
+from minips.lab.exercises.base import Refused, asks, case, is_own, keeps, refuse_if
 from minips.stage import Frames
-from minips.stages.transports import Channel, InProc
+from minips.stages.transports import Channel
 from minips.stages.transports.streams import StreamTransport
 from minips.stages.transports.wire import Closable
 from minips.testing import check_transport
@@ -19,26 +20,18 @@ PATIENCE_S, WAIT_S = 3.0, 10.0
 
 @asks(
     "06.1",
-    "Mend QueueWire: frames travel as copies that may be written to, and receive gives up after its timeout.",
     "What does send put into the queue: bytes, or a reference to the sender's list of buffers?",
     "bytearray(frame) is a copy that may be written to. And queue.get takes a timeout; look at what it raises then.",
     "send puts the tag and a list of copies. receive gets them within the time-out, and turns the queue's own error "
     "into a TimeoutError.",
 )
-def queues(transport: Any) -> str:
-    """A transport between threads: are random frames copies, does a wire give up in time, and all that any must do."""
-    refuse_if(
-        not isinstance(transport, StreamTransport) or type(transport).__module__.startswith("minips."),
-        f"Expected an instance of your transport, such as Queues(), got {transport!r}.",
-    )
-    rng = np.random.default_rng()
+def queues(transport: Any, rng: np.random.Generator) -> str:
+    """Mend QueueWire: frames travel as copies that may be written to, and receive gives up after its timeout."""
+    is_own(transport, StreamTransport, "Queues()")
     for nbytes in map(int, rng.integers(1, 5000, size=4)):
         _travels_as_a_copy(transport, rng.bytes(nbytes))
     _gives_up(transport, float(rng.uniform(0.05, 0.2)))
-    try:
-        check_transport(transport, cycles=10)
-    except AssertionError as error:
-        raise Refused(str(error)) from None
+    keeps(check_transport, transport, cycles=10)
     return "Frames travel as copies, a wire gives up in time, and it does all that minips' own transports do."
 
 
@@ -58,10 +51,9 @@ def _travels_as_a_copy(transport: StreamTransport, content: bytes) -> None:
             (answer,) = channel.call([mine]).result(WAIT_S)
         except RuntimeError as error:
             raise Refused(str(error).removeprefix("Refused: ")) from None
-        refuse_if(
-            mine != content,
-            f"The handler wrote into the frame of {len(content)} bytes that it got, and the sender's buffer changed.",
-        )
+        if mine != content:
+            got = f"the frame of {len(content)} bytes that it got"
+            raise Refused(f"The handler wrote into {got}, and the sender's buffer changed.")
         refuse_if(bytes(answer) != content, f"The answer to a frame of {len(content)} bytes is not what was sent back.")
         back = memoryview(answer)
         refuse_if(back.readonly, f"An answer of {len(content)} bytes came, and the caller may not write into it.")
@@ -91,43 +83,40 @@ def _gives_up(transport: StreamTransport, timeout: float) -> None:
             wire.hang_up()
             thread.join(PATIENCE_S)
             raise Refused(f"receive(timeout={timeout:.2f}) was still waiting {PATIENCE_S:g} seconds later.")
-        refuse_if(
-            not isinstance(outcome[0], TimeoutError),
-            f"On a silent wire receive(timeout={timeout:.2f}) gave {outcome[0]!r}, expected TimeoutError.",
-        )
+        if not isinstance(outcome[0], TimeoutError):
+            asked = f"On a silent wire receive(timeout={timeout:.2f})"
+            raise Refused(f"{asked} gave {outcome[0]!r}, expected TimeoutError.")
         peer.send(7, [b"late"])
         tag, frames = wire.receive(WAIT_S)
-        refuse_if(
-            (tag, [bytes(frame) for frame in frames]) != (7, [b"late"]),
-            f"After a TimeoutError the next message came as {tag, frames!r}, expected tag 7 and the frame b'late'.",
-        )
+        if (tag, [bytes(frame) for frame in frames]) != (7, [b"late"]):
+            came = f"the next message came as {tag, frames!r}"
+            raise Refused(f"After a TimeoutError {came}, expected tag 7 and the frame b'late'.")
 
 
 @asks(
     "06.2",
-    "Make ask_all use one connection, with all questions under way at once, and answers in order.",
     "Open the channel once, before the loop.",
     "Collect the futures in a list first; ask for their results when all questions have been sent.",
     "Two list comprehensions within one with: the first one calls, the second one waits.",
 )
-def ask_all(function: Any) -> str:
-    """A function that asks many questions, watched: connections, calls under way, order, what it leaves open."""
+def ask_all(function: Any, rng: np.random.Generator) -> str:
+    """Make ask_all use one connection, with all questions under way at once, and answers in order."""
     refuse_if(not callable(function), f"Expected the function ask_all, got {function!r}.")
-    rng = np.random.default_rng()
     for n in (1, *map(int, rng.integers(2, 12, size=3))):
         questions: list[Frames] = [[rng.bytes(int(rng.integers(1, 50))) for _ in range(2)] for _ in range(n)]
         watched = _Watched(n)
-        with watched, InProc().serve(watched.answer, token="check") as endpoint:
-            answers = function(watched, endpoint.address, "check", questions)
-        asked = f"For {n} questions"
-        refuse_if(watched.opened != 1, f"{asked} it opened {watched.opened} connections; one is asked for.")
-        refuse_if(watched.asked != n, f"{asked} it made {watched.asked} calls.")
-        refuse_if(watched.late, f"{asked} it waited for an answer when only {watched.late} had been asked.")
-        got = [[bytes(frame) for frame in answer] for answer in answers]
-        wanted = [[bytes(frame)[::-1] for frame in question] for question in questions]
-        refuse_if(got != wanted and sorted(got) == sorted(wanted), f"{asked} the answers came in another order.")
-        refuse_if(got != wanted, f"{asked} it returned {len(got)} answers, and not those of the server.")
-        refuse_if(watched.left_open, f"{asked} it left a connection open. Use with.")
+        with case(f"For {n} questions"):
+            with watched, ps.InProc().serve(watched.answer, token="check") as endpoint:
+                answers = function(watched, endpoint.address, "check", questions)
+            opened = len(watched.channels)
+            refuse_if(opened != 1, f"it opened {opened} connections; one is asked for.")
+            refuse_if(watched.asked != n, f"it made {watched.asked} calls.")
+            refuse_if(watched.late, f"it waited for an answer when only {watched.late} had been asked.")
+            got = [[bytes(frame) for frame in answer] for answer in answers]
+            wanted = [[bytes(frame)[::-1] for frame in question] for question in questions]
+            refuse_if(got != wanted and sorted(got) == sorted(wanted), "the answers came in another order.")
+            refuse_if(got != wanted, f"it returned {len(got)} answers, and not those of the server.")
+            refuse_if(watched.left_open, "it left a connection open. Use with.")
     return "One connection, all questions under way at once, answers in order."
 
 
@@ -135,19 +124,17 @@ class _Watched(Closable):
     """What a caller does with a transport; the first question is answered when all have been asked."""
 
     def __init__(self, n: int) -> None:
-        self.opened = self.asked = self.late = 0
-        self.left_open = False
+        self.asked = self.late = 0
+        self.channels: list[_WatchedChannel] = []
         self._n, self._all = n, threading.Event()
-        self._channels: list[_WatchedChannel] = []
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
-        self.opened += 1
-        self._channels.append(_WatchedChannel(self, InProc().connect(address, token, timeout)))
-        return self._channels[-1]
+        self.channels.append(_WatchedChannel(self, ps.InProc().connect(address, token, timeout)))
+        return self.channels[-1]
 
     def close(self) -> None:
-        self.left_open = any(channel.open for channel in self._channels)
-        for channel in self._channels:
+        self.left_open = any(channel.open for channel in self.channels)
+        for channel in self.channels:
             channel.close()
 
     def ask(self) -> None:
@@ -177,48 +164,39 @@ class _WatchedChannel(Channel):
 
 @asks(
     "06.3",
-    "Make call_again try again after a ConnectionError, with a fresh channel, at most `attempts` times in all.",
     "A loop over range(attempts), with try and except ConnectionError in it, and return where it works.",
     "On the last attempt let the error through: a bare raise within except does that.",
     "A for with a try in it: the try holds the with and a return, the except decides whether this was the last "
     "attempt.",
 )
-def call_again(function: Any) -> str:
-    """A function that calls over channels that break at random moments: how often, what comes out, what stays open."""
+def call_again(function: Any, rng: np.random.Generator) -> str:
+    """Make call_again try again after a ConnectionError, with a fresh channel, at most `attempts` times in all."""
     refuse_if(not callable(function), f"Expected the function call_again, got {function!r}.")
-    rng = np.random.default_rng()
-    ends = ["answer", "error", None]
     for turn in range(60):
-        failing = list(rng.choice(["refused", "cut", "lost"], size=int(rng.integers(0, 5))))
-        end = ends[turn % 3]
-        fates = [*failing, end] if end else [*failing, "lost"]
-        attempts = int(rng.integers(1, len(fates) + 2)) if end else int(rng.integers(1, len(fates) + 1))
-        _breaks(function, [str(fate) for fate in fates], attempts)
+        failing = rng.choice(["refused", "cut", "lost"], size=int(rng.integers(0, 5))).tolist()
+        fates = [*failing, ("answer", "error", "lost")[turn % 3]]
+        attempts = int(rng.integers(1, len(fates) + (1 if fates[-1] == "lost" else 2)))
+        with case(f"With attempts={attempts} and channels that end with {', '.join(fates[:attempts])}"):
+            _breaks(function, fates, attempts)
     return "Right for 60 random mishaps: fresh channels, no try too many, and every channel closed."
 
 
 def _breaks(function: Callable[..., Any], fates: list[str], attempts: int) -> None:
     """One call whose channels break as the fates say, one after the other."""
     line = _BrokenLine(fates)
-    told = ", ".join(fates[:attempts])
-    asked = f"With attempts={attempts} and channels that end with {told}"
     try:
         got: Any = function(line.connect, [b"frame"], attempts)
     except (ConnectionError, ValueError) as error:
         got = error
-    wanted_tries = next((i + 1 for i, fate in enumerate(fates) if fate in ("answer", "error")), len(fates))
-    tries = min(attempts, wanted_tries)
-    refuse_if(line.tries != tries, f"{asked} it tried {line.tries} times, expected {tries}.")
-    last = fates[tries - 1]
-    wanted = "the answer" if last == "answer" else "ValueError" if last == "error" else "ConnectionError"
+    tries = min(attempts, len(fates))
+    refuse_if(line.tries != tries, f"it tried {line.tries} times, expected {tries}.")
+    wanted = {"answer": "the answer", "error": "ValueError"}.get(fates[tries - 1], "ConnectionError")
     came = "the answer" if got == [b"answer"] else type(got).__name__
-    refuse_if(came != wanted, f"{asked} there came {came}, expected {wanted}.")
-    refuse_if(
-        isinstance(got, ConnectionError) and str(got) != f"attempt {tries}",
-        f"{asked} the ConnectionError of {got} came out, expected that of attempt {tries}.",
-    )
-    refuse_if(line.open, f"{asked} it left {line.open} channels open. Use with.")
-    refuse_if(line.used_twice, f"{asked} it called again over a channel that had broken. Make a fresh one.")
+    refuse_if(came != wanted, f"there came {came}, expected {wanted}.")
+    if isinstance(got, ConnectionError) and str(got) != f"attempt {tries}":
+        raise Refused(f"the ConnectionError of {got} came out, expected that of attempt {tries}.")
+    refuse_if(line.open, f"it left {line.open} channels open. Use with.")
+    refuse_if(line.used_twice, "it called again over a channel that had broken. Make a fresh one.")
 
 
 class _BrokenLine:

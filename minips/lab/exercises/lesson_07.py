@@ -5,85 +5,61 @@ from typing import Any
 
 import numpy as np
 
-from minips import datasets
-from minips.core.config import Config, Delays
-from minips.engines import Threads
-from minips.engines.train import train
-from minips.lab.exercises.base import asks, fresh_seed, refuse_if
-from minips.problems import LinearRegression
+import minips as ps
+from minips.lab.exercises.base import asks, case, conforms, drawn_seed, equals, number, refuse_if
 from minips.stage import Array
-from minips.stages.consistency import Consistency
-from minips.testing import check_consistency
 
 
 @asks(
     "07.1",
-    "Relax may_pull: the workers run free, and meet at every multiple of `every`.",
     "Which meeting has a worker at this clock come to last? With every = 4 it is 8 for the clocks 8, 9, 10 and 11.",
     "clock // self.every * self.every is the last meeting at or before clock. Who must have come to it?",
     "One comparison: the slowest clock against the last meeting.",
 )
-def meet(rule: Any) -> str:
-    """A consistency model: asked about random clocks, then every grant of a run behind a random straggler."""
-    refuse_if(not isinstance(rule, Consistency), f"Expected an instance of your rule, such as Meet(), got {rule!r}.")
-    refuse_if(
-        [field.name for field in dataclasses.fields(rule)] != ["every"], f"Expected the field every; got {rule!r}."
-    )
-    check_consistency(rule)
-    rng = np.random.default_rng()
+def meet(rule: Any, rng: np.random.Generator) -> str:
+    """Relax may_pull: the workers run free, and meet at every multiple of `every`."""
+    conforms(rule, ps.Consistency, "Meet()")
+    names = [field.name for field in dataclasses.fields(rule)]
+    refuse_if(names != ["every"], f"Expected the field every; got {rule!r}.")
     refuse_if(rule.quorum(4) is not None, f"quorum(4) is {rule.quorum(4)}. Leave it at None: there are no rounds.")
     for every in (1, 2, *map(int, rng.integers(3, 12, size=3))):
         mine = dataclasses.replace(rule, every=every)
         for clock in map(int, [*range(2 * every + 1), *rng.integers(0, 200, size=20)]):
             for slowest in range(max(clock - 2 * every - 1, 0), clock + 2):
                 may, meeting = mine.may_pull(clock, slowest), clock - clock % every
-                asked = f"With every={every}, may_pull(clock={clock}, slowest={slowest}) is {may}"
-                refuse_if(
-                    may and slowest < meeting, f"{asked}. The slowest has not come to the meeting at {meeting} yet."
-                )
-                refuse_if(not may and slowest >= meeting, f"{asked}. Both have been at the meeting at {meeting}.")
-    slow, every, seed = int(rng.integers(3)), int(rng.integers(3, 6)), fresh_seed()
-    mine = dataclasses.replace(rule, every=every)
-    delays = Delays(seconds=0.004, slow={slow: 4.0})
-    run = train(
-        LinearRegression(*datasets.diabetes()),
-        Config(workers=3, steps=3 * every, consistency=mine, delays=delays, seed=seed),
-        engine=Threads(),
-    )
-    for grant in run.grants:
-        refuse_if(
-            grant.slowest < grant.clock - grant.clock % every,
-            f"In a run with every={every} a worker at clock {grant.clock} went on, the slowest at {grant.slowest}.",
-        )
+                with case(f"With every={every}, may_pull(clock={clock}, slowest={slowest}) is {may}."):
+                    refuse_if(may and slowest < meeting, f"The slowest has not come to the meeting at {meeting} yet.")
+                    refuse_if(not may and slowest >= meeting, f"Both have been at the meeting at {meeting}.")
+    slow, every = int(rng.integers(3)), int(rng.integers(3, 6))
+    mine, delays = dataclasses.replace(rule, every=every), ps.Delays(seconds=0.004, slow={slow: 4.0})
+    config = ps.Config(workers=3, steps=3 * every, consistency=mine, delays=delays, seed=drawn_seed(rng))
+    run = ps.train(ps.LinearRegression(*ps.datasets.diabetes()), config, engine=ps.Threads())
+    for clock, slowest in ((grant.clock, grant.slowest) for grant in run.grants):
+        with case(f"In a run with every={every}"):
+            early = slowest < clock - clock % every
+            refuse_if(early, f"a worker at clock {clock} went on, the slowest at {slowest}.")
     lead = max(grant.clock - grant.slowest for grant in run.grants)
     return f"Right for random clocks. In a run with every={every} the largest lead was {lead} clocks."
 
 
 @asks(
     "07.2",
-    "Make finish_time(times, staleness) answer for SSP.",
     "Keep a table of when each worker has completed each clock, and fill it clock by clock.",
     "A worker starts clock c when it has done its own clock c − 1 and everybody has completed c − staleness clocks.",
     "For each c, one maximum of two things, the second only from c = staleness + 1 on; then add the times of "
     "this clock.",
 )
-def finish_time(function: Any) -> str:
-    """A function of compute times (clocks, workers) and the staleness, against the recurrence on random times."""
+def finish_time(function: Any, rng: np.random.Generator) -> str:
+    """Make finish_time, of times and staleness, answer for SSP."""
     refuse_if(not callable(function), f"Expected the function finish_time, got {function!r}.")
-    rng = np.random.default_rng()
     for turn in range(30):
         clocks, workers = int(rng.integers(1, 9)), int(rng.integers(1, 6))
         times = rng.integers(1, 10, size=(clocks, workers)).astype(float)
         if turn % 3 == 0:
             times[:, rng.integers(workers)] *= 5
         for staleness in (0, int(rng.integers(1, 4)), clocks):
-            got, wanted = function(times.copy(), staleness), _ssp_seconds(times, staleness)
-            said = f"{got:g}" if isinstance(got, int | float | np.number) else repr(got)
-            refuse_if(
-                np.ndim(got) != 0 or not np.isclose(got, wanted),
-                f"For staleness={staleness} and times={times.astype(int).tolist()} it returned {said}, "
-                f"expected {wanted:g}.",
-            )
+            with case(f"For staleness={staleness} and times={times.astype(int).tolist()}"):
+                equals(function(times.copy(), staleness), _ssp_seconds(times, staleness))
     return "Right for 90 random cases, from BSP (staleness 0) to no waiting at all."
 
 
@@ -99,32 +75,25 @@ def _ssp_seconds(times: Array, staleness: int) -> float:
 
 @asks(
     "07.3",
-    "Make safe_lr(curvature, workers, overlap) stable for old gradients, and not timid.",
     "How old is a gradient among n equally fast workers: without overlap, and with it? The text above says so.",
     "The theory bounds lr/workers × curvature, for a push moves the parameters by lr/workers.",
     "Two cases for the age; then ps.cost.asynchronous_lr_limit(age, curvature), which bounds what one push may "
     "move. How much of lr is that?",
 )
-def safe_lr(function: Any) -> str:
-    """A function of the curvature, the workers and overlap: stable as it is, unstable at 1.25 times as much."""
+def safe_lr(function: Any, rng: np.random.Generator) -> str:
+    """Make safe_lr, of curvature, workers and overlap, stable for old gradients, and not timid."""
     refuse_if(not callable(function), f"Expected the function safe_lr, got {function!r}.")
-    rng = np.random.default_rng()
     for _ in range(20):
         curvature, workers = float(rng.uniform(0.05, 50)), int(rng.integers(1, 17))
         for overlap in (False, True):
-            lr = function(curvature, workers, overlap)
-            asked = f"safe_lr({curvature:.3g}, workers={workers}, overlap={overlap})"
-            refuse_if(
-                np.ndim(lr) != 0 or not np.isfinite(lr) or lr <= 0, f"{asked} is {lr!r}, not a learning rate above 0."
-            )
             age = 2 * workers - 1 if overlap else workers - 1
-            push = float(lr) / workers * curvature
-            growth = _growth(push, age)
-            words = f"{asked} is {lr:.4g}. The gradients are {age} versions old"
-            refuse_if(growth >= 1, f"{words}, and the swings grow by a factor of {growth:.3f} with each push.")
-            refuse_if(
-                _growth(1.25 * push, age) < 1, f"{words}, and 1.25 times as much would still be stable: too timid."
-            )
+            with case(f"safe_lr({curvature:.3g}, workers={workers}, overlap={overlap})"):
+                lr = number(function(curvature, workers, overlap))
+                refuse_if(not 0 < lr < np.inf, f"is {lr}, not a learning rate above 0.")
+                growth, above = (_growth(factor * lr / workers * curvature, age) for factor in (1, 1.25))
+                words = f"is {lr:.4g}. The gradients are {age} versions old"
+                refuse_if(growth >= 1, f"{words}, and the swings grow by a factor of {growth:.3f} with each push.")
+                refuse_if(above < 1, f"{words}, and 1.25 times as much would still be stable: too timid.")
     return "Stable for 40 random cases, and within 1.25 of the border."
 
 

@@ -6,39 +6,35 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+import minips as ps
 from minips.cost import ring_allreduce_s
-from minips.lab.exercises.base import asks, refuse_if
+from minips.lab.exercises.base import Refused, asks, case, equals, refuse_if
 from minips.stage import Array
-from minips.stages.quantizers import Exact, Parts
+from minips.stages.quantizers import Parts
 
 
 @asks(
     "09.1",
-    "Mend the lecture's function: SI units, bytes, and every latency.",
     "How many bytes has a megabyte, how many bits a byte, how many bits a gigabit? No power of two is in it.",
     "A ring of n sends 2(n − 1) messages, one after the other. Each travels latency_s.",
     "Two lines turn the arguments into bytes and bytes per second; the ring's formula is the third.",
 )
-def ring_seconds(function: Any) -> str:
-    """Against the closed form, on random rings."""
+def ring_seconds(function: Any, rng: np.random.Generator) -> str:
+    """Mend the lecture's function: SI units, bytes, and every latency."""
     refuse_if(not callable(function), f"Expected the function ring_seconds, got {function!r}.")
-    rng = np.random.default_rng()
     for trial in range(30):
         workers, bits = int(rng.integers(2, 65)), int(rng.choice([1, 2, 4, 8, 16, 32]))
         megabytes, gigabits = float(rng.uniform(1, 200)), float(rng.uniform(0.1, 100))
         latency = 0.0 if trial < 10 else float(10 ** rng.uniform(-5, -2))
-        got = function(workers, megabytes, bits, gigabits, latency)
-        wanted = ring_allreduce_s(workers, megabytes * 1e6 * bits / 32, gigabits * 1e9 / 8, latency)
-        refuse_if(
-            np.ndim(got) != 0 or not isinstance(got, int | float | np.number) or not np.isclose(got, wanted, rtol=1e-9),
-            f"A ring of {workers}, {megabytes:.1f} MB at {bits} bits a value, {gigabits:.2f} Gbit/s, latency "
-            f"{latency:.2g} s: it says {got!r} s, expected {wanted:.6g} s.",
-        )
+        data = f"{megabytes:.1f} MB at {bits} bits a value"
+        with case(f"A ring of {workers}, {data}, {gigabits:.2f} Gbit/s, latency {latency:.2g} s:"):
+            got = function(workers, megabytes, bits, gigabits, latency)
+            equals(got, ring_allreduce_s(workers, megabytes * 1e6 * bits / 32, gigabits * 1e9 / 8, latency), " s")
     return "Right for 30 random rings, with and without latency."
 
 
 @dataclass(frozen=True)
-class _Sleepy(Exact):
+class _Sleepy(ps.Exact):
     """Takes a while, so much of it whatever the size; and now and then something else takes the processor."""
 
     name: ClassVar[str] = "sleepy"
@@ -59,31 +55,26 @@ class _Sleepy(Exact):
 
 @asks(
     "09.2",
-    "Fit a stage: seconds whatever the size, and seconds for each value, of encode and decode together.",
     "Time several sizes, far apart, and each of them several times.",
     "The median of a few times is not moved by one bad trip. Line.fit takes all the timings, and does that.",
     "line = Line.fit([(size, seconds), …]); return line.fixed_s, line.each_s",
 )
-def cost_of(function: Any) -> str:
-    """A quantizer that sleeps for a random time: what the answer says of sizes that it was not asked for."""
+def cost_of(function: Any, rng: np.random.Generator) -> str:
+    """Fit a stage: seconds whatever the size, and seconds for each value, of encode and decode together."""
     refuse_if(not callable(function), f"Expected the function cost_of, got {function!r}.")
-    rng = np.random.default_rng()
     stage = _Sleepy(fixed_s=float(rng.uniform(0.008, 0.014)), each_s=float(rng.uniform(4e-8, 8e-8)))
     answer = function(stage)
-    refuse_if(
-        not isinstance(answer, tuple) or len(answer) != 2 or not all(np.isfinite(part) for part in answer),
-        f"Expected a pair (seconds whatever the size, seconds for each value), got {answer!r}.",
-    )
+    if not isinstance(answer, tuple) or len(answer) != 2 or not all(np.isfinite(part) for part in answer):
+        raise Refused(f"Expected a pair (seconds whatever the size, seconds for each value), got {answer!r}.")
     for size in (int(rng.integers(5_000, 12_000)), int(rng.integers(250_000, 400_000))):
         said, was = answer[0] + answer[1] * size, _takes(stage, size)
-        refuse_if(
-            not 0.6 * was < said < 1.6 * was,
-            f"Of {size} values your fit says {said:.4f} s; encode and decode took {was:.4f} s.",
-        )
+        with case(f"Of {size} values"):
+            right = 0.6 * was < said < 1.6 * was
+            refuse_if(not right, f"your fit says {said:.4f} s; encode and decode took {was:.4f} s.")
     return "Your fit predicts two sizes that it has never seen, of a stage that it has never seen."
 
 
-def _takes(stage: Exact, size: int) -> float:
+def _takes(stage: ps.Exact, size: int) -> float:
     rng, times = np.random.default_rng(), []
     x = rng.normal(size=size).astype(np.float32)
     for _ in range(5):

@@ -5,124 +5,95 @@ from typing import Any
 
 import numpy as np
 
-from minips import datasets
-from minips.core.collectives import AllReduce, Hop, RingAllReduce
-from minips.core.config import Config
+import minips as ps
 from minips.cost import ring_allreduce_s, tree_allreduce_s
-from minips.engines import Threads
-from minips.engines.train import train
-from minips.lab.exercises.base import asks, refuse_if
-from minips.problems import LinearRegression
+from minips.lab.exercises.base import Refused, asks, case, conforms, distance, number, refuse_if
 from minips.stage import Array
-from minips.testing import check_stage
 
 
 @asks(
     "10.1",
-    "Derive crossover(workers, bandwidth, latency): the bytes at which ring and tree cost the same.",
     "Write both formulas with a for the messages and b for the copies: a·α + b·S/B. Set them equal.",
     "S = αB (a₁ − a₂) / (b₂ − b₁). The tree has a₂ = b₂ = 2⌈log₂n⌉.",
     "⌈log₂n⌉ is (workers - 1).bit_length(). The ring's messages and copies stand in the table above; put all "
     "four into S.",
 )
-def crossover(function: Any) -> str:
-    """Against both formulas, at random bandwidths and latencies, for 2 to 300 workers."""
+def crossover(function: Any, rng: np.random.Generator) -> str:
+    """Derive crossover, of workers, bandwidth and latency: the bytes at which ring and tree cost the same."""
     refuse_if(not callable(function), f"Expected the function crossover, got {function!r}.")
-    rng = np.random.default_rng()
     for workers in (4, 8, 2, 3, 5, *map(int, rng.integers(6, 300, size=20))):
         bandwidth, latency = float(10 ** rng.uniform(5, 10)), float(10 ** rng.uniform(-6, -1))
-        asked = f"crossover(workers={workers}, bandwidth={bandwidth:.3g}, latency={latency:.2g})"
-        size = function(workers, bandwidth, latency)
-        refuse_if(
-            np.ndim(size) != 0 or not isinstance(size, int | float | np.number) or not math.isfinite(size) or size < 0,
-            f"{asked} is {size!r}, which is no number of bytes.",
-        )
-        ring, tree = (
-            formula(workers, float(size), bandwidth, latency) for formula in (ring_allreduce_s, tree_allreduce_s)
-        )
-        if workers < 4:
-            refuse_if(size > 1e-9, f"{asked} is {size:.4g}, but the ring is at least as fast for every size: 0.")
-        else:
-            refuse_if(
-                not math.isclose(ring, tree, rel_tol=1e-6),
-                f"{asked} is {size:.4g} bytes. For so many the ring takes {ring:.4g} s and the tree {tree:.4g} s.",
-            )
+        with case(f"crossover(workers={workers}, bandwidth={bandwidth:.3g}, latency={latency:.2g})"):
+            size = number(function(workers, bandwidth, latency))
+            refuse_if(not 0 <= size < math.inf, f"is {size}, which is no number of bytes.")
+            ring, tree = (cost(workers, size, bandwidth, latency) for cost in (ring_allreduce_s, tree_allreduce_s))
+            if workers < 4:
+                refuse_if(size > 1e-9, f"is {size:.4g}, but the ring is at least as fast for every size: 0.")
+            elif not math.isclose(ring, tree, rel_tol=1e-6):
+                took = f"the ring takes {ring:.4g} s and the tree {tree:.4g} s"
+                raise Refused(f"is {size:.4g} bytes. For so many {took}.")
     return "Ring and tree cost the same there, for 25 numbers of workers, odd ones included."
 
 
 @asks(
     "10.2",
-    "Cut the values into pieces that follow each other down the line.",
     "With k pieces, rank r receives piece p in turn r − 1 + p of the way up, and passes it on in turn r + p.",
     "The way up has n − 1 + k − 1 turns: in turn t rank r sends piece t − r, if there is such a piece.",
     "The way down is the same from the other end: the distance from the last rank takes the place of the rank.",
 )
-def line(exchange: Any) -> str:
-    """Sums, neighbours and time in lockstep for 1 to 9 workers; then real training over sockets, against a ring."""
-    refuse_if(
-        not isinstance(exchange, AllReduce), f"Expected an instance of your class, such as Line(), got {exchange!r}."
-    )
-    refuse_if(
-        isinstance(exchange, RingAllReduce),
-        "A ring closes the line: here the last worker is no neighbour of the first",
-    )
-    check_stage(exchange)
-    rng = np.random.default_rng()
+def line(exchange: Any, rng: np.random.Generator) -> str:
+    """Cut the values into pieces that follow each other down the line."""
+    closed = "A ring closes the line: here the last worker is no neighbour of the first"
+    refuse_if(isinstance(exchange, ps.RingAllReduce), closed)
+    conforms(exchange, ps.AllReduce, "Line()")
     for workers in (1, 2, 3, 4, *map(int, rng.integers(5, 10, size=3))):
-        _adds_up(exchange, workers, rng)
+        with case(f"With {workers} workers"):
+            _adds_up(exchange, workers, rng)
     workers = int(rng.integers(3, 6))
-    problem = LinearRegression(*datasets.diabetes())
+    problem = ps.LinearRegression(*ps.datasets.diabetes())
     mine, ring = (
-        train(problem, Config(exchange=one, workers=workers, steps=15), engine=Threads()).params
-        for one in (exchange, RingAllReduce())
+        ps.train(problem, ps.Config(exchange=one, workers=workers, steps=15), engine=ps.Threads()).params
+        for one in (exchange, ps.RingAllReduce())
     )
-    far = max(float(np.abs(mine[name] - p).max()) for name, p in ring.items())
-    refuse_if(far > 1e-4, f"{workers} workers trained with it, and ended {far:.3g} from where a ring ends.")
+    far = distance(mine, ring)
+    refuse_if(not far <= 1e-4, f"{workers} workers trained with it, and ended {far:.3g} from where a ring ends.")
     return f"It adds up, only neighbours talk, and no link idles for long. {workers} workers trained with it."
 
 
-def _adds_up(exchange: AllReduce, workers: int, rng: np.random.Generator) -> None:
+def _adds_up(exchange: ps.AllReduce, workers: int, rng: np.random.Generator) -> None:
     pieces = exchange.pieces(workers)
     refuse_if(not isinstance(pieces, int) or pieces < 1, f"pieces({workers}) is {pieces!r}; expected 1 or more.")
     schedules = [exchange.schedule(rank, workers) for rank in range(workers)]
     lengths = {len(hops) for hops in schedules}
-    refuse_if(len(lengths) > 1, f"With {workers} workers the ranks have {sorted(lengths)} hops; all need as many.")
+    refuse_if(len(lengths) > 1, f"the ranks have {sorted(lengths)} hops; all need as many.")
     own: Array = rng.integers(1, 1000, size=(workers, pieces)).astype(float)
-    values, turns = own.copy(), 0.0
-    for number, hops in enumerate(zip(*schedules, strict=True)):
-        what = f"With {workers} workers, hop {number}"
-        values = _turn(values, hops, what)
+    values, sums, turns = own.copy(), own.sum(axis=0), 0.0
+    for turn, hops in enumerate(zip(*schedules, strict=True)):
+        with case(f"(hop {turn})"):
+            values = _turn(values, hops)
         turns += max(len(hop.sends) for hop in hops) / pieces
-    wrong = [rank for rank in range(workers) if not np.array_equal(values[rank], own.sum(axis=0))]
-    refuse_if(
-        wrong,
-        f"With {workers} workers rank {(wrong or [0])[0]} ends with {values[(wrong or [0])[0]].astype(int).tolist()}; "
-        f"the sums of the pieces are {own.sum(axis=0).astype(int).tolist()}.",
-    )
-    refuse_if(
-        workers > 2 and turns > 4.05,
-        f"With {workers} workers it takes the time of {turns:.2f} whole gradients, hop by hop. In pieces it can do "
-        "with 4 or less.",
-    )
+    for rank, ends in enumerate(values.astype(int).tolist()):
+        right = np.array_equal(values[rank], sums)
+        refuse_if(not right, f"rank {rank} ends with {ends}; the sums of the pieces are {sums.astype(int).tolist()}.")
+    if workers > 2 and turns > 4.05:
+        time = f"it takes the time of {turns:.2f} whole gradients, hop by hop"
+        raise Refused(f"{time}. In pieces it can do with 4 or less.")
 
 
-def _turn(values: Array, hops: "tuple[Hop, ...]", what: str) -> Array:
+def _turn(values: Array, hops: "tuple[ps.Hop, ...]") -> Array:
     """All ranks' next hop at once."""
     after = values.copy()
     for rank, hop in enumerate(hops):
         if hop.to is not None:
-            refuse_if(abs(hop.to - rank) != 1, f"{what}: rank {rank} sends to {hop.to}, which is no neighbour.")
-            refuse_if(
-                hops[hop.to].source != rank, f"{what}: rank {rank} sends to {hop.to}, which does not listen to it."
-            )
+            refuse_if(abs(hop.to - rank) != 1, f"rank {rank} sends to {hop.to}, which is no neighbour.")
+            deaf = hops[hop.to].source != rank
+            refuse_if(deaf, f"rank {rank} sends to {hop.to}, which does not listen to it.")
         if hop.source is not None:
             other = hops[hop.source]
-            refuse_if(other.to != rank, f"{what}: rank {rank} waits for {hop.source}, which does not send to it.")
-            refuse_if(
-                (other.sends, other.adds) != (hop.receives, hop.adds),
-                f"{what}: rank {hop.source} sends {other.sends} with adds={other.adds}; rank {rank} expects "
-                f"{hop.receives} with adds={hop.adds}.",
-            )
+            refuse_if(other.to != rank, f"rank {rank} waits for {hop.source}, which does not send to it.")
+            if (other.sends, other.adds) != (hop.receives, hop.adds):
+                sent = f"rank {hop.source} sends {other.sends} with adds={other.adds}"
+                raise Refused(f"{sent}; rank {rank} expects {hop.receives} with adds={hop.adds}.")
             at = list(hop.receives)
             after[rank, at] = values[hop.source, at] + (values[rank, at] if hop.adds else 0)
     return after
@@ -130,21 +101,22 @@ def _turn(values: Array, hops: "tuple[Hop, ...]", what: str) -> Array:
 
 @asks(
     "10.3",
-    "Order the ring so that it crosses between the racks as seldom as can be.",
     "Workers of one rack should stand next to each other in the ring.",
     "sorted takes a key: the rack of a worker.",
     "One sorted over the numbers of the workers, by a key that looks up the rack.",
 )
-def ring_order(function: Any) -> str:
-    """Crossings, for random racks of random sizes."""
+def ring_order(function: Any, rng: np.random.Generator) -> str:
+    """Order the ring so that it crosses between the racks as seldom as can be."""
     refuse_if(not callable(function), f"Expected the function ring_order, got {function!r}.")
-    rng = np.random.default_rng()
     for _ in range(40):
         racks = rng.integers(0, int(rng.integers(1, 5)), size=int(rng.integers(1, 13))).tolist()
-        order = [int(worker) for worker in function(list(racks))]
-        asked = f"For racks={racks} the order is {order}"
-        refuse_if(sorted(order) != list(range(len(racks))), f"{asked}; each worker must be in it once.")
-        crossings = sum(racks[one] != racks[other] for one, other in zip(order, order[1:] + order[:1], strict=True))
         least = len(set(racks)) if len(set(racks)) > 1 else 0
-        refuse_if(crossings > least, f"{asked}, which crosses between racks {crossings} times; {least} would do.")
+        with case(f"For racks={racks}"):
+            order = [int(worker) for worker in function(list(racks))]
+            refuse_if(
+                sorted(order) != list(range(len(racks))), f"the order is {order}; each worker must be in it once."
+            )
+            crossings = sum(racks[one] != racks[other] for one, other in zip(order, order[1:] + order[:1], strict=True))
+            between = f"which crosses between racks {crossings} times; {least} would do"
+            refuse_if(crossings > least, f"the order is {order}, {between}.")
     return "As few crossings as there can be, for 40 random rooms."

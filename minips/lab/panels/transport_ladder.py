@@ -90,17 +90,19 @@ class TransportLadder(Panel[Climb, Rungs]):
 @contextmanager
 def _answering(transport: Transport) -> Iterator[tuple[str, str]]:
     """An echo server: its address and its token."""
-    from minips.bench.base import START_S, Company
+    from minips.bench.base import START_S
     from minips.bench.trips import attend, frames_server
+    from minips.engines import Processes
+    from minips.engines.supervisor import Supervisor
 
     if transport.name == "inproc":
         with frames_server(transport=transport, values=0) as address:
             yield address
         return
-    with Company() as company:
-        server = company.start("the answering side")
+    with Supervisor(Processes().start) as supervisor:
+        (server,) = supervisor.start("the answering side")
         server.brief(attend, {"serve": frames_server, "parts": {"transport": transport, "values": 0}})
-        yield company.hear(server, "ready", START_S)
+        yield supervisor.hear(server, "ready", START_S)
 
 
 def _call_s(channel: Channel, frame: Buffer, at_once: int) -> float:

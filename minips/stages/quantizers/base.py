@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,10 +54,9 @@ class Quantizer(Stage):
 def contractive(quantizer: Quantizer, x: Array) -> Array:
     """The input of ``quantizer`` under a memory, in place of ``x``: ``x / (1 + ω)`` with its relative variance ω at x.
 
-    Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is none: what
-    it adds at random outgrows what it sends. A (1 + ω)-th of it is one, with δ = 1 / (1 + ω). Sources: Beznosikov et
-    al. 2020, "On Biased Compression for Distributed Learning", section 2 (unbiased compressors, scaled); Mishchenko et
-    al. 2019 (DIANA), where the memory's rate is at most 1 / (1 + ω).
+    Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is none; a
+    (1 + ω)-th of it is one, with δ = 1 / (1 + ω). Sources: Beznosikov et al. 2020, "On Biased Compression for
+    Distributed Learning", section 2; Mishchenko et al. 2019 (DIANA), where the memory's rate is at most 1 / (1 + ω).
     """
     omega = quantizer.relative_variance(x)
     return np.asarray(x * x.dtype.type(1 / (1 + omega))) if omega else x
@@ -68,17 +67,8 @@ def shape_tag(x: Array) -> Array:
     return np.empty((0, *x.shape), x.dtype)
 
 
-def zeros_for(parts: Mapping[str, Array]) -> Array:
-    """Zeros of the dtype and the shape that the part ``like``, a `shape_tag`, tells. ValueError where it is none."""
-    return np.zeros(*_tagged(parts))
-
-
-def empty_for(parts: Mapping[str, Array]) -> Array:
-    """The same, not cleared: for a scheme that writes every value."""
-    return np.empty(*_tagged(parts))
-
-
-def _tagged(parts: Mapping[str, Array]) -> tuple[tuple[int, ...], "np.dtype[np.floating]"]:
+def empty_for(parts: Mapping[str, Array], make: Callable[..., Array] = np.empty) -> Array:
+    """An array of the dtype and the shape that the part ``like`` tells, not cleared. ValueError where it is no tag."""
     like = part(parts, "like")
     if like.ndim == 0 or like.shape[0] != 0 or like.dtype.kind != "f":
         raise ValueError(
@@ -88,7 +78,12 @@ def _tagged(parts: Mapping[str, Array]) -> tuple[tuple[int, ...], "np.dtype[np.f
         raise ValueError(
             f"An array of shape {like.shape[1:]} is larger than the {LARGEST_BYTES} bytes that are allowed."
         )
-    return like.shape[1:], like.dtype
+    return make(like.shape[1:], like.dtype)
+
+
+def zeros_for(parts: Mapping[str, Array]) -> Array:
+    """The same, of zeros: for a scheme that does not write every value."""
+    return empty_for(parts, np.zeros)
 
 
 def part(parts: Mapping[str, Array], name: str, dtype: Any = None, shape: tuple[int, ...] = ()) -> Array:

@@ -105,7 +105,7 @@ class QSGD(Quantizer):
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         codes, unit = dithered(x, norm(x) / self.levels, self.levels, rng)
         return {
-            "codes": pack(codes, self._bits),
+            "codes": pack(codes, (2 * self.levels).bit_length()),
             "unit": np.array([unit]),
             "levels": np.array([self.levels], np.uint8),
             "like": shape_tag(x),
@@ -115,7 +115,8 @@ class QSGD(Quantizer):
         x, levels = empty_for(parts), int(number(parts, "levels"))
         if not 1 <= levels <= 127:
             raise ValueError(f"There must be 1 to 127 levels, got {levels}.")
-        spread(unpack(part(parts, "codes"), QSGD(levels)._bits, x.size), levels, number(parts, "unit"), x.reshape(-1))
+        codes = unpack(part(parts, "codes"), (2 * levels).bit_length(), x.size)
+        spread(codes, levels, number(parts, "unit"), x.reshape(-1))
         return x
 
     def relative_variance(self, x: Array) -> float:
@@ -132,11 +133,7 @@ class QSGD(Quantizer):
         return norm(x) / self.levels * (1 + 1e-3) + rounding + self.levels * _NOTHING
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        return packed_nbytes(prod(shape), self._bits) + 8 + 1
-
-    @property
-    def _bits(self) -> int:
-        return (2 * self.levels).bit_length()
+        return packed_nbytes(prod(shape), (2 * self.levels).bit_length()) + 8 + 1
 
 
 @register

@@ -83,12 +83,9 @@ class RandomK(Quantizer):
         count = kept(self.fraction, x.size)
         return x.size / count - 1 if self.unbiased and count else 0.0
 
-    def error_bound(self, x: Array) -> float | None:
-        largest_value, count = float(np.abs(x).max(initial=0)), kept(self.fraction, x.size)
-        if not self.unbiased or not count:
-            return largest_value
-        rounded_up = x.size / count * (1 + 2 * float(np.finfo(x.dtype).eps))
-        return largest_value * max(1.0, rounded_up - 1)
+    def error_bound(self, x: Array) -> float:
+        scaled = (1 + self.relative_variance(x)) * (1 + 2 * float(np.finfo(x.dtype).eps))  # d/k, rounded up
+        return float(np.abs(x).max(initial=0)) * max(1.0, scaled - 1)
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         return kept(self.fraction, prod(shape)) * np.dtype(dtype).itemsize + 8
@@ -99,9 +96,8 @@ class RandomK(Quantizer):
 class Threshold(Quantizer):
     """The values of at least ``value`` in magnitude; zero elsewhere. How many travel depends on the data.
 
-    What is dropped is below the threshold, each by itself, so the error is bounded; small gradients need ErrorFeedback
-    to arrive at all. Source: Strom 2015, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing",
-    section 2 (with the values sent as they are).
+    Each dropped value is below the threshold, so small gradients need ErrorFeedback to arrive at all. Source: Strom
+    2015, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing", section 2 (with whole values).
 
     >>> q = Threshold(value=0.5)
     >>> q.decode(q.encode(np.float32([3, -0.1, 0, -0.5]), rng=None))

@@ -1,0 +1,201 @@
+"""A run on one machine: its servers and workers as children of a supervisor, from their start to the run's results.
+
+`Threads` and `Processes` differ in how a child is started and ended; everything else stands here.
+"""
+
+import secrets
+import time
+from abc import abstractmethod
+from collections import Counter, defaultdict
+from typing import Any
+
+from minips.core.collectives import PS
+from minips.core.config import Config
+from minips.core.partition import join
+from minips.core.trace import Trace
+from minips.engines import roles
+from minips.engines.base import Engine
+from minips.engines.replica import check_same, requantization_error
+from minips.engines.run import Progress, Rows, Run, Stop, Watch
+from minips.engines.supervisor import FAREWELL_S, Child, Supervisor, tell
+from minips.problems import Problem
+from minips.stage import Tensors
+
+START_S = 60.0
+"""How long the children may take to be ready."""
+GRACE_S = 2.0
+"""How long the reason may take to come in after a worker has found another one gone."""
+
+
+class LocalEngine(Engine):
+    """An engine whose servers and workers live on this machine."""
+
+    @abstractmethod
+    def start(self, *names: str) -> list[Child]:
+        """Start children, which wait for their roles; none is left where one cannot be started."""
+
+    def run(self, problem: Problem, config: Config, params: Tensors, watch: Watch, stop: Stop) -> Run:
+        with _RunSupervisor(self, config, watch, stop) as supervisor:
+            return supervisor.run(problem, params)
+
+
+class _StoppedError(Exception):
+    """The run is to end before its updates are applied."""
+
+
+class _RunSupervisor(Supervisor):
+    """A run's supervisor. ``holders`` hold parameters and know when it is over; ``reporters`` count what is applied."""
+
+    def __init__(self, engine: LocalEngine, config: Config, watch: Watch, stop: Stop) -> None:
+        super().__init__(engine.start, self._go_on)
+        self.config, self.watch, self.stop_wanted = config, watch, stop
+        self.rows: defaultdict[Child, Rows] = defaultdict(list)
+        self.applied: Counter[Child] = Counter()
+        self.losses: Rows = []
+        self.events: list[tuple[float, str]] = []
+        self.began = time.monotonic()
+        self.stopped = self.ending = False
+        self.alone: tuple[float, str] | None = None
+        self.diverged: str | None = None
+
+    def run(self, problem: Problem, params: Tensors) -> Run:
+        """The whole run: all children ready, go, all updates applied, reports."""
+        self._brief(problem, params)
+        try:
+            self._meet()
+            self.wait(lambda: all("finished" in holder.heard for holder in self.holders))
+        except _StoppedError:
+            if not self.servers:
+                self._halt()
+        self.ending = True
+        self._collect(self.workers)
+        self._collect(self.servers)
+        return self._results()
+
+    def _brief(self, problem: Problem, params: Tensors) -> None:
+        """Start all children, and give them their roles."""
+        config, workers = self.config, range(self.config.workers)
+        shards = [problem.shard(worker, config.workers) for worker in workers]
+        servers = [f"server {index}" for index in range(config.servers) if isinstance(config.exchange, PS)]
+        self.start(*servers, *(f"worker {worker}" for worker in workers))
+        self.servers, self.workers = self.children[: len(servers)], self.children[len(servers) :]
+        self.holders = self.servers or self.workers
+        self.reporters = self.servers[:1] or self.workers  # the first server sees all pushes, a worker its own steps
+        common = {"config": config, "token": secrets.token_hex(16)}
+        whole = {**common, "params": params}
+        for index, child in enumerate(self.servers):
+            child.brief(roles.serve, {**whole, "index": index})
+        for worker, child in enumerate(self.workers):
+            role, parts = (roles.run_ps_worker, common) if self.servers else (roles.run_allreduce_worker, whole)
+            child.brief(role, {**parts, "problem": shards[worker], "worker": worker})
+
+    def _meet(self) -> None:
+        """Bring parameter holders and workers together, and say go."""
+        words = f"did not start within {START_S:g} seconds. Is the machine overloaded?"
+        self._all(self.holders, "ready", START_S, words)
+        tell(self.workers, "meet", [holder.heard["ready"] for holder in self.holders])
+        self._all(self.workers, "met", START_S, words)
+        self.began = time.monotonic()
+        tell(self.workers, "go")
+
+    def _halt(self) -> None:
+        """Replicas stay the same: the workers end together, after the step that they are in."""
+        tell(self.workers, "halt")
+        limit = self.config.timeout_s + FAREWELL_S
+        words = f"did not end their step within {limit:g} seconds after the run was stopped."
+        self._all(self.workers, "finished", limit, words)
+
+    def _collect(self, children: list[Child]) -> None:
+        tell(children, "stop")
+        self.wait(lambda: all(child.done or child.gone for child in children), FAREWELL_S)
+
+    def _all(self, children: list[Child], word: str, limit: float, words: str) -> None:
+        """Wait until all have said the word; RuntimeError with the names of those who have not."""
+        if not self.wait(lambda: all(word in child.heard for child in children), limit):
+            late = ", ".join(child.who for child in children if word not in child.heard)
+            raise RuntimeError(f"{late} {words}")
+
+    def _go_on(self) -> None:
+        if self.stop_wanted() and not (self.stopped or self.ending):
+            self.stopped = True
+            raise _StoppedError
+        if self.alone and time.monotonic() > self.alone[0] + GRACE_S:
+            raise RuntimeError(self.alone[1])
+
+    def said(self, child: Child, word: str, value: Any) -> None:
+        if word == "diverged":
+            self.diverged = self.diverged or value
+            tell(self.servers, "diverged", value)
+        elif word == "progress" and child in self.reporters:
+            self._progress(child, *value)
+        elif word == "log":
+            self._note(f"{child.who}: {value}")
+        elif word == "alone":
+            self.alone = self.alone or (time.monotonic(), f"{child.who} failed: {value}")
+        else:
+            child.heard[word] = value
+
+    def failed(self, child: Child, text: str, details: str) -> None:
+        if not self.ending:
+            super().failed(child, text, details)
+        self._note(f"{child.who}, while it was ending: {text}")
+        child.gone = True
+
+    def lost(self, child: Child) -> None:
+        if self.ending:
+            return
+        how = f"{child.who} ended before its work was done: {child.end(FAREWELL_S)}."
+        self._note(how)
+        if child in self.holders or "met" not in child.heard or all(worker.gone for worker in self.workers):
+            raise RuntimeError(how)
+
+    def _progress(self, child: Child, applied: int, rows: Rows) -> None:
+        self.applied[child] = applied
+        self.rows[child] += rows
+        self.losses += self._means([self.rows[reporter][len(self.losses) :] for reporter in self.reporters])
+        self.watch(Progress(self.applied.total(), self.config.workers * self.config.steps, self.losses))
+
+    def _means(self, told: list[Rows]) -> Rows:
+        """One row for each step that all reporters have told: when the last one had made it, the mean loss."""
+        return [
+            (max(at for at, _, _ in rows) - self.began, rows[0][1], sum(loss for _, _, loss in rows) / len(rows))
+            for rows in zip(*told, strict=False)
+        ]
+
+    def _note(self, text: str) -> None:
+        self.events.append((time.monotonic() - self.began, text))
+
+    def _results(self) -> Run:
+        reports, work, counts, everybody = (
+            [report for child in children if (report := child.heard.get("result"))]
+            for children in (self.holders, self.workers, self.reporters, self.children)
+        )
+        if len(reports) < len(self.holders):
+            who = "server" if self.servers else "worker"
+            raise RuntimeError(f"A {who} ended without its report, so the parameters are lost.")
+        parts = reports if self.servers else reports[:1]
+        digests = [] if self.servers else [report["digest"] for report in reports]
+        check_same(digests)
+        events = [
+            (at - self.began, f"server {i}: {text}")
+            for i, report in enumerate(reports)
+            for at, text in report["events"]
+        ]
+        return Run(
+            config=self.config,
+            params=join([report["params"] for report in parts], [report["layout"] for report in parts]),
+            losses=self._means([report["losses"] for report in counts]),
+            seconds=max(max(report["changed_at"] for report in reports) - self.began, 0.0),
+            updates=sum(report["applied"] for report in counts),
+            late=sum(report["late"] for report in counts),
+            bytes_sent=sum(report["bytes_sent"] for report in work),
+            bytes_received=sum(report["bytes_received"] for report in work),
+            staleness=sum((report["staleness"] for report in counts), Counter()),
+            grants=[grant for report in counts for grant in report["grants"]],
+            trace=sum((report["trace"] for report in everybody), Trace()).since(self.began),
+            events=sorted([*self.events, *events]),
+            stopped=self.stopped,
+            diverged=self.diverged,
+            requantization_error=None if self.servers else requantization_error([one["samples"] for one in reports]),
+            replicas=digests,
+        )

@@ -1,0 +1,41 @@
+"""A bar for work that takes its time, in a terminal or in a notebook."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+T = TypeVar("T")
+
+
+def bars(console: "Console | None" = None) -> "Bars":
+    """Rich's bars, as minips shows all of them; nothing is left of them when they have ended."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    percent, text = TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}")
+    return Progress(BarColumn(), percent, TimeElapsedColumn(), text, console=console, transient=True)
+
+
+@contextmanager
+def showing(
+    progress: bool | Callable[[T], None], read: Callable[[T], tuple[str, float]], console: "Console | None" = None
+) -> Iterator[Callable[[T], None]]:
+    """``progress`` where it is a function; otherwise one that moves a bar, if one is wanted, to the text and the share
+    that ``read`` finds in its argument.
+    """
+    if not isinstance(progress, bool):
+        yield progress
+    elif not progress:
+        yield lambda news: None
+    else:
+        with bars(console) as shown:
+            task = shown.add_task("", total=1.0)
+
+            def show(news: T) -> None:
+                text, share = read(news)
+                shown.update(task, description=text, completed=share)
+
+            yield show

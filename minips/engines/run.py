@@ -1,0 +1,145 @@
+"""The results of a training run, and how far one is."""
+
+import html
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from minips.core.collectives import PS
+from minips.core.config import Config
+from minips.core.shard import Grant
+from minips.core.trace import Trace
+from minips.stage import Tensors
+
+Rows = list[tuple[float, int, float]]
+"""Rows of (seconds, step, training loss)."""
+
+
+class Progress(NamedTuple):
+    """How far a run is: pushes applied of pushes wanted, and the losses so far."""
+
+    applied: int
+    updates: int
+    losses: Rows
+
+
+Watch = Callable[[Progress], None]
+Stop = Callable[[], bool]
+
+
+@dataclass(repr=False)
+class Run:
+    """The results of one training run. Times are in seconds from the start of the step loop."""
+
+    config: Config
+    """The experiment."""
+    params: Tensors
+    """The final parameters."""
+    losses: Rows
+    """Rows of (seconds, step, training loss): the mean over the batches of one clock of all the workers."""
+    seconds: float
+    """Wall time of the step loop."""
+    updates: int
+    """Pushes that were applied."""
+    late: int = 0
+    """Pushes that came after their round and were dropped (backup workers)."""
+    validation_loss: float | None = None
+    """On held-out rows, the problem's penalty (``l2``) included; None where the problem holds none."""
+    accuracy: float | None = None
+    """On held-out rows; None where nothing is classified."""
+    bytes_sent: int = 0
+    """By all the workers, in frames, each message once. Left out is what transports add: the heads and the padding of a
+    stream, which `minips.cost.message_nbytes` counts, handshakes, a link's time stamps, and what is sent again.
+    """
+    bytes_received: int = 0
+    """By all the workers, in frames."""
+    staleness: Counter[int] = field(default_factory=Counter)
+    """How many gradients were computed from parameters so many versions old."""
+    grants: list[Grant] = field(default_factory=list)
+    """Each pull that was answered: worker, its clock, the slowest clock."""
+    trace: Trace = field(default_factory=Trace)
+    """The spans of all the workers and servers."""
+    events: list[tuple[float, str]] = field(default_factory=list)
+    """Rows of (seconds, what happened), such as a worker that was lost."""
+    stopped: bool = False
+    """By ``stop``, before all updates were applied."""
+    diverged: str | None = None
+    """When and why the run ended before parameters became NaN or infinite, and what to try; ``params`` are the last
+    ones before that. None for a run that did not diverge."""
+    requantization_error: float | None = None
+    """Of an all-reduce, how far the exchanged mean gradients are from the exact ones, ``|mean − exact| / |exact|``:
+    the average over some steps. None with servers."""
+    replicas: list[str] = field(default_factory=list)
+    """Of an all-reduce, the SHA-256 of each worker's parameters at the end. They are the same, or the run fails."""
+
+    @property
+    def seconds_per_step(self) -> float:
+        """Wall seconds for one clock of all the workers."""
+        return self.seconds * self.config.workers / max(self.updates, 1)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The summary as pairs of a name and a value with its unit."""
+        config, last = self.config, self.losses[-1][2] if self.losses else float("nan")
+        servers = isinstance(config.exchange, PS)
+        stale = sum(versions * count for versions, count in self.staleness.items()) / max(self.staleness.total(), 1)
+        rows = [
+            ("diverged", self.diverged),
+            ("consistency", repr(config.consistency)),
+            ("workers, servers", f"{config.workers}, {config.servers}")
+            if servers
+            else ("workers, exchange", f"{config.workers}, {config.exchange!r}"),
+            ("push", _short(config.push)),
+            ("pull", _short(config.pull) if servers else None),
+            ("updates", f"{self.updates}" + (" (stopped)" if self.stopped else " (diverged)" if self.diverged else "")),
+            ("training loss", f"{last:.4f}"),
+            ("validation loss", _figure(self.validation_loss, ".4f")),
+            ("accuracy", _figure(self.accuracy, ".3f")),
+            ("time", f"{self.seconds:.2f} s"),
+            ("time per step", f"{self.seconds_per_step * 1e3:.2f} ms"),
+            ("sent by workers", f"{self.bytes_sent / 1e6:.3f} MB"),
+            ("received by workers", f"{self.bytes_received / 1e6:.3f} MB"),
+            ("mean staleness", f"{stale:.2f} versions"),
+            ("requantization error", _figure(self.requantization_error, ".2g")),
+            ("replicas", f"{len(self.replicas)}, all alike: {self.replicas[0][:12]}…" if self.replicas else None),
+            ("late pushes", str(self.late) if self.late else None),
+            *[("event", f"{at:.2f} s: {text}") for at, text in self.events[:5]],
+        ]
+        return [(name, value) for name, value in rows if value is not None]
+
+    def summary(self) -> str:
+        """A text table."""
+        rows = self.rows()
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but parameters and spans, as plain values for JSON; seconds by span name stand for the trace."""
+        apart = ("config", "params", "staleness", "grants", "trace")
+        return {
+            "config": self.config.to_dict(),
+            **{name: value for name, value in vars(self).items() if name not in apart},
+            "seconds_per_step": self.seconds_per_step,
+            "staleness": {str(versions): count for versions, count in sorted(self.staleness.items())},
+            "spans": self.trace.seconds(),
+        }
+
+    def __repr__(self) -> str:
+        ended = ", diverged" if self.diverged else ""
+        return f"<Run of {self.updates} updates in {self.seconds:.2f} s{ended}>"
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in self.rows()
+        )
+        return f"<table>{cells}</table>"
+
+
+def _figure(x: float | None, form: str) -> str | None:
+    return None if x is None else f"{x:{form}}"
+
+
+def _short(codec: Any) -> str:
+    """A codec as its stages that do something."""
+    stages = [codec.quantizer, codec.memory, codec.serializer, codec.compressor]
+    return ", ".join(repr(stage) for stage in stages if getattr(stage, "name", "") != "none")

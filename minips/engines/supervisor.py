@@ -1,0 +1,220 @@
+"""One supervisor of children for runs, calibrations and benches: it starts them, hears them and ends them.
+
+A child is a process or a thread that carries out a role: a function of a control pipe. Both sides talk in pairs of a
+word and a value. From every child come ``result``, with what its role returned, or ``failed``, with what it raised and
+the traceback, and ``log``, with a line that it printed; to every child goes ``stop``. The other words are the role's.
+"""
+
+import signal
+import threading
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Self
+
+from minips.engines.shipping import register_shipped_stages
+from minips.stage import reason
+
+FAREWELL_S = 5.0
+"""How long a child may take to leave after it was told to stop."""
+TICK_S = 0.1
+"""How often a supervisor that waits looks whether it should go on."""
+
+
+class ControlPipe:
+    """A child's end of its pipe, for several threads. After the other end has closed, nothing is sent."""
+
+    def __init__(self, pipe: Any) -> None:
+        self._pipe, self._lock, self.stopped = pipe, threading.Lock(), False
+
+    def say(self, word: str, value: Any = None) -> None:
+        """Tell the supervisor."""
+        with self._lock, suppress(OSError):
+            self._pipe.send((word, value))
+
+    def hear(self, timeout: float) -> tuple[str, Any]:
+        """The supervisor's next word and value: silence after ``timeout`` seconds; stop, also if it has ended."""
+        word, value = "stop", None
+        with suppress(EOFError, OSError):
+            if not self.stopped:
+                word, value = self._pipe.recv() if self._pipe.poll(timeout) else ("silence", None)
+        self.stopped = word == "stop"
+        return word, value
+
+    def wait(self, *wanted: str) -> tuple[str, Any]:
+        """As `hear`, however long it takes, only one of the ``wanted`` words or stop."""
+        while (heard := self.hear(1.0))[0] not in ("stop", *wanted):
+            pass
+        return heard
+
+    def failed(self, error: Exception) -> None:
+        """Tell what a role raised, and its traceback."""
+        self.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
+
+
+def run_role(role: Callable[..., Any], line: ControlPipe, parts: dict[str, Any]) -> None:
+    """Run a role; the supervisor hears what it returns or raises."""
+    try:
+        register_shipped_stages(parts)
+        report = role(line, **parts)
+        print(end="", flush=True)  # a last line without an end, from user code
+        line.say("result", report)
+    except Exception as error:
+        line.failed(error)
+
+
+class Child(ABC):
+    """A process or thread that was started, and the supervisor's end of its pipe.
+
+    ``heard`` holds by their words the values that came from it and were not taken out yet.
+    """
+
+    def __init__(self, who: str, pipe: Any) -> None:
+        self.who, self.pipe = who, pipe
+        self.heard: dict[str, Any] = {}
+        self.done = self.gone = False
+
+    @abstractmethod
+    def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
+        """Give the child its role, and the role's arguments."""
+
+    def say(self, word: str, value: Any = None) -> None:
+        """Tell the child. Where it is gone, the pipe tells the supervisor."""
+        with suppress(OSError):
+            self.pipe.send((word, value))
+
+    @abstractmethod
+    def end(self, timeout: float) -> str:
+        """Wait for the child's end, enforce it after ``timeout`` seconds, free what it held; how it ended, in words."""
+
+
+def tell(children: Iterable[Child], word: str, value: Any = None) -> None:
+    """Tell several children the same."""
+    for child in children:
+        child.say(word, value)
+
+
+class Supervisor:
+    """``with``: children, which have all ended when the block has, whatever happens.
+
+    ``start`` is the method of that name of `Processes` or `Threads`. ``check`` is called several times a second while
+    the supervisor waits; an exception that it raises ends the wait.
+    """
+
+    def __init__(self, start: Callable[..., list[Child]], check: Callable[[], None] = lambda: None) -> None:
+        self._start, self._check = start, check
+        self.children: list[Child] = []
+        self.farewell_s = FAREWELL_S
+
+    def start(self, *names: str) -> list[Child]:
+        """Start children, which wait for their roles."""
+        with ctrl_c_later():
+            started = self._start(*names)
+            self.children += started
+        return started
+
+    def hear(
+        self, child: Child, wanted: str, limit: float, progress: Callable[[Any], None] = lambda value: None
+    ) -> Any:
+        """The value of the child's word ``wanted``; ``progress`` is called with the values of that word before it.
+
+        RuntimeError where one of the children fails or leaves early, and after ``limit`` seconds without a word.
+        """
+        while self.wait(lambda: bool(child.heard), limit):
+            if "progress" in child.heard:
+                progress(child.heard.pop("progress"))
+            elif wanted in child.heard:
+                return child.heard.pop(wanted)
+            else:
+                raise RuntimeError(f"{child.who} said {', '.join(child.heard)} instead of {wanted}.")
+        raise RuntimeError(f"{child.who} sent nothing for {limit:g} seconds. Is the machine overloaded?")
+
+    def wait(self, until: Callable[[], bool], limit: float = float("inf")) -> bool:
+        """Hear the children until ``until()`` holds: True; False where it does not within ``limit`` seconds."""
+        deadline = time.monotonic() + limit
+        while not until():
+            self._check()
+            left = deadline - time.monotonic()
+            if left < 0:
+                return False
+            present = {child.pipe: child for child in self.children if not child.gone}
+            for pipe in multiprocess().connection.wait(list(present), min(left, TICK_S)):
+                self._receive(present[pipe])
+        return True
+
+    def _receive(self, child: Child) -> None:
+        try:
+            word, value = child.pipe.recv()
+        except (EOFError, OSError):
+            child.gone = True
+            if not child.done:
+                self.lost(child)
+            return
+        child.done |= word == "result"
+        if word == "failed":
+            self.failed(child, *value)
+        else:
+            self.said(child, word, value)
+
+    def said(self, child: Child, word: str, value: Any) -> None:
+        """Keep a word of a child."""
+        if word != "log":
+            child.heard[word] = value
+
+    def failed(self, child: Child, text: str, details: str) -> None:
+        """Raise what the child's role has raised; its traceback is a note."""
+        error = RuntimeError(f"{child.who} failed: {text}")
+        error.add_note(details)
+        raise error
+
+    def lost(self, child: Child) -> None:
+        """Raise, for a child has left before its role was carried out."""
+        raise RuntimeError(f"{child.who} left before its work was done: {child.end(self.farewell_s)}.")
+
+    def stop(self) -> None:
+        """Tell all to stop, and go on; the end of the block waits for them."""
+        tell(self.children, "stop")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with ctrl_c_later():
+            self.stop()
+            for child in reversed(self.children):  # those who serve have started first
+                child.end(self.farewell_s)
+
+
+def multiprocess() -> Any:
+    """The library of that name. RuntimeError where it does not work, as in a browser's Python."""
+    try:
+        import multiprocess.connection
+        import multiprocess.resource_tracker  # from Python 3.13 on the part above works without what this one needs
+    except ImportError as error:
+        raise RuntimeError(
+            f"Servers and workers need the library multiprocess, and here it does not work: {error}. "
+            "The engine Simulated() needs neither processes nor threads."
+        ) from error
+    return multiprocess
+
+
+@contextmanager
+def ctrl_c_later() -> Iterator[None]:
+    """Hold a Ctrl-C, and a SIGTERM, back until the block has ended, so that no child is left half started."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python interrupts the main thread alone
+        return
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not None}
+    for number in before:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for held in came:
+            signal.raise_signal(held)
