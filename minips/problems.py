@@ -82,6 +82,10 @@ class Problem(ABC):
         """The predictions for rows of ``X``."""
         raise NotImplementedError(f"{type(self).__name__} does not say how to predict; override predict(params, X).")
 
+    def predict_proba(self, params: Tensors, X: Array) -> Array:
+        """The probabilities of each class for rows of ``X``, shape (n, classes)."""
+        raise NotImplementedError(f"{type(self).__name__} has no probabilities; override predict_proba(params, X).")
+
     def shard(self, worker: int, workers: int) -> Self:
         """One worker's part of this problem: contiguous rows, near-equal in number, nothing held out."""
         if self.rows < workers:

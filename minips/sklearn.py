@@ -10,7 +10,8 @@ import numpy as np
 
 from minips.core.codec import Codec
 from minips.core.config import Config
-from minips.engines.train import Run, train
+from minips.engines import Run
+from minips.engines.train import train
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.stage import Array, Tensors, build, parse_stage
 from minips.stages.optimizers import SGD

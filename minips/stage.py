@@ -168,6 +168,21 @@ class Value:
         differing = (f"{field.name}={value!r}" for field, value in values if value != default_of(field))
         return f"{type(self).__qualname__}({', '.join(differing)})"
 
+    def with_(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with other values in some fields, which are named by their path: ``{"push.quantizer": "sign"}``.
+
+        ValueError for a path that does not exist.
+        """
+        changed = self
+        for path, value in changes.items():
+            name, _, rest = path.partition(".")
+            _check_names(type(self), {name: value}, ValueError)
+            inner = getattr(changed, name)
+            if rest and not isinstance(inner, Value):
+                raise ValueError(f"{path} does not exist: {type(self).__name__}.{name} is {inner!r}.")
+            changed = type(changed)(**{**vars(changed), name: inner.with_({rest: value}) if rest else value})
+        return changed
+
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values that JSON can carry."""
         return {field.name: _plain(getattr(self, field.name)) for field in _fields(self)}
