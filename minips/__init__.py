@@ -51,6 +51,7 @@ from minips.stages.quantizers import (
     TwoBit,
     Uniform,
 )
+from minips.stages.schedules import Cosine, Schedule, StepDecay, Warmup
 from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
 from minips.stages.transports import Grpc, Http, InProc, Link, Pipe, Pyro, SharedMemory, Tcp, Thrift, Transport, Zmq
 
@@ -75,6 +76,7 @@ __all__ = [
     "Config",
     "Consistency",
     "Contribution",
+    "Cosine",
     "Delays",
     "Delta",
     "Engine",
@@ -119,6 +121,7 @@ __all__ = [
     "RingAllReduce",
     "Run",
     "SafeTensors",
+    "Schedule",
     "Serializer",
     "Server",
     "Shard",
@@ -128,6 +131,7 @@ __all__ = [
     "SoftmaxRegression",
     "Stage",
     "StalenessWeighted",
+    "StepDecay",
     "Tcp",
     "Ternary",
     "Threads",
@@ -140,6 +144,7 @@ __all__ = [
     "TrimmedMean",
     "TwoBit",
     "Uniform",
+    "Warmup",
     "Zlib",
     "Zmq",
     "Zstd",

@@ -5,7 +5,6 @@ Results go to standard output, progress and errors to standard error. Ctrl-C end
 """
 
 import argparse
-import ast
 import dataclasses
 import importlib.util
 import io
@@ -30,7 +29,7 @@ from minips import __version__
 from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
-from minips.stage import Stage, Value, default_of, kinds, missing, names, reason, stage_class
+from minips.stage import Stage, Value, default_of, kinds, missing, names, parse_stage, read_fields, reason, stage_class
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
@@ -242,30 +241,6 @@ def check(options: argparse.Namespace) -> int:
     return 0 if verdict else 1
 
 
-def parse_stage(kind: str, text: str) -> Any:
-    """A stage from ``name`` or ``name:field=value,field=value``.
-
-    >>> parse_stage("quantizer", "topk:fraction=0.05")
-    TopK(fraction=0.05)
-    """
-    name, _, fields = text.partition(":")
-    return stage_class(kind, name).from_dict(_fields(fields))
-
-
-def _fields(text: str) -> dict[str, Any]:
-    """``field=value,…`` as Python would read the arguments of a call."""
-    try:
-        call: Any = ast.parse(f"dict({text})", mode="eval").body
-        if call.args:
-            raise ValueError
-        given = {str(keyword.arg): keyword.value for keyword in call.keywords}
-        return {  # a bare word is a text, which the field takes or refuses
-            name: value.id if isinstance(value, ast.Name) else ast.literal_eval(value) for name, value in given.items()
-        }
-    except (SyntaxError, ValueError):
-        raise ValueError(f"Expected field=value, field=value, …; got {text!r}.") from None
-
-
 @contextmanager
 def _named(option: str) -> Iterator[None]:
     """Put the option's name before the sentence that says what is wrong with its value."""
@@ -301,7 +276,7 @@ def _value(hint: Any, text: str) -> Any:
     if issubclass(kind, Stage):
         return parse_stage(kind.kind, text)
     if issubclass(kind, Value):
-        return kind.from_dict(_fields(text))
+        return kind.from_dict(read_fields(text))
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise ValueError(f"Expected true or false, got {text!r}.")

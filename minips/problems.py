@@ -20,15 +20,26 @@ PLAUSIBLE_CLASSES = 1_000
 class Problem(ABC):
     """Subclass this: say how parameters start, and what loss and gradient are. ``X`` and ``y`` hold the training rows.
 
-    ``validation`` is ``(X, y)`` of held-out rows, shaped like training rows, or None. ValueError where one of a pair is
-    missing, or they do not fit. All that depends on the rows must be an average over them, so that the average of equal
-    shards' gradients is the gradient of the whole.
+    ``X`` may be a data frame or a sparse matrix of SciPy's, which is kept in rows. ``validation`` is ``(X, y)`` of
+    held-out rows, shaped like training rows, or None. ValueError where one of a pair is missing, or they do not fit.
+    All that depends on the rows must be an average over them, so that the average of equal shards' gradients is the
+    gradient of the whole. ``weights`` are the rows' weights in that average; their mean is 1.
     """
 
+    l2: float = 0.0
+    """The factor of a penalty on the parameters, which the loss of held-out rows leaves out."""
+
     def __init__(
-        self, X: Array, y: Array, X_validation: Array | None = None, y_validation: Array | None = None
+        self,
+        X: Array,
+        y: Array,
+        X_validation: Array | None = None,
+        y_validation: Array | None = None,
+        *,
+        weights: Array | None = None,
     ) -> None:
         self.X, self.y = _rows(X, y)
+        self.weights = None if weights is None else _weights(weights, self.rows)
         self.validation: tuple[Array, Array] | None = None
         if X_validation is not None or y_validation is not None:
             self.validation = _rows(X_validation, y_validation, "_validation")
@@ -38,7 +49,7 @@ class Problem(ABC):
     @property
     def rows(self) -> int:
         """How many training rows there are."""
-        return len(self.X)
+        return int(self.X.shape[0])
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {', '.join(self._sizes())}>" if hasattr(self, "X") else super().__repr__()
@@ -67,6 +78,14 @@ class Problem(ABC):
         """The share of rows that are classified rightly; None where nothing is classified."""
         return None
 
+    def predict(self, params: Tensors, X: Array) -> Array:
+        """The predictions for rows of ``X``."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how to predict; override predict(params, X).")
+
+    def predict_proba(self, params: Tensors, X: Array) -> Array:
+        """The probabilities of each class for rows of ``X``, shape (n, classes)."""
+        raise NotImplementedError(f"{type(self).__name__} has no probabilities; override predict_proba(params, X).")
+
     def shard(self, worker: int, workers: int) -> Self:
         """One worker's part of this problem: contiguous rows, near-equal in number, nothing held out."""
         if self.rows < workers:
@@ -76,18 +95,22 @@ class Problem(ABC):
         stop = start + least + (worker < more)
         part = copy.copy(self)
         part.X, part.y, part.validation = self.X[start:stop], self.y[start:stop], None
+        part.weights = None if self.weights is None else self.weights[start:stop]
         return part
 
     def held_out(self) -> "Self | None":
-        """The same problem with the held-out rows in place of the training rows; None where there are none."""
+        """The same problem, without penalty, of the held-out rows; None where there are none."""
         if self.validation is None:
             return None
         part = copy.copy(self)
-        (part.X, part.y), part.validation = self.validation, None
+        (part.X, part.y), part.validation, part.weights, part.l2 = self.validation, None, None, 0.0
         return part
 
     def _chosen(self, rows: Any) -> tuple[Array, Array]:
         return (self.X, self.y) if rows is None else (self.X[rows], self.y[rows])
+
+    def _weights_of(self, rows: Any) -> Array | None:
+        return self.weights if rows is None or self.weights is None else self.weights[rows]
 
 
 def _rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
@@ -95,15 +118,25 @@ def _rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
     if X is None or y is None:
         given, missing = names if y is None else names[::-1]
         raise ValueError(f"{given} was given without {missing}; a problem takes both.")
-    X, y = np.asarray(X), np.asarray(y)
+    X, y = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X), np.asarray(y)
     for name, array in zip(names, (X, y), strict=True):
         if not array.ndim:
             raise ValueError(f"{name} must be an array of rows; got {array!r}.")
-    if len(X) != len(y) or not len(X):
+    if X.shape[0] != len(y) or not len(y):
         raise ValueError(
-            f"Expected as many rows of {names[0]} as of {names[1]}, and at least one; got {len(X)} and {len(y)}."
+            f"Expected as many rows of {names[0]} as of {names[1]}, and at least one; got {X.shape[0]} and {len(y)}."
         )
     return X, y
+
+
+def _weights(weights: Any, rows: int) -> Array:
+    """Weights of mean 1."""
+    given = np.asarray(weights)
+    if given.shape != (rows,) or given.dtype.kind not in "biuf":
+        raise ValueError(f"Expected a number as weight for each of {rows} rows; got {given.dtype} of {given.shape}.")
+    if not (np.isfinite(given).all() and (given >= 0).all() and given.any()):
+        raise ValueError("Weights are finite and at least 0, and one of them is above 0.")
+    return np.asarray(given / given.mean(dtype=float))
 
 
 def _check_alike(name: str, held_out: Array, trained: Array) -> None:
@@ -135,9 +168,16 @@ class LinearRegression(Problem):
     """
 
     def __init__(
-        self, X: Array, y: Array, X_validation: Array | None = None, y_validation: Array | None = None, *, l2: float = 0
+        self,
+        X: Array,
+        y: Array,
+        X_validation: Array | None = None,
+        y_validation: Array | None = None,
+        *,
+        l2: float = 0.0,
+        weights: Array | None = None,
     ) -> None:
-        super().__init__(X, y, X_validation, y_validation)
+        super().__init__(X, y, X_validation, y_validation, weights=weights)
         self.X, y = _table(self.X, self.y)
         self.y, self.l2 = y.astype(self.X.dtype), l2
         if self.validation:
@@ -151,9 +191,14 @@ class LinearRegression(Problem):
         X, y = self._chosen(rows)
         w = params["w"]
         residual = X @ w + params["b"] - y  # (n,)
-        loss = float(residual @ residual) / (2 * len(y)) + self.l2 / 2 * float(w @ w)
-        gradient = residual @ X / X.dtype.type(len(y)) + X.dtype.type(self.l2) * w
-        return loss, {"w": gradient, "b": np.asarray(residual.mean(), X.dtype)}
+        weights = self._weights_of(rows)
+        weighted = residual if weights is None else residual * weights.astype(X.dtype)
+        loss = float(residual @ weighted) / (2 * len(y)) + self.l2 / 2 * float(w @ w)
+        gradient = weighted @ X / X.dtype.type(len(y)) + X.dtype.type(self.l2) * w
+        return loss, {"w": gradient, "b": np.asarray(weighted.mean(), X.dtype)}
+
+    def predict(self, params: Tensors, X: Array) -> Array:
+        return np.asarray(X @ params["w"] + params["b"])
 
     def solution(self) -> Tensors:
         """The parameters of least loss, from the normal equations of the centred data."""
@@ -164,7 +209,8 @@ class LinearRegression(Problem):
 
 
 class SoftmaxRegression(Problem):
-    """Multinomial logistic regression: loss ``mean(−log softmax(XW + b)[y]) + l2·|W|²/2``, y holding class numbers.
+    """Multinomial logistic regression: loss ``mean(−log softmax(XW + b)[y]) + l2·|W|²/2``, y holding class numbers, or
+    texts, whose sorted values are numbered and kept as ``labels``.
 
     Parameters: ``W`` (d, classes) and ``b`` (classes,), both zero at first. Gradients: ``XᵀR/n + l2·W`` and the column
     means of R = softmax(XW + b) − onehot(y). Source: Bishop 2006, "Pattern Recognition and Machine Learning", 4.3.4.
@@ -179,8 +225,15 @@ class SoftmaxRegression(Problem):
         *,
         classes: int | None = None,
         l2: float = 0.0,
+        weights: Array | None = None,
     ) -> None:
-        super().__init__(X, y, X_validation, y_validation)
+        super().__init__(X, y, X_validation, y_validation, weights=weights)
+        self.labels: Array | None = None
+        """The classes' names, where y holds texts."""
+        if self.y.dtype.kind in "UO" and all(isinstance(one, str) for one in self.y):
+            self.labels, self.y = np.unique(self.y.astype(str), return_inverse=True)
+            if self.validation:
+                self.validation = self.validation[0], _numbered(self.validation[1], self.labels)
         self.X, self.y = _table(self.X, self.y)
         self.validation = self.validation and _table(*self.validation)
         classes_seen = 0
@@ -207,7 +260,7 @@ class SoftmaxRegression(Problem):
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         X, y = self._chosen(rows)
         W = params["W"]
-        loss, R = cross_entropy(X @ W + params["b"], y)
+        loss, R = cross_entropy(X @ W + params["b"], y, self._weights_of(rows))
         gradient = X.T @ R
         if self.l2:
             gradient += X.dtype.type(self.l2) * W
@@ -216,9 +269,22 @@ class SoftmaxRegression(Problem):
     def accuracy(self, params: Tensors) -> float:
         return float((self.scores(params).argmax(axis=1) == self.y).mean())
 
-    def scores(self, params: Tensors) -> Array:
-        """A number for each row and class, shape (n, classes); the largest of a row is the prediction."""
-        return np.asarray(self.X @ params["W"] + params["b"])
+    def scores(self, params: Tensors, X: Array | None = None) -> Array:
+        """A number for each row of ``X`` (None: the training rows) and class, shape (n, classes); the largest of a row
+        is the prediction.
+        """
+        return np.asarray((self.X if X is None else X) @ params["W"] + params["b"])
+
+    def predict(self, params: Tensors, X: Array) -> Array:
+        """The class of each row: its number, or its label."""
+        numbers = self.scores(params, X).argmax(axis=1)
+        return np.asarray(numbers if self.labels is None else self.labels[numbers])
+
+    def predict_proba(self, params: Tensors, X: Array) -> Array:
+        """The probability of each row and class, shape (n, classes)."""
+        scores = self.scores(params, X)
+        R = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(R / R.sum(axis=1, keepdims=True))
 
     def _sizes(self) -> list[str]:
         return [*super()._sizes(), f"{self.classes} classes"]
@@ -232,8 +298,15 @@ class MLP(SoftmaxRegression):
     is back-propagation's (Rumelhart, Hinton and Williams 1986). Its tensors differ in how few bits they stand.
     """
 
-    def __init__(self, *rows: Any, hidden: int = 32, classes: int | None = None, l2: float = 0.0) -> None:
-        super().__init__(*rows, classes=classes, l2=l2)
+    def __init__(
+        self,
+        *rows: Any,
+        hidden: int = 32,
+        classes: int | None = None,
+        l2: float = 0.0,
+        weights: Array | None = None,
+    ) -> None:
+        super().__init__(*rows, classes=classes, l2=l2, weights=weights)
         self.hidden = hidden
 
     def init(self, rng: np.random.Generator) -> Tensors:
@@ -249,7 +322,7 @@ class MLP(SoftmaxRegression):
         X, y = self._chosen(rows)
         U, W, l2 = params["U"], params["W"], X.dtype.type(self.l2)
         active = np.maximum(X @ U + params["a"], 0)  # (n, hidden)
-        loss, R = cross_entropy(active @ W + params["b"], y)
+        loss, R = cross_entropy(active @ W + params["b"], y, self._weights_of(rows))
         back = (R @ W.T) * (active > 0)
         penalty = self.l2 / 2 * (float(np.vdot(U, U)) + float(np.vdot(W, W)))
         return loss + penalty, {
@@ -259,22 +332,35 @@ class MLP(SoftmaxRegression):
             "b": R.sum(axis=0),
         }
 
-    def scores(self, params: Tensors) -> Array:
-        active = np.maximum(self.X @ params["U"] + params["a"], 0)
+    def scores(self, params: Tensors, X: Array | None = None) -> Array:
+        active = np.maximum((self.X if X is None else X) @ params["U"] + params["a"], 0)
         return np.asarray(active @ params["W"] + params["b"])
 
     def _sizes(self) -> list[str]:
         return [*super()._sizes(), f"{self.hidden} hidden units"]
 
 
-def cross_entropy(scores: Array, y: Array) -> tuple[float, Array]:
-    """``mean(−log softmax(scores)[y])`` and its gradient with respect to the scores, both of shape (n, classes)."""
+def _numbered(y: Array, labels: Array) -> Array:
+    """The numbers of these labels. ValueError for one that there is not."""
+    unknown = sorted({*y.tolist()} - {*labels.tolist()})
+    if unknown:
+        raise ValueError(f"y_validation holds the class {unknown[0]!r}, which y does not.")
+    return np.asarray(np.searchsorted(labels, y.astype(labels.dtype)))
+
+
+def cross_entropy(scores: Array, y: Array, weights: Array | None = None) -> tuple[float, Array]:
+    """``mean(−log softmax(scores)[y])`` and its gradient with respect to the scores, both of shape (n, classes); each
+    row counts ``weights`` times.
+    """
     each = np.arange(len(y))
     scores = scores - scores.max(axis=1, keepdims=True)
     R = np.exp(scores)
     total = R.sum(axis=1, keepdims=True)
-    loss = float((np.log(total[:, 0]) - scores[each, y]).mean())
+    losses = np.log(total[:, 0]) - scores[each, y]
     R /= total
     R[each, y] -= 1
     R /= len(y)
-    return loss, R
+    if weights is not None:
+        losses = losses * weights
+        R *= weights[:, None].astype(R.dtype)
+    return float(losses.mean()), R

@@ -8,6 +8,7 @@ both, ``names`` lists what there is, and ``build`` makes one from a name or a di
 do: their contracts stand in ``minips.stages``.
 """
 
+import ast
 import dataclasses
 import difflib
 import importlib.util
@@ -167,6 +168,21 @@ class Value:
         differing = (f"{field.name}={value!r}" for field, value in values if value != default_of(field))
         return f"{type(self).__qualname__}({', '.join(differing)})"
 
+    def with_(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with other values in some fields, which are named by their path: ``{"push.quantizer": "sign"}``.
+
+        ValueError for a path that does not exist.
+        """
+        changed = self
+        for path, value in changes.items():
+            name, _, rest = path.partition(".")
+            _check_names(type(self), {name: value}, ValueError)
+            inner = getattr(changed, name)
+            if rest and not isinstance(inner, Value):
+                raise ValueError(f"{path} does not exist: {type(self).__name__}.{name} is {inner!r}.")
+            changed = type(changed)(**{**vars(changed), name: inner.with_({rest: value}) if rest else value})
+        return changed
+
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values that JSON can carry."""
         return {field.name: _plain(getattr(self, field.name)) for field in _fields(self)}
@@ -286,6 +302,30 @@ def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
     if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
         raise ValueError(f"Expected a {kind}, its name, or a dict with its name under 'name'; got {spec!r}.")
     return stage_class(kind, spec["name"]).from_dict({key: value for key, value in spec.items() if key != "name"})
+
+
+def parse_stage(kind: str, text: str) -> Any:
+    """A stage from ``name`` or ``name:field=value,field=value``.
+
+    >>> parse_stage("quantizer", "topk:fraction=0.05")
+    TopK(fraction=0.05)
+    """
+    name, _, fields = text.partition(":")
+    return stage_class(kind, name).from_dict(read_fields(fields))
+
+
+def read_fields(text: str) -> dict[str, Any]:
+    """``field=value,…`` as Python would read the arguments of a call."""
+    try:
+        call: Any = ast.parse(f"dict({text})", mode="eval").body
+        if call.args:
+            raise ValueError
+        given = {str(keyword.arg): keyword.value for keyword in call.keywords}
+        return {  # a bare word is a text, which the field takes or refuses
+            name: value.id if isinstance(value, ast.Name) else ast.literal_eval(value) for name, value in given.items()
+        }
+    except (SyntaxError, ValueError):
+        raise ValueError(f"Expected field=value, field=value, …; got {text!r}.") from None
 
 
 def missing(cls: type[Stage]) -> list[str]:

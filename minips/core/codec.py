@@ -10,6 +10,7 @@ there is one of each for each link.
 
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from minips.core.message import PROTOCOL_VERSION, Header, Message
+from minips.core.message import PROTOCOL_VERSION, Header, Message, check_finite
+from minips.core.partition import native
 from minips.core.trace import DECODE, ENCODE, Trace
 from minips.stage import (
     DEFAULTS,
@@ -76,6 +78,14 @@ class Codec(Value):
             f"No pattern of the codec's quantizers matches the tensor {name!r}; there are {', '.join(self.quantizer)}. "
             'Add "*" as the last one.'
         )
+
+    def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> "Sender":
+        """The sending end of a link, in any program: ``frames = sender.encode(tensors)``."""
+        return Sender(self, seed, Trace("sender") if trace is None else trace)
+
+    def receiver(self, trace: Trace | None = None) -> "Receiver":
+        """The receiving end of a link, in any program: ``tensors = receiver.decode(frames)``."""
+        return Receiver(self, Trace("receiver") if trace is None else trace)
 
 
 Mark = dict[str, State]
@@ -186,6 +196,46 @@ class Decoder(_Half):
         if tensors:
             self.trace.laps(("dequantize",), (began, time.monotonic()))
         return Message(packet.header, tensors)
+
+
+class Sender:
+    """The sending end of a link: a codec, its memories, its random draws, and the spans of its stages in ``trace``.
+
+    >>> import minips as ps
+    >>> codec = ps.Codec(quantizer=ps.Sign(), memory=ps.ErrorFeedback())
+    >>> sender, receiver = codec.sender(), codec.receiver()
+    >>> receiver.decode(sender.encode({"w": np.float32([3, -1, 0])}))["w"]
+    array([ 1.3333334, -1.3333334,  1.3333334], dtype=float32)
+    """
+
+    def __init__(self, codec: Codec, seed: int | Sequence[int], trace: Trace) -> None:
+        self.trace = trace
+        self._encoder = Encoder(codec, np.random.default_rng(seed), trace)
+
+    def encode(self, tensors: Mapping[str, Array]) -> Frames:
+        """The frames of these arrays, by name. NonFiniteError for NaN or infinity, ValueError where one does not
+        encode.
+        """
+        whole = {name: native(x) for name, x in tensors.items()}
+        check_finite(whole, "The tensor")
+        return self._encoder.encode(Message({}, whole))
+
+
+class Receiver:
+    """The receiving end of a link: what the memories of its one sender need, and the spans of its stages in
+    ``trace``.
+    """
+
+    def __init__(self, codec: Codec, trace: Trace) -> None:
+        self.codec, self.trace = codec, trace
+        self._decoder = Decoder(trace)
+
+    def decode(self, frames: Frames) -> Tensors:
+        """The arrays of these frames, by name, in the order in which they were encoded. ValueError where the frames
+        are malformed.
+        """
+        packet, _ = unpack(frames, self.codec, self.trace)
+        return self._decoder.decode(packet).tensors
 
 
 def _does_not_encode(name: str, quantizer: Quantizer, error: Exception) -> ValueError:

@@ -59,8 +59,8 @@ class Parameters:
             lent[name] = loan.reshape(p.shape)
         return lent
 
-    def update(self, contributions: Sequence[Contribution], scale: float) -> str | None:
-        """Aggregate the contributions and make one step along ``scale`` times the result.
+    def update(self, contributions: Sequence[Contribution], scale: float, clock: int = 0) -> str | None:
+        """Aggregate the contributions and make one step along ``scale`` times the result, at this clock of the run.
 
         Returns the name of a parameter that the step would make NaN or infinite; then nothing has changed but the
         optimizer's state. What the aggregator and the optimizer raise passes through, with the parameters as they were.
@@ -72,6 +72,7 @@ class Parameters:
             if block is not None:
                 old, new = _views(before, block), _views(after, block)
                 some = [one._replace(gradients=_views(one.gradients, block)) for one in contributions]
+            state["clock"] = clock
             with np.errstate(over="ignore", invalid="ignore"):
                 start = now()
                 gradients = self.aggregator.combine(some)

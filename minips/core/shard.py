@@ -272,7 +272,7 @@ class Shard:
             staleness = self.version - one.version
             aged.append(one._replace(staleness=staleness) if staleness else one)
         try:
-            lost = self.parameters.update(aged, scale)
+            lost = self.parameters.update(aged, scale, self.applied // self.workers)
         except Exception as error:
             self._failed = True
             self.stuck = (

@@ -10,7 +10,8 @@ from minips.core.collectives import PS
 from minips.core.config import Config
 from minips.core.shard import Grant
 from minips.core.trace import Trace
-from minips.stage import Tensors
+from minips.problems import Problem
+from minips.stage import Array, Tensors
 
 Rows = list[tuple[float, int, float]]
 """Rows of (seconds, step, training loss)."""
@@ -45,7 +46,7 @@ class Run:
     late: int = 0
     """Pushes that came after their round and were dropped (backup workers)."""
     validation_loss: float | None = None
-    """On held-out rows, the problem's penalty (``l2``) included; None where the problem holds none."""
+    """On held-out rows, without the problem's penalty (``l2``); None where the problem holds none."""
     accuracy: float | None = None
     """On held-out rows; None where nothing is classified."""
     bytes_sent: int = 0
@@ -72,11 +73,38 @@ class Run:
     the average over some steps. None with servers."""
     replicas: list[str] = field(default_factory=list)
     """Of an all-reduce, the SHA-256 of each worker's parameters at the end. They are the same, or the run fails."""
+    problem: Problem | None = None
+    """The problem that was trained; None for a run that was loaded."""
 
     @property
     def seconds_per_step(self) -> float:
         """Wall seconds for one clock of all the workers."""
         return self.seconds * self.config.workers / max(self.updates, 1)
+
+    def predict(self, X: Array) -> Array:
+        """The problem's predictions for rows of ``X``, with the final parameters."""
+        return self._trained().predict(self.params, X)
+
+    def predict_proba(self, X: Array) -> Array:
+        """The problem's probabilities for rows of ``X`` and each class, shape (n, classes)."""
+        return self._trained().predict_proba(self.params, X)
+
+    def _trained(self) -> Problem:
+        if self.problem is None:
+            raise ValueError("This run was loaded without its problem: use problem.predict(run.params, X).")
+        return self.problem
+
+    def to_frame(self) -> Any:
+        """The training losses as a pandas DataFrame of ``seconds``, ``step`` and ``loss``. ImportError without
+        pandas.
+        """
+        try:
+            import pandas as pd
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError(
+                "Run.to_frame needs pandas, which is not installed: pip install pandas."
+            ) from None
+        return pd.DataFrame(self.losses, columns=["seconds", "step", "loss"])
 
     def rows(self) -> list[tuple[str, str]]:
         """The summary as pairs of a name and a value with its unit."""
@@ -115,7 +143,7 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """All but parameters and spans, as plain values for JSON; seconds by span name stand for the trace."""
-        apart = ("config", "params", "staleness", "grants", "trace")
+        apart = ("config", "params", "staleness", "grants", "trace", "problem")
         return {
             "config": self.config.to_dict(),
             **{name: value for name, value in vars(self).items() if name not in apart},

@@ -46,6 +46,7 @@ def train(
             interrupt.args = (words,)
             vars(interrupt)["_render_traceback_"] = lambda: [words]  # what a notebook shows instead of a traceback
             raise
+    run.problem = problem
     if held_out := problem.held_out():
         with np.errstate(over="ignore", invalid="ignore"):  # of a run that has diverged, which says so
             run.validation_loss, run.accuracy = held_out.loss(run.params), held_out.accuracy(run.params)

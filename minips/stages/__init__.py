@@ -6,5 +6,6 @@ from minips.stages import consistency as consistency
 from minips.stages import memories as memories
 from minips.stages import optimizers as optimizers
 from minips.stages import quantizers as quantizers
+from minips.stages import schedules as schedules
 from minips.stages import serializers as serializers
 from minips.stages import transports as transports

@@ -9,11 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minips.stage import Array, Stage, Tensors, option, register
+from minips.stage import Array, Stage, StageField, Tensors, option, register
+from minips.stages.schedules import Schedule
 
 
 class Optimizer(Stage):
-    """The contract. ``state`` is a dict that starts empty, is kept by the shard, and belongs to the optimizer."""
+    """The contract. ``state`` is a dict that starts empty, is kept by the shard, and belongs to the optimizer, but for
+    ``"clock"``: there the shard says how many clocks of all the workers came before.
+    """
 
     kind: ClassVar[str] = "optimizer"
     elementwise: ClassVar[bool] = False
@@ -28,6 +31,11 @@ class Optimizer(Stage):
         for name, p in params.items():
             new[name][...] = p
         self.step(new, grads, state)
+
+
+def rate(lr: float, schedule: Schedule | None, state: dict[str, Any]) -> float:
+    """The learning rate at the clock of ``state``."""
+    return lr if schedule is None else lr * schedule.factor(state.get("clock", 0))
 
 
 @register
@@ -45,8 +53,10 @@ class SGD(Optimizer):
     momentum: float = option(0.0, "share of the old velocity that is kept", minimum=0, maximum=1, step=0.05)
     nesterov: bool = option(False, "look ahead along the velocity")
     weight_decay: float = option(0.0, "pull towards zero", minimum=0, step=1e-4)
+    schedule: StageField[Schedule | None] = option(None, "the learning rate over the run; None: it stays")
 
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
+        lr = rate(self.lr, self.schedule, state)
         for name, p in params.items():
             g = grads[name]
             if self.weight_decay:
@@ -56,13 +66,14 @@ class SGD(Optimizer):
                 v *= self.momentum
                 v += g
                 g = g + self.momentum * v if self.nesterov else v
-            p -= self.lr * g
+            p -= lr * g
 
     def step_into(self, new: Tensors, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
         if self.momentum or self.weight_decay or type(self).step is not SGD.step:  # a subclass may step otherwise
             return super().step_into(new, params, grads, state)
+        lr = rate(self.lr, self.schedule, state)
         for name, p in params.items():
-            np.subtract(p, np.multiply(grads[name], self.lr, out=new[name]), out=new[name])
+            np.subtract(p, np.multiply(grads[name], lr, out=new[name]), out=new[name])
 
 
 @register
@@ -77,13 +88,15 @@ class Adagrad(Optimizer):
     elementwise = True
     lr: float = option(0.1, "learning rate", above=0, step=0.01)
     epsilon: float = option(1e-8, "keeps the division finite", above=0)
+    schedule: StageField[Schedule | None] = option(None, "the learning rate over the run; None: it stays")
 
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
+        lr = rate(self.lr, self.schedule, state)
         for name, p in params.items():
             g = grads[name]
             total = _zeros(state, "squares", name, p)
             total += g * g
-            p -= self.lr * g / (np.sqrt(total) + self.epsilon)
+            p -= lr * g / (np.sqrt(total) + self.epsilon)
 
 
 @register
@@ -101,16 +114,18 @@ class Adam(Optimizer):
     beta1: float = option(0.9, "memory of the mean", minimum=0, maximum=0.999999, step=0.01)
     beta2: float = option(0.999, "memory of the mean square", minimum=0, maximum=0.999999, step=0.001)
     epsilon: float = option(1e-8, "keeps the division finite", above=0)
+    schedule: StageField[Schedule | None] = option(None, "the learning rate over the run; None: it stays")
 
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
         state["steps"] = t = state.get("steps", 0) + 1
+        lr = rate(self.lr, self.schedule, state)
         for name, p in params.items():
             g, m, v = grads[name], _zeros(state, "mean", name, p), _zeros(state, "squares", name, p)
             m *= self.beta1
             m += (1 - self.beta1) * g
             v *= self.beta2
             v += (1 - self.beta2) * (g * g)
-            p -= self.lr * (m / (1 - self.beta1**t)) / (np.sqrt(v / (1 - self.beta2**t)) + self.epsilon)
+            p -= lr * (m / (1 - self.beta1**t)) / (np.sqrt(v / (1 - self.beta2**t)) + self.epsilon)
 
 
 def _zeros(state: dict[str, Any], what: str, name: str, like: Array) -> Array:

@@ -1,0 +1,82 @@
+"""Schedules: the learning rate over the course of a run.
+
+The contract is `Schedule`: a factor of an optimizer's ``lr`` for each clock of all the workers, which is a round under
+BSP, and as many pushes as there are workers without rounds. It follows from the clock alone, so that every engine, and
+every one of several servers, takes the same steps.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from math import cos, pi
+from typing import ClassVar, Optional
+
+from minips.stage import Stage, StageField, option, register
+
+
+class Schedule(Stage):
+    """The contract."""
+
+    kind: ClassVar[str] = "schedule"
+
+    @abstractmethod
+    def factor(self, clock: int) -> float:
+        """The factor of the learning rate at this clock, from 0 on."""
+
+
+@register
+@dataclass(frozen=True)
+class Cosine(Schedule):
+    """From 1 to ``final`` along half a cosine: ``final + (1 − final)·(1 + cos(π·clock/steps))/2``, then ``final``.
+
+    Source: Loshchilov and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", equation 5.
+
+    >>> [round(Cosine(steps=4).factor(clock), 3) for clock in range(6)]
+    [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
+    """
+
+    name = "cosine"
+    steps: int = option(200, "clocks until the final factor", minimum=1, step=1)
+    final: float = option(0.0, "factor at the end", minimum=0, maximum=1, step=0.01)
+
+    def factor(self, clock: int) -> float:
+        return self.final + (1 - self.final) * (1 + cos(pi * min(clock / self.steps, 1))) / 2
+
+
+@register
+@dataclass(frozen=True)
+class StepDecay(Schedule):
+    """``decay`` times as much after every so many clocks: ``decay^⌊clock/every⌋``.
+
+    Source: He et al. 2016, "Deep Residual Learning for Image Recognition", section 3.4.
+
+    >>> [StepDecay(every=2, decay=0.5).factor(clock) for clock in range(5)]
+    [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
+
+    name = "stepdecay"
+    every: int = option(100, "clocks between two steps", minimum=1, step=1)
+    decay: float = option(0.1, "factor of each step", above=0, maximum=1, step=0.05)
+
+    def factor(self, clock: int) -> float:
+        return self.decay ** (clock // self.every)
+
+
+@register
+@dataclass(frozen=True)
+class Warmup(Schedule):
+    """From 1/steps to 1 along a line, then as the schedule ``then`` says, counted from there: ``(clock + 1)/steps``.
+
+    Source: Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", section 2.2.
+
+    >>> [Warmup(steps=4, then=StepDecay(every=2, decay=0.5)).factor(clock) for clock in range(8)]
+    [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 0.5, 0.5]
+    """
+
+    name = "warmup"
+    steps: int = option(20, "clocks until the whole learning rate", minimum=1, step=1)
+    then: StageField[Optional["Schedule"]] = option(None, "the schedule that follows; None: it stays")
+
+    def factor(self, clock: int) -> float:
+        if clock < self.steps:
+            return (clock + 1) / self.steps
+        return self.then.factor(clock - self.steps) if self.then else 1.0

@@ -1,0 +1,210 @@
+"""PyTorch: a network as a problem, and a codec as the communication hook of DistributedDataParallel.
+
+PyTorch is not installed along with minips, and nothing else in it imports this module.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+
+from minips.core.codec import Codec, Receiver, Sender
+from minips.core.trace import Trace
+from minips.problems import Problem
+from minips.stage import Array, Tensors
+from minips.stages.transports.framing import pieces, split
+from minips.stages.transports.wire import CALL
+
+try:
+    import torch
+    import torch.distributed as dist
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("minips.torch needs PyTorch, which is not installed: pip install torch.") from None
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute in this thread alone, so that sums are the same to the bit on every engine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class TorchProblem(Problem):
+    """A network made by ``make_net()``, and the mean ``loss(net(X), y)`` over rows of ``X`` and ``y``.
+
+    Parameters are the network's, by their names; autograd gives the gradient. Buffers, such as the running statistics
+    of a batch normalisation, are no parameters: no gradient moves them. Training uses a batch's own statistics;
+    `module`, `predict` and the losses of held-out rows use those of the training rows under the final parameters, as
+    `torch.optim.swa_utils.update_bn` does (Izmailov et al. 2018, "Averaging Weights Leads to Wider Optima and Better
+    Generalization", section 3.2).
+
+    Each thread computes on a network of its own. ValueError where a parameter is of a type that NumPy has not.
+    """
+
+    def __init__(
+        self,
+        make_net: Callable[[], torch.nn.Module],
+        loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        X: Array,
+        y: Array,
+        X_validation: Array | None = None,
+        y_validation: Array | None = None,
+    ) -> None:
+        super().__init__(X, y, X_validation, y_validation)
+        self.make_net, self.criterion = make_net, loss
+        self._trained_on = self.X
+        self._networks = _Networks(make_net)
+
+    def shard(self, worker: int, workers: int) -> Self:
+        part = super().shard(worker, workers)
+        part._trained_on = part.X  # no other rows travel to the worker
+        return part
+
+    def init(self, rng: np.random.Generator) -> Tensors:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(rng.integers(2**63)))
+            net = self.make_net()
+        return {name: _array(name, p).copy() for name, p in net.named_parameters()}
+
+    @_one_thread()
+    def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
+        X, y = self._chosen(rows)
+        net = self._filled(params).train()
+        net.zero_grad(set_to_none=True)
+        value = self.criterion(net(torch.from_numpy(X)), torch.from_numpy(y))
+        value.backward()
+        gradient = {
+            name: np.zeros(p.shape, params[name].dtype) if p.grad is None else p.grad.numpy()
+            for name, p in net.named_parameters()
+        }
+        return float(value.detach()), gradient
+
+    @_one_thread()
+    def loss(self, params: Tensors, rows: Any = None) -> float:
+        """The mean loss over the chosen rows, of the network as it is used: with the statistics of the training
+        rows.
+        """
+        X, y = self._chosen(rows)
+        with torch.no_grad():
+            return float(self.criterion(self.module(params)(torch.from_numpy(X)), torch.from_numpy(y)))
+
+    def accuracy(self, params: Tensors) -> float | None:
+        """The share of rows whose largest output is that of their class; None where y holds no class numbers."""
+        if self.y.dtype.kind not in "iu" or self.y.ndim != 1:
+            return None
+        return float((self.predict(params, self.X).argmax(axis=1) == self.y).mean())
+
+    @_one_thread()
+    def predict(self, params: Tensors, X: Array) -> Array:
+        """The network's outputs for these rows."""
+        with torch.no_grad():
+            return np.asarray(self.module(params)(torch.from_numpy(np.ascontiguousarray(X))).numpy())
+
+    def module(self, params: Tensors) -> torch.nn.Module:
+        """The network with these parameters, in evaluation mode, its statistics those of the training rows."""
+        net = self._filled(params)
+        rows = [torch.from_numpy(self._trained_on)]
+        torch.optim.swa_utils.update_bn(rows, net)
+        return net.eval()
+
+    def _filled(self, params: Tensors) -> torch.nn.Module:
+        net = self._networks.here()
+        with torch.no_grad():
+            for name, p in net.named_parameters():
+                p.copy_(torch.from_numpy(np.ascontiguousarray(params[name])))
+        return net
+
+
+class _Networks(threading.local):
+    """A network for each thread, made when it is first used; none of them travels to another process."""
+
+    def __init__(self, make_net: Callable[[], torch.nn.Module]) -> None:
+        self._make_net = make_net
+        self._net: torch.nn.Module | None = None
+
+    def here(self) -> torch.nn.Module:
+        """This thread's network."""
+        self._net = self._net or self._make_net()
+        return self._net
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Networks, (self._make_net,)
+
+
+def codec_hook(codec: Codec, seed: int = 0) -> "CodecHook":
+    """A communication hook for DistributedDataParallel that sends gradients through a codec.
+
+    ``model.register_comm_hook(None, minips.torch.codec_hook(codec))``, at every rank with the same codec. It needs a
+    backend that gathers tensors of the processor's memory, such as gloo.
+    """
+    return CodecHook(codec, seed)
+
+
+class CodecHook:
+    """Encodes a rank's gradients, gathers those of all ranks, decodes and averages them, in the order of the ranks.
+
+    ``bytes_sent`` counts the frames of this rank, ``bytes_dense`` the same gradients as they are; ``trace`` holds the
+    spans. Memories are kept for each parameter: DDP makes its buckets anew in the second iteration. Frames of unequal
+    length are padded to the longest, so their lengths are gathered first; the padding is not counted.
+
+    Hooks of PyTorch divide by the number of ranks themselves.
+    Source: PyTorch's documentation, "DDP Communication Hooks".
+    """
+
+    def __init__(self, codec: Codec, seed: int = 0) -> None:
+        self.__name__ = self.__qualname__ = "codec_hook"  # DDP takes a function: it looks at the name, and logs it
+        self.codec, self.seed = codec, seed
+        self.trace = Trace("hook")
+        self.bytes_sent = self.bytes_dense = 0
+        self._sender: Sender | None = None
+        self._receivers: list[Receiver] = []
+        self._names: dict[int, str] = {}
+
+    def __call__(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        ranks = dist.get_world_size()
+        if self._sender is None:
+            self._sender = self.codec.sender((self.seed, dist.get_rank()), self.trace)
+            self._receivers = [self.codec.receiver(self.trace) for _ in range(ranks)]
+        gradients = bucket.gradients()
+        names = [self._names.setdefault(id(p), str(len(self._names))) for p in bucket.parameters()]
+        tensors = {name: _array(name, g) for name, g in zip(names, gradients, strict=True)}
+        frames = self._sender.encode(tensors)
+        self.bytes_sent += sum(map(len, frames))
+        self.bytes_dense += sum(g.nbytes for g in tensors.values())
+        with self.trace.span("transfer"):
+            bodies = _gathered(b"".join(pieces(CALL, frames)), ranks)
+        mean: Tensors = {}
+        for receiver, body in zip(self._receivers, bodies, strict=True):
+            for name, g in receiver.decode(split(body)[1]).items():
+                mean[name] = g / ranks if name not in mean else mean[name] + g / ranks
+        for name, g in zip(names, gradients, strict=True):
+            g.copy_(torch.from_numpy(np.ascontiguousarray(mean[name])))
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+
+def _gathered(body: bytes, ranks: int) -> list[memoryview]:
+    """The bodies of all ranks, in their order."""
+    lengths = [torch.empty(1, dtype=torch.int64) for _ in range(ranks)]
+    dist.all_gather(lengths, torch.tensor([len(body)]))
+    longest = max(int(length) for length in lengths)
+    padded = torch.zeros(longest, dtype=torch.uint8)
+    padded[: len(body)] = torch.frombuffer(bytearray(body), dtype=torch.uint8)
+    received = [torch.empty(longest, dtype=torch.uint8) for _ in range(ranks)]
+    dist.all_gather(received, padded)
+    return [memoryview(one.numpy())[: int(length)] for one, length in zip(received, lengths, strict=True)]
+
+
+def _array(name: str, tensor: torch.Tensor) -> Array:
+    """The memory of a tensor as an array. ValueError where NumPy has no such type."""
+    try:
+        return np.asarray(tensor.detach().numpy())
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(f"The tensor {name!r} is {tensor.dtype} on {tensor.device}: {error}") from error

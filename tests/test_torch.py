@@ -1,0 +1,166 @@
+"""A network as a problem, and a codec as the communication hook of PyTorch's DistributedDataParallel."""
+
+import dataclasses
+import functools
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import minips as ps
+
+torch = pytest.importorskip("torch", reason="torch is used where it is installed, and in .ci/run")
+
+dist = torch.distributed
+pytestmark = pytest.mark.soak
+X, Y, X_TEST, Y_TEST = ps.datasets.digits()
+EPOCHS, BATCH, LR = 20, 32, 0.05
+SILENCE = timedelta(seconds=60)
+
+
+def cnn():
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 8, 8)),
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(512, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
+    )
+
+
+def hook_of(name):
+    from minips.torch import codec_hook
+
+    return {
+        "exact": lambda: codec_hook(ps.Codec()),
+        "float16": lambda: codec_hook(ps.Codec(quantizer=ps.Float16())),
+        "uniform": lambda: codec_hook(ps.Codec(quantizer=ps.Uniform(bits=8))),
+        "topk": lambda: codec_hook(ps.Codec(quantizer=ps.TopK(fraction=0.02), memory=ps.ErrorFeedback())),
+    }[name]()
+
+
+def train_ddp(rank, ranks, where, name, epochs):
+    """One rank's training: its parameters and accuracy, the share of the dense bytes that it sent, its spans."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{where}", rank=rank, world_size=ranks, timeout=SILENCE)
+    try:
+        torch.manual_seed(0)
+        model = torch.nn.parallel.DistributedDataParallel(cnn())
+        hook = None
+        if name in ("exact", "float16", "uniform", "topk"):
+            hook = hook_of(name)
+            model.register_comm_hook(None, hook)
+        optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=0.9)
+        rows, targets = torch.from_numpy(X), torch.from_numpy(Y)
+        draws = torch.Generator().manual_seed(1)
+        for _ in range(epochs):
+            order = torch.randperm(len(rows), generator=draws)
+            for start in range(0, len(order) - ranks * BATCH + 1, ranks * BATCH):
+                mine = order[start + rank * BATCH : start + (rank + 1) * BATCH]
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(rows[mine]), targets[mine]).backward()
+                optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            right = (model(torch.from_numpy(X_TEST)).argmax(1) == torch.from_numpy(Y_TEST)).float().mean()
+        share = hook.bytes_sent / hook.bytes_dense if hook else 1.0
+        spans = hook.trace.seconds() if hook else {}
+        return [p.detach().numpy() for p in model.parameters()], float(right), share, spans
+    finally:
+        dist.destroy_process_group()
+
+
+@functools.cache
+def trained(name, where, epochs=EPOCHS, ranks=2):
+    file = f"{where}/{name}-{epochs}"
+    with ProcessPoolExecutor(ranks, multiprocessing.get_context("spawn")) as pool:
+        children = [pool.submit(train_ddp, rank, ranks, file, name, epochs) for rank in range(ranks)]
+        return [child.result(240) for child in children]
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("gloo"))
+
+
+def test_an_exact_codec_gives_what_ddp_gives(where):
+    (plain, *_), _ = trained("plain", where, epochs=2)
+    (hooked, _, share, spans), (other, *_) = trained("exact", where, epochs=2)
+    for ours, theirs, rank1 in zip(hooked, plain, other, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+        assert (ours == rank1).all()
+    assert 1 < share < 1.1
+    assert set(spans) >= {"quantize", "serialize", "transfer", "dequantize"}
+
+
+@pytest.mark.parametrize(("name", "most"), [("float16", 0.55), ("uniform", 0.30), ("topk", 0.05)])
+def test_fewer_bytes_cost_little_accuracy(where, name, most):
+    (_, plain, *_), _ = trained("plain", where)
+    (_, accuracy, share, _), _ = trained(name, where)
+    assert plain > 0.95
+    assert accuracy >= plain - 0.02
+    assert share <= most
+
+
+def problem(net=cnn):
+    from minips.torch import TorchProblem
+
+    return TorchProblem(net, torch.nn.functional.cross_entropy, X[:400], Y[:400], X_TEST, Y_TEST)
+
+
+CONFIG = ps.Config(workers=2, steps=6, batch_size=32, optimizer=ps.SGD(lr=0.1))
+
+
+def test_a_network_trains_to_the_same_bits_on_all_engines():
+    runs = [
+        ps.train(problem(), CONFIG, engine=engine, progress=False) for engine in ("threads", "processes", "simulated")
+    ]
+    for name, values in runs[0].params.items():
+        for other in runs[1:]:
+            np.testing.assert_array_equal(other.params[name], values)
+
+
+def test_a_network_learns_and_predicts_with_the_statistics_of_the_training_rows():
+    ours = problem()
+    run = ps.train(ours, dataclasses.replace(CONFIG, steps=80), engine="threads", progress=False)
+    assert run.accuracy > 0.85
+    outputs = ours.predict(run.params, X_TEST)
+    assert (outputs.argmax(1) == Y_TEST).mean() == run.accuracy
+    net = ours.module(run.params)
+    first = net[:2](torch.from_numpy(X[:400]))
+    np.testing.assert_allclose(net[2].running_mean.numpy(), first.mean((0, 2, 3)).detach().numpy(), atol=1e-5)
+
+
+def test_the_gradient_is_that_of_finite_differences():
+    def smooth():
+        return torch.nn.Sequential(torch.nn.Linear(64, 3), torch.nn.Tanh(), torch.nn.Linear(3, 10)).double()
+
+    from minips.torch import TorchProblem
+
+    ours = TorchProblem(smooth, torch.nn.functional.cross_entropy, X[:50].astype(float), Y[:50])
+    params = ours.init(np.random.default_rng(0))
+    _, gradient = ours.loss_and_gradient(params)
+    for name, g in gradient.items():
+        where = np.unravel_index(np.argmax(np.abs(g)), g.shape)
+        losses = []
+        for step in (1e-6, -1e-6):
+            moved = {key: p.copy() for key, p in params.items()}
+            moved[name][where] += step
+            losses.append(ours.loss(moved))
+        assert (losses[0] - losses[1]) / 2e-6 == pytest.approx(g[where], rel=1e-5)
+
+
+def test_a_type_that_numpy_has_not_is_refused_with_the_tensors_name():
+    with pytest.raises(ValueError, match=r"weight.*bfloat16"):
+        problem(lambda: torch.nn.Linear(64, 10).bfloat16()).init(np.random.default_rng(0))
