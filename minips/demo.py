@@ -116,7 +116,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def verdict(rows: list[Row]) -> str:
-    """What the table supports, in words; every number in it comes from the rows."""
+    """The table's conclusion in words; every number in it comes from the rows."""
     if diverged := [f"{row.name} diverged. {row.run.diverged}" for row in rows if row.run.diverged]:
         return " ".join(diverged)
     by_name = {row.name: row.run for row in rows}

@@ -1,4 +1,4 @@
-"""What is trained: models whose gradients have formulas.
+"""Problems to train: models whose gradients have formulas.
 
 The contract is `Problem`. It holds training rows, perhaps held-out rows too, and knows the loss and its gradient.
 """
@@ -48,14 +48,14 @@ class Problem(ABC):
 
     @property
     def rows(self) -> int:
-        """How many training rows there are."""
+        """The number of training rows."""
         return int(self.X.shape[0])
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {', '.join(self._sizes())}>" if hasattr(self, "X") else super().__repr__()
 
     def _sizes(self) -> list[str]:
-        """How large the problem is, for its repr."""
+        """The problem's sizes, for its repr."""
         return [f"{self.rows} rows", *([f"{self.X.shape[1]} features"] if np.ndim(self.X) == 2 else [])]
 
     @abstractmethod

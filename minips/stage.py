@@ -1,4 +1,4 @@
-"""What every swappable part shares.
+"""The common base of all swappable parts.
 
 A **Value** is a frozen dataclass whose fields say what they accept: limits, choices, a unit, one line of help. It
 checks itself when it is made, prints as the code that makes it, and goes to JSON and back.
@@ -130,7 +130,7 @@ class _Doc:
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, for the end of a sentence; there are libraries whose errors say nothing.
+    """An error's text, for the end of a sentence; its type where a library's error has no text.
 
     >>> reason(ValueError("too large")), reason(TimeoutError())
     ('too large', 'a TimeoutError without a text')
@@ -369,7 +369,7 @@ def _fields(value: Any) -> "tuple[dataclasses.Field[Any], ...]":
 
 
 def default_of(field: Any) -> Any:
-    """What a dataclass field is where it is not given; ``dataclasses.MISSING`` where it must be."""
+    """The default of a dataclass field; ``dataclasses.MISSING`` where it has none."""
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
@@ -434,7 +434,7 @@ def _classes_within(hint: Any) -> Iterator[Any]:
 
 
 def _public(cls: type) -> str:
-    """How a user calls a class."""
+    """The name by which a user calls a class."""
     public = getattr(sys.modules.get("minips"), "__all__", ())
     return f"ps.{cls.__name__}" if cls.__name__ in public else cls.__name__
 

@@ -398,7 +398,7 @@ def test_replicas_that_differ_are_an_error():
 
 def test_a_peer_takes_calls_from_workers_only():
     like = PROBLEM.init(None)
-    with Peer(RING, TCP, 0, like, "token") as peer, TCP.node().connect(peer.address, "token") as channel:
+    with Peer(RING, TCP, 0, like, "token") as peer, TCP.shaped_transport().connect(peer.address, "token") as channel:
         for frames in ([], [b"one"], [b"3"], [b"-1"]):
             with pytest.raises(ValueError, match="Expected the number of a worker, 0 to 2"):
                 channel.call(frames).result(5)

@@ -57,7 +57,8 @@ ROOMS = ("core", "drivers", "engines", "stages", "cost")
 
 def trees(*more):
     for room in (*ROOMS, *more):
-        for path in sorted((ROOT / "minips" / room).rglob("*.py")):
+        place = ROOT / "minips" / room
+        for path in [place] if place.suffix else sorted(place.rglob("*.py")):
             yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -73,10 +74,11 @@ def test_a_class_has_its_name_for_itself():
 def test_docstrings_begin_with_the_subject():
     kinds = ast.Module, ast.ClassDef, ast.FunctionDef
     found = []
-    for path, tree in trees():
+    openings = {"What", "Who", "Whoever", "Whose", "Nobody", "Somebody", "How", "Which", "Where", "Whether"}
+    for path, tree in trees("lab", "testing", "bench", "problems.py", "stage.py", "seeds.py", "datasets.py", "demo.py"):
         for node in ast.walk(tree):
             words = (ast.get_docstring(node) or "").split() if isinstance(node, kinds) else []
-            if words and words[0] in ("What", "Who", "Whoever", "Whose", "Nobody", "Somebody"):
+            if words and words[0] in openings:
                 found.append(f"{path}: {' '.join(words[:8])}")
     assert found == []
 

@@ -28,7 +28,7 @@ class Raw:
 
     def __init__(self, server, worker=0, codec=None):
         self.worker = worker
-        self.channel = server.config.node().connect(server.address, server.token)
+        self.channel = server.config.shaped_transport().connect(server.address, server.token)
         self.encoder = Encoder(codec or ps.Codec(), np.random.default_rng(0), ps.Trace())
 
     def frames(self, kind, tensors=None, **header):

@@ -378,7 +378,7 @@ def test_unknown_workers_are_refused():
     shard = make(BSP())
     for worker in (-1, 3, "1", None, 1.0):
         with pytest.raises(ValueError, match="workers 0 to 2"):
-            shard.known(worker)
+            shard.validate_worker(worker)
 
 
 # Refusals

@@ -1,4 +1,4 @@
-"""What the tables share: turns, spreads, processes that end, and figures for people and for machines."""
+"""The tables' common parts: turns, spreads, processes that end, and figures for people and for machines."""
 
 import importlib.util
 import itertools
@@ -42,7 +42,7 @@ class Spread(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """What a picture of a table shows: for each series the contenders' spreads, and the axis' label with its unit."""
+    """The content of a table's picture: for each series the contenders' spreads, and the axis' label with its unit."""
 
     series: dict[str, dict[str, Spread]]
     label: str

@@ -49,7 +49,7 @@ class Rounds:
         self.apply([self._waiting.pop(worker) for worker in range(self._config.workers)])
 
     def report(self) -> dict[str, Any]:
-        """What is left when the run is over."""
+        """The parameters and figures at the end of the run."""
         return {"params": self.params, "changed_at": self.changed_at}
 
 

@@ -41,12 +41,12 @@ Way = Callable[..., AbstractContextManager[Any]]
 
 
 def numbers(values: int) -> Array:
-    """What every contender sends."""
+    """The gradients that every contender sends."""
     return np.random.default_rng(0).normal(size=values).astype(np.float32)
 
 
 def answering(values: int, applies: bool) -> Callable[[Array], Array]:
-    """What the serving side does with what it got."""
+    """The serving side's answer to a message."""
     params, state = {"w": np.zeros(values, np.float32)}, dict[str, Any]()
 
     def step(gradient: Array) -> Array:
@@ -85,7 +85,7 @@ def travel(line: ControlPipe, *, trip: Way, address: Any, applies: bool, parts: 
 
 
 def silence() -> None:
-    """What libraries write past Python to the terminal is not heard; what fails comes as an exception all the same."""
+    """Suppress what libraries write to the terminal's file descriptors; errors are raised all the same."""
     with open(os.devnull, "wb") as nowhere:
         for descriptor in (1, 2):
             os.dup2(nowhere.fileno(), descriptor)
@@ -199,7 +199,7 @@ def pickle_server(*, values: int, applies: bool, folder: Path) -> Iterator[Any]:
 
 
 def pipe_listener(folder: Path) -> connection.Listener:
-    """Where a multiprocessing pipe between processes that do not know each other yet begins."""
+    """The listener of a multiprocessing pipe between two processes that are started apart."""
     return connection.Listener(None if sys.platform == "win32" else str(folder / f"pipe-{secrets.token_hex(4)}"))
 
 

@@ -1,4 +1,4 @@
-"""How gradients meet: at parameter servers, or among the workers themselves, by an all-reduce.
+"""Exchanges of gradients: through parameter servers, or among the workers themselves, by an all-reduce.
 
 An all-reduce is a schedule, with no thread, socket or clock in it, so that real workers, a simulated network and a test
 can all carry it out. The values of all tensors, one behind the other, are cut into ``pieces`` near-equal pieces. Every
@@ -31,7 +31,7 @@ class Hop(NamedTuple):
 
 
 class Exchange(Stage):
-    """How gradients meet: at parameter servers, or among the workers."""
+    """An exchange of gradients: through parameter servers, or among the workers."""
 
     kind: ClassVar[str] = "exchange"
 

@@ -118,6 +118,6 @@ class Config(Value):
                 "again and again. Use ErrorFeedback(), and the optimizer's momentum."
             )
 
-    def node(self) -> Transport:
+    def shaped_transport(self) -> Transport:
         """The transport as one process uses it, behind its link where there is one."""
         return self.link.around(self.transport) if self.link else self.transport

@@ -53,5 +53,5 @@ class Message:
 
     @property
     def kind(self) -> str:
-        """Which message this is."""
+        """The kind of the message."""
         return str(self.header.get("kind"))

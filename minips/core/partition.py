@@ -1,4 +1,4 @@
-"""Which server holds which values.
+"""The partition of the parameters' values over the servers.
 
 Tensors stand one behind the other, in their order in the dict, and the whole is cut into contiguous ranges of nearly
 equal bytes, one for each server. A tensor that lies in one range keeps its shape; a cut one travels as flat pieces.

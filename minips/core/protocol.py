@@ -304,7 +304,7 @@ class ServerSession:
         """One request, in the words of PROTOCOL.md. Returns what the envelope tells this worker alone, and the answer's
         other frames.
         """
-        kind, worker = header.get("kind"), self.shard.known(header.get("worker"))
+        kind, worker = header.get("kind"), self.shard.validate_worker(header.get("worker"))
         link, shard = self.links[worker], self.shard
         outcome: Outcome | None = None
         says: Header = {}

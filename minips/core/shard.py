@@ -152,7 +152,7 @@ class Shard:
         """
         worker, clock = contribution.worker, contribution.clock
         if not checked:
-            if not self.is_new(self.known(worker), clock):
+            if not self.is_new(self.validate_worker(worker), clock):
                 return self.repeated(worker, clock)
             if not self.may_push(clock):
                 raise ValueError(f"Worker {worker} pushed at clock {clock}, but round {self.rounds} is not complete.")
@@ -188,7 +188,7 @@ class Shard:
 
     def skip(self, worker: int) -> None:
         """A worker gives up a gradient whose round was completed without it, and goes on with the round under way."""
-        if self.quorum is not None and self.clocks[self.known(worker)] < self.rounds:
+        if self.quorum is not None and self.clocks[self.validate_worker(worker)] < self.rounds:
             self.late += 1
             self.clocks[worker] = self.rounds
 
@@ -216,7 +216,7 @@ class Shard:
 
         One that comes back goes on where the slowest of the others is, so that no worker waits for what it missed.
         """
-        if self.known(worker) not in self.live:
+        if self.validate_worker(worker) not in self.live:
             self._missed[worker] = range(self.clocks[worker], max(self.clocks[worker], self.slowest()))
             self.clocks[worker] = max(self.clocks[worker], self.slowest())
             self.live.add(worker)
@@ -225,13 +225,13 @@ class Shard:
 
     def leave(self, worker: int) -> None:
         """A worker is gone: no other waits for it any longer. What it has pushed counts."""
-        self.live.discard(self.known(worker))
+        self.live.discard(self.validate_worker(worker))
         self._slowest = None
         if self.quorum is not None:
             with suppress(RuntimeError):  # no push that could be refused: those that wait are told why
                 self._complete_round()
 
-    def known(self, worker: Any) -> int:
+    def validate_worker(self, worker: Any) -> int:
         """``worker``, or ValueError where there is no such worker."""
         if not isinstance(worker, int) or not 0 <= worker < self.workers:
             raise ValueError(f"There are workers 0 to {self.workers - 1}; got worker {worker!r}.")

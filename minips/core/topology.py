@@ -110,7 +110,7 @@ class Tree(_Alike):
             leaves, level = above, level + 1
 
     def width(self, leaves: int) -> int:
-        """How many times a host's bandwidth the link above so many hosts has."""
+        """The bandwidth of the link above so many hosts, over a host's."""
         return 1
 
 

@@ -1,4 +1,4 @@
-"""Where the time went: spans, opened around the stages and never inside them.
+"""Spans of time, opened around the stages and never inside them.
 
 A span is one name of `SPANS`, who spent the time, when it began (seconds on ``time.monotonic``, which all processes of
 a machine share), how long it took, and the step that it belonged to. A cost prediction uses the same names.

@@ -209,7 +209,7 @@ def _hop(hops: list[Block], one_process: bool) -> tuple[Line, Line]:
 
 
 def _worker_crowd(crowd: list[Block], spans: list[Line], rest: Line) -> float:
-    """How many times the rest a worker takes when a crowd pushes at once: of its processor time.
+    """A worker's processor time when many push at once, over that of one alone.
 
     In one process the workers' cannot be told from the server's, and is counted as the server's.
     """
@@ -219,7 +219,7 @@ def _worker_crowd(crowd: list[Block], spans: list[Line], rest: Line) -> float:
 
 
 def _server_crowd(rows: Sequence[tuple[Any, ...]], found: Calibration, config: Config) -> float:
-    """How many times the rest a server takes when a crowd pushes at once: so many times that the walk of a crowd takes
+    """A server's time when many push at once, over its rest alone: the factor with which the walk of a crowd takes
     as long as the crowd did. Besides processor time it covers that threads wait for the interpreter.
     """
     config, load = replace(config, steps=EVEN_STEPS), Workload(rows[0][0], 0.0)

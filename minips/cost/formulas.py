@@ -279,7 +279,7 @@ def break_even_bandwidth(
 
 
 def best_chunks(stages: Sequence[float], fixed: float) -> float:
-    """How many chunks make `pipelined_s` least: ``√((Σtᵢ − max tᵢ) / fixed)``, and at least 1; a real number.
+    """The number of chunks of the least `pipelined_s`: ``√((Σtᵢ − max tᵢ) / fixed)``, and at least 1; a real number.
 
     >>> best = best_chunks([8e-3, 10e-3, 6e-3], fixed=1e-4)
     >>> round(best, 1), min(range(1, 99), key=lambda k: pipelined_s([8e-3, 10e-3, 6e-3], k, 1e-4))

@@ -68,7 +68,7 @@ class CodecMap:
 
     @property
     def regret(self) -> float:
-        """How much longer the predicted codecs took than the measured best ones, at worst over the samples, as a share;
+        """The longest extra time of the predicted codecs over the measured best ones, over the samples, as a share;
         0 where they were the same, and without samples.
         """
         over = (sample.seconds[self._said(sample)] / min(sample.seconds.values()) for sample in self.samples)

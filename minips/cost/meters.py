@@ -98,12 +98,12 @@ class Block(NamedTuple):
 
 
 def count(tensors: Tensors) -> int:
-    """How many values there are."""
+    """The number of values."""
     return sum(x.size for x in tensors.values())
 
 
 class Addresses(NamedTuple):
-    """Where what is."""
+    """The addresses of the measured parties."""
 
     bare: str
     shaped: str

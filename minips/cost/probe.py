@@ -1,4 +1,4 @@
-"""How many steps a config needs: its rounds in this process, with nothing sent and no waiting.
+"""The steps that a config needs: its rounds in this process, with nothing sent and no waiting.
 
 Gradients, codecs, partition, aggregator, optimizer and schedule are those of a run, and so are the random draws: under
 BSP the parameters are a run's to the bit.

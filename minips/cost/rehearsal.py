@@ -1,4 +1,4 @@
-"""How many bytes a run will send: its first two steps are made, simulated in no time, with nothing computed.
+"""The bytes that a run will send: its first two steps are simulated in no time, with nothing computed.
 
 A step's bytes are those of the second rehearsal less those of the first, which has all that is said before and after.
 """

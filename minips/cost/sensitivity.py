@@ -1,4 +1,4 @@
-"""Which tensor stands how few bits: train again and again, with one tensor at a time quantized."""
+"""The sensitivity of each tensor to few bits: train again and again, with one tensor at a time quantized."""
 
 from dataclasses import replace
 from glob import escape

@@ -1,4 +1,4 @@
-"""Which config reaches an accuracy first? Ranked by prediction, and the best few tried."""
+"""A search for the config that reaches an accuracy first: ranked by prediction, and the best few tried."""
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +64,7 @@ class Tuning:
 
     @property
     def regret(self) -> float:
-        """How much longer the first choice took than the best of those that were tried, as a share of that; 0 where it
+        """The extra time of the first choice over the best of those that were tried, as a share of that; 0 where it
         was the best.
         """
         times = self._times

@@ -150,7 +150,7 @@ class Walk:
         return 1 + (factor - 1) * min(1.0, (self.config.workers - 1) / (CROWD - 1))
 
     def reached(self, which: int, step: int) -> None:
-        """So many steps are in the parameters of a server, or of a rank."""
+        """Note that so many steps are in the parameters of a server, or of a rank."""
         before, self._progress[which] = self._progress[which], step
         if before == self._applied < step:
             self._applied = min(self._progress)
@@ -230,7 +230,7 @@ class _SizedParty(Host, Party):
 
     @abstractmethod
     def ahead(self, step: int) -> Iterator[int]:
-        """How far everything that is counted here is ahead of a step."""
+        """The lead of everything that is counted here over a step."""
 
 
 @dataclass(slots=True)

@@ -116,14 +116,14 @@ class Client(Closable):
         self._session = WorkerSession(self.worker, self._links)
         self._connections: list[Reconnecting] = []
         self._numbers = count()
-        node = config.node()
+        transport = config.shaped_transport()
         try:
             for index, address in enumerate(addresses):
-                connect = partial(node.connect, address, token, timeout)
+                connect = partial(transport.connect, address, token, timeout)
                 self._connections.append(Reconnecting(connect, partial(self._resume, index), pauses_s))
             self._check_servers(self._begin(self._session.hello()).result(timeout) if addresses else [])
         except BaseException:
-            self._hang_up()
+            self._shutdown()
             raise
         self._heart = threading.Thread(target=self._beat, name=f"minips-heart-{worker}", daemon=True)
         self._heart.start()
@@ -202,7 +202,7 @@ class Client(Closable):
             self._closing.set()
             with suppress(Exception):
                 self._begin(self._session.say("bye"), last=True).result(1.0)
-        self._hang_up()
+        self._shutdown()
         self._heart.join()
 
     def _check_servers(self, answers: list[Message]) -> None:
@@ -303,7 +303,7 @@ class Client(Closable):
                     with suppress(Exception):
                         self._begin(self._session.alive(link)).result(self._beat_s)
 
-    def _hang_up(self) -> None:
+    def _shutdown(self) -> None:
         self._closing.set()
         for connection in self._connections:
             connection.close()

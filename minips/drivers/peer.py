@@ -46,7 +46,7 @@ class Peer(Closable):
         self.rank, self.config = rank, config
         self.trace = Trace(f"worker {rank}")
         self.bytes_sent = self.bytes_received = 0
-        self._token, self._node = token, config.node()
+        self._token, self._node = token, config.shaped_transport()
         rng = seeds.all_reduce(config.seed, rank)
         self._reduction = AllReduceState(exchange, rank, config.workers, like, config.push, rng, self.trace)
         self._changed = threading.Condition()

@@ -109,7 +109,9 @@ class Server(Closable):
         if token is not None:
             check_token(token)
         self.token = secrets.token_hex(16) if token is None else token
-        self._endpoint = self.config.node().serve(Service(partial(_WorkerConnection, self)), address, self.token)
+        self._endpoint = self.config.shaped_transport().serve(
+            Service(partial(_WorkerConnection, self)), address, self.token
+        )
         self.address = self._endpoint.address
         self._watcher = threading.Thread(target=self._watch, name=f"minips-watch-{self.index}", daemon=True)
         self._watcher.start()
@@ -263,7 +265,7 @@ class _WorkerConnection(Connection):
         began, server = time.monotonic(), self._server
         packet, _ = unpack(frames, server.config.push, server.trace)
         header, kind = packet.header, packet.header.get("kind")
-        presence = server._present[server.shard.known(header.get("worker"))]
+        presence = server._present[server.shard.validate_worker(header.get("worker"))]
         presence.heard = began
         presence.busy.add(self)
         try:

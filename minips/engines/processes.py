@@ -260,7 +260,7 @@ def _child(pipe: Any) -> None:
 
 
 def _read(pipe: Any, nbytes: int) -> memoryview:
-    """So many bytes off the pipe, straight into memory that an array can live in."""
+    """Read so many bytes off the pipe, straight into memory that an array can live in."""
     block = left = memory(nbytes)
     while left:
         got = os.readv(pipe.fileno(), [left])

@@ -81,8 +81,8 @@ def check_same(digests: Sequence[str]) -> None:
 
 
 def requantization_error(samples: Sequence[Sequence[tuple[Tensors, Tensors]]]) -> float | None:
-    """How far the exchanged means are from the exact ones: ``|mean − exact| / |exact|`` over all tensors, averaged over
-    the sampled steps. ``samples`` has a list for each worker, the first of which holds the means; None without any.
+    """The error of the exchanged means against the exact ones: ``|mean − exact| / |exact|`` over all tensors, averaged
+    over the sampled steps. ``samples`` has a list for each worker, the first of which holds the means; None without.
     """
     errors = []
     for step in zip(*samples, strict=True):

@@ -18,7 +18,7 @@ Rows = list[tuple[float, int, float]]
 
 
 class Progress(NamedTuple):
-    """How far a run is: pushes applied of pushes wanted, and the losses so far."""
+    """The progress of a run: pushes applied of pushes wanted, and the losses so far."""
 
     applied: int
     updates: int

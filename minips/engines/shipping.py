@@ -92,7 +92,7 @@ def _dumps(thing: Any, apart: list[memoryview] | None = None) -> bytes:
 
 
 def _reduced(thing: Any) -> Any:
-    """How to pickle an importable module, and an array without a copy; NotImplemented leaves the rest to dill."""
+    """The reduction of an importable module, and of an array without a copy; NotImplemented leaves the rest to dill."""
     if type(thing) is np.ndarray:
         return thing.__reduce_ex__(5)
     if isinstance(thing, ModuleType) and thing.__name__ != "__main__" and sys.modules.get(thing.__name__) is thing:

@@ -1,4 +1,4 @@
-"""What you see and touch: pictures, the workbench, predictions, exercises. The only room that draws and shows."""
+"""Widgets and pictures: the workbench, panels, predictions, exercises. No other package draws or shows anything."""
 
 try:
     import ipywidgets  # noqa: F401

@@ -26,7 +26,7 @@ LAYOUT = {"width": "auto", "margin": "1px 4px"}
 
 
 class _Typed(CUnicode[Any, Any]):
-    """What a learner typed; a number may be assigned too."""
+    """A text that a learner typed; a number may be assigned too."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         return super().validate(obj, "" if value is None else str(value).removesuffix(".0"))
@@ -70,7 +70,7 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
 
     @property
     def wrong(self) -> str:
-        """What is wrong with what was typed; empty where nothing is."""
+        """The faults of what was typed; empty where there are none."""
         try:
             _ = self.number
         except ValueError as error:
@@ -223,7 +223,7 @@ class Controls:
 
     @property
     def wrong(self) -> bool:
-        """Whether something is wrong with the numbers that were typed."""
+        """True where something is wrong with the numbers that were typed."""
         return any(getattr(widget, "wrong", "") for widget in self.controls.values())
 
     def read(self) -> dict[str, Any]:
@@ -251,7 +251,7 @@ class Form(Controls):
                 picker = StagePicker(name, words, field.metadata["help"], stage, changed)
                 self.pickers[field.name], shown[field.name] = picker, picker.row.panel
         self.panels = [shown[field.name] for field in dataclasses.fields(value) if field.name in shown]  # type: ignore[arg-type]
-        """What to put on the page, in the order of the fields."""
+        """The widgets for the page, in the order of the fields."""
 
     def value(self) -> Any:
         """The value that the controls describe. ValueError in a sentence where there can be no such value."""
@@ -317,7 +317,7 @@ def control(hint: Any, metadata: Any, value: Any, label: str, field: str) -> Any
 
 
 def read(widget: Any) -> Any:
-    """What a control made by `control` says. ValueError in a sentence where it is no number, or out of range."""
+    """The value of a control made by `control`. ValueError in a sentence where it is no number, or out of range."""
     return widget.number if isinstance(widget, Number) else widget.value
 
 

@@ -32,7 +32,7 @@ Rows = Sequence[tuple[float, int, float]]
 
 
 class Look(NamedTuple):
-    """How one of several things is drawn."""
+    """The colour, marker and line of one series."""
 
     colour: str
     marker: str
@@ -154,7 +154,7 @@ def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes |
 
 
 def staleness(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
-    """How many gradients were computed from parameters how many versions old."""
+    """The histogram of staleness: gradients, by the age in versions of the parameters they were computed from."""
     ax = ax or _new(6.4, 3.2)
     named = _named(runs)
     for look, label, run, aside, width in _beside(named):
@@ -189,7 +189,7 @@ def contenders(
 
 
 def codec_map(found: CodecMap, *, ax: Axes | None = None) -> Axes:
-    """Which codec makes the fastest step, by link bandwidth and gradient size: predicted as areas, measured as marks.
+    """The codec of the fastest step by link bandwidth and gradient size: predicted as areas, measured as marks.
 
     A mark has the look of the codec that was fastest when it was measured; where that is not the area's, it has a black
     edge.

@@ -70,7 +70,7 @@ class Guess:
 
     @property
     def value(self) -> str | None:
-        """What was predicted; None so far."""
+        """The prediction; None so far."""
         kept = _kept.get(self.question)
         return kept if kept in self.options else None
 
@@ -85,7 +85,7 @@ class Guess:
         return f"This cell waits for your prediction: {self.question}"
 
     def commit(self) -> None:
-        """What is chosen becomes the prediction, for good. ValueError where nothing is."""
+        """Make the chosen answer the prediction, for good. ValueError where none is chosen."""
         if self.value is None:
             if self.choice.value is None:
                 raise ValueError("Choose one of the options first.")

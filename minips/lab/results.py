@@ -1,4 +1,4 @@
-"""What the workbench shows of finished runs: words, tables and CSV."""
+"""The workbench's results of finished runs: words, tables and CSV."""
 
 import csv
 import html
@@ -23,7 +23,7 @@ class Record(NamedTuple):
     prediction: Prediction | None
 
     def row(self) -> dict[str, Any]:
-        """What goes into a line of CSV: plain values, seconds and bytes, the config as JSON."""
+        """A line of CSV: plain values, seconds and bytes, the config as JSON."""
         run = self.run.to_dict()
         config, losses, spans, stale = (run.pop(name) for name in ("config", "losses", "spans", "staleness"))
         run.pop("events")
@@ -41,7 +41,7 @@ class Record(NamedTuple):
 
 
 def in_words(runs: Mapping[str, Run]) -> str:
-    """What came of the runs, in a line."""
+    """The result of the runs, in a line."""
     parts = []
     for side, run in runs.items():
         parts.append(f"{side}{_ended(run)}: {_outcome(run)}, {run.seconds:.2f} s, {run.bytes_sent / 1e6:.3f} MB sent.")
@@ -93,7 +93,7 @@ def history(records: Sequence[Record]) -> str:
 
 
 def changes(config: Config) -> str:
-    """What is special about a config, in one line of code."""
+    """The fields of a config that differ from the defaults, in one line of code."""
     text = " ".join(code(config).split()).replace("( ", "(").replace(", )", ")")
     return text.removeprefix("ps.Config(").removesuffix(")") or "as it comes"
 
@@ -110,7 +110,7 @@ def to_csv(records: Sequence[Record]) -> str:
 
 
 def _ended(run: Run) -> str:
-    """How a run ended, if before its time."""
+    """The reason why a run ended early; empty where it did not."""
     return " (stopped)" if run.stopped else " (diverged)" if run.diverged else ""
 
 

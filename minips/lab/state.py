@@ -1,4 +1,4 @@
-"""What is kept of a learner: exercises passed, predictions made. Kept as lines of JSON in the user's state folder.
+"""The learner's progress: exercises passed, predictions made; lines of JSON in the user's state folder.
 
 Nothing is noted in unattended runs (``MINIPS_AUTOPLAY=1``), and a folder that cannot be written is a sentence, never an
 error.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def state_file() -> Path:
-    """Where progress is kept: under ``XDG_STATE_HOME`` where that is set, else in the platform's usual place."""
+    """The file of the learner's progress, under ``XDG_STATE_HOME`` or, where that is not set, in the usual place."""
     if os.environ.get("XDG_STATE_HOME"):
         base = Path(os.environ["XDG_STATE_HOME"])
     elif sys.platform == "win32":

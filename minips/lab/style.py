@@ -1,4 +1,4 @@
-"""How the panels look: one style sheet, put into each of them.
+"""The panels' style sheet, put into each of them.
 
 It follows JupyterLab's theme. Pictures are drawn once, for the light theme; the dark one inverts their lightness and
 keeps their hues. A panel whose kernel is gone shows a sentence in place of its controls.

@@ -1,4 +1,4 @@
-"""What is done of the lessons, as a table."""
+"""The learner's progress through the lessons, as a table."""
 
 import html
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from minips.lab.lessons import Lesson, lessons
 
 
 class Row(NamedTuple):
-    """What is done of one lesson."""
+    """The progress through one lesson."""
 
     lesson: Lesson
     passed: list[str]
@@ -54,5 +54,5 @@ class Transcript:
 
 
 def progress() -> Transcript:
-    """What is done of each lesson."""
+    """The progress through each lesson."""
     return Transcript()

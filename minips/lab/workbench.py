@@ -250,7 +250,7 @@ class Workbench(Interactive):
             self._rows[side] = list(run.losses)
 
     def _predict(self, side: str, config: Config) -> cost.Prediction | None:
-        """What the run should cost; None where it was not asked for, or cannot be told."""
+        """The predicted cost of the run; None where it was not asked for, or cannot be predicted."""
         self._unpredicted.pop(side, None)
         if not self.predict.value:
             return None

@@ -1,4 +1,4 @@
-"""What the checks share: ways to fail with a sentence, and to compare to the bit."""
+"""The checks' common parts: ways to fail with a sentence, and to compare to the bit."""
 
 import warnings
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def strictly(what: str) -> Iterator[None]:
 
 @contextmanager
 def refusing(what: str, kind: type[Exception], mentions: str = "") -> Iterator[None]:
-    """What stands within must raise ``kind``, with a sentence that mentions ``mentions``."""
+    """Require that the block raises ``kind``, with a sentence that contains ``mentions``."""
     with doing(what, f"expected {kind.__name__}, got"):
         try:
             yield
@@ -58,7 +58,7 @@ def refusing(what: str, kind: type[Exception], mentions: str = "") -> Iterator[N
 
 @contextmanager
 def failing_only_with(kind: type[Exception], what: str) -> Iterator[None]:
-    """What stands within may raise ``kind``, and nothing else."""
+    """Require that the block raises nothing but ``kind``."""
     with doing(what, f"expected {kind.__name__}, got"), suppress(kind), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,4 +1,4 @@
-"""What the stages around a quantizer must do: memories, serializers and compressors."""
+"""The contracts of the stages around a quantizer: memories, serializers and compressors."""
 
 import math
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def _check_halves(memory: Memory, xs: list[Array]) -> None:
 
 
 def _remember(memory: Memory, xs: list[Array]) -> list[Array]:
-    """What one link sends and the receiver makes of it, from fresh states."""
+    """The arrays that one link sends and that its receiver restores, from fresh states."""
     ours, theirs = dict[str, Array](), dict[str, Array]()
     quantizer, results = TopK(fraction=0.5), []
     for x in xs:

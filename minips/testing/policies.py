@@ -1,4 +1,4 @@
-"""What the server's stages must do: aggregators, consistency models and optimizers."""
+"""The contracts of the server's stages: aggregators, consistency models and optimizers."""
 
 import copy
 import itertools

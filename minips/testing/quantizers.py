@@ -1,4 +1,4 @@
-"""What any quantizer must do: give back shape and dtype, from the parts alone, within its own bound."""
+"""The contract of a quantizer: it gives back shape and dtype, from the parts alone, within its own bound."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What any stage must do: be a value, print as the code that makes it, go to JSON and back, and travel."""
+"""The contract of a stage: it is a value, prints as the code that makes it, goes to JSON and back, and travels."""
 
 import dataclasses
 import json

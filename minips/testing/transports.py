@@ -1,4 +1,4 @@
-"""What any transport must do: carry frames whole and in order, fail with a sentence, and leave nothing behind.
+"""The contract of a transport: it carries frames whole and in order, fails with a sentence, and leaves nothing behind.
 
 Each check is a function of a transport; its docstring is what it checks, and the start of the sentence where it fails.
 """
@@ -251,7 +251,7 @@ def connections_do_not_wait_for_each_other(transport: Transport) -> None:
 
 
 def errors_reach_the_caller(transport: Transport) -> None:
-    """What the handler raises reaches the caller's future, with type and sentence, and the connection goes on."""
+    """An error of the handler reaches the caller's future, with type and sentence, and the connection goes on."""
 
     class OddError(Exception):
         pass
@@ -358,7 +358,7 @@ def a_wrong_token_is_refused(transport: Transport) -> None:
 
 
 def nobody_there_is_said(transport: Transport) -> None:
-    """Where no server listens, connect raises ConnectionError and names the address."""
+    """Connecting to no server raises ConnectionError, which names the address."""
     with transport.serve(lambda frames: frames, token=TOKEN) as endpoint:
         address = endpoint.address
     with refusing(f"connect({address!r}) after its endpoint has closed", ConnectionError, address):
@@ -434,7 +434,7 @@ def _held() -> Held:
 
 
 def _settled() -> Held:
-    """What is held once it stays the same for a moment: a server notices a little later that a peer has gone."""
+    """The resources held once they stay the same for a moment: a server notices a little later that a peer has gone."""
     deadline, held, since = time.monotonic() + GRACE_S, _held(), time.monotonic()
     while time.monotonic() < deadline and time.monotonic() - since < 0.1:
         time.sleep(0.01)

@@ -92,7 +92,7 @@ class Simulated(Engine):
         return topology and topology.graph(config.workers, servers)
 
     def seconds(self, config: Config, worker: int, clock: int, rows: int) -> float:
-        """How long this worker computes at this clock, on batches of so many rows."""
+        """Seconds that this worker computes at this clock, on batches of so many rows."""
         gradient = self.calibration and self.calibration.gradient
         batch = self.compute_s if self.compute_s is not None else gradient.at(rows) if gradient else 0.0
         seconds = batch * config.accumulate

@@ -34,11 +34,11 @@ OURS = (str(Path(__file__).parents[2]), *sysconfig.get_paths().values())
 
 
 class Refused(Exception):  # noqa: N818, it is the outcome of a check and not an error
-    """What failed, and on which input."""
+    """An answer's failure, with the input on which it failed."""
 
 
 class Exercise(NamedTuple):
-    """What is asked, how an answer is checked, and the hints in the order in which they are given."""
+    """A task, the check of its answers, and its hints in the order in which they are given."""
 
     key: str
     task: str
@@ -54,7 +54,7 @@ _hinted: dict[str, int] = {}
 
 
 class Verdict:
-    """What a check found. True where the exercise is done."""
+    """The result of a check. True where the exercise is done."""
 
     def __init__(self, key: str, passed: bool, words: str) -> None:
         self.key, self.passed, self.words = key, passed, words
@@ -208,7 +208,7 @@ def raising(kind: type[Exception]) -> Iterator[None]:
 
 
 def number(got: Any) -> float:
-    """What an answer returned, as a float; Refused where it is no single number."""
+    """An answer's value as a float; Refused where it is no single number."""
     if not isinstance(got, int | float | np.number | np.ndarray) or np.ndim(got):
         raise Refused(f"it returned {got!r}; expected a number.")
     return float(got)

@@ -74,7 +74,7 @@ def receive(function: Any, rng: np.random.Generator) -> str:
 
 
 def _received(function: Any, pieces: list[bytes], count: int) -> list[Any]:
-    """What ``function`` returns, called ``count`` times on a connection that brings these pieces and ends."""
+    """The results of ``function``, called ``count`` times on a connection that brings these pieces and ends."""
     ours, theirs = socket.socketpair()
 
     def send() -> None:

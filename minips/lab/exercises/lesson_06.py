@@ -121,7 +121,7 @@ def ask_all(function: Any, rng: np.random.Generator) -> str:
 
 
 class _Watched(Closable):
-    """What a caller does with a transport; the first question is answered when all have been asked."""
+    """A transport that records its caller's calls; the first is answered when all have been made."""
 
     def __init__(self, n: int) -> None:
         self.asked = self.late = 0

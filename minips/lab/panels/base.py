@@ -1,4 +1,4 @@
-"""What the panels of the lab share: a picture with words beside it, work in a thread of its own, and a whole small
+"""The base of the lab's panels: a picture with words beside it, work in a thread of its own, and a whole small
 panel made of both.
 
 A panel says what it asks, as a frozen dataclass of options; what it finds out, given an answer to each; and how that is
@@ -300,7 +300,7 @@ class Panel(Interactive, Generic[Asked, Found]):
 
     @abstractmethod
     def words(self, found: Found) -> str:
-        """What the picture shows, in a line or two, for who cannot see it."""
+        """The content of the picture in a line or two, for readers who cannot see it."""
 
     @property
     def controls(self) -> dict[str, Any]:
@@ -354,7 +354,7 @@ class Panel(Interactive, Generic[Asked, Found]):
 
 
 def beside(figure: Figure, count: int = 2, *, width_ratios: tuple[float, ...] | None = None, **shared: Any) -> Any:
-    """So many axes beside each other or, in a narrow figure, one below the other."""
+    """Axes beside each other or, in a narrow figure, one below the other."""
     if figure.get_figwidth() > NARROW_IN:
         return figure.subplots(1, count, width_ratios=width_ratios, squeeze=False, **shared)[0]
     return figure.subplots(count, 1, squeeze=False, **shared)[:, 0]
@@ -395,7 +395,7 @@ def _heed_pages() -> None:
 
 
 def _saved(panel: Any) -> bool:
-    """Whether the notebook's file holds the panel; True where there is no telling."""
+    """True where the notebook's file holds the panel, or where that is not known."""
     try:
         book = Path(os.environ["JPY_SESSION_NAME"]).read_text(encoding="utf-8")
     except (KeyError, OSError, ValueError):

@@ -25,7 +25,7 @@ STEPS, BINS = 100, 41
 
 @dataclass(frozen=True)
 class Sent(Value):
-    """What is sent, and how."""
+    """The gradient, and the codec that sends it."""
 
     quantizer: Quantizer = option(Uniform(bits=4), "fewer bits for each value")
     memory: Memory = option(NoMemory(), "what is remembered from step to step")

@@ -38,7 +38,7 @@ WHAT = tuple(SAMPLES)
 
 @dataclass(frozen=True)
 class Squeezed(Value):
-    """Which bytes, which compressor, and over which link."""
+    """The bytes, the compressor, and the link."""
 
     what: str = option(WHAT[0], "the bytes that travel", choices=WHAT)
     compressor: Compressor = option(Lz4, "what makes them fewer, without loss")

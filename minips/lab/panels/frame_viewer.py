@@ -28,7 +28,7 @@ class OneArray(Value):
 
 
 class Frames(NamedTuple):
-    """What would travel."""
+    """The frames of one message."""
 
     asked: OneArray
     raw: int

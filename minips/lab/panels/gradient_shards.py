@@ -16,7 +16,7 @@ from minips.stage import Array, Value, option
 
 @dataclass(frozen=True)
 class Shards(Value):
-    """How the rows are shared."""
+    """The split of the rows over the workers."""
 
     workers: int = option(4, "each has a shard of the rows", minimum=1, maximum=12, step=1)
     rows: int = option(96, "training rows", minimum=12, maximum=353, step=1)

@@ -121,6 +121,6 @@ def told(asked: Round, honest: Array) -> Array:
 
 
 def combine(aggregator: Aggregator, honest: Array, lies: Array) -> Array:
-    """What an aggregator makes of these gradients, shape (2,). The liars are the last workers."""
+    """The aggregate of these gradients, shape (2,). The faulty workers are the last ones."""
     pushed = [Contribution(worker, 0, 0, {"w": g}) for worker, g in enumerate(np.concatenate([honest, lies]))]
     return aggregator.combine(pushed)["w"]

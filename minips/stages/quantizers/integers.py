@@ -257,7 +257,7 @@ def spread(codes: Array, levels: int, unit: float, into: Array) -> None:
 
 
 def bits16(rng: np.random.Generator, size: int) -> Array:
-    """So many 16-bit random numbers, straight from the generator's raw 64-bit words where it makes such."""
+    """Draw 16-bit random numbers, straight from the generator's raw 64-bit words where it makes such."""
     if isinstance(rng.bit_generator, np.random.MT19937):
         return rng.integers(0, 2**16, size, np.uint16)
     return np.asarray(rng.bit_generator.random_raw(-(-size // 4))).view(np.uint16)[:size]

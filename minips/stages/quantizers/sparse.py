@@ -121,7 +121,7 @@ class Threshold(Quantizer):
 
 
 def kept(fraction: float, size: int) -> int:
-    """How many of ``size`` values are sent: 7 of 100 for 0.07, although 0.07 * 100 is a little more in floats."""
+    """The number of values that are sent of ``size``: 7 of 100 for 0.07, although 0.07 * 100 is a little more."""
     return ceil(Fraction(str(fraction)) * size)
 
 

@@ -172,7 +172,7 @@ class Framer:
         return self._left is not None or self._start < self._stop
 
     def took(self, count: int) -> None:
-        """So many bytes have come into the room."""
+        """Note that so many bytes have come into the room."""
         if self._left is None:
             self._stop += count
         else:

@@ -37,7 +37,7 @@ class Link(Value):
     latency_s: float = option(1e-3, "seconds that a message travels", minimum=0, unit="s")
 
     def seconds(self, nbytes: float) -> float:
-        """How long ``nbytes`` take over a link that is free."""
+        """Seconds that ``nbytes`` take over a link that is free."""
         return nbytes * 8 / self.bandwidth_bps + self.latency_s
 
     def around(self, transport: Transport) -> Transport:

@@ -98,7 +98,7 @@ class Pool(Closable):
         return tag, cut(block, sizes), [self._helpers.submit(wire.fill, block[share]) for wire, share in shares]
 
     def _shares(self, total: int) -> list[slice]:
-        """Which bytes travel over which wire."""
+        """The bytes that travel over each wire."""
         wires = len(self._wires)
         step = -(-total // (ALIGNMENT * wires)) * ALIGNMENT
         return [slice(step * place, min(step * (place + 1), total)) for place in range(wires)]

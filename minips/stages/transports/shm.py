@@ -127,7 +127,7 @@ class _ShmWire(SocketWire):
 
     @property
     def segments(self) -> int:
-        """How many segments this side has made."""
+        """The number of segments that this side has made."""
         return len(self._mine)
 
     def view(self, segment: int, sizes: Sequence[int]) -> Frames:

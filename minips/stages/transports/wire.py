@@ -75,7 +75,7 @@ P = TypeVar("P", bound=Interruptible)
 
 
 class Acceptor(Interruptible, Generic[P]):
-    """Where connections come in."""
+    """A listener for connections."""
 
     address: str
 
@@ -85,7 +85,7 @@ class Acceptor(Interruptible, Generic[P]):
 
 
 Listener = Acceptor[Wire]
-"""Where wires come in."""
+"""A listener for wires."""
 
 
 class InboxListener(Acceptor[P]):
