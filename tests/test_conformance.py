@@ -268,6 +268,30 @@ def test_an_optimizer_that_climbs_is_told_why(registry):
         check(Climb())
 
 
+def test_an_aggregator_that_is_not_elementwise_is_told_why(registry):
+    @ps.register
+    @dataclass(frozen=True)
+    class Geometric(ps.Aggregator):
+        """Weights by the distance to the mean of the whole gradient, which no half of it knows."""
+
+        name = "geometric"
+        elementwise = True
+
+        def combine(self, contributions):
+            flat = np.stack([np.concatenate([g.ravel() for g in one.gradients.values()]) for one in contributions])
+            weights = 1 / (1e-3 + np.linalg.norm(flat - flat.mean(axis=0), axis=1))
+            weights /= weights.sum()
+            return {
+                name: np.asarray(
+                    sum(w * one.gradients[name] for w, one in zip(weights, contributions, strict=True)), g.dtype
+                )
+                for name, g in contributions[0].gradients.items()
+            }
+
+    with pytest.raises(AssertionError, match="elementwise is True, but half of"):
+        ps.testing.check(Geometric())
+
+
 def test_a_serializer_that_loses_floats_is_told_why(registry):
     @ps.register
     @dataclass(frozen=True)

@@ -169,3 +169,12 @@ def test_a_message_takes_the_bytes_of_a_stream_that_a_tap_counts(codec):
         took = sum(map(len, tap.asked)) - before
     assert cost.message_nbytes(codec, tensors, stream=True) == took
     assert cost.message_nbytes(codec, tensors) == sum(map(len, frames)) < took
+
+
+def test_a_prediction_prints_as_a_table():
+    problem = ps.LinearRegression(*ps.datasets.synthetic(rows=64, features=4))
+    told = cost.predict(problem, ps.Config(workers=2, steps=10), CALIBRATION)
+    lines = str(told).splitlines()
+    assert [line[:20].strip() for line in lines[-4:]] == ["a step", "the run", "sent by workers", "received by workers"]
+    assert len(lines) == len(told.spans) + 4
+    assert f"{told.seconds_per_step * 1e3:.3f} ms" in lines[-4]

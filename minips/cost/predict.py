@@ -48,6 +48,19 @@ class Prediction:
         """Seconds of the whole run."""
         return self.seconds_per_step * self.config.steps
 
+    def __str__(self) -> str:
+        """A text table."""
+        low, high = (bound * 1e3 for bound in self.interval_s)
+        about = "" if self.exact_bytes else "about "
+        rows = [
+            *((name, f"{seconds * 1e3:.3f} ms") for name, seconds in self.spans.items()),
+            ("a step", f"{self.seconds_per_step * 1e3:.3f} ms ({low:.3f} to {high:.3f})"),
+            ("the run", f"{self.seconds:.2f} s for {self.config.steps} steps"),
+            ("sent by workers", f"{about}{self.bytes_sent / 1e6:.3f} MB"),
+            ("received by workers", f"{about}{self.bytes_received / 1e6:.3f} MB"),
+        ]
+        return "\n".join(f"{name:<20}{value}" for name, value in rows)
+
 
 @one_blas_thread
 def predict(problem: Problem, config: Config, calibration: Calibration | None = None) -> Prediction:

@@ -1,4 +1,4 @@
-"""The conformance checks that any stage, ours or a learner's, must pass.
+"""The conformance checks that any stage, ours or a learner's, must pass, and any problem.
 
     >>> import minips as ps
     >>> ps.testing.check(ps.TopK(fraction=0.5))
@@ -8,9 +8,11 @@ failed. `check` looks at the stage's kind; the checks of the kinds stand in modu
 and a few short functions.
 """
 
+from minips.problems import Problem
 from minips.stage import Stage
 from minips.testing.codecs import check_compressor, check_memory, check_serializer
 from minips.testing.policies import check_aggregator, check_consistency, check_optimizer
+from minips.testing.problems import check_problem
 from minips.testing.quantizers import check_quantizer
 from minips.testing.stages import check_stage
 from minips.testing.transports import check_transport
@@ -22,6 +24,7 @@ __all__ = [
     "check_consistency",
     "check_memory",
     "check_optimizer",
+    "check_problem",
     "check_quantizer",
     "check_serializer",
     "check_stage",
@@ -29,7 +32,11 @@ __all__ = [
 ]
 
 
-def check(stage: Stage) -> None:
-    """Check a stage against the contract of its kind; a kind without one of its own is checked as a stage."""
+def check(stage: Stage | Problem) -> None:
+    """Check a stage against the contract of its kind, or a problem against its own; a kind without a contract of its
+    own is checked as a stage.
+    """
+    if isinstance(stage, Problem):
+        return check_problem(stage)
     contract = globals().get(f"check_{stage.kind}", check_stage)
     contract(stage)

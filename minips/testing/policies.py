@@ -52,6 +52,11 @@ def _check_combined(aggregator: Aggregator, contributions: list[Contribution], w
             for one, old in zip(contributions, before, strict=True):
                 same = same_bits(one.gradients[name], old[name])
                 require(same, f"it changed {name!r} of worker {one.worker}; copy before you add.")
+        for name, y in first.items() if aggregator.elementwise else ():
+            for half in (slice(None, None, 2), slice(1, None, 2)):
+                some = [one._replace(gradients={name: one.gradients[name].reshape(-1)[half]}) for one in contributions]
+                same = same_bits(aggregator.combine(some)[name], y.reshape(-1)[half])
+                require(same, f"elementwise is True, but half of {name!r} alone is combined into other values.")
 
 
 def check_consistency(consistency: Consistency) -> None:
