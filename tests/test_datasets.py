@@ -1,11 +1,10 @@
 """Data to train on."""
 
-import sys
-
 import numpy as np
 import pytest
+import sklearn.datasets
 
-from minips import datasets
+from minips import datasets, seeds
 
 BUNDLED = {datasets.digits: (1797, 64, 10), datasets.breast_cancer: (569, 30, 2), datasets.diabetes: (442, 10, None)}
 MAKERS = [*BUNDLED, datasets.synthetic]
@@ -87,10 +86,16 @@ def test_synthetic_classes_are_whole_numbers():
     assert set(data.y) == {0, 1, 2, 3}
 
 
-def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ModuleNotFoundError, match=r"minips\[lab\]"):
-        datasets.digits()
+@pytest.mark.parametrize("name", ["digits", "breast_cancer", "diabetes"])
+def test_the_sets_are_those_of_scikit_learn_and_do_without_it(monkeypatch, name):
+    X, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)
+    monkeypatch.setattr(sklearn.datasets, f"load_{name}", None)
+    expected = datasets._split(X, y, 0.2, seeds.split(5), "float64")
+    got = getattr(datasets, name)(seed=5, dtype="float64")
+    np.testing.assert_array_equal(got.X, expected.X)
+    np.testing.assert_array_equal(got.X_validation, expected.X_validation)
+    if name != "diabetes":
+        np.testing.assert_array_equal(got.y, expected.y, strict=True)
 
 
 # Random features
