@@ -3,6 +3,7 @@
 import compileall
 import os
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["MINIPS_AUTOPLAY"] = "1"  # the lessons' predictions answer themselves
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # a kernel under a debugger's eye would print a warning
 os.environ.pop("MPLBACKEND", None)  # a kernel draws into the notebook
+collect_ignore = [] if find_spec("torch") else ["minips/torch.py"]  # which no extra that tests need brings
 
 
 def pytest_configure(config: pytest.Config) -> None:

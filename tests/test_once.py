@@ -123,8 +123,8 @@ class Trial:
         with ps.Server(START, self.config).serve(None, TOKEN) as server:
             update = server.shard.parameters.update
 
-            def noted(contributions, scale):
-                lost = update(contributions, scale)
+            def noted(contributions, scale, clock):
+                lost = update(contributions, scale, clock)
                 self.updates.append(([(one.worker, one.clock) for one in contributions], scale))
                 return lost
 
