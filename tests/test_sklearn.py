@@ -66,8 +66,11 @@ def test_stages_by_value_by_name_and_with_their_fields():
     assert not (fewer.coef_ == exact.coef_).all()
 
 
-@pytest.mark.outside  # joblib keeps a folder and a pipe
-def test_any_labels_in_a_pipeline_a_grid_and_several_processes():
+@pytest.mark.soak
+@pytest.mark.alone
+@pytest.mark.outside  # joblib keeps a pipe
+def test_any_labels_in_a_pipeline_a_grid_and_several_processes(monkeypatch, tmp_path):
+    monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(tmp_path))
     grid = GridSearchCV(
         make_pipeline(StandardScaler(), PSClassifier(steps=100, random_state=0)),
         {"psclassifier__quantizer": ["exact", "sign"], "psclassifier__memory": ["errorfeedback"]},
