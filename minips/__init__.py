@@ -18,6 +18,7 @@ from minips.cost.sensitivity import sensitivity
 from minips.drivers.client import Client, Ref, connect
 from minips.drivers.server import Server
 from minips.engines import Engine, Processes, Progress, Run, Threads
+from minips.engines.sweep import RunTable, sweep
 from minips.engines.train import train
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
 from minips.stage import Stage, announce, build, kinds, names, option, register, stage_class
@@ -120,6 +121,7 @@ __all__ = [
     "Ref",
     "RingAllReduce",
     "Run",
+    "RunTable",
     "SafeTensors",
     "Schedule",
     "Serializer",
@@ -156,6 +158,7 @@ __all__ = [
     "option",
     "register",
     "sensitivity",
+    "sweep",
     "train",
 ]
 

@@ -73,3 +73,23 @@ def test_weights_count_as_copies_do():
 def test_weights_that_are_none_are_refused(weights):
     with pytest.raises(ValueError, match=r"[Ww]eight"):
         ps.SoftmaxRegression(DATA.X[:30], DATA.y[:30], weights=weights)
+
+
+def test_a_sweep_yields_runs_and_makes_one_table():
+    problem = ps.SoftmaxRegression(*DATA)
+    configs = [CONFIG, CONFIG.with_({"push.quantizer": "topk", "optimizer.lr": 0.5}), CONFIG.with_({"workers": 3})]
+    runs = ps.sweep(problem, configs, engine="threads")
+    assert next(runs).config == CONFIG
+    table = ps.RunTable(ps.sweep(problem, configs, engine="threads"))
+    assert [list(row)[:4] for row in table.rows] == [
+        ["push.quantizer", "optimizer.lr", "workers", "push.quantizer.fraction"]
+    ] * 3
+    assert [row["push.quantizer"] for row in table.rows] == ["Exact", "TopK", "Exact"]
+    assert [row["optimizer.lr"] for row in table.rows] == [0.1, 0.5, 0.1]
+    assert [row["workers"] for row in table.rows] == [2, 2, 3]
+    assert [row["accuracy"] for row in table.rows] == [run.accuracy for run in table.runs]
+    lines = str(table).splitlines()
+    assert len(lines) == 4
+    assert "optimizer.lr" in lines[0]
+    assert table._repr_html_().count("<tr>") == 4
+    assert str(ps.RunTable([])) == ""

@@ -1,0 +1,103 @@
+"""Several runs of one problem, and one table from them."""
+
+import html
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from minips.core.config import Config
+from minips.engines.base import Engine
+from minips.engines.progress import showing
+from minips.engines.run import Run
+from minips.engines.train import train
+from minips.problems import Problem
+from minips.stage import Value
+
+FIGURES: dict[str, Callable[[Run], Any]] = {
+    "training loss": lambda run: run.losses[-1][2] if run.losses else None,
+    "validation loss": lambda run: run.validation_loss,
+    "accuracy": lambda run: run.accuracy,
+    "seconds": lambda run: run.seconds,
+    "MB sent": lambda run: run.bytes_sent / 1e6,
+    "MB received": lambda run: run.bytes_received / 1e6,
+    "diverged": lambda run: run.diverged,
+}
+
+
+def sweep(
+    problem: Problem, configs: Iterable[Config], *, engine: Engine | str | None = None, progress: bool = False
+) -> Iterator[Run]:
+    """Train ``problem`` as each of the configs says; yields each run as soon as it has ended. ``progress`` shows a bar.
+
+    >>> import minips as ps
+    >>> problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))
+    >>> base = ps.Config(workers=2, steps=5)
+    >>> runs = ps.sweep(problem, [base.with_({"optimizer.lr": lr}) for lr in (0.1, 0.5)], engine="threads")
+    >>> [row["optimizer.lr"] for row in ps.RunTable(runs).rows]
+    [0.1, 0.5]
+    """
+    plan = list(configs)
+
+    def read(done: int) -> tuple[str, float]:
+        return f"{done} of {len(plan)} runs", done / len(plan)
+
+    with showing(progress, read) as show:
+        for number, config in enumerate(plan):
+            show(number)
+            yield train(problem, config, engine=engine)
+
+
+class RunTable:
+    """A row for each run: the fields in which the runs' configs differ, by their paths, and the figures."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self.runs = list(runs)
+        fields = [dict(_paths(run.config)) for run in self.runs]
+        known = dict.fromkeys(path for one in fields for path in one)
+        differing = [path for path in known if len({repr(one.get(path)) for one in fields}) > 1]
+        shown = [name for name, figure in FIGURES.items() if any(figure(run) is not None for run in self.runs)]
+        self.rows: list[dict[str, Any]] = [
+            {**{path: one.get(path) for path in differing}, **{name: FIGURES[name](run) for name in shown}}
+            for one, run in zip(fields, self.runs, strict=True)
+        ]
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame. ImportError without pandas."""
+        try:
+            import pandas as pd
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("RunTable.to_frame needs pandas: pip install pandas.") from None
+        return pd.DataFrame(self.rows)
+
+    def __str__(self) -> str:
+        """A text table."""
+        cells = self._cells()
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in cells]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<RunTable of {len(self.runs)} runs>"
+
+    def _repr_html_(self) -> str:
+        head, *body = ([html.escape(cell) for cell in row] for row in self._cells())
+        rows = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in body)
+        return f"<table><tr><th>{'</th><th>'.join(head)}</th></tr>{rows}</table>"
+
+    def _cells(self) -> list[list[str]]:
+        names = list(self.rows[0]) if self.rows else []
+        return [names, *([_words(row[name]) for name in names] for row in self.rows)]
+
+
+def _paths(value: Value, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields of a value, those within it by their paths; a stage also by its own."""
+    for name, inner in vars(value).items():
+        if isinstance(inner, Value):
+            if hasattr(inner, "name"):
+                yield f"{prefix}{name}", type(inner).__name__
+            yield from _paths(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", inner
+
+
+def _words(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
