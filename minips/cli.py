@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+import reprlib
 import signal
 import sys
 import threading
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rich.console import Console
@@ -39,12 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows ASCII alone shows a ? for an α
-    parser = _parser()
-    options, rest = parser.parse_known_args(arguments)
-    options.rest = rest
-    if rest and options.command is not lab:
-        parser.error(f"unknown: {' '.join(rest)}")
     try:
+        arguments = _load(arguments)
+        parser = _parser()
+        options, rest = parser.parse_known_args(arguments)
+        options.rest = rest
+        if rest and options.command is not lab:
+            parser.error(f"unknown: {' '.join(rest)}")
         with _sigterm_raised():
             return int(options.command(options) or 0)
     except Terminated:
@@ -56,6 +59,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ModuleNotFoundError, RuntimeError, TypeError) as error:
         print(f"minips: {reason(error)}", file=sys.stderr)
         return 1
+
+
+def _load(arguments: Sequence[str] | None) -> list[str]:
+    """The arguments without ``--load FILE.py``; the stages of these files are registered by then."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early.add_argument("--load", action="append", default=[])
+    given, rest = early.parse_known_args(arguments)
+    for file in given.load:
+        path = Path(file).resolve()
+        if path.suffix != ".py" or not path.is_file():
+            raise OSError(f"--load takes a Python file that defines stages; there is no {file}.")
+        if _module(path.stem, path.parent).__file__ != str(path):
+            raise ValueError(f"--load {file}: there is another module named {path.stem}. Choose another name.")
+    return rest
+
+
+def _module(name: str, folder: Path) -> ModuleType:
+    """A module of this folder, under its own name, so that the processes of a run import it too."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise RuntimeError(f"The module {name} cannot be imported: {type(error).__name__}: {reason(error)}") from error
 
 
 class Terminated(KeyboardInterrupt):
@@ -290,6 +317,16 @@ def _value(hint: Any, text: str) -> Any:
 def _problem(options: argparse.Namespace) -> Problem:
     from minips import datasets
 
+    if options.problem:
+        module, _, function = options.problem.partition(":")
+        make = getattr(_module(module, Path.cwd()), function, None)
+        if not callable(make):
+            raise ValueError(f"--problem takes MODULE:FUNCTION; {module} has no function {function!r}.")
+        problem = make()
+        if not isinstance(problem, Problem):
+            raise TypeError(f"{options.problem} returned {reprlib.repr(problem)}, which is no ps.Problem.")
+        return problem
+
     data = datasets.synthetic(classes=3) if options.data == "synthetic" else getattr(datasets, options.data)()
     if options.features:
         data = datasets.fourier(data, options.features)
@@ -298,6 +335,7 @@ def _problem(options: argparse.Namespace) -> Problem:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="minips", description="A small parameter server to learn from, and to use.")
+    parser.add_argument("--load", metavar="FILE.py", help="a file that registers stages of your own; may be repeated")
     parser.add_argument("--version", action="version", version=f"minips {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
@@ -310,6 +348,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
     one = add(train, "train once")
     one.add_argument("--data", choices=_DATA, default="digits", help="what to train on")
+    one.add_argument("--problem", metavar="MODULE:FUNCTION", help="a function of yours that returns a ps.Problem")
     one.add_argument("--features", type=int, default=0, metavar="N", help="lift the data to N random Fourier features")
     one.add_argument("--engine", default="processes", help=f"where workers run: {', '.join(names('engine'))}")
     one.add_argument("--config", metavar="FILE", help="a config as JSON to start from")

@@ -19,7 +19,9 @@ import re
 import sys
 import textwrap
 import types
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pkgutil import resolve_name
 from typing import (
     TYPE_CHECKING,
@@ -257,14 +259,32 @@ def kinds() -> list[str]:
     return list(_KINDS)
 
 
+@cache
+def load_installed() -> None:
+    """Import the modules that installed packages name under the entry-point group ``minips.stages``: they register
+    stages. One that fails is a warning.
+    """
+    from importlib.metadata import entry_points  # which takes longer to import than all of this
+
+    for entry in entry_points(group="minips.stages"):
+        try:
+            entry.load()
+        except Exception as error:
+            words = f"The stages of {entry.value} cannot be loaded: {type(error).__name__}: {reason(error)}"
+            warnings.warn(words, stacklevel=2)
+
+
 def names(kind: str) -> list[str]:
     """The registered names of one kind, in the order of registration."""
+    load_installed()
     return list(_classes(kind))
 
 
 def stage_class(kind: str, name: str) -> type[Stage]:
     """The class behind a name. ValueError lists the known names and the nearest."""
     classes = _classes(kind)
+    if isinstance(name, str) and name not in classes:
+        load_installed()
     if not isinstance(name, str) or name not in classes:
         head, colon, fields = str(name).partition(":")
         if colon and head in classes:
