@@ -112,6 +112,11 @@ class Problem(ABC):
     def _weights_of(self, rows: Any) -> Array | None:
         return self.weights if rows is None or self.weights is None else self.weights[rows]
 
+    def _weighted(self, values: Array, rows: Any) -> Array:
+        """A value for each row, times the row's weight."""
+        weights = self._weights_of(rows)
+        return values if weights is None else values * weights.astype(values.dtype)
+
 
 def _rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
     names = f"X{suffix}", f"y{suffix}"
@@ -191,8 +196,7 @@ class LinearRegression(Problem):
         X, y = self._chosen(rows)
         w = params["w"]
         residual = X @ w + params["b"] - y  # (n,)
-        weights = self._weights_of(rows)
-        weighted = residual if weights is None else residual * weights.astype(X.dtype)
+        weighted = self._weighted(residual, rows)
         loss = float(residual @ weighted) / (2 * len(y)) + self.l2 / 2 * float(w @ w)
         gradient = weighted @ X / X.dtype.type(len(y)) + X.dtype.type(self.l2) * w
         return loss, {"w": gradient, "b": np.asarray(weighted.mean(), X.dtype)}
