@@ -33,11 +33,6 @@ class Optimizer(Stage):
         self.step(new, grads, state)
 
 
-def rate(lr: float, schedule: Schedule | None, state: dict[str, Any]) -> float:
-    """The learning rate at the clock of ``state``."""
-    return lr if schedule is None else lr * schedule.factor(state.get("clock", 0))
-
-
 @register
 @dataclass(frozen=True)
 class SGD(Optimizer):
@@ -56,7 +51,7 @@ class SGD(Optimizer):
     schedule: StageField[Schedule | None] = option(None, "the learning rate over the run; None: it stays")
 
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
-        lr = rate(self.lr, self.schedule, state)
+        lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
             g = grads[name]
             if self.weight_decay:
@@ -71,7 +66,7 @@ class SGD(Optimizer):
     def step_into(self, new: Tensors, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
         if self.momentum or self.weight_decay or type(self).step is not SGD.step:  # a subclass may step otherwise
             return super().step_into(new, params, grads, state)
-        lr = rate(self.lr, self.schedule, state)
+        lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
             np.subtract(p, np.multiply(grads[name], lr, out=new[name]), out=new[name])
 
@@ -91,7 +86,7 @@ class Adagrad(Optimizer):
     schedule: StageField[Schedule | None] = option(None, "the learning rate over the run; None: it stays")
 
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
-        lr = rate(self.lr, self.schedule, state)
+        lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
             g = grads[name]
             total = _zeros(state, "squares", name, p)
@@ -118,7 +113,7 @@ class Adam(Optimizer):
 
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
         state["steps"] = t = state.get("steps", 0) + 1
-        lr = rate(self.lr, self.schedule, state)
+        lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
             g, m, v = grads[name], _zeros(state, "mean", name, p), _zeros(state, "squares", name, p)
             m *= self.beta1

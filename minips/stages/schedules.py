@@ -6,9 +6,10 @@ every one of several servers, takes the same steps.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import cos, pi
-from typing import ClassVar, Optional
+from typing import Any, ClassVar, Optional
 
 from minips.stage import Stage, StageField, option, register
 
@@ -21,6 +22,10 @@ class Schedule(Stage):
     @abstractmethod
     def factor(self, clock: int) -> float:
         """The factor of the learning rate at this clock, from 0 on."""
+
+    def rate(self, lr: float, state: Mapping[str, Any]) -> float:
+        """The learning rate at the clock of an optimizer's state."""
+        return lr * self.factor(state.get("clock", 0))
 
 
 @register
