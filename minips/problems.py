@@ -28,6 +28,7 @@ class Problem(ABC):
 
     l2: float = 0.0
     """The factor of a penalty on the parameters, which the loss of held-out rows leaves out."""
+    weights: Array | None = None
 
     def __init__(
         self,
@@ -39,7 +40,8 @@ class Problem(ABC):
         weights: Array | None = None,
     ) -> None:
         self.X, self.y = _rows(X, y)
-        self.weights = None if weights is None else _weights(weights, self.rows)
+        if weights is not None:
+            self.weights = _weights(weights, self.rows)
         self.validation: tuple[Array, Array] | None = None
         if X_validation is not None or y_validation is not None:
             self.validation = _rows(X_validation, y_validation, "_validation")
@@ -206,9 +208,11 @@ class LinearRegression(Problem):
 
     def solution(self) -> Tensors:
         """The parameters of least loss, from the normal equations of the centred data."""
-        centre, level = self.X.mean(axis=0), self.y.mean()
-        A, r = self.X - centre, self.y - level
-        w = np.linalg.lstsq(A.T @ A / self.rows + self.l2 * np.eye(A.shape[1]), A.T @ r / self.rows, rcond=None)[0]
+        X = self.X.toarray() if hasattr(self.X, "toarray") else self.X
+        centre, level = np.average(X, axis=0, weights=self.weights), np.average(self.y, weights=self.weights)
+        A, r = X - centre, self.y - level
+        B = A.T if self.weights is None else A.T * self.weights
+        w = np.linalg.lstsq(B @ A / self.rows + self.l2 * np.eye(A.shape[1]), B @ r / self.rows, rcond=None)[0]
         return {"w": w.astype(self.X.dtype), "b": np.asarray(level - centre @ w, self.X.dtype)}
 
 
@@ -286,9 +290,7 @@ class SoftmaxRegression(Problem):
 
     def predict_proba(self, params: Tensors, X: Array) -> Array:
         """The probability of each row and class, shape (n, classes)."""
-        scores = self.scores(params, X)
-        R = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(R / R.sum(axis=1, keepdims=True))
+        return softmax(self.scores(params, X))
 
     def _sizes(self) -> list[str]:
         return [*super()._sizes(), f"{self.classes} classes"]
@@ -350,6 +352,12 @@ def _numbered(y: Array, labels: Array) -> Array:
     if unknown:
         raise ValueError(f"y_validation holds the class {unknown[0]!r}, which y does not.")
     return np.asarray(np.searchsorted(labels, y.astype(labels.dtype)))
+
+
+def softmax(scores: Array) -> Array:
+    """``exp(scores) / Σ exp(scores)`` of each row, shape (n, classes)."""
+    R = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(R / R.sum(axis=1, keepdims=True))
 
 
 def cross_entropy(scores: Array, y: Array, weights: Array | None = None) -> tuple[float, Array]:

@@ -12,7 +12,7 @@ from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.engines import Run
 from minips.engines.train import train
-from minips.problems import LinearRegression, Problem, SoftmaxRegression
+from minips.problems import LinearRegression, Problem, SoftmaxRegression, softmax
 from minips.stage import Array, Tensors, build, parse_stage
 from minips.stages.optimizers import SGD
 
@@ -61,8 +61,8 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
         self.steps, self.batch_size, self.l2, self.engine = steps, batch_size, l2, engine
         self.random_state = random_state
 
-    _bend: float
-    """The most that the loss of a row bends along its prediction."""
+    _second_derivative: float
+    """The largest second derivative of a row's loss by its prediction."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -76,7 +76,7 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
         stages = {kind: _stage(kind, getattr(self, kind)) for kind in _STAGES if getattr(self, kind) is not None}
         if self.optimizer is None:
             batch = min(self.batch_size or rows, rows) * min(self.workers, rows)
-            stages["optimizer"] = SGD(lr=1 / (self._bend * _curvature(X, batch) + self.l2))
+            stages["optimizer"] = SGD(lr=1 / (self._second_derivative * _curvature(X, batch) + self.l2))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         return Config(
             push=codec,
@@ -121,7 +121,7 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
 class PSRegressor(RegressorMixin, _Trained):  # type: ignore[misc]
     """Least squares, trained by `minips.train`; its parameters are those of `PSClassifier`."""
 
-    _bend = 1.0
+    _second_derivative = 1.0
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on all rows anew."""
@@ -156,7 +156,7 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
     step, training loss). ConvergenceWarning where the run diverged.
     """
 
-    _bend = 0.5  # Böhning 1992, "Multinomial Logistic Regression Algorithm"
+    _second_derivative = 0.5  # Böhning 1992, "Multinomial Logistic Regression Algorithm"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on all rows anew. ``y`` may hold any labels."""
@@ -191,8 +191,7 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
         scores = self.decision_function(X)
         if scores.ndim == 1:
             scores = np.column_stack([np.zeros_like(scores), scores])
-        R = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(R / R.sum(axis=1, keepdims=True))
+        return softmax(scores)
 
     def predict(self, X: Any) -> Array:
         """The predicted label of each row."""

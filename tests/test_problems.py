@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import minips as ps
 
@@ -313,3 +314,36 @@ def test_class_numbers_that_are_none_are_refused_and_many_classes_are_not(proble
     assert problem(np.eye(2), np.array([0, 999])).classes == 1000
     assert problem(np.eye(2), np.array([0, 5000]), classes=5001).classes == 5001
     assert problem(np.zeros((5001, 2)), np.arange(5001)).classes == 5001
+
+
+# A problem of one's own, sparse rows, weights
+
+
+class Bare(ps.Problem):
+    """A problem that sets its rows itself."""
+
+    def __init__(self):
+        self.X, self.y, self.validation = np.zeros((8, 2)), np.zeros(8), None
+
+    def init(self, rng):
+        return {"w": np.zeros(2)}
+
+    def loss_and_gradient(self, params, rows=None):
+        return float((params["w"] - 1) @ (params["w"] - 1)) / 2, {"w": params["w"] - 1}
+
+
+def test_a_problem_that_sets_its_rows_itself_trains():
+    run = ps.train(Bare(), ps.Config(workers=2, steps=100, optimizer=ps.SGD(lr=0.5)), engine="threads")
+    np.testing.assert_allclose(run.params["w"], 1)
+
+
+def test_the_solution_of_sparse_and_of_weighted_rows():
+    dense = ps.LinearRegression(X, TARGET, l2=0.1).solution()
+    thin = ps.LinearRegression(sparse.csr_matrix(X), TARGET, l2=0.1).solution()
+    counts = np.arange(len(X)) % 3
+    weighted = ps.LinearRegression(X, TARGET, l2=0.1, weights=counts).solution()
+    copies = ps.LinearRegression(np.repeat(X, counts, axis=0), np.repeat(TARGET, counts), l2=0.1).solution()
+    for name, values in dense.items():
+        np.testing.assert_allclose(thin[name], values)
+        np.testing.assert_allclose(weighted[name], copies[name])
+        assert not np.allclose(weighted[name], values)

@@ -2,7 +2,7 @@
 
 import html
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -98,13 +98,7 @@ class Run:
         """The training losses as a pandas DataFrame of ``seconds``, ``step`` and ``loss``. ImportError without
         pandas.
         """
-        try:
-            import pandas as pd
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError(
-                "Run.to_frame needs pandas, which is not installed: pip install pandas."
-            ) from None
-        return pd.DataFrame(self.losses, columns=["seconds", "step", "loss"])
+        return frame(self.losses, ["seconds", "step", "loss"])
 
     def rows(self) -> list[tuple[str, str]]:
         """The summary as pairs of a name and a value with its unit."""
@@ -161,6 +155,15 @@ class Run:
             f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in self.rows()
         )
         return f"<table>{cells}</table>"
+
+
+def frame(rows: Sequence[Any], columns: Sequence[str]) -> Any:
+    """A pandas DataFrame. ImportError without pandas."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("A frame needs pandas, which is not installed: pip install pandas.") from None
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _figure(x: float | None, form: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 from minips.core.config import Config
 from minips.engines.base import Engine
 from minips.engines.progress import showing
-from minips.engines.run import Run
+from minips.engines.run import Run, frame
 from minips.engines.train import train
 from minips.problems import Problem
 from minips.stage import Value
@@ -62,11 +62,7 @@ class RunTable:
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame. ImportError without pandas."""
-        try:
-            import pandas as pd
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError("RunTable.to_frame needs pandas: pip install pandas.") from None
-        return pd.DataFrame(self.rows)
+        return frame(self.rows, list(self.rows[0]) if self.rows else [])
 
     def __str__(self) -> str:
         """A text table."""
