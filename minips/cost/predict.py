@@ -17,11 +17,11 @@ from minips.core.codec import Codec, Encoder
 from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.message import Message
+from minips.core.run import Run
 from minips.core.trace import SPANS, Trace
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.rehearsal import count_bytes
 from minips.cost.walk import walk
-from minips.engines import Run
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from minips.core.config import Config
-from minips.engines.run import Run, Stop, Watch
+from minips.core.run import Run, Stop, Watch
 from minips.problems import Problem
 from minips.stage import Stage, Tensors
 

@@ -12,11 +12,11 @@ from typing import Any
 from minips.core.collectives import PS
 from minips.core.config import Config
 from minips.core.partition import join
+from minips.core.run import Progress, Rows, Run, Stop, Watch
 from minips.core.trace import Trace
 from minips.engines import roles
 from minips.engines.base import Engine
 from minips.engines.replica import check_same, requantization_error
-from minips.engines.run import Progress, Rows, Run, Stop, Watch
 from minips.engines.supervisor import FAREWELL_S, Child, Supervisor, tell
 from minips.problems import Problem
 from minips.stage import Tensors

@@ -10,9 +10,9 @@ import numpy as np
 from minips.core.config import Config
 from minips.core.message import DivergedError
 from minips.core.partition import partition
+from minips.core.run import Rows
 from minips.core.shard import Shard
 from minips.core.trace import UPDATE, Trace
-from minips.engines.run import Rows
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
 

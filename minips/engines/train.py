@@ -9,7 +9,8 @@ import numpy as np
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
-from minips.engines import Engine, Processes, Progress, Run
+from minips.core.run import Progress, Run
+from minips.engines import Engine, Processes
 from minips.engines.progress import showing
 from minips.problems import Problem
 from minips.stage import build

@@ -16,10 +16,10 @@ from minips.core.fit import Line
 from minips.core.message import NonFiniteError, check_finite
 from minips.core.partition import cut, join, native, partition
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
+from minips.core.run import Rows, Run
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
 from minips.drivers.virtual import Way
-from minips.engines.run import Rows, Run
 from minips.engines.simulated.cluster import UNTIMED, Cluster, Node, Trainer, size
 from minips.engines.worker import at_step, compute
 from minips.problems import Problem

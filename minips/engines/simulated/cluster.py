@@ -16,10 +16,10 @@ from minips.core.calibration import Calibration
 from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.message import DivergedError
+from minips.core.run import Progress, Rows, Stop, Watch
 from minips.core.topology import Network, Traffic
 from minips.core.trace import Span, Trace
 from minips.drivers.virtual import Party, Way
-from minips.engines.run import Progress, Rows, Stop, Watch
 from minips.engines.simulated.flows import FlowNetwork
 from minips.problems import Problem
 from minips.stage import Frames, reason

@@ -13,9 +13,9 @@ from minips import seeds
 from minips.core.calibration import Calibration
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
+from minips.core.run import Run, Stop, Watch
 from minips.core.topology import Own, Star, Topology, Traffic
-from minips.engines import Engine, Run
-from minips.engines.run import Stop, Watch
+from minips.engines import Engine
 from minips.problems import Problem
 from minips.stage import StageField, Tensors, ValueField, option, register
 

@@ -16,11 +16,11 @@ from minips.core.calibration import rank_lines
 from minips.core.collectives import AllReduce
 from minips.core.fit import Line
 from minips.core.reduction import AllReduceState
+from minips.core.run import Rows, Run
 from minips.core.sessions import Receive, Send
 from minips.drivers.peer import greeting_of
 from minips.drivers.virtual import Way
 from minips.engines.replica import Replica, check_same, requantization_error
-from minips.engines.run import Rows, Run
 from minips.engines.simulated.cluster import UNTIMED, Cluster, Trainer, size
 from minips.engines.worker import contribute
 from minips.problems import Problem
