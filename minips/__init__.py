@@ -16,9 +16,11 @@ from minips.core.run import Progress, Run
 from minips.core.shard import Shard
 from minips.core.trace import Trace
 from minips.cost.sensitivity import sensitivity
+from minips.drivers.asking import status
 from minips.drivers.client import Client, Ref, connect
 from minips.drivers.server import Server
 from minips.engines import Engine, Processes, Threads
+from minips.engines.byhand import work
 from minips.engines.sweep import RunTable, sweep
 from minips.engines.train import train
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
@@ -159,8 +161,10 @@ __all__ = [
     "option",
     "register",
     "sensitivity",
+    "status",
     "sweep",
     "train",
+    "work",
 ]
 
 for _kind, _name, _where in (

@@ -1,7 +1,7 @@
-"""The command line: ``minips demo | train | stages | bench | doctor | lab | check``.
+"""The command line: ``minips demo | train | serve | work | status | stages | bench | doctor | lab | check``.
 
 Results go to standard output, progress and errors to standard error. Ctrl-C ends any of them cleanly, with exit code
-130, and SIGTERM with 143.
+130, and SIGTERM with 143: `serve` saves what it has before, and its workers hear that the run is over.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import reprlib
+import secrets
 import signal
 import sys
 import threading
@@ -30,6 +31,7 @@ from rich.table import Table
 from minips import __version__
 from minips.core.codec import Codec
 from minips.core.config import Config
+from minips.core.run import Progress, Run
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.stage import Stage, Value, default_of, kinds, missing, names, parse_stage, read_fields, reason, stage_class
 
@@ -145,6 +147,133 @@ def train(options: argparse.Namespace) -> None:
         Path(options.json).write_text(json.dumps(run.to_dict(), indent=1))
     if options.trace:
         run.trace.to_chrome(options.trace)
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve the parameters of a problem to workers that are started by hand, until the run is over. Several servers
+    stand at ports that follow each other, in this process; with --index one of them alone, so that each may have a
+    machine of its own.
+    """
+    from minips.engines import byhand
+    from minips.engines.progress import showing
+    from minips.stages.transports.network import check_private
+
+    _check_folders(options.save, options.json)
+    config, problem = _config(options), _problem(options)
+    if options.certificate or options.key:
+        config = dataclasses.replace(
+            config, transport=_tls(config.transport, certificate=options.certificate, key=options.key)
+        )
+    check_private(config.transport, options.bind, options.plaintext)
+    token = _token(options.token_file, fresh=True)
+    served: list[Any] = []
+
+    def ready(servers: list[Any]) -> None:
+        served.extend(servers)
+        where = ",".join(server.address for server in servers)
+        print(
+            f"Serving {config.workers} workers. Start each with:\n"
+            f"  minips work --connect {where} --token-file {options.token_file}, and the same --problem or --data",
+            file=sys.stderr,
+        )
+
+    def ended(run: Run) -> None:
+        print(run.summary())
+        if options.json:
+            Path(options.json).write_text(json.dumps(run.to_dict(), indent=1))
+        if options.save:
+            run.save(options.save)  # type: ignore[attr-defined,unused-ignore]
+        if run.stopped:
+            saved = f"; they are saved in {options.save}" if options.save else ""
+            print(
+                f"The run ended after {run.updates} of {config.workers * config.steps} updates{saved}.", file=sys.stderr
+            )
+
+    def read(progress: Progress) -> tuple[str, float]:
+        loss = f", loss {progress.losses[-1][2]:.4f}" if progress.losses else ""
+        there = f"{served[0].connected} of {config.workers} workers"
+        return f"{there}, {progress.applied} of {progress.updates} updates{loss}", progress.applied / progress.updates
+
+    with showing(bool(sys.stderr and sys.stderr.isatty()), read) as watch:
+        run = byhand.serve(
+            problem, config, options.bind, token=token, index=options.index, ready=ready, progress=watch, ended=ended
+        )
+    return 1 if run.stopped else 0
+
+
+def work(options: argparse.Namespace) -> int:
+    """Be a worker of servers that were started by hand, until the run is over. The config is theirs."""
+    from minips.engines import byhand
+
+    addresses, transport = _reached(options, options.connect)
+    problem, token = _problem(options), _token(options.token_file)
+
+    def met(client: Any) -> None:
+        print(f"Worker {client.worker} of {client.config.workers} is connected to {options.connect}.", file=sys.stderr)
+
+    did = byhand.work(problem, addresses, token=token, rank=options.rank, transport=transport, met=met)
+    sent, received = did.bytes_sent / 1e6, did.bytes_received / 1e6
+    print(
+        f"Worker {did.worker}: the run is over, after {did.pushes} pushes; {sent:.3f} MB sent, {received:.3f} received."
+    )
+    if did.diverged:
+        print(f"minips: The run has diverged. {did.diverged}", file=sys.stderr)
+    return 1 if did.diverged else 0
+
+
+def status(options: argparse.Namespace) -> None:
+    """How far the run of a server is, who is connected, and who waits for whom. Rates are those of a second."""
+    from minips.drivers.asking import status as ask_status
+
+    addresses, transport = _reached(options, options.address)
+    token = _token(options.token_file)
+    for address in addresses:
+        print(ask_status(address, token, transport=transport, over_s=1.0))
+
+
+def _reached(options: argparse.Namespace, listed: str) -> tuple[list[str], Any]:
+    """The addresses that are listed, and a transport that reaches them."""
+    from minips.drivers.asking import transport_of
+    from minips.stages.transports.network import check_private
+
+    addresses = listed.split(",")
+    transport = transport_of(addresses[0])
+    if options.authority:
+        transport = _tls(transport, authority=options.authority)
+    for address in addresses:
+        check_private(transport, address, options.plaintext)
+    return addresses, transport
+
+
+def _tls(transport: Any, **files: str | None) -> Any:
+    """The transport with these files for TLS. ValueError where it knows none."""
+    if not hasattr(transport, "certificate"):
+        raise ValueError(
+            f"--certificate, --key and --authority are for TLS, which tcp speaks and {transport!r} does not."
+        )
+    return dataclasses.replace(transport, **{name: file for name, file in files.items() if file})
+
+
+def _token(file: str, fresh: bool = False) -> str:
+    """The token in a file; a ``fresh`` one is written where there is no file, for its owner's eyes only."""
+    path = Path(file)
+    if fresh and not path.exists():
+        _check_folders(file)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:
+            new.write(secrets.token_hex(16) + "\n")
+        print(f"A fresh token is in {file}, which you alone can read. Workers need a copy of it.", file=sys.stderr)
+    try:
+        mode, token = path.stat().st_mode, path.read_text().strip()
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        raise OSError(
+            f"The token file {file} cannot be read: {words}. minips serve writes it where it is missing."
+        ) from None
+    if os.name == "posix" and mode & 0o077:
+        print(f"The token file {file} can be read by others than its owner. Use: chmod 600 {file}", file=sys.stderr)
+    if not token:
+        raise ValueError(f"The token file {file} is empty. Delete it, and minips serve writes a fresh one.")
+    return token
 
 
 def stages(options: argparse.Namespace) -> None:
@@ -347,14 +476,31 @@ def _parser() -> argparse.ArgumentParser:
     one = add(demo, "train digits seven ways and compare")
     one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
     one = add(train, "train once")
-    one.add_argument("--data", choices=_DATA, default="digits", help="what to train on")
-    one.add_argument("--problem", metavar="MODULE:FUNCTION", help="a function of yours that returns a ps.Problem")
-    one.add_argument("--features", type=int, default=0, metavar="N", help="lift the data to N random Fourier features")
+    _add_problem(one)
     one.add_argument("--engine", default="processes", help=f"where workers run: {', '.join(names('engine'))}")
-    one.add_argument("--config", metavar="FILE", help="a config as JSON to start from")
     one.add_argument("--json", metavar="FILE", help="write the run as JSON")
     one.add_argument("--trace", metavar="FILE", help="write the spans for Perfetto")
     _add_config(one)
+    one = add(serve, "serve parameters to workers that are started by hand")
+    _add_problem(one)
+    one.add_argument("--bind", metavar="ADDRESS", help="such as tcp://127.0.0.1:7071 (default: a free port)")
+    one.add_argument("--index", type=int, metavar="I", help="of several servers, serve the one of this number alone")
+    one.add_argument("--save", metavar="FILE.npz", help="write the run, also one that was stopped")
+    one.add_argument("--json", metavar="FILE", help="write the run as JSON")
+    one.add_argument("--certificate", metavar="FILE.pem", help="speak TLS, with this certificate")
+    one.add_argument("--key", metavar="FILE.pem", help="the key of the certificate")
+    _add_secrecy(one)
+    _add_config(one)
+    one = add(work, "be a worker of servers that were started by hand")
+    _add_problem(one)
+    one.add_argument("--connect", metavar="ADDRESS,…", required=True, help="all the servers' addresses, in their order")
+    one.add_argument("--rank", type=_rank, metavar="N", help="this worker's number, or auto: the first that is free")
+    one.add_argument("--authority", metavar="FILE.pem", help="speak TLS, to whom this authority has signed")
+    _add_secrecy(one)
+    one = add(status, "how far a server's run is, and who is there")
+    one.add_argument("address", metavar="ADDRESS,…", help="a server's address, or several")
+    one.add_argument("--authority", metavar="FILE.pem", help="speak TLS, to whom this authority has signed")
+    _add_secrecy(one)
     add(stages, "list what can be swapped").add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
     _add_tables(add(bench, "measure the parts"))
     add(doctor, "is this machine ready?")
@@ -367,6 +513,28 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("exercise", metavar="EXERCISE", help="its number, such as 5.2")
     one.add_argument("notebook", metavar="FILE.ipynb", help="your copy of the lesson")
     return parser
+
+
+def _add_problem(parser: argparse.ArgumentParser) -> None:
+    """The options that say what to train on."""
+    parser.add_argument("--data", choices=_DATA, default="digits", help="what to train on")
+    parser.add_argument("--problem", metavar="MODULE:FUNCTION", help="a function of yours that returns a ps.Problem")
+    parser.add_argument(
+        "--features", type=int, default=0, metavar="N", help="lift the data to N random Fourier features"
+    )
+
+
+def _add_secrecy(parser: argparse.ArgumentParser) -> None:
+    """The options of all who are on a network."""
+    parser.add_argument("--token-file", metavar="FILE", required=True, help="the secret that all of a run know")
+    parser.add_argument("--plaintext", action="store_true", help="without TLS to or from other machines, too")
+
+
+def _rank(text: str) -> int | None:
+    """A worker's number; None for auto."""
+    if text != "auto" and not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a worker's number, from 0 on, or auto; got {text!r}")
+    return None if text == "auto" else int(text)
 
 
 def _add_tables(parser: argparse.ArgumentParser) -> None:
@@ -420,6 +588,7 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
     """An option for each field of Config; the codecs' stages have one each."""
+    parser.add_argument("--config", metavar="FILE", help="a config as JSON to start from")
     group = parser.add_argument_group("config")
 
     def add(name: str, metavar: str, text: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from minips.core.message import PROTOCOL_VERSION, Header, Message, check_finite
+from minips.core.message import PROTOCOL_VERSION, VERSIONS, Header, Message, check_finite
 from minips.core.partition import native
 from minips.core.trace import DECODE, ENCODE, Trace
 from minips.stage import (
@@ -269,11 +269,11 @@ def pack(packet: Packet, codec: Codec, trace: Trace) -> Frames:
     return [envelope(codec, {}), *frames]
 
 
-def envelope(codec: Codec, stamp: Header) -> bytes:
-    """The first frame of a message: what a receiver has to know to read the others, and ``stamp``."""
-    return bytes(
-        msgpack.packb({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
-    )
+def envelope(codec: Codec, stamp: Header, version: int = PROTOCOL_VERSION) -> bytes:
+    """The first frame of a message: what a receiver has to know to read the others, and ``stamp``. An answer has the
+    ``version`` of its question.
+    """
+    return bytes(msgpack.packb({"v": version, "s": codec.serializer.name, "c": codec.compressor.name, **stamp}))
 
 
 def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
@@ -287,8 +287,10 @@ def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
         version, names = told["v"], (told["s"] + "", told["c"] + "")
     except Exception as error:
         raise ValueError(f"The first frame is not a minips envelope: {reason(error)}.") from error
-    if version != PROTOCOL_VERSION:
-        raise ValueError(f"The peer speaks version {version!r} of the protocol, this is version {PROTOCOL_VERSION}.")
+    if version not in VERSIONS:
+        raise ValueError(
+            f"The peer speaks version {version!r} of the protocol, this knows {VERSIONS[0]} to {VERSIONS[-1]}."
+        )
     serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
     compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])
     if serializer.trusted_only and serializer.name != codec.serializer.name:

@@ -2,15 +2,16 @@
 
 A **Message** is what is meant: a header of plain values and named arrays. The client says
 
-    hello      {worker}                                   who it is, and what are the tensors?
+    hello      {worker, client}                           who it is, and what are the tensors?
     push       {worker, clock, version, loss} + gradients   acknowledged once they count
     pull       {worker, names, rows}                      answered with parameters once the consistency model allows it
     push_pull  a push, and the pull after it, in one message
     alive      {worker}                                   nothing to say, still here
-    bye        {worker}                                   leaves
+    bye        {worker, diverged, failed}                 leaves, and perhaps why
+    status     {}                                         how far is the run, and who is there?
 
-and the server answers each with ``{version, clock, done, outcome}`` and, for a pull, the parameters. What is said to
-one worker alone (clock, done, outcome) stands in the envelope: the rest is encoded once for all.
+and the server answers each but the last with ``{version, clock, done, outcome}`` and, for a pull, the parameters. What
+is said to one worker alone (clock, done, outcome) stands in the envelope: the rest is encoded once for all.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +19,9 @@ from typing import Any
 
 from minips.stage import Tensors, is_finite
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+VERSIONS = (1, 2)
+"""Those that are understood; a server answers each client in its own."""
 Header = dict[str, Any]
 
 

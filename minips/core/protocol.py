@@ -31,7 +31,7 @@ from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 
 PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
-KINDS = ("hello", "push", "pull", "push_pull", "alive", "bye")
+KINDS = ("hello", "push", "pull", "push_pull", "alive", "status", "bye")
 RECEIVING, SENDING = ("transfer", *DECODE), (*ENCODE, "transfer")
 """The spans of a message that comes in, and of one that goes out."""
 
@@ -99,10 +99,14 @@ class ServerLink:
 
 
 class WorkerSession:
-    """One worker's calls. Each method returns a session; its result stands in the docstring."""
+    """One worker's calls. Each method returns a session; its result stands in the docstring.
 
-    def __init__(self, worker: int, links: Sequence[ServerLink]) -> None:
+    ``client`` is the identity under which no other client may be this worker; without one, its number is its own.
+    """
+
+    def __init__(self, worker: int, links: Sequence[ServerLink], client: str = "") -> None:
         self.worker, self.links = worker, links
+        self._identity = {"client": client} if client else {}
 
     @property
     def clock(self) -> int:
@@ -129,10 +133,10 @@ class WorkerSession:
     def hello(self, index: int | None = None) -> Session[list[Message]]:
         """Say who this is: to all servers, or again, over a new connection, to one. Returns the answers."""
         if index is not None:
-            answers = yield from self._call([self.links[index]], [self._word("hello", again=True)])
+            answers = yield from self._call([self.links[index]], [self._word("hello", again=True, **self._identity)])
             self.links[index].meet_again()
             return answers
-        answers = yield from self.say("hello")
+        answers = yield from self.say("hello", **self._identity)
         for link, answer in zip(self.links, answers, strict=True):
             layout = answer.header["layout"].items()
             link.layout = {name: Layout(tuple(shape), *rest) for name, (shape, *rest) in layout}
@@ -140,9 +144,9 @@ class WorkerSession:
             link.whole = len(self.links) == 1 and all(part.whole for part in link.layout.values())
         return answers
 
-    def say(self, kind: str) -> Session[list[Message]]:
+    def say(self, kind: str, **more: Any) -> Session[list[Message]]:
         """A word without tensors to all servers. Returns the answers."""
-        return self._call(self.links, [self._word(kind) for _ in self.links])
+        return self._call(self.links, [self._word(kind, **more) for _ in self.links])
 
     def alive(self, link: ServerLink) -> Session[list[Message]]:
         """Say that this worker is still there. Returns the answer."""
@@ -311,8 +315,10 @@ class ServerSession:
         if kind == "hello":
             shard.join(worker)
             link.meet(bool(header.get("again")))
-            says = self._hello
+            says = {**self._hello, "worker": worker} if header.get("client") else self._hello
         elif kind == "bye":
+            if reason := header.get("diverged"):
+                shard.diverge(str(reason))
             self.leave(worker)
         elif kind not in KINDS:
             raise ValueError(

@@ -4,10 +4,13 @@ import html
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from minips.core.collectives import PS
 from minips.core.config import Config
+from minips.core.partition import join
 from minips.core.shard import Grant
 from minips.core.trace import Trace
 from minips.problems import Problem
@@ -80,6 +83,14 @@ class Run:
     def seconds_per_step(self) -> float:
         """Wall seconds for one clock of all the workers."""
         return self.seconds * self.config.workers / max(self.updates, 1)
+
+    def judge(self, problem: Problem) -> Self:
+        """Keep the problem, and note loss and accuracy on the rows that it holds out."""
+        self.problem = problem
+        if held_out := problem.held_out():
+            with np.errstate(over="ignore", invalid="ignore"):  # of a run that has diverged, which says so
+                self.validation_loss, self.accuracy = held_out.loss(self.params), held_out.accuracy(self.params)
+        return self
 
     def predict(self, X: Array) -> Array:
         """The problem's predictions for rows of ``X``, with the final parameters."""
@@ -155,6 +166,36 @@ class Run:
             f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in self.rows()
         )
         return f"<table>{cells}</table>"
+
+
+def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
+    """The run that all servers' reports make; that of one of several has its own part of the parameters. The first
+    sees all pushes.
+    """
+    first, began = reports[0], min(report["began_at"] for report in reports)
+    layouts = [report["layout"] for report in reports]
+    return Run(
+        config=config,
+        params=join([report["params"] for report in reports], layouts)
+        if len(reports) == config.servers
+        else first["params"],
+        losses=[(at - began, step, loss) for at, step, loss in first["losses"]],
+        seconds=max(max(report["changed_at"] for report in reports) - began, 0.0),
+        updates=first["applied"],
+        late=first["late"],
+        bytes_sent=sum(report["bytes_sent"] for report in reports),
+        bytes_received=sum(report["bytes_received"] for report in reports),
+        staleness=first["staleness"],
+        grants=first["grants"],
+        trace=sum((report["trace"] for report in reports), Trace()).since(began),
+        events=sorted(
+            (at - began, text if len(reports) == 1 else f"server {report['index']}: {text}")
+            for report in reports
+            for at, text in report["events"]
+        ),
+        stopped=any(report["stopped"] for report in reports),
+        diverged=next((report["diverged"] for report in reports if report["diverged"]), None),
+    )
 
 
 def frame(rows: Sequence[Any], columns: Sequence[str]) -> Any:

@@ -5,11 +5,12 @@ whole.
 """
 
 import reprlib
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -25,9 +26,10 @@ from minips.core.partition import native
 from minips.core.protocol import ServerLink, WorkerSession
 from minips.core.sessions import Do, Receive, Send, Session, carry_out
 from minips.core.trace import Trace
+from minips.drivers.asking import asking, config_told, listed, transport_of
 from minips.drivers.reconnecting import PAUSES_S, Reconnecting
 from minips.stage import ONE_THREAD, Array, Frames, Tensors
-from minips.stages.transports import Channel
+from minips.stages.transports import Channel, Transport
 from minips.stages.transports.auth import check_token
 from minips.stages.transports.streams import Driven
 from minips.stages.transports.wire import Closable
@@ -39,40 +41,41 @@ def connect(
     address: str | Sequence[str],
     config: Config | None = None,
     *,
-    worker: int = 0,
+    worker: int | None = 0,
     token: str = "",
     timeout: float = 10.0,
+    transport: Transport | None = None,
     trace: Trace | None = None,
     pauses_s: Sequence[float] = PAUSES_S,
 ) -> "Client":
     """A client of the server at ``address``, or of several servers at their addresses. Use with ``with``.
 
+    ``config`` is that of the servers; None: they tell it, and ``transport`` is one that reaches them (None: the address
+    says which). ``worker`` is this worker's number; None: the first one that nobody is. Another client cannot be a
+    worker that is connected and heard.
+
     A connection that breaks is made again, after each of ``pauses_s`` seconds; a push counts once, whether its
     acknowledgement was lost or not.
 
     ConnectionError where no server answers, PermissionError for a wrong token, ValueError where the addresses are not
-    those of all the servers of one run; ValueError or TypeError for what is no address, token, worker or time.
+    those of all the servers of one run or another client is this worker; ValueError or TypeError for what is no
+    address, token, worker or time.
     """
     check_token(token)
     check_seconds("timeout", timeout)
     if not isinstance(config, Config | None):
         raise TypeError(f"connect takes the Config that the server has; got {config!r}.")
-    if not isinstance(worker, int | np.integer):
-        raise TypeError(f"worker is a worker's number, from 0 on; got {worker!r}.")
-    return Client(_addresses(address), config or Config(), worker, token, timeout, trace, pauses_s)
-
-
-def _addresses(address: Any) -> list[str]:
-    try:
-        listed = [address] if isinstance(address, str) else [*address]
-    except TypeError:
-        listed = [address]
-    if not all(isinstance(one, str) for one in listed):
-        raise TypeError(
-            "connect takes the server's address, server.address, or a list of all the servers' addresses; "
-            f"got {address!r}."
-        )
-    return listed
+    if not isinstance(worker, int | np.integer | None):
+        raise TypeError(f"worker is a worker's number, from 0 on; got {worker!r}. None stands for the first free one.")
+    addresses, identity = listed(address), secrets.token_hex(16)
+    with ExitStack() as stack:
+        if addresses and (config is None or worker is None):
+            way = config.shaped_transport() if config else transport or transport_of(addresses[0])
+            ask = stack.enter_context(asking(addresses[0], token, way, timeout, config.pull if config else None))
+            config = config or config_told(ask("status"), way)
+            if worker is None:
+                worker = ask("hello", worker=-1, client=identity)["worker"]
+        return Client(addresses, config or Config(), int(worker or 0), token, timeout, trace, pauses_s, identity)
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,9 @@ class Ref:
 
 
 class Client(Closable):
-    """One worker's connection to all the servers. Made by `connect`."""
+    """One worker's connection to all the servers. Made by `connect`, and, without an identity, by an engine, which
+    itself sees to it that no two are one worker.
+    """
 
     def __init__(
         self,
@@ -102,18 +107,19 @@ class Client(Closable):
         config: Config,
         worker: int,
         token: str,
-        timeout: float,
-        trace: Trace | None,
-        pauses_s: Sequence[float],
+        timeout: float = 10.0,
+        trace: Trace | None = None,
+        pauses_s: Sequence[float] = PAUSES_S,
+        identity: str = "",
     ) -> None:
-        self.config, self.worker, self._timeout = config, int(worker), timeout
+        self.addresses, self.config, self.worker, self._timeout = addresses, config, worker, timeout
         self.trace = Trace(f"worker {worker}") if trace is None else trace
         self.bytes_sent = self.bytes_received = 0
         self._closing = threading.Event()
         self._beginning = threading.Lock()
         """Held from the beginning of a call until all of its messages have been sent."""
         self._links = [_MeteredLink(self, index) for index in range(len(addresses))]
-        self._session = WorkerSession(self.worker, self._links)
+        self._session = WorkerSession(worker, self._links, identity)
         self._connections: list[Reconnecting] = []
         self._numbers = count()
         transport = config.shaped_transport()
@@ -149,7 +155,7 @@ class Client(Closable):
 
     def push(
         self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
-    ) -> "Future[str]":
+    ) -> "Driven[str]":
         """Send gradients; the future holds what became of them: applied, held (until the round is complete), late or
         over.
 
@@ -161,7 +167,7 @@ class Client(Closable):
 
     def pull(
         self, names: Sequence[str] | None = None, rows: Mapping[str, Sequence[int]] | None = None
-    ) -> "Future[Tensors]":
+    ) -> "Driven[Tensors]":
         """Fetch the parameters, or those of these ``names``. The future waits as the consistency model says.
 
         ``rows`` gives, by name, the rows of a tensor that are wanted, in that order: those alone travel. ValueError for
@@ -184,7 +190,7 @@ class Client(Closable):
 
     def push_pull(
         self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
-    ) -> "Future[Tensors]":
+    ) -> "Driven[Tensors]":
         """A push and the pull after it in one message each way: one round trip instead of two."""
         return self._push(gradients, loss, versions, True, self._whole)
 
@@ -196,12 +202,12 @@ class Client(Closable):
         """The client's part of a run's report."""
         return {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received, "trace": self.trace}
 
-    def close(self) -> None:
-        """Say goodbye and hang up."""
+    def close(self, **why: str) -> None:
+        """Say goodbye and hang up. ``why``: ``diverged``, which ends the run, or ``failed``, which its events keep."""
         if not self._closing.is_set():
             self._closing.set()
             with suppress(Exception):
-                self._begin(self._session.say("bye"), last=True).result(1.0)
+                self._begin(self._session.say("bye", **why), last=True).result(1.0)
         self._shutdown()
         self._heart.join()
 
@@ -225,7 +231,7 @@ class Client(Closable):
         versions: tuple[int, ...] | None,
         pulls: bool,
         finish: Callable[[list[Message]], Any],
-    ) -> "Future[Any]":
+    ) -> "Driven[Any]":
         whole = self._check(gradients)
         if versions is not None and not (isinstance(versions, Sequence) and len(versions) == len(self._links)):
             raise ValueError(

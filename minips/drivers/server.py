@@ -13,15 +13,20 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from minips.core.codec import envelope, unpack
+from minips.core.codec import envelope, pack, unpack
 from minips.core.config import Config, check_seconds
 from minips.core.partition import cut, native, partition
 from minips.core.protocol import PUSHES, ServerSession
+from minips.core.run import Progress, Run, Watch, gathered
 from minips.core.sessions import Session, Until, nothing
 from minips.core.shard import Shard
+from minips.core.status import Status, told_config
 from minips.core.trace import UPDATE, Trace
+from minips.drivers.presence import Attendance, Attending
+from minips.problems import Problem
 from minips.stage import Array, Frames, Tensors
-from minips.stages.transports import Connection, Endpoint, Service
+from minips.stages.serializers import Packet
+from minips.stages.transports import Endpoint, Service
 from minips.stages.transports.auth import check_token
 from minips.stages.transports.wire import Closable
 
@@ -31,6 +36,10 @@ GRACE_S = 0.25
 """How long a worker whose connection broke may take to come back before it no longer counts."""
 TURN_S = 1.0
 """How long a wait lasts at most before its reason is looked at again."""
+LOOK_S = 0.05
+"""How often `Server.wait` looks."""
+FAREWELL_S = 1.0
+"""How long workers that have heard of the end may take to say goodbye."""
 KEPT_ROWS = 10_000
 """How many losses, grants and events, the last ones, a server without an end keeps at least; it keeps twice as many at
 most."""
@@ -92,7 +101,8 @@ class Server(Closable):
         self._sessions = ServerSession(
             self.shard, config, index, self.layout, self.trace, self._note, nothing, silence_s, threading.Lock()
         )
-        self._present = [_Presence() for _ in range(config.workers)]
+        self._attendance = Attendance(self.shard, silence_s)
+        self._present = self._attendance.present
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
 
@@ -135,12 +145,93 @@ class Server(Closable):
             self.shard.diverge(reason)
             self._note()
 
+    def stop(self) -> None:
+        """End the run with the parameters as they are. Workers hear of it with their next answer."""
+        with self._changed:
+            self.shard.done = True
+            self._note()
+
+    def wait(
+        self, timeout: float | None = None, *, problem: Problem | None = None, progress: Watch | None = None
+    ) -> Run:
+        """Block until the run is over, and return it.
+
+        It is over when its updates have been applied, when it has diverged or was stopped, and when all workers that
+        pushed anything have left: with a goodbye, or without one and for longer than ``silence_s``. Its workers then
+        have up to ``Config.timeout_s`` seconds to hear of that. ``problem`` is kept in the run, which has its
+        held-out rows judged; ``progress`` is called a few times a second. Seconds count from the moment when all
+        workers were there, bytes are those that this server took and gave; of several servers it has its own part of
+        the parameters.
+
+        TimeoutError after ``timeout`` seconds, with the run going on; RuntimeError where no round can be completed
+        any more.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._over():
+            if progress:
+                progress(Progress(self.shard.applied, self.shard.updates or 0, self.losses))
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"The run is not over after {timeout:g} seconds: {self.shard.applied} updates.")
+            if self._closing.wait(LOOK_S):
+                break
+        self.let_go(self.config.timeout_s)
+        run = gathered(self.config, [self.report()])
+        return run.judge(problem) if problem else run
+
+    def let_go(self, timeout: float) -> None:
+        """Wait for up to ``timeout`` seconds until every worker has heard that the run is over, and a little longer
+        for their goodbyes.
+        """
+        for seconds, heard in ((timeout, True), (min(timeout, FAREWELL_S), False)):
+            deadline = time.monotonic() + seconds
+            while any(one.connections and not (heard and one.told) for one in self._present):
+                if time.monotonic() > deadline or self._closing.wait(LOOK_S):
+                    break
+
+    @property
+    def connected(self) -> int:
+        """How many workers have a connection."""
+        return self._attendance.connected
+
+    def status(self) -> Status:
+        """How far the run is, and who is there."""
+        with self._lock:
+            shard, began_at = self.shard, self._attendance.began_at
+            return Status(
+                index=self.index,
+                servers=self.config.servers,
+                workers=self._attendance.status(),
+                applied=shard.applied,
+                updates=shard.updates,
+                late=shard.late,
+                duplicates=shard.duplicates,
+                version=shard.version,
+                loss=self.losses[-1][2] if self.losses else None,
+                seconds=0.0 if began_at is None else time.monotonic() - began_at,
+                done=shard.done,
+                diverged=shard.diverged,
+                stuck=shard.stuck,
+                config=told_config(self.config),
+            )
+
     def report(self) -> dict[str, Any]:
         """The server's part of a run's report."""
         shard = self.shard
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
         times = {"losses": self.losses, "changed_at": self.changed_at, "events": self.events, "trace": self.trace}
-        return {"params": self.params, "layout": self.layout, **counts, **times}
+        began_at = self._attendance.began_at
+        return {
+            "index": self.index,
+            "params": self.params,
+            "layout": self.layout,
+            **counts,
+            **times,
+            "began_at": self.changed_at if began_at is None else began_at,
+            "bytes_sent": sum(one.received for one in self._present),
+            "bytes_received": sum(one.sent for one in self._present),
+            "stopped": shard.updates is not None and shard.applied < shard.updates and not shard.diverged,
+            "diverged": shard.diverged,
+        }
 
     def close(self) -> None:
         """Wake the sessions that wait, close all connections, let the address go."""
@@ -186,23 +277,44 @@ class Server(Closable):
         The wait is counted in short turns, so that a server which was itself paused does not blame its workers.
         """
         left, shard = self.config.timeout_s, self.shard
-        while not need.ready():
-            if self._closing.is_set():
-                return ConnectionError("The server is closing.")
-            if shard.stuck:
-                return RuntimeError(shard.stuck)
-            if left <= 0:
-                behind = [w for w in sorted(shard.live) if w != need.worker and shard.clocks[w] <= shard.slowest()]
-                return TimeoutError(
-                    f"Worker {need.worker} at clock {shard.clocks[need.worker]} waited {self.config.timeout_s:g} "
-                    f"seconds for {', '.join(f'worker {w}' for w in behind) or 'the others'} at clock "
-                    f"{shard.slowest()}. Are they running? Config.timeout_s sets how long to wait."
-                )
-            turn = min(left, TURN_S)
-            began = time.monotonic()
-            self._changed.wait(turn)
-            left -= min(time.monotonic() - began, turn)
-        return None
+        self._attendance.waiting.add(need.worker)
+        try:
+            while not need.ready():
+                if self._closing.is_set():
+                    return ConnectionError("The server is closing.")
+                if shard.stuck:
+                    return RuntimeError(shard.stuck)
+                if left <= 0:
+                    behind = (
+                        ", ".join(f"worker {other}" for other in self._attendance.behind(need.worker)) or "the others"
+                    )
+                    return TimeoutError(
+                        f"Worker {need.worker} at clock {shard.clocks[need.worker]} waited {self.config.timeout_s:g} "
+                        f"seconds for {behind} at clock {shard.slowest()}. Are they running? Config.timeout_s sets "
+                        "how long to wait."
+                    )
+                turn = min(left, TURN_S)
+                began = time.monotonic()
+                self._changed.wait(turn)
+                left -= min(time.monotonic() - began, turn)
+            return None
+        finally:
+            self._attendance.waiting.discard(need.worker)
+
+    def _over(self) -> bool:
+        """True once there is nothing more to wait for. RuntimeError where the rest can never come."""
+        with self._lock:
+            if self.shard.done:
+                return True
+            if self.shard.stuck:
+                raise RuntimeError(self.shard.stuck)
+            return self._attendance.gone()
+
+    def _tell_status(self, version: int) -> Frames:
+        """The answer to a question for the status."""
+        header = {"kind": "reply", "memory": "none", **self.status().to_dict()}
+        _, *frames = pack(Packet(header, {}), self.config.pull, Trace())
+        return [envelope(self.config.pull, {}, version), *frames]
 
     def _note(self) -> None:
         """The shard has changed: stamp what it has recorded with the time, and wake those that wait."""
@@ -228,7 +340,8 @@ class Server(Closable):
         for worker, presence in enumerate(self._present):
             if connection in presence.connections:
                 presence.connections.discard(connection)
-                if not presence.connections and not self._closing.wait(GRACE_S) and not presence.connections:
+                presence.lost = not presence.connections
+                if presence.lost and not self._closing.wait(GRACE_S) and not presence.connections:
                     self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye")
 
     def _leave(self, worker: int, event: str) -> None:
@@ -254,7 +367,7 @@ class Server(Closable):
                     self._leave(worker, f"worker {worker} has been silent for {silent:.1f} s: it no longer counts")
 
 
-class _WorkerConnection(Connection):
+class _WorkerConnection(Attending):
     """A connection of a worker to this server."""
 
     def __init__(self, server: Server) -> None:
@@ -263,36 +376,41 @@ class _WorkerConnection(Connection):
     def answer(self, frames: Frames) -> Frames:
         """Carry out the session of one request."""
         began, server = time.monotonic(), self._server
-        packet, _ = unpack(frames, server.config.push, server.trace)
+        packet, told = unpack(frames, server.config.push, server.trace)
         header, kind = packet.header, packet.header.get("kind")
-        presence = server._present[server.shard.validate_worker(header.get("worker"))]
+        if kind == "status":
+            return server._tell_status(told["v"])
+        if kind == "hello":
+            with server._lock:
+                server._attendance.admit(self, header)
+        worker = server.shard.validate_worker(header.get("worker"))
+        presence = server._present[worker]
+        if self.client and self.client != presence.client:
+            raise ValueError(f"Worker {worker} was silent for too long: another client is worker {worker} now.")
         presence.heard = began
+        nbytes = sum(map(len, frames))
+        presence.received += nbytes
         presence.busy.add(self)
         try:
-            if kind == "hello":
-                presence.connections.add(self)
-            elif kind == "bye":
+            if kind == "bye":
                 presence.connections.discard(self)
+                if failed := header.get("failed"):
+                    server.events.append((began, f"worker {worker} has left: {failed}"))
             elif kind in PUSHES:
                 server.trace.step = header["clock"] if isinstance(header.get("clock"), int) else 0
             (stamp, answer), waited = server._carry_out(server._sessions.answer(header, packet))
             stamp |= {"busy": time.monotonic() - began - waited, "waited": waited}
-            return [envelope(server.config.pull, stamp), *answer]
+            frames = [envelope(server.config.pull, stamp, told["v"]), *answer]
+            presence.told = stamp["done"]
+            nbytes = sum(map(len, frames))
+            presence.sent += nbytes
+            return frames
         finally:
             presence.heard = time.monotonic()
             presence.busy.discard(self)
 
     def closed(self) -> None:
         self._server._connection_closed(self)
-
-
-class _Presence:
-    """The connections on which a worker has said hello, those with a request under way, and when it was last heard."""
-
-    def __init__(self) -> None:
-        self.connections: set[Connection] = set()
-        self.busy: set[Connection] = set()
-        self.heard = time.monotonic()
 
 
 def _parameters(params: object) -> Tensors:

@@ -17,12 +17,12 @@ from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.message import DivergedError, NonFiniteError
 from minips.core.trace import Trace
-from minips.drivers.client import connect
+from minips.drivers.client import Client
 from minips.drivers.peer import LostError, Peer
 from minips.drivers.server import Server
 from minips.engines.replica import Replica
 from minips.engines.supervisor import ControlPipe
-from minips.engines.worker import at_step, train_allreduce, work
+from minips.engines.worker import at_step, train_allreduce, train_ps
 from minips.problems import Problem
 from minips.stage import Tensors
 
@@ -62,12 +62,12 @@ def run_ps_worker(line: ControlPipe, *, config: Config, problem: Problem, worker
     word, addresses = line.wait("meet")
     if word != "meet":
         return None
-    with connect(addresses, config, worker=worker, token=token) as client:
+    with Client(addresses, config, worker, token) as client:
         line.say("met")
         if line.wait("go")[0] == "go":
             with _listening(line, worker) as halt:
                 try:
-                    work(problem, config, client, halt)
+                    train_ps(problem, config, client, halt)
                 except Exception as error:
                     # Told before the goodbye, which completes the round without this worker: the others could end the
                     # run before anybody hears why.

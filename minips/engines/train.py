@@ -4,8 +4,6 @@ import reprlib
 import threading
 from collections.abc import Callable
 
-import numpy as np
-
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
@@ -32,7 +30,7 @@ def train(
     parameters, and `Run.diverged` says why. RuntimeError says which worker or server failed, and why. Until it
     returns, BLAS has one thread in this process too, so that every engine gives the same bits.
     """
-    _check_problem(problem)
+    check_problem("train", problem)
     if not (stop is None or isinstance(stop, threading.Event) or callable(stop)):
         raise TypeError(f"stop takes a threading.Event, or a function that returns True to end the run; got {stop!r}.")
     config = config or Config()
@@ -47,18 +45,14 @@ def train(
             interrupt.args = (words,)
             vars(interrupt)["_render_traceback_"] = lambda: [words]  # what a notebook shows instead of a traceback
             raise
-    run.problem = problem
-    if held_out := problem.held_out():
-        with np.errstate(over="ignore", invalid="ignore"):  # of a run that has diverged, which says so
-            run.validation_loss, run.accuracy = held_out.loss(run.params), held_out.accuracy(run.params)
-    return run
+    return run.judge(problem)
 
 
-def _check_problem(problem: object) -> None:
-    """TypeError where it is no problem."""
+def check_problem(who: str, problem: object) -> None:
+    """TypeError, in the name of the function ``who``, where it is no problem."""
     if not isinstance(problem, Problem):
         raise TypeError(
-            "train takes a problem, which knows a loss and its gradient. Wrap the rows in one: "
+            f"{who} takes a problem, which knows a loss and its gradient. Wrap the rows in one: "
             "ps.SoftmaxRegression(X, y) where y holds class numbers, ps.LinearRegression(X, y) where it holds values, "
             f"or a subclass of ps.Problem. Got {reprlib.repr(problem)}."
         )

@@ -21,8 +21,9 @@ from minips.stage import Array, Tensors
 from minips.stages.aggregators import Contribution
 
 
-def work(problem: Problem, config: Config, client: Client, stop: Event) -> None:
-    """Train on ``problem``, this worker's shard of the rows, until the servers end the run or ``stop`` is set.
+def train_ps(problem: Problem, config: Config, client: Client, stop: Event) -> Tensors:
+    """Train on ``problem``, this worker's shard of the rows, until the servers end the run or ``stop`` is set. Returns
+    the parameters that were pulled last.
 
     With ``config.overlap`` the next gradient is computed while the last one travels, from parameters that are one step
     older. NonFiniteError where a loss or a gradient is not finite.
@@ -40,20 +41,22 @@ def work(problem: Problem, config: Config, client: Client, stop: Event) -> None:
         if travelling:
             params, versions = travelling.result(timeout), client.versions
             if client.done:
-                return
+                return params
         travelling = client.push_pull(gradients, loss=loss, versions=read)
         if not config.overlap:
             params, versions, travelling = travelling.result(timeout), client.versions, None
     if travelling:
-        travelling.result(timeout)
+        params = travelling.result(timeout)
+    return params
 
 
 def train_allreduce(problem: Problem, config: Config, peer: Peer, replica: Replica, stop: Event, trace: Trace) -> None:
     """Train on ``problem``, this worker's shard of the rows, for the config's steps; where ``stop`` is set at any
     worker, all end after the step that they are in. ``trace`` records the computing.
 
-    With ``config.overlap`` the next gradient is computed while the last one is exchanged, as in `work`. DivergedError,
-    at all the workers, where one of them has no finite gradient any more, or their mean leads to no finite parameters.
+    With ``config.overlap`` the next gradient is computed while the last one is exchanged, as in `train_ps`.
+    DivergedError, at all the workers, where one of them has no finite gradient any more, or their mean leads to no
+    finite parameters.
     """
     with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
         travelling: Future[bool] | None = None

@@ -1,8 +1,8 @@
 """Workers that push to servers and pull from them, in virtual time.
 
 `SimServer` carries out the sessions of a server, `SimWorker` those of a worker, and trains as
-`minips.engines.worker.work` does: the same messages with the same seeds, so that parameters are those of a real run to
-the bit, and bytes to the byte.
+`minips.engines.worker.train_ps` does: the same messages with the same seeds, so that parameters are those of a real run
+to the bit, and bytes to the byte.
 """
 
 from collections import deque

@@ -23,6 +23,7 @@ from minips.stages.transports.streams import Then
 
 _DEPARTURE = struct.Struct("<d")
 _PLAUSIBLE_S = 3600.0
+UNSHAPED = "The peer is not behind a link, and this side is."
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class _Shaped(Transport):
     def arrive(self, frames: Frames) -> Frames:
         """The frames that ``depart`` sent, once their last byte would be here."""
         if not frames or len(frames[0]) != _DEPARTURE.size:
-            raise ValueError("The peer is not behind a link, and this side is. Give both the same config.")
+            raise ValueError(f"{UNSHAPED} Give both the same config.")
         (start,) = _DEPARTURE.unpack(frames[0])
         if not abs(start - time.monotonic()) < _PLAUSIBLE_S:
             raise ValueError(f"The peer says that its message left {start - time.monotonic():g} seconds from now.")

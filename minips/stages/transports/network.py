@@ -1,5 +1,6 @@
 """Addresses of host and port, for the transports over a network."""
 
+import ipaddress
 import socket
 from typing import ClassVar
 
@@ -48,3 +49,27 @@ class NetworkTransport(Transport):
 def netloc(host: str, port: int | str) -> str:
     """``host:port`` as libraries want it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def check_private(transport: Transport, address: str | None, plaintext: bool = False) -> None:
+    """ValueError where an address can be reached from other machines and nothing would be encrypted, unless that is
+    wanted: ``plaintext``.
+    """
+    if plaintext or not isinstance(transport, NetworkTransport):
+        return
+    host, _ = transport.host_and_port(address)
+    encrypts = any(vars(transport).get(name) for name in ("certificate", "authority"))
+    if not (encrypts or is_loopback(host)):
+        raise ValueError(
+            f"{address} is not of this machine alone, and there is no TLS: whoever is on the way could read and change "
+            "what is sent. Use tcp with --certificate and --key where it is served and --authority where it is "
+            "connected to; or --plaintext, if everybody on that network is trusted."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """True for an address that this machine alone can reach. A name other than localhost is not looked up."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -10,7 +10,7 @@ import time
 import weakref
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -58,6 +58,14 @@ class Driven(Future[T]):
     def __init__(self) -> None:
         super().__init__()
         self._waiters = _Waiters(self)  # those of ``concurrent.futures.wait``
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """In a program of asyncio: the event loop goes on meanwhile. Who is cancelled waits no longer; what has been
+        sent counts all the same, and ``result()`` still has the answer.
+        """
+        import asyncio
+
+        return asyncio.wrap_future(self).__await__()
 
     def drive(self, timeout: float | None) -> None:
         """Work until it is done, or for ``timeout`` seconds; at once where another thread does already."""

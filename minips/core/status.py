@@ -1,0 +1,129 @@
+"""How far a server's run is, and who is there: a value that travels, for a run that is stuck or slow."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from minips.core.config import Config
+
+_HEADINGS = ("worker", "connected", "clock", "last heard", "waits for", "MB received", "MB sent")
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """One worker as its server sees it."""
+
+    worker: int
+    connected: bool
+    counts: bool
+    """False once it has left, or has been silent for too long: no other waits for it."""
+    clock: int
+    """Its completed pushes."""
+    heard_s: float
+    """Seconds since it was heard last; since the server began where it has never come."""
+    waits_for: list[int]
+    """The workers that a push or a pull of it waits for now."""
+    received: int
+    """Bytes of frames that it has sent to this server."""
+    sent: int
+    """Bytes of frames that this server has sent to it."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """One server of a run, now. ``print`` shows it as a table."""
+
+    index: int
+    servers: int
+    workers: list[WorkerStatus]
+    applied: int
+    """Pushes that were applied."""
+    updates: int | None
+    """Pushes that end the run."""
+    late: int
+    duplicates: int
+    version: int
+    loss: float | None
+    """The last training loss: the mean over one clock of all the workers."""
+    seconds: float
+    """Since all the workers were there, or since the first came."""
+    done: bool
+    diverged: str | None
+    stuck: str
+    """Why no round can be completed any more."""
+    config: Mapping[str, Any]
+    """The server's config, as `Config.from_dict` takes it, without what concerns the server's own machine."""
+    pushes_per_s: float | None = None
+    """Between two looks; None after one."""
+    bytes_per_s: float | None = None
+    """Both ways, between two looks; None after one."""
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Self:
+        """The status that a server has told. TypeError where fields are missing."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        workers = [WorkerStatus(**one) for one in told.get("workers", [])]
+        return cls(**{name: value for name, value in told.items() if name in names} | {"workers": workers})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return dataclasses.asdict(self)
+
+    def since(self, earlier: "Status", seconds: float) -> Self:
+        """The same, with the rates of the ``seconds`` that have passed since the ``earlier`` one."""
+        pushes, nbytes = self.applied + self.late - earlier.applied - earlier.late, self._nbytes() - earlier._nbytes()
+        return dataclasses.replace(self, pushes_per_s=pushes / seconds, bytes_per_s=nbytes / seconds)
+
+    def _nbytes(self) -> int:
+        return sum(one.received + one.sent for one in self.workers)
+
+    def __str__(self) -> str:
+        """A text table."""
+        wanted = "" if self.updates is None else f" of {self.updates}"
+        first = f"server {self.index} of {self.servers}: {self.applied}{wanted} updates in {self.seconds:.1f} s"
+        loss = "" if self.loss is None else f", loss {self.loss:.4f}"
+        dropped = f", {self.late} late" if self.late else ""
+        lines = [f"{first}{loss}{dropped}, {self._state()}"]
+        if self.pushes_per_s is not None and self.bytes_per_s is not None:
+            lines += [f"{self.pushes_per_s:.1f} pushes/s, {self.bytes_per_s / 1e6:.3f} MB/s both ways"]
+        cells = [_HEADINGS, *map(_cells, self.workers)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join(
+            [*lines, *("  ".join(f"{cell:>{wide}}" for cell, wide in zip(row, widths, strict=True)) for row in cells)]
+        )
+
+    def _state(self) -> str:
+        if self.diverged:
+            return f"diverged: {self.diverged}"
+        return "done" if self.done else f"stuck: {self.stuck}" if self.stuck else "running"
+
+
+def _cells(one: WorkerStatus) -> tuple[str, ...]:
+    """One worker's row."""
+    there = "yes" if one.connected else "no"
+    waits = ", ".join(f"worker {other}" for other in one.waits_for)
+    gone = "" if one.counts else ", gone"
+    return (
+        f"{one.worker}",
+        there + gone,
+        f"{one.clock}",
+        f"{one.heard_s:.1f} s ago" if one.clock or one.received else "never",
+        waits,
+        f"{one.received / 1e6:.3f}",
+        f"{one.sent / 1e6:.3f}",
+    )
+
+
+def told_config(config: Config) -> dict[str, Any]:
+    """A server's config as its workers are told it: without the transport's fields that concern one machine alone, such
+    as paths of certificates.
+    """
+    transport: Any = config.transport
+    own = {field.name: field.default for field in dataclasses.fields(transport) if field.metadata.get("operator")}
+    told = config.with_({f"transport.{name}": default for name, default in own.items()})
+    plain: dict[str, Any] = json.loads(
+        json.dumps(told.to_dict())
+    )  # whose keys are text, as every serializer takes them
+    return plain

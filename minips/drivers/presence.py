@@ -1,0 +1,126 @@
+"""Who is there: the clients that are a server's workers, their connections, and when each was last heard.
+
+A client has an identity, which it keeps when it connects again. Nobody else is its worker while it is connected and
+heard. One without an identity (version 1 of the protocol) is told from others by its worker's number alone.
+"""
+
+import time
+
+from minips.core.message import Header
+from minips.core.shard import Shard
+from minips.core.status import WorkerStatus
+from minips.stages.transports import Connection
+
+
+class Attending(Connection):
+    """A connection over which a worker may say hello."""
+
+    client = ""
+    """The identity that it has told."""
+
+
+class Presence:
+    """One worker as its server sees it: the connections on which it has said hello, those with a request under way,
+    when it was last heard, and what has passed between the two.
+    """
+
+    def __init__(self) -> None:
+        self.connections: set[Attending] = set()
+        self.busy: set[Attending] = set()
+        self.heard = time.monotonic()
+        self.client = ""
+        """The identity of the client that it is."""
+        self.lost = False
+        """True where its connection closed without a goodbye."""
+        self.told = False
+        """True once it has been answered that the run is over."""
+        self.received = self.sent = 0
+        """Bytes of frames."""
+
+
+class Attendance:
+    """The presence of all the workers. The server's lock is held around each call, but not around ``present``."""
+
+    def __init__(self, shard: Shard, silence_s: float) -> None:
+        self.shard, self.silence_s = shard, silence_s
+        self.present = [Presence() for _ in range(shard.workers)]
+        self.waiting: set[int] = set()
+        """The workers that wait for others."""
+        self.began_at: float | None = None
+        """When all the workers were there for the first time or, until then, the first one."""
+        self._complete = False
+
+    @property
+    def connected(self) -> int:
+        """How many workers have a connection."""
+        return sum(1 for one in self.present if one.connections)
+
+    def admit(self, connection: Attending, header: Header) -> None:
+        """A client says hello over a connection: as the worker that it names or, where that is -1, as the first that
+        nobody is. ValueError where another client is that worker.
+        """
+        client, worker, now = header.get("client", ""), header.get("worker"), time.monotonic()
+        if not isinstance(client, str):
+            raise ValueError(f"A client's identity is a text of its own choice; got {client!r}.")
+        if worker == -1 and client:
+            worker = header["worker"] = self._free(client)
+        presence = self.present[self.shard.validate_worker(worker)]
+        if presence.client != client:
+            if presence.connections and worker in self.shard.live:
+                raise ValueError(
+                    f"Worker {worker} is connected already, from another client, which was heard "
+                    f"{now - presence.heard:.1f} s ago. Connect as another worker, or as the first that is free "
+                    f"(--rank auto). After {self.silence_s:g} s of silence this one is free, too."
+                )
+            presence.connections.clear()  # of one that has fallen silent
+        presence.client = connection.client = client
+        presence.connections.add(connection)
+        presence.lost = False
+        self.began_at = now if self.began_at is None else self.began_at
+        if not self._complete and self.connected == self.shard.workers:
+            self.began_at, self._complete = now, True
+
+    def gone(self) -> bool:
+        """True where workers have pushed, and all have left; one that was lost may come back for a while."""
+        latest, live = time.monotonic() - self.silence_s, self.shard.live
+        here = any(
+            (one.connections and worker in live) or ((one.connections or one.lost) and one.heard > latest)
+            for worker, one in enumerate(self.present)
+        )
+        return any(self.shard.clocks) and not here
+
+    def behind(self, worker: int) -> list[int]:
+        """The other workers at the slowest clock."""
+        shard, slowest = self.shard, self.shard.slowest()
+        return [other for other in sorted(shard.live) if other != worker and shard.clocks[other] <= slowest]
+
+    def status(self) -> list[WorkerStatus]:
+        """A row for each worker."""
+        now, shard = time.monotonic(), self.shard
+        return [
+            WorkerStatus(
+                worker=worker,
+                connected=bool(one.connections),
+                counts=worker in shard.live,
+                clock=shard.clocks[worker],
+                heard_s=now - one.heard,
+                waits_for=self.behind(worker) if worker in self.waiting else [],
+                received=one.received,
+                sent=one.sent,
+            )
+            for worker, one in enumerate(self.present)
+        ]
+
+    def _free(self, client: str) -> int:
+        """The first worker that nobody is, or that this client is already. ValueError where there is none."""
+        free = [
+            worker
+            for worker, one in enumerate(self.present)
+            if not one.connections and (not one.client or worker not in self.shard.live)
+        ]
+        mine = [worker for worker, one in enumerate(self.present) if one.client == client]
+        if not (mine or free):
+            raise ValueError(
+                f"All {self.shard.workers} workers are connected already. Config.workers says how many there are."
+            )
+        return (mine or free)[0]

@@ -1,0 +1,186 @@
+"""Servers and workers that are started by hand, on one machine or on several.
+
+Nothing supervises them: the servers know when the run is over, and the workers hear it from them. The same config gives
+the same parameters as `train`, under BSP to the bit.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from threading import Event
+
+from minips import seeds
+from minips.arithmetic import one_blas_thread
+from minips.core.collectives import AllReduce
+from minips.core.config import Config
+from minips.core.message import NonFiniteError
+from minips.core.run import Progress, Run, gathered
+from minips.core.trace import Trace
+from minips.drivers.asking import asking
+from minips.drivers.client import Client, connect
+from minips.drivers.server import FAREWELL_S, Server
+from minips.engines.train import check_problem
+from minips.engines.worker import at_step, train_ps
+from minips.problems import Problem
+from minips.stage import Tensors, reason
+from minips.stages.transports import Transport
+
+LOOK_S = 0.2
+"""How often a worker looks whether the others have come."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one worker did in a run."""
+
+    worker: int
+    """Its number."""
+    pushes: int
+    """Its clock at the end."""
+    params: Tensors
+    """The parameters that it pulled last: under BSP those that the run ends with."""
+    over: bool
+    """True where the servers said that the run is over; False where ``stop`` ended the work before."""
+    diverged: str | None
+    """Why it ended the run: it had no finite gradient any more."""
+    bytes_sent: int
+    bytes_received: int
+    trace: Trace
+
+    def __repr__(self) -> str:
+        return f"<Work of worker {self.worker}: {self.pushes} pushes>"
+
+
+@one_blas_thread
+def work(
+    problem: Problem,
+    address: str | Sequence[str],
+    *,
+    token: str,
+    rank: int | None = None,
+    config: Config | None = None,
+    transport: Transport | None = None,
+    stop: Event | None = None,
+    timeout: float = 10.0,
+    met: Callable[[Client], object] = lambda client: None,
+) -> Work:
+    """Be one worker of the servers at ``address``, and train on this worker's shard of ``problem`` until the run is
+    over, as `train` does.
+
+    ``rank`` is the worker's number; None: the first one that nobody is. The config is the servers', unless ``config``
+    is given; ``transport`` is one that reaches them, None: the address says which. It begins once all workers are
+    there, or once the run has begun without it. ``met`` is called with the client once it is connected, ``stop`` ends
+    the work before the run is over. Until it returns, BLAS has one thread in this process.
+
+    ConnectionError, PermissionError and ValueError as `connect`; what the problem raises, once the servers know.
+    """
+    check_problem("work", problem)
+    halt = stop or Event()
+    client = connect(address, config, worker=rank, token=token, timeout=timeout, transport=transport)
+    diverged = None
+    params: Tensors = {}
+    with closing(client):
+        try:
+            met(client)
+            shard = problem.shard(client.worker, client.config.workers)
+            _await_others(client, token, timeout, halt)
+            params = train_ps(shard, client.config, client, halt)
+        except NonFiniteError as error:
+            if not any(client.versions):  # nothing has moved yet: the data, or the problem, are at fault
+                client.close(failed=_words(error))
+                raise
+            diverged = at_step(client.clock, client.worker, error)
+            client.close(diverged=diverged)
+        except ConnectionError:
+            if not client.done:  # the servers have hung up without a word
+                raise
+        except BaseException as error:
+            client.close(failed=_words(error))
+            raise
+    counts = client.report()
+    return Work(client.worker, client.clock, params, client.done or diverged is not None, diverged, **counts)
+
+
+def serve(
+    problem: Problem,
+    config: Config,
+    address: str | None = None,
+    *,
+    token: str,
+    index: int | None = None,
+    ready: Callable[[list[Server]], object] = lambda servers: None,
+    progress: Callable[[Progress], None] | None = None,
+    ended: Callable[[Run], object] = lambda run: None,
+) -> Run:
+    """Serve the parameters of ``problem`` until the run is over, and return it.
+
+    All servers of the config, at ``address`` and the ports after it, or the one of number ``index``, whose run has its
+    own part of the parameters. ``ready`` is called once they answer, and ``ended`` with the run, also where a Ctrl-C or
+    an error ends it: the workers are told that it is over.
+    """
+    check_problem("serve", problem)
+    if isinstance(config.exchange, AllReduce):
+        raise ValueError(f"With {config.exchange!r} there is no server to be served. Use exchange=PS().")
+    indices = range(config.servers) if index is None else [index]
+    with one_blas_thread, ExitStack() as stack:
+        params = problem.init(seeds.init(config.seed))
+        updates = config.workers * config.steps
+        servers = [
+            stack.enter_context(
+                Server(params, config, index=each, updates=updates).serve(
+                    _next(config.transport, address, place), token
+                )
+            )
+            for place, each in enumerate(indices)
+        ]
+        try:
+            ready(servers)
+            for server in servers:
+                server.wait(progress=progress if server is servers[0] else None)
+        except BaseException:
+            for server in servers:
+                server.stop()
+            ended(_run(servers, problem))
+            for server in servers:
+                server.let_go(FAREWELL_S)
+            raise
+        run = _run(servers, problem)
+        ended(run)
+        return run
+
+
+def _run(servers: Sequence[Server], problem: Problem) -> Run:
+    run = gathered(servers[0].config, [server.report() for server in servers])
+    if len(servers) == servers[0].config.servers:
+        return run.judge(problem)
+    run.problem = problem
+    return run
+
+
+def _next(transport: Transport, address: str | None, place: int) -> str | None:
+    """The address of the server at this place: so many ports after the first one's, unless that is free to be chosen.
+    ValueError for an address that has no port.
+    """
+    if address is None or place == 0:
+        return address
+    head, _, port = address.rpartition(":")
+    if not port.isdigit():
+        raise ValueError(f"Several servers stand at ports that follow each other; {address!r} has no port.")
+    return f"{head}:{int(port) + place if int(port) else 0}"
+
+
+def _await_others(client: Client, token: str, timeout: float, stop: Event) -> None:
+    """Wait until all workers are there, or until the run has begun."""
+    config, address = client.config, client.addresses[0]
+    with asking(address, token, config.shaped_transport(), timeout, config.pull) as ask:
+        while not stop.is_set():
+            told = ask("status")
+            workers = told["workers"]
+            if told["done"] or all(one["connected"] for one in workers) or any(one["clock"] for one in workers):
+                return
+            stop.wait(LOOK_S)
+
+
+def _words(error: BaseException) -> str:
+    """An error as the servers' events keep it."""
+    return "it was interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {reason(error)}"
