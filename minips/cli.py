@@ -31,7 +31,7 @@ from rich.table import Table
 from minips import __version__
 from minips.core.codec import Codec
 from minips.core.config import Config
-from minips.core.run import Progress, Run
+from minips.core.run import Progress
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.stage import Stage, Value, default_of, kinds, missing, names, parse_stage, read_fields, reason, stage_class
 
@@ -166,38 +166,32 @@ def serve(options: argparse.Namespace) -> int:
         )
     check_private(config.transport, options.bind, options.plaintext)
     token = _token(options.token_file, fresh=True)
-    served: list[Any] = []
-
-    def ready(servers: list[Any]) -> None:
-        served.extend(servers)
-        where = ",".join(server.address for server in servers)
-        print(
-            f"Serving {config.workers} workers. Start each with:\n"
-            f"  minips work --connect {where} --token-file {options.token_file}, and the same --problem or --data",
-            file=sys.stderr,
-        )
-
-    def ended(run: Run) -> None:
-        print(run.summary())
-        if options.json:
-            Path(options.json).write_text(json.dumps(run.to_dict(), indent=1))
-        if options.save:
-            run.save(options.save)  # type: ignore[attr-defined,unused-ignore]
-        if run.stopped:
-            saved = f"; they are saved in {options.save}" if options.save else ""
-            print(
-                f"The run ended after {run.updates} of {config.workers * config.steps} updates{saved}.", file=sys.stderr
-            )
 
     def read(progress: Progress) -> tuple[str, float]:
         loss = f", loss {progress.losses[-1][2]:.4f}" if progress.losses else ""
-        there = f"{served[0].connected} of {config.workers} workers"
+        there = f"{served.connected} of {config.workers} workers"
         return f"{there}, {progress.applied} of {progress.updates} updates{loss}", progress.applied / progress.updates
 
-    with showing(bool(sys.stderr and sys.stderr.isatty()), read) as watch:
-        run = byhand.serve(
-            problem, config, options.bind, token=token, index=options.index, ready=ready, progress=watch, ended=ended
+    with byhand.serving(problem, config, options.bind, token, options.index) as served:
+        where = ",".join(server.address for server in served.servers)
+        print(
+            f"Serving {config.workers} workers. Start each with the same --problem or --data, and\n"
+            f"    minips work --connect {where} --token-file {options.token_file}",
+            file=sys.stderr,
         )
+        try:
+            with showing(bool(sys.stderr and sys.stderr.isatty()), read, Console(stderr=True)) as watch:
+                served.wait(watch)
+        finally:
+            run = served.end()
+            print(run.summary())
+            if options.json:
+                Path(options.json).write_text(json.dumps(run.to_dict(), indent=1))
+            if options.save:
+                run.save(options.save)  # type: ignore[attr-defined,unused-ignore]
+            over = f"was stopped after {run.updates} of {config.workers * config.steps} updates"
+            saved = f" It is saved in {options.save}." if options.save else ""
+            print(f"The run {over if run.stopped else 'is over'}.{saved}", file=sys.stderr)
     return 1 if run.stopped else 0
 
 

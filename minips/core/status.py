@@ -53,8 +53,6 @@ class Status:
     diverged: str | None
     stuck: str
     """Why no round can be completed any more."""
-    config: Mapping[str, Any]
-    """The server's config, as `Config.from_dict` takes it, without what concerns the server's own machine."""
     pushes_per_s: float | None = None
     """Between two looks; None after one."""
     bytes_per_s: float | None = None
@@ -68,8 +66,9 @@ class Status:
         return cls(**{name: value for name, value in told.items() if name in names} | {"workers": workers})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return dataclasses.asdict(self)
+        """Plain values, for JSON, without the rates."""
+        rates = ("pushes_per_s", "bytes_per_s")
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in rates}
 
     def since(self, earlier: "Status", seconds: float) -> Self:
         """The same, with the rates of the ``seconds`` that have passed since the ``earlier`` one."""

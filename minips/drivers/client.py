@@ -72,7 +72,7 @@ def connect(
         if addresses and (config is None or worker is None):
             way = config.shaped_transport() if config else transport or transport_of(addresses[0])
             ask = stack.enter_context(asking(addresses[0], token, way, timeout, config.pull if config else None))
-            config = config or config_told(ask("status"), way)
+            config = config or config_told(ask("status", config=True), way)
             if worker is None:
                 worker = ask("hello", worker=-1, client=identity)["worker"]
         return Client(addresses, config or Config(), int(worker or 0), token, timeout, trace, pauses_s, identity)

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from minips.core.codec import envelope, pack, unpack
 from minips.core.config import Config, check_seconds
+from minips.core.message import Header
 from minips.core.partition import cut, native, partition
 from minips.core.protocol import PUSHES, ServerSession
 from minips.core.run import Progress, Run, Watch, gathered
@@ -211,7 +212,6 @@ class Server(Closable):
                 done=shard.done,
                 diverged=shard.diverged,
                 stuck=shard.stuck,
-                config=told_config(self.config),
             )
 
     def report(self) -> dict[str, Any]:
@@ -310,9 +310,11 @@ class Server(Closable):
                 raise RuntimeError(self.shard.stuck)
             return self._attendance.gone()
 
-    def _tell_status(self, version: int) -> Frames:
+    def _tell_status(self, asked: Header, version: int) -> Frames:
         """The answer to a question for the status."""
         header = {"kind": "reply", "memory": "none", **self.status().to_dict()}
+        if asked.get("config"):
+            header["config"] = told_config(self.config)
         _, *frames = pack(Packet(header, {}), self.config.pull, Trace())
         return [envelope(self.config.pull, {}, version), *frames]
 
@@ -379,7 +381,7 @@ class _WorkerConnection(Attending):
         packet, told = unpack(frames, server.config.push, server.trace)
         header, kind = packet.header, packet.header.get("kind")
         if kind == "status":
-            return server._tell_status(told["v"])
+            return server._tell_status(header, told["v"])
         if kind == "hello":
             with server._lock:
                 server._attendance.admit(self, header)

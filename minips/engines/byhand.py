@@ -4,8 +4,8 @@ Nothing supervises them: the servers know when the run is over, and the workers 
 the same parameters as `train`, under BSP to the bit.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from threading import Event
 
@@ -101,63 +101,60 @@ def work(
     return Work(client.worker, client.clock, params, client.done or diverged is not None, diverged, **counts)
 
 
-def serve(
-    problem: Problem,
-    config: Config,
-    address: str | None = None,
-    *,
-    token: str,
-    index: int | None = None,
-    ready: Callable[[list[Server]], object] = lambda servers: None,
-    progress: Callable[[Progress], None] | None = None,
-    ended: Callable[[Run], object] = lambda run: None,
-) -> Run:
-    """Serve the parameters of ``problem`` until the run is over, and return it.
+class Served:
+    """The servers of a run in this process. Made by `serving`."""
 
-    All servers of the config, at ``address`` and the ports after it, or the one of number ``index``, whose run has its
-    own part of the parameters. ``ready`` is called once they answer, and ``ended`` with the run, also where a Ctrl-C or
-    an error ends it: the workers are told that it is over.
+    def __init__(self, servers: Sequence[Server], problem: Problem) -> None:
+        self.servers, self._problem = servers, problem
+
+    @property
+    def connected(self) -> int:
+        """How many workers have a connection."""
+        return self.servers[0].connected
+
+    def wait(self, progress: Callable[[Progress], None] | None = None) -> None:
+        """Block until the run is over, as `Server.wait` does."""
+        for server in self.servers:
+            server.wait(progress=progress if server is self.servers[0] else None)
+
+    def end(self) -> Run:
+        """The run; where it is not over, it ends with the parameters as they are, and the workers will hear of it."""
+        for server in self.servers:
+            server.stop()
+        config = self.servers[0].config
+        run = gathered(config, [server.report() for server in self.servers])
+        if len(self.servers) == config.servers:
+            return run.judge(self._problem)
+        run.problem = self._problem
+        return run
+
+
+@contextmanager
+def serving(
+    problem: Problem, config: Config, address: str | None, token: str, index: int | None = None
+) -> Iterator[Served]:
+    """Serve the parameters of ``problem``: all servers of the config, at ``address`` and the ports after it, or the one
+    of number ``index`` alone, whose run has its own part of the parameters.
     """
     check_problem("serve", problem)
     if isinstance(config.exchange, AllReduce):
         raise ValueError(f"With {config.exchange!r} there is no server to be served. Use exchange=PS().")
-    indices = range(config.servers) if index is None else [index]
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
-        updates = config.workers * config.steps
-        servers = [
-            stack.enter_context(
-                Server(params, config, index=each, updates=updates).serve(
-                    _next(config.transport, address, place), token
-                )
-            )
-            for place, each in enumerate(indices)
-        ]
+        servers = []
+        for place, each in enumerate(range(config.servers) if index is None else [index]):
+            server = Server(params, config, index=each, updates=config.workers * config.steps)
+            servers.append(stack.enter_context(server.serve(_next(address, place), token)))
         try:
-            ready(servers)
-            for server in servers:
-                server.wait(progress=progress if server is servers[0] else None)
-        except BaseException:
+            yield Served(servers, problem)
+        finally:
             for server in servers:
                 server.stop()
-            ended(_run(servers, problem))
             for server in servers:
                 server.let_go(FAREWELL_S)
-            raise
-        run = _run(servers, problem)
-        ended(run)
-        return run
 
 
-def _run(servers: Sequence[Server], problem: Problem) -> Run:
-    run = gathered(servers[0].config, [server.report() for server in servers])
-    if len(servers) == servers[0].config.servers:
-        return run.judge(problem)
-    run.problem = problem
-    return run
-
-
-def _next(transport: Transport, address: str | None, place: int) -> str | None:
+def _next(address: str | None, place: int) -> str | None:
     """The address of the server at this place: so many ports after the first one's, unless that is free to be chosen.
     ValueError for an address that has no port.
     """
