@@ -1,14 +1,16 @@
-"""PROTOCOL.md is what the code does: its session is played against a server, its arrays are decoded."""
+"""PROTOCOL.md is what the code does: its sessions are played against a server, its arrays are decoded."""
 
 import hmac
 import re
 import socket
 from pathlib import Path
 
+import msgpack
 import numpy as np
 import pytest
 
 import minips as ps
+from minips.core import protocol
 from minips.stage import names, stage_class
 from minips.stages.transports import auth
 
@@ -22,10 +24,10 @@ def block(kind):
     return re.search(rf"^```{kind}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)[1]
 
 
-def session():
+def session(kind="session"):
     """Who speaks, and the bytes, in order."""
     spoken = []
-    for line in block("session").splitlines():
+    for line in block(kind).splitlines():
         if line[:1] in ("C", "S"):
             spoken.append((line[0], b""))
         elif line.startswith("    "):
@@ -49,28 +51,62 @@ def arrays():
 
 
 def without_seconds(message):
-    return re.sub(rb"(\xa4busy\xcb|\xa6waited\xcb).{8}", lambda found: found[1] + bytes(8), message, flags=re.DOTALL)
+    floats = rb"(\xa4busy\xcb|\xa6waited\xcb|\xa7heard_s\xcb|\xa7seconds\xcb).{8}"
+    return re.sub(floats, lambda found: found[1] + bytes(8), message, flags=re.DOTALL)
 
 
-def test_the_session_is_what_a_server_says(monkeypatch):
+def play(server, spoken):
+    """Say what the client says, and hold what the server answers against the page; how many answers there were."""
+    host, port = server.address.removeprefix("tcp://").split(":")
+    with socket.create_connection((host, int(port)), WAIT_S) as stream:
+        for who, wanted in spoken:
+            if who == "C":
+                stream.sendall(wanted)
+                continue
+            got = b""
+            while len(got) < len(wanted):
+                some = stream.recv(len(wanted) - len(got))
+                assert some, f"The server hung up after {got.hex(' ')}."
+                got += some
+            assert without_seconds(got) == wanted
+    return sum(who == "S" for who, _ in spoken)
+
+
+@pytest.fixture
+def known_nonces(monkeypatch):
     monkeypatch.setattr(auth.secrets, "token_bytes", lambda count: bytes(range(count)))
+
+
+@pytest.mark.usefixtures("known_nonces")
+def test_the_session_is_what_a_server_says():
     config = ps.Config(workers=1, consistency="asp", optimizer=ps.SGD(lr=0.5))
-    played = 0
     with ps.Server({"w": np.float32([1, 2, 3, 4])}, config).serve(token="secret") as server:
-        host, port = server.address.removeprefix("tcp://").split(":")
-        with socket.create_connection((host, int(port)), WAIT_S) as stream:
-            for who, wanted in session():
-                if who == "C":
-                    stream.sendall(wanted)
-                    continue
-                got = b""
-                while len(got) < len(wanted):
-                    some = stream.recv(len(wanted) - len(got))
-                    assert some, f"The server hung up after {got.hex(' ')}."
-                    got += some
-                assert without_seconds(got) == wanted
-                played += 1
-    assert played == 5
+        assert play(server, session()) == 5
+
+
+@pytest.mark.usefixtures("known_nonces")
+def test_the_words_of_version_2_are_what_a_server_says():
+    config = ps.Config(workers=2, consistency="asp", optimizer=ps.SGD(lr=0.5))
+    with ps.Server({"w": np.float32([1, 2, 3, 4])}, config, updates=10).serve(token="secret") as server:
+        assert play(server, session()[:3] + session("words")) == 5
+        assert [text for _, text in server.events] == ["worker 0 has left: the disk is full"]
+
+
+def test_a_server_that_knows_version_1_alone_refuses_a_client_of_version_2_in_a_sentence():
+    def of_version_1(frames):
+        version = msgpack.unpackb(frames[0])["v"]
+        raise ValueError(f"The peer speaks version {version!r} of the protocol, this is version 1.")
+
+    with (
+        ps.Tcp().serve(of_version_1, token="t") as endpoint,
+        pytest.raises(ValueError, match="speaks version 2 of the protocol, this is version 1"),
+    ):
+        ps.connect(endpoint.address, ps.Config(), token="t")
+
+
+def test_the_page_tells_every_word():
+    told = re.findall(r"^\| `(\w+)` \| .*\|$", TEXT[TEXT.index("| `kind`") :], re.MULTILINE)
+    assert set(protocol.KINDS) <= set(told)
 
 
 def test_the_session_proves_the_token():

@@ -1,9 +1,11 @@
 """A server on real connections: what it answers, what it refuses, and whom it no longer waits for."""
 
 import dataclasses
+import re
 import socket
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import psutil
@@ -533,3 +535,206 @@ def test_a_server_keeps_a_gradient_of_each_worker_and_four_copies_more():
             time.sleep(0.001)
     copies = (most - before) / gradient["w"].nbytes
     assert workers < copies <= workers + 4
+
+
+# Who is who
+
+
+A, B = "a" * 32, "b" * 32
+
+
+def test_a_second_client_is_no_worker_that_is_there_already():
+    with serve() as server, Raw(server) as raw, Raw(server) as other:
+        assert raw.say("hello", client=A).header["worker"] == 0
+        with pytest.raises(ValueError, match="Worker 0 is connected already, from another client"):
+            other.say("hello", client=B)
+        with pytest.raises(ValueError, match="Worker 0 is connected already, from another client"):
+            other.say("hello")
+        assert raw.push().header["outcome"] == "applied"
+        assert other.say("hello", worker=1, client=B).header["worker"] == 1
+
+
+def test_one_that_connects_again_is_itself_also_before_its_old_connection_is_gone():
+    with serve() as server, Raw(server) as raw, Raw(server) as again:
+        raw.say("hello", client=A)
+        raw.push()
+        assert again.say("hello", client=A, again=True).header["clock"] == 1
+        assert again.push(clock=1).header["outcome"] == "applied"
+
+
+def test_a_worker_whose_connection_is_gone_may_be_another_client():
+    with serve() as server:
+        with Raw(server) as raw:
+            raw.say("hello", client=A)
+            raw.push()
+        while server._present[0].connections:
+            time.sleep(0.01)
+        with Raw(server) as other:
+            assert other.say("hello", client=B).header["clock"] == 1
+
+
+def test_a_worker_that_is_silent_may_be_another_client_and_is_then_no_worker_any_more():
+    with serve(silence_s=0.2) as server, Raw(server) as raw, Raw(server) as other:
+        raw.say("hello", client=A)
+        while 0 in server.shard.live:
+            time.sleep(0.01)
+        assert other.say("hello", client=B).header["worker"] == 0
+        with pytest.raises(ValueError, match="another client is worker 0 now"):
+            raw.push()
+        assert other.push().header["outcome"] == "applied"
+
+
+def test_the_first_worker_that_nobody_is_goes_to_each_who_asks():
+    workers = 8
+    with serve(dataclasses.replace(LOCAL, workers=workers)) as server:
+        raws = [Raw(server, worker=-1) for _ in range(workers)]
+        try:
+            got, threads = [], []
+            for number, raw in enumerate(raws):
+                ask = partial(raw.say, "hello", client=f"{number:032}")
+                threads.append(threading.Thread(target=lambda ask=ask: got.append(ask().header["worker"])))
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(WAIT_S)
+            assert sorted(got) == list(range(workers))
+            with Raw(server, worker=-1) as more, pytest.raises(ValueError, match="All 8 workers are connected already"):
+                more.say("hello", client=A)
+            raws[5].say("hello", client=f"{5:032}")  # whoever that is: the same one again
+            assert server.connected == workers
+        finally:
+            for raw in raws:
+                raw.channel.close()
+
+
+@pytest.mark.parametrize("client", [7, ["a"], None])
+def test_an_identity_is_a_text(client):
+    with serve() as server, Raw(server) as raw, pytest.raises(ValueError, match="identity is a text"):
+        raw.say("hello", client=client)
+
+
+# The end of a run, and how it stands
+
+
+def test_wait_returns_the_run_once_its_updates_are_applied():
+    with serve(BSP, updates=4) as server:
+        with Raw(server) as raw, Raw(server, worker=1) as other:
+            raw.say("hello"), other.say("hello")
+            for clock in (0, 1):
+                raw.push(clock=clock, loss=1.0)
+                with pytest.raises(TimeoutError, match=rf"not over after 0\.1 seconds: {2 * clock} updates"):
+                    server.wait(0.1)
+                other.push(clock=clock, loss=3.0)
+            assert raw.say("alive").header["done"]
+        run = server.wait(WAIT_S)
+    assert (run.updates, run.late, run.stopped, run.diverged) == (4, 0, False, None)
+    assert [row[1:] for row in run.losses] == [(1, 2.0), (2, 2.0)]
+    assert 0 < run.seconds < WAIT_S
+    assert min(run.bytes_sent, run.bytes_received) > 400
+    assert {"aggregate", "apply"} <= set(run.trace.seconds())
+    np.testing.assert_array_equal(run.params["w"], -2 * np.ones(3))
+
+
+def test_wait_returns_once_all_who_pushed_have_left():
+    with serve(updates=100) as server:
+        with Raw(server) as raw:
+            raw.say("hello")
+            raw.push()
+            raw.say("bye", failed="ValueError: the disk is full")
+        run = server.wait(WAIT_S)
+    assert (run.updates, run.stopped) == (1, True)
+    assert [text for _, text in run.events] == ["worker 0 has left: ValueError: the disk is full"]
+
+
+def test_wait_lets_one_that_was_lost_come_back_for_as_long_as_one_may_be_silent():
+    with serve(updates=2, silence_s=1.0) as server:
+        with Raw(server) as raw:
+            raw.say("hello")
+            raw.push()
+        with pytest.raises(TimeoutError):
+            server.wait(0.3)
+        assert server.wait(WAIT_S).stopped
+
+
+def test_a_goodbye_may_end_the_run_and_say_why():
+    with serve(updates=100) as server, Raw(server) as raw, Raw(server, worker=1) as other:
+        raw.say("hello"), other.say("hello")
+        raw.push()
+        raw.say("bye", diverged="At step 1 of worker 0: no finite gradient.")
+        assert other.push().header["outcome"] == "over"
+        other.say("bye")
+        run = server.wait(WAIT_S)
+    assert (run.diverged, run.stopped) == ("At step 1 of worker 0: no finite gradient.", False)
+
+
+def test_stop_ends_the_run_for_all():
+    with serve(BSP, updates=100) as server, Raw(server) as raw:
+        raw.say("hello")
+        raw.push()
+        waiting = raw.channel.call(raw.frames("pull"))
+        server.stop()
+        waiting.result(WAIT_S)
+        raw.say("bye")
+        run = server.wait(WAIT_S)
+    assert (run.updates, run.stopped) == (0, True)
+
+
+def test_a_run_that_can_never_end_is_an_error():
+    config = dataclasses.replace(BSP, workers=5, aggregator=ps.Krum())
+    with serve(config, updates=9) as server, Raw(server) as raw:
+        raw.push()
+        for raw.worker in (1, 2, 3, 4):
+            raw.say("bye")
+        with pytest.raises(RuntimeError, match="no round can be completed any more"):
+            server.wait(WAIT_S)
+
+
+def test_a_run_keeps_the_problem_and_judges_its_held_out_rows():
+    data = ps.datasets.synthetic(rows=40, features=3, classes=2)
+    problem = ps.SoftmaxRegression(*data)
+    params = problem.init(np.random.default_rng(0))
+    with serve(params=params, updates=1) as server, Raw(server) as raw:
+        raw.say("hello")
+        raw.push(problem.gradient(params))
+        raw.say("bye")
+        run = server.wait(WAIT_S, problem=problem)
+    assert run.problem is problem
+    assert run.accuracy == problem.held_out().accuracy(run.params)
+    assert run.predict(data.X).shape == (len(data.X),)
+
+
+def test_status_says_who_waits_for_whom_and_disturbs_nobody():
+    with serve(BSP, updates=8) as server, Raw(server) as raw, Raw(server, worker=1) as other:
+        raw.say("hello"), other.say("hello")
+        raw.push()
+        waiting = raw.channel.call(raw.frames("pull"))
+        while not server.status().workers[0].waits_for:
+            time.sleep(0.01)
+        with pytest.raises(PermissionError):
+            ps.status(server.address, "wrong")
+        told = ps.status(server.address, server.token, over_s=0.05)
+        assert [(one.connected, one.clock, one.waits_for) for one in told.workers] == [(True, 1, [1]), (True, 0, [])]
+        assert (told.applied, told.updates, told.done, told.pushes_per_s, told.bytes_per_s) == (0, 8, False, 0.0, 0.0)
+        assert re.search(r"server 0 of 1: 0 of 8 updates in .* s, running\n.*\nworker", str(told))
+        assert "worker 1" in str(told)
+        before = server.shard.clocks[:]
+        other.push()
+        waiting.result(WAIT_S)
+        assert [clock - was for clock, was in zip(server.shard.clocks, before, strict=True)] == [0, 1]
+        later = ps.status(server.address, server.token)
+        assert (later.applied, later.workers[0].waits_for) == (2, [])
+        assert later.workers[1].received > told.workers[1].received
+        assert (later.since(told, 0.5).pushes_per_s, later.pushes_per_s) == (4.0, None)
+
+
+@pytest.mark.parametrize("serializer", ["msgpack", "json", "npy", "protobuf", "safetensors"])
+def test_status_and_config_travel_in_every_serializer(serializer):
+    codec = ps.Codec(serializer=serializer, compressor="zlib")
+    config = dataclasses.replace(LOCAL, pull=codec, transport="tcp", delays=ps.Delays(0.0, slow={1: 2.0}))
+    config = config.with_({"transport.max_message_bytes": 2**20})
+    with serve(config) as server:
+        assert not ps.status(server.address, server.token).done
+        with ps.connect(server.address, worker=None, token=server.token) as client:
+            assert client.worker == 0
+            assert client.config == dataclasses.replace(config, transport=ps.Tcp())  # but for what is the server's own
+            client.push(ONES).result(WAIT_S)

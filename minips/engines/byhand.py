@@ -123,9 +123,12 @@ class Served:
             server.stop()
         config = self.servers[0].config
         run = gathered(config, [server.report() for server in self.servers])
-        if len(self.servers) == config.servers:
-            return run.judge(self._problem)
         run.problem = self._problem
+        if len(self.servers) == config.servers:
+            try:
+                run.judge(self._problem)
+            except Exception as error:  # which is no reason to lose what was trained
+                run.events.append((run.seconds, f"held-out rows could not be judged: {_words(error)}"))
         return run
 
 
