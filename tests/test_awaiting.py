@@ -94,7 +94,7 @@ def test_what_a_call_is_refused_with_is_raised_where_it_is_awaited():
 
     async def too_long(client):
         await client.push(ONES)
-        with pytest.raises(TimeoutError, match="waited 0.1 seconds for worker 1"):
+        with pytest.raises(TimeoutError, match=r"waited 0\.1 seconds for worker 1"):
             await client.pull()
         return await client.pull(["w"]) if client.done else threading.current_thread()
 
@@ -119,8 +119,9 @@ def test_a_connection_that_is_made_again_answers_one_who_awaits():
         call = one.push_pull(ONES)
         waiting = asyncio.ensure_future(call)
         await asyncio.sleep(0.05)
-        one._connections[0].channel._wire.shutdown()
-        while not one._connections[0]._thread:
+        first = one._connections[0].channel
+        first._wire.shutdown()
+        while one._connections[0].channel is first:
             await asyncio.sleep(0.01)
         await other.push(ONES)
         return await asyncio.wait_for(waiting, WAIT_S)
