@@ -1,4 +1,4 @@
-"""How far a server's run is, and who is there: a value that travels, for a run that is stuck or slow."""
+"""The status of a server: the progress of its run and the presence of its workers, as a value that travels."""
 
 import dataclasses
 import json

@@ -1,7 +1,7 @@
-"""Who is there: the clients that are a server's workers, their connections, and when each was last heard.
+"""The presence of a server's workers: the client that each is, its connections, and when it was last heard.
 
-A client has an identity, which it keeps when it connects again. Nobody else is its worker while it is connected and
-heard. One without an identity (version 1 of the protocol) is told from others by its worker's number alone.
+A client has an identity, which it keeps when it connects again. No other client is the same worker while it is
+connected and heard. Clients without an identity (of version 1 of the protocol) are not told from each other.
 """
 
 import time
@@ -52,7 +52,7 @@ class Attendance:
 
     @property
     def connected(self) -> int:
-        """How many workers have a connection."""
+        """The number of workers that have a connection."""
         return sum(1 for one in self.present if one.connections)
 
     def admit(self, connection: Attending, header: Header) -> None:

@@ -191,11 +191,11 @@ class Server(Closable):
 
     @property
     def connected(self) -> int:
-        """How many workers have a connection."""
+        """The number of workers that have a connection."""
         return self._attendance.connected
 
     def status(self) -> Status:
-        """How far the run is, and who is there."""
+        """The progress of the run and the presence of its workers, now."""
         with self._lock:
             shard, began_at = self.shard, self._attendance.began_at
             return Status(

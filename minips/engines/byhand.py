@@ -31,7 +31,7 @@ LOOK_S = 0.2
 
 @dataclass(frozen=True)
 class Work:
-    """What one worker did in a run."""
+    """The part of one worker in a run."""
 
     worker: int
     """Its number."""
@@ -109,7 +109,7 @@ class Served:
 
     @property
     def connected(self) -> int:
-        """How many workers have a connection."""
+        """The number of workers that have a connection."""
         return self.servers[0].connected
 
     def wait(self, progress: Callable[[Progress], None] | None = None) -> None:
