@@ -158,7 +158,7 @@ def serve(options: argparse.Namespace) -> int:
     from minips.engines.progress import showing
     from minips.stages.transports.network import check_private
 
-    _check_folders(options.save, options.json)
+    _check_folders(options.save, options.json, options.trace)
     config, problem = _config(options), _problem(options)
     if options.certificate or options.key:
         config = dataclasses.replace(
@@ -174,9 +174,11 @@ def serve(options: argparse.Namespace) -> int:
 
     with byhand.serving(problem, config, options.bind, token, options.index) as served:
         where = ",".join(server.address for server in served.servers)
+        what = f"--problem {options.problem}" if options.problem else f"--data {options.data}"
+        what += f" --features {options.features}" if options.features else ""
+        count = "one worker. Start it" if config.workers == 1 else f"{config.workers} workers. Start each"
         print(
-            f"Serving {config.workers} workers. Start each with the same --problem or --data, and\n"
-            f"    minips work --connect {where} --token-file {options.token_file}",
+            f"Serving {count} with\n    minips work {what} --connect {where} --token-file {options.token_file}",
             file=sys.stderr,
         )
         try:
@@ -187,6 +189,8 @@ def serve(options: argparse.Namespace) -> int:
             print(run.summary())
             if options.json:
                 Path(options.json).write_text(json.dumps(run.to_dict(), indent=1))
+            if options.trace:
+                run.trace.to_chrome(options.trace)
             if options.save:
                 run.save(options.save)  # type: ignore[attr-defined,unused-ignore]
             over = f"was stopped after {run.updates} of {config.workers * config.steps} updates"
@@ -481,6 +485,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--index", type=int, metavar="I", help="of several servers, serve the one of this number alone")
     one.add_argument("--save", metavar="FILE.npz", help="write the run, also one that was stopped")
     one.add_argument("--json", metavar="FILE", help="write the run as JSON")
+    one.add_argument("--trace", metavar="FILE", help="write the server's spans for Perfetto")
     one.add_argument("--certificate", metavar="FILE.pem", help="speak TLS, with this certificate")
     one.add_argument("--key", metavar="FILE.pem", help="the key of the certificate")
     _add_secrecy(one)

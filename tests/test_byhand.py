@@ -351,7 +351,7 @@ class Started:
 def served(place, *arguments):
     """A server by hand, and the words with which its workers are started."""
     with Started(place, "serve", "--data", "synthetic", "--token-file", "t", *arguments) as server:
-        address = server.until("minips work --connect").split()[3]
+        address = server.until("    minips work --").split()[5]
         yield server, address, ["work", "--data", "synthetic", "--connect", address, "--token-file", "t"]
 
 
@@ -430,8 +430,10 @@ def test_a_worker_is_killed_started_again_and_stopped(tmp_path):
     assert [text for _, text in run["events"]][-1] == "worker 0 has left: it was interrupted"
 
 
-def test_a_problem_of_ones_own_fails_in_a_sentence(tmp_path):
-    (tmp_path / "mine.py").write_text(
+def test_a_problem_of_ones_own_fails_in_a_sentence(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    (tmp_path / "mine_that_fails.py").write_text(
         "import minips as ps\n"
         "class Fails(ps.SoftmaxRegression):\n"
         "    def loss_and_gradient(self, params, rows=None):\n"
@@ -439,10 +441,9 @@ def test_a_problem_of_ones_own_fails_in_a_sentence(tmp_path):
         "def make():\n"
         "    return Fails(*ps.datasets.synthetic(classes=3))\n"
     )
-    with served(tmp_path, "--workers", "1", "--problem", "mine:make") as (server, _, work):
-        with Started(tmp_path, *work, "--problem", "mine:make") as worker:
-            code, _, error = worker.ended()
-            assert (code, error.splitlines()[-1]) == (1, "minips: the third column is empty")
+    with served(tmp_path, "--workers", "1", "--problem", "mine_that_fails:make") as (server, _, work):
+        assert cli.main([*work, "--problem", "mine_that_fails:make"]) == 1
+        assert capsys.readouterr().err.splitlines()[-1] == "minips: the third column is empty"
         server.process.send_signal(signal.SIGTERM)
         code, out, error = server.ended()
     assert code == 143, error

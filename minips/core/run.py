@@ -67,7 +67,7 @@ class Run:
     events: list[tuple[float, str]] = field(default_factory=list)
     """Rows of (seconds, what happened), such as a worker that was lost."""
     stopped: bool = False
-    """By ``stop``, before all updates were applied."""
+    """True where it ended before all updates were applied: by ``stop``, or since all workers had left."""
     diverged: str | None = None
     """When and why the run ended before parameters became NaN or infinite, and what to try; ``params`` are the last
     ones before that. None for a run that did not diverge."""

@@ -202,8 +202,11 @@ class Client(Closable):
         """The client's part of a run's report."""
         return {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received, "trace": self.trace}
 
-    def close(self, **why: str) -> None:
-        """Say goodbye and hang up. ``why``: ``diverged``, which ends the run, or ``failed``, which its events keep."""
+    def close(self, *, diverged: str = "", failed: str = "") -> None:
+        """Say goodbye and hang up. A reason why the worker has ``diverged`` ends the run, one why it has ``failed`` is
+        kept in the run's events.
+        """
+        why = {name: text for name, text in (("diverged", diverged), ("failed", failed)) if text}
         if not self._closing.is_set():
             self._closing.set()
             with suppress(Exception):

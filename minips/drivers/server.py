@@ -5,6 +5,7 @@ the one lock between two needs of the session, waits on the one condition while 
 lock for the session's work.
 """
 
+import math
 import reprlib
 import secrets
 import threading
@@ -198,6 +199,7 @@ class Server(Closable):
         """The progress of the run and the presence of its workers, now."""
         with self._lock:
             shard, began_at = self.shard, self._attendance.began_at
+            loss = self.losses[-1][2] if self.losses else math.nan
             return Status(
                 index=self.index,
                 servers=self.config.servers,
@@ -207,7 +209,7 @@ class Server(Closable):
                 late=shard.late,
                 duplicates=shard.duplicates,
                 version=shard.version,
-                loss=self.losses[-1][2] if self.losses else None,
+                loss=loss if math.isfinite(loss) else None,
                 seconds=0.0 if began_at is None else time.monotonic() - began_at,
                 done=shard.done,
                 diverged=shard.diverged,
@@ -396,6 +398,7 @@ class _WorkerConnection(Attending):
         try:
             if kind == "bye":
                 presence.connections.discard(self)
+                presence.lost = False
                 if failed := header.get("failed"):
                     server.events.append((began, f"worker {worker} has left: {failed}"))
             elif kind in PUSHES:

@@ -38,7 +38,8 @@ class Work:
     pushes: int
     """Its clock at the end."""
     params: Tensors
-    """The parameters that it pulled last: under BSP those that the run ends with."""
+    """The parameters that it pulled last, under BSP those that the run ends with; none where it was told of the end by
+    other ways than an answer to a push."""
     over: bool
     """True where the servers said that the run is over; False where ``stop`` ended the work before."""
     diverged: str | None
