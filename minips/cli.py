@@ -176,6 +176,8 @@ def serve(options: argparse.Namespace) -> int:
         where = ",".join(server.address for server in served.servers)
         what = f"--problem {options.problem}" if options.problem else f"--data {options.data}"
         what += f" --features {options.features}" if options.features else ""
+        what += " --plaintext" if options.plaintext else ""
+        what += " --authority FILE.pem" if getattr(config.transport, "certificate", "") else ""
         count = "one worker. Start it" if config.workers == 1 else f"{config.workers} workers. Start each"
         print(
             f"Serving {count} with\n    minips work {what} --connect {where} --token-file {options.token_file}",

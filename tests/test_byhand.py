@@ -200,15 +200,21 @@ def test_a_serializer_that_can_run_code_is_taken_from_no_server():
         assert ps.work(PROBLEM, server.address, token="t", config=config).pushes == 12
 
 
-def test_tls_by_hand(tmp_path):
-    authority = trustme.CA()
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory):
+    """Files for TLS, of a server that is 127.0.0.1."""
+    place, authority = tmp_path_factory.mktemp("papers"), trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
-    issued.cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
-    issued.private_key_pem.write_to_path(tmp_path / "key.pem")
-    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
-    papers = {name: str(tmp_path / f"{name}.pem") for name in ("certificate", "key")}
-    with serving(dataclasses.replace(TWO, workers=1, transport=ps.Tcp(**papers))) as server:
-        trusting = ps.Tcp(authority=str(tmp_path / "authority.pem"))
+    issued.cert_chain_pems[0].write_to_path(place / "certificate.pem")
+    issued.private_key_pem.write_to_path(place / "key.pem")
+    authority.cert_pem.write_to_path(place / "authority.pem")
+    return {name: str(place / f"{name}.pem") for name in ("certificate", "key", "authority")}
+
+
+def test_tls_by_hand(papers):
+    speaking = ps.Tcp(certificate=papers["certificate"], key=papers["key"])
+    with serving(dataclasses.replace(TWO, workers=1, transport=speaking)) as server:
+        trusting = ps.Tcp(authority=papers["authority"])
         assert not ps.status(server.address, "t", transport=trusting).done
         assert ps.work(PROBLEM, server.address, token="t", transport=trusting).pushes == 12
         with pytest.raises(ConnectionError):
@@ -351,14 +357,16 @@ class Started:
 def served(place, *arguments):
     """A server by hand, and the words with which its workers are started."""
     with Started(place, "serve", "--data", "synthetic", "--token-file", "t", *arguments) as server:
-        address = server.until("    minips work --").split()[5]
+        address = re.search("--connect (.*) --token", server.until("    minips work --"))[1]
         yield server, address, ["work", "--data", "synthetic", "--connect", address, "--token-file", "t"]
 
 
-def test_three_commands_make_a_run(tmp_path):
+def test_the_commands_make_the_run_that_train_makes(tmp_path, papers):
     (tmp_path / "c.json").write_text(json.dumps(dataclasses.replace(TWO, transport="tcp").to_dict()))
     arguments = ["--config", "c.json", "--servers", "2", "--quantizer", "exact", "--json", "run.json"]
-    with served(tmp_path, *arguments) as (server, _, work):
+    secrecy = ["--certificate", papers["certificate"], "--key", papers["key"]]
+    with served(tmp_path, *arguments, *secrecy) as (server, _, work):
+        work += ["--authority", papers["authority"]]
         with Started(tmp_path, *work, "--rank", "1") as one, Started(tmp_path, *work, "--rank", "auto") as other:
             for started, rank in ((one, 1), (other, 0)):
                 code, out, _ = started.ended()

@@ -39,6 +39,15 @@ run = ps.train(problem, config, engine="threads", stop=lambda: False)
 run = ps.train(problem, config, engine=ps.Simulated(topology="ring"))
 accuracy: float | None = run.accuracy
 version: str = ps.__version__
+
+async def step(client: ps.Client) -> str:
+    w = (await client.push_pull({"w": np.ones(3)}))["w"]
+    return await client.push({"w": w + 1})
+
+def by_hand(server: ps.Server) -> ps.Run:
+    print(ps.status(server.address, server.token, over_s=1.0).workers[0].clock)
+    print(ps.work(problem, server.address, token=server.token, rank=0).pushes)
+    return server.wait(10.0, problem=problem)
 """
 MISTAKES = """import minips as ps
 ps.Roundd()
