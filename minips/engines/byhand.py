@@ -68,10 +68,10 @@ def work(
     """Be one worker of the servers at ``address``, and train on this worker's shard of ``problem`` until the run is
     over, as `train` does.
 
-    ``rank`` is the worker's number; None: the first one that nobody is. The config is the servers', unless ``config``
-    is given; ``transport`` is one that reaches them, None: the address says which. It begins once all workers are
-    there, or once the run has begun without it. ``met`` is called with the client once it is connected, ``stop`` ends
-    the work before the run is over. Until it returns, BLAS has one thread in this process.
+    ``rank`` is the worker's number; None: the first one that nobody is. The servers tell their config, and
+    ``transport`` is one that reaches them (None: the address says which), unless ``config`` is given. The work begins
+    once all workers are there, or once the run has begun without this one. ``met`` is called with the client once it is
+    connected, ``stop`` ends the work before the run is over. Until it returns, BLAS has one thread in this process.
 
     ConnectionError, PermissionError and ValueError as `connect`; what the problem raises, once the servers know.
     """
