@@ -219,7 +219,7 @@ def test_a_rate_is_bytes_per_second_by_its_name_and_the_old_name_warns(formula):
         old = formula(**sizes, bandwidth=1e7)
     assert old == formula(**sizes, bytes_per_s=1e7)
     assert warned[0].filename == __file__
-    with pytest.warns(DeprecationWarning), pytest.raises(TypeError, match="bytes_per_s"):
+    with pytest.warns(DeprecationWarning, match="bytes_per_s"), pytest.raises(TypeError, match="bytes_per_s"):
         formula(**sizes, bandwidth=1e7, bytes_per_s=1e7)
     assert "bytes_per_s" in inspect.signature(formula).parameters
 

@@ -14,6 +14,7 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.calibration import Calibration
 from minips.core.codec import Codec, Encoder
+from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.message import Message
@@ -42,6 +43,10 @@ class Prediction:
     bytes_received: int
     exact_bytes: bool
     """True where neither values nor luck have a say in them: a run without retries has exactly these."""
+    cores: int
+    """The cores that all the workers and servers are taken to share: those of the machine that was calibrated."""
+    note: str = ""
+    """A sentence where other programs kept the machine busy while it was calibrated."""
 
     @property
     def seconds(self) -> float:
@@ -58,8 +63,9 @@ class Prediction:
             ("the run", f"{self.seconds:.2f} s for {self.config.steps} steps"),
             ("sent by workers", f"{about}{self.bytes_sent / 1e6:.3f} MB"),
             ("received by workers", f"{about}{self.bytes_received / 1e6:.3f} MB"),
+            ("cores", f"{self.cores}, shared by {_processes(self.config)}"),
         ]
-        return "\n".join(f"{name:<20}{value}" for name, value in rows)
+        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *filter(None, [self.note])])
 
 
 @one_blas_thread
@@ -67,7 +73,9 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
     """Predict the cost of a step of ``config`` on ``problem``. Without a ``calibration`` one is made, which takes a few
     seconds.
 
-    A gradient's time is the calibration's where that was made for this problem, and is taken here and now otherwise.
+    All the workers and servers are taken to share the cores of the machine that was calibrated, as processes on one
+    machine do; `Cluster.compare` asks about machines of their own. A gradient's time is the calibration's where that was
+    made for this problem, and is taken here and now otherwise.
     """
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
@@ -89,6 +97,8 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
         traffic.sent,
         traffic.received,
         traffic.exact,
+        calibration.cores,
+        calibration.note,
     )
 
 
@@ -133,6 +143,12 @@ def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> i
     message = Message({"kind": "push"}, tensors)
     sizes = [len(frame) for frame in Encoder(codec, np.random.default_rng(0), Trace()).encode(message)]
     return stream_nbytes(sizes) if stream else sum(sizes)
+
+
+def _processes(config: Config) -> str:
+    """The workers and servers of a config in words."""
+    counts = {"worker": config.workers, "server": 0 if isinstance(config.exchange, AllReduce) else config.servers}
+    return " and ".join(f"{count} {role}" + "s" * (count > 1) for role, count in counts.items() if count)
 
 
 def _time_gradient(part: Problem, config: Config, params: Tensors) -> float:

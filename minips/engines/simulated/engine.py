@@ -66,12 +66,12 @@ class Simulated(Engine):
 
     def run(self, problem: Problem, config: Config, params: Tensors, watch: Watch, stop: Stop) -> Run:
         from minips.engines.simulated import central, mutual
-        from minips.engines.simulated.cluster import Cluster, Conditions
+        from minips.engines.simulated.cluster import Conditions, Simulation
 
         conditions = Conditions(
             self.network(config), self.traffic, self.seconds, self.calibration, self.abandon, self.delay_versions
         )
-        cluster = Cluster(conditions, config, watch, stop)
+        cluster = Simulation(conditions, config, watch, stop)
         if isinstance(config.exchange, AllReduce):
             if self.delay_versions:
                 raise ValueError(

@@ -21,7 +21,7 @@ from minips.core.sessions import Receive, Send
 from minips.drivers.peer import greeting_of
 from minips.drivers.virtual import Way
 from minips.engines.replica import Replica, check_same, requantization_error
-from minips.engines.simulated.cluster import UNTIMED, Cluster, Trainer, size
+from minips.engines.simulated.cluster import UNTIMED, Simulation, Trainer, size
 from minips.engines.worker import contribute
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
@@ -31,7 +31,7 @@ _SENT_AT = bytes(8)
 """The frame in which a real message says when it was sent."""
 
 
-def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> Run:
+def run(cluster: Simulation, problem: Problem, params: Tensors, exchange: AllReduce) -> Run:
     """Train by all-reduce."""
     team = Team(cluster, problem, params, exchange)
     for member in team.members:
@@ -62,7 +62,7 @@ def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce
 class Team:
     """The workers, by rank, and what they have done together."""
 
-    def __init__(self, cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> None:
+    def __init__(self, cluster: Simulation, problem: Problem, params: Tensors, exchange: AllReduce) -> None:
         count = cluster.config.workers
         self.cluster, self.applied, self.changed_at = cluster, 0, 0.0
         self.losses: Rows = []
