@@ -7,6 +7,7 @@ rehearsal.
 import statistics
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from minips.core.message import Message
 from minips.core.run import Run
 from minips.core.trace import SPANS, Trace
 from minips.cost.calibrate import calibrate, problem_words
+from minips.cost.quiet import quietly
 from minips.cost.rehearsal import count_bytes
 from minips.cost.walk import walk
 from minips.engines.worker import compute
@@ -74,8 +76,8 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
     seconds.
 
     All the workers and servers are taken to share the cores of the machine that was calibrated, as processes on one
-    machine do; `Cluster.compare` asks about machines of their own. A gradient's time is the calibration's where that was
-    made for this problem, and is taken here and now otherwise.
+    machine do; `Cluster.compare` asks about machines of their own. A gradient's time is the calibration's where that
+    was made for this problem, and is taken here and now otherwise.
     """
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
@@ -83,7 +85,8 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
     _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
     traffic = count_bytes(config, params, gradients, min(config.batch_size or part.rows, part.rows))
     if calibration.gradient is None or calibration.problem != problem_words(problem):
-        calibration = replace(calibration, gradient=Line(_time_gradient(part, config, params)))
+        gradient_s, note = quietly(partial(_time_gradient, part, config, params), attempts=2)
+        calibration = replace(calibration, gradient=Line(gradient_s), note=calibration.note or note)
     middle, low, high = (
         walk(config, one, traffic.load) for one in (calibration, calibration.bound("low"), calibration.bound("high"))
     )
@@ -109,13 +112,15 @@ class Comparison:
     """
 
     rows: list[tuple[str, float, float]]
+    note: str = ""
+    """The prediction's."""
 
     def __str__(self) -> str:
         lines = [f"{'':<12}{'predicted':>12}{'measured':>12}{'ratio':>8}"]
         for name, predicted, measured in self.rows:
             ratio = f"{predicted / measured:8.2f}" if measured else f"{'–':>8}"
             lines.append(f"{name:<12}{predicted * 1e3:>9.3f} ms{measured * 1e3:>9.3f} ms{ratio}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *filter(None, [self.note])])
 
 
 def compare(prediction: Prediction, run: Run) -> Comparison:
@@ -123,7 +128,7 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     measured = run.trace.seconds()
     names = [name for name in SPANS if name in prediction.spans or name in measured]
     rows = [(name, prediction.spans.get(name, 0.0), measured.get(name, 0.0) / max(run.updates, 1)) for name in names]
-    return Comparison([*rows, ("total", prediction.seconds_per_step, run.seconds_per_step)])
+    return Comparison([*rows, ("total", prediction.seconds_per_step, run.seconds_per_step)], prediction.note)
 
 
 def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> int:
