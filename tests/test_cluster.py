@@ -1,7 +1,11 @@
 """The question of a cluster in one call: closed forms beside simulations, and the assumptions in words."""
 
+import contextlib
+import io
 import json
+import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -121,6 +125,17 @@ class Pair(ps.RingAllReduce):
     """A way of one's own, for which there is no formula."""
 
     name = "pair"
+
+
+def test_the_readme_shows_what_is_printed():
+    blocks = re.findall(
+        r"```(?:python|text)\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL
+    )
+    (at,) = (number for number, block in enumerate(blocks) if "cost.Cluster(" in block)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(blocks[at], {"ps": ps})
+    assert said.getvalue() == blocks[at + 1]
 
 
 def test_ways_and_codecs_are_values_names_and_dicts():

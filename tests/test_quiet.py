@@ -134,7 +134,7 @@ def test_a_child_is_no_other_program():
 def test_a_program_of_others_that_spins_is_noticed_and_a_repetition_bounded(monkeypatch):
     core = min(os.sched_getaffinity(0))
     monkeypatch.setattr(quiet, "_cores", lambda: {core})
-    code = f"import os\nos.sched_setaffinity(0, [{core}])\nprint(flush=True)\n" + SPIN.format(0.7)
+    code = f"import os\nos.sched_setaffinity(0, [{core}])\nprint(flush=True)\n" + SPIN.format(0.4)
     tries = []
 
     def measure():  # a shell that has ended is no parent: the program is not ours

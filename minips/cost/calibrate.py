@@ -164,7 +164,8 @@ def _drift(blocks: list[Block]) -> float:
     """The seconds of the second half of the same calls over those of the first; 1 where there are too few."""
     walls = [[block.wall for block in blocks if block.size == size] for size in {block.size for block in blocks}]
     halves = [(one[: len(one) // 2], one[-(len(one) // 2) :]) for one in walls if len(one) >= LEAST_BLOCKS]
-    ratios = [float(np.median(second) / np.median(first)) for first, second in halves]
+    medians = [(float(np.median(first)), float(np.median(second))) for first, second in halves]
+    ratios = [second / first for first, second in medians if first and second]  # 0 is a clock's tick
     return float(np.median(ratios)) if ratios else 1.0
 
 

@@ -157,17 +157,16 @@ class ClusterTable(Table):
     @property
     def caption(self) -> str:
         """The assumptions that the figures rest on."""
-        cluster, ps_rows = self.cluster, [row for row in self.rows if row["way"].startswith(PS.name)]
+        cluster = self.cluster
         cores = f"{cluster.cores} core" + "s" * (cluster.cores > 1)
         lines = [
-            f"{cluster.machines} machines with a worker each, which computes {_seconds(cluster.compute_s)} in a step. "
-            f"A machine has {cores}; its one process works on one at a time.",
-            f"A machine has a link of {cluster.bandwidth_bps / 1e9:g} Gbit/s each way to one switch; a message travels "
-            f"{_seconds(cluster.latency_s)}. The gradient: {self.nbytes / 1e6:g} MB of float32. BSP.",
-            "Closed form: computing and links alone. Simulated: minips' own protocol; a link lets one message through "
-            "after the other.",
+            f"{cluster.machines} machines, each with a worker that computes {_seconds(cluster.compute_s)} in a step, "
+            f"and {cores}, of which it uses one at a time.",
+            f"Each has a link of {cluster.bandwidth_bps / 1e9:g} Gbit/s each way to one switch, and a message travels "
+            f"{_seconds(cluster.latency_s)}. BSP; {self.nbytes / 1e6:g} MB of float32.",
+            "Closed form: computing and links. Simulated: minips' own protocol, one message after the other on a link.",
         ]
-        if ps_rows:
+        if any(row["way"].startswith(PS.name) for row in self.rows):
             lines += [
                 "ps: each server has such a machine of its own besides; the codec is that of pushes, pulls are exact.",
                 "Fair shares: closed form of messages that share a link, as in ps.Simulated: no push overlaps a pull.",
@@ -178,10 +177,7 @@ class ClusterTable(Table):
         """The reasons why rows without codec time have another ratio than 1."""
         free = [row for row in self.rows if row["codec time"] == "free" and row["ratio"]]
         if any(row["ratio"] > 1 + NEAR for row in free):
-            yield (
-                "Ratio above 1: the formula is the least time of any order of messages; minips' order does not reach "
-                "it where several servers hear little and answer much."
-            )
+            yield "Ratio above 1: the formula is the best order's time; several servers that hear little keep another."
         if any(row["ratio"] < 1 - NEAR for row in free):
             yield "Ratio below 1: some machines are done early with a step, and begin the next one."
 
@@ -189,10 +185,7 @@ class ClusterTable(Table):
         free = list(dict.fromkeys(row["codec"] for row in self.rows if row["codec time"] == "free"))
         counted = any(row["codec time"] == "counted" for row in self.rows)
         if counted:
-            yield (
-                "Codec time is counted in the simulation: codec, protocol and update take what they took a core of the "
-                "machine that was calibrated."
-            )
+            yield "Codec time is counted in the simulation: codec, protocol and update take what they took on one core."
         if free:
             which = f" of {', '.join(free)}" if counted else ""
             yield f"Codec time{which} is free: codec, protocol and update take no time. calibration=… counts it."

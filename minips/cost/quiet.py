@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from math import inf, log
+from math import log
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -33,8 +33,7 @@ class Disturbance(NamedTuple):
     @property
     def size(self) -> float:
         """Above 1 it is said."""
-        drift = abs(log(self.drift)) if 0 < self.drift < inf else inf
-        return max(self.others / self.cores / BUSY, drift / log(UNSTEADY))
+        return max(self.others / self.cores / BUSY, abs(log(self.drift)) / log(UNSTEADY))
 
     @property
     def note(self) -> str:
