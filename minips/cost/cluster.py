@@ -35,8 +35,8 @@ ALL_REDUCE_S: dict[type[Exchange], Callable[[int, float, float, float], float]] 
     TreeAllReduce: tree_allreduce_s,
     HalvingDoubling: halving_doubling_s,
 }
-Way = str | Mapping[str, Any] | Exchange
-Coding = str | Mapping[str, Any] | Quantizer | Codec
+ExchangeLike = str | Mapping[str, Any] | Exchange
+CodecLike = str | Mapping[str, Any] | Quantizer | Codec
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Cluster(Value):
     def compare(
         self,
         nbytes: float,
-        ways: Way | Iterable[Way] = ("ps", "ring", "tree"),
-        codecs: Coding | Iterable[Coding] = ("exact",),
+        ways: ExchangeLike | Iterable[ExchangeLike] = ("ps", "ring", "tree"),
+        codecs: CodecLike | Iterable[CodecLike] = ("exact",),
         *,
         calibration: Calibration | Iterable[Calibration] | None = None,
     ) -> "ClusterTable":
@@ -185,7 +185,7 @@ class ClusterTable(Table):
         free = list(dict.fromkeys(row["codec"] for row in self.rows if row["codec time"] == "free"))
         counted = any(row["codec time"] == "counted" for row in self.rows)
         if counted:
-            yield "Codec time is counted in the simulation: codec, protocol and update take what they took on one core."
+            yield "Codec time is counted in the simulation alone: codec, protocol and update as measured on one core."
         if free:
             which = f" of {', '.join(free)}" if counted else ""
             yield f"Codec time{which} is free: codec, protocol and update take no time. calibration=… counts it."
@@ -195,7 +195,7 @@ def _several(given: Any) -> Sequence[Any]:
     return [given] if isinstance(given, str | Mapping | Value) else list(given)
 
 
-def _way(given: Way) -> tuple[Exchange, int]:
+def _way(given: ExchangeLike) -> tuple[Exchange, int]:
     """An exchange, and the number of servers."""
     if isinstance(given, str):
         name, _, text = given.partition(":")
@@ -207,7 +207,7 @@ def _way(given: Way) -> tuple[Exchange, int]:
     return build("exchange", given), servers
 
 
-def _codec(given: Coding) -> Codec:
+def _codec(given: CodecLike) -> Codec:
     if isinstance(given, Codec):
         return given
     if isinstance(given, Mapping) and "name" not in given:
