@@ -147,7 +147,8 @@ def test_ways_and_codecs_are_values_names_and_dicts():
         {"quantizer": {"b": "exact", "*": "sign"}},
         ps.Sign(),
     ]
-    rows = OFFICE.compare(1e6, ways, codecs).rows
+    rows = OFFICE.compare(1e6, iter(ways), iter(codecs)).rows
+    assert len(rows) == len(ways) * len(codecs)
     assert list(dict.fromkeys(row["way"] for row in rows)) == ["ps:servers=2", "ps", "ring", "pair"]
     words = ["topk, errorfeedback, zlib", "topk:fraction=0.5", "threshold", "b: exact, *: sign", "sign"]
     assert [row["codec"].replace(":fraction=0.01", "") for row in rows[:5]] == words

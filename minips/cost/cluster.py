@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -88,18 +89,12 @@ class Cluster(Value):
         values = nbytes / 4
         if values < 1:
             raise ValueError(f"A gradient has at least one float32, which is 4 bytes; got nbytes={nbytes!r}.")
-        rows = []
-        for exchange, servers in map(_way, _several(ways)):
-            for codec in map(_codec, _several(codecs)):
-                config = Config(
-                    workers=self.machines,
-                    exchange=exchange,
-                    servers=servers,
-                    push=codec,
-                    link=self.link,
-                    steps=EVEN_STEPS,
-                )
-                rows.append(self._row(config, values, next((one for one in known if _fits(one, config)), None)))
+        start = Config(workers=self.machines, link=self.link, steps=EVEN_STEPS)
+        plan = product(map(_way, _several(ways)), map(_codec, _several(codecs)))
+        configs = [replace(start, exchange=how, servers=servers, push=codec) for (how, servers), codec in plan]
+        rows = [
+            self._row(config, values, next((one for one in known if _fits(one, config)), None)) for config in configs
+        ]
         return ClusterTable(self, nbytes, rows, next((one.note for one in known if one.note), ""))
 
     def _row(self, config: Config, values: float, calibration: Calibration | None) -> dict[str, Any]:
