@@ -19,6 +19,7 @@ from minips.cost.sensitivity import sensitivity
 from minips.drivers.client import Client, Ref, connect
 from minips.drivers.server import Server
 from minips.engines import Engine, Processes, Threads
+from minips.engines.evaluation import CsvLog, EarlyStopping, Eval
 from minips.engines.sweep import RunTable, sweep
 from minips.engines.train import train
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
@@ -79,10 +80,13 @@ __all__ = [
     "Consistency",
     "Contribution",
     "Cosine",
+    "CsvLog",
     "Delays",
     "Delta",
+    "EarlyStopping",
     "Engine",
     "ErrorFeedback",
+    "Eval",
     "Exact",
     "Exchange",
     "Float16",

@@ -79,6 +79,7 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
     machine do; `Cluster.compare` asks about machines of their own. A gradient's time is the calibration's where that
     was made for this problem, and is taken here and now otherwise.
     """
+    config = config.for_rows(problem.rows)
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
     part = problem.shard(0, config.workers)
