@@ -21,7 +21,7 @@ from minips.core.run import Rows, Run, State, state_of
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
 from minips.drivers.virtual import Way
-from minips.engines.simulated.cluster import UNTIMED, Cluster, Node, Trainer, size
+from minips.engines.simulated.cluster import UNTIMED, Node, Simulation, Trainer, size
 from minips.engines.worker import Seen, at_step, compute, worker_state
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
@@ -30,7 +30,7 @@ _SILENCE_S = 30.0
 """The limit that a simulated server names in its hello; simulated workers are never silent."""
 
 
-def run(cluster: Cluster, problem: Problem, params: Tensors, state: State | None = None) -> Run:
+def run(cluster: Simulation, problem: Problem, params: Tensors, state: State | None = None) -> Run:
     """Train with parameter servers."""
     config = cluster.config
     whole = {name: native(x) for name, x in params.items()}
@@ -69,7 +69,7 @@ class SimServer(Node):
     """A server: a shard, and the sessions of its requests."""
 
     def __init__(
-        self, cluster: Cluster, index: int, params: Tensors, workers: "list[SimWorker]", servers: "list[SimServer]"
+        self, cluster: Simulation, index: int, params: Tensors, workers: "list[SimWorker]", servers: "list[SimServer]"
     ) -> None:
         calibration, config = cluster.conditions.calibration, cluster.config
         times = {**calibration.server, **update_lines(calibration, config)} if calibration else {}
@@ -182,7 +182,7 @@ class _Sessions(ServerSession):
 class SimWorker(Trainer):
     """A worker and its client."""
 
-    def __init__(self, cluster: Cluster, rank: int, problem: Problem, servers: list[SimServer]) -> None:
+    def __init__(self, cluster: Simulation, rank: int, problem: Problem, servers: list[SimServer]) -> None:
         calibration, config = cluster.conditions.calibration, cluster.config
         rest = {"transfer": calibration.worker_rest.times(1 / 2)} if calibration else {}
         super().__init__(cluster, rank, problem, {**calibration.worker, **rest} if calibration else {})

@@ -44,7 +44,7 @@ class Conditions(NamedTuple):
     delay_versions: int
 
 
-class Cluster:
+class Simulation:
     """The clock (``env``), the network, the spans, and the reports of progress."""
 
     def __init__(
@@ -140,7 +140,7 @@ class Node(Party):
     takes of the processor.
     """
 
-    def __init__(self, cluster: Cluster, who: str, times: Mapping[str, Line]) -> None:
+    def __init__(self, cluster: Simulation, who: str, times: Mapping[str, Line]) -> None:
         self.cluster, self.env, self.config, self.who, self._times = cluster, cluster.env, cluster.config, who, times
         self._processor = simpy.Resource(self.env)
 
@@ -165,7 +165,7 @@ class Node(Party):
 class Trainer(Node):
     """A worker: a shard of the problem, and a gradient after a while."""
 
-    def __init__(self, cluster: Cluster, rank: int, problem: Problem, times: Mapping[str, Line]) -> None:
+    def __init__(self, cluster: Simulation, rank: int, problem: Problem, times: Mapping[str, Line]) -> None:
         super().__init__(cluster, f"worker {rank}", times)
         self.rank, self.problem = rank, problem
         self.bytes_sent = self.bytes_received = 0

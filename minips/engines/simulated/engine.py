@@ -75,7 +75,7 @@ class Simulated(Engine):
         state: State | None = None,
     ) -> Run:
         from minips.engines.simulated import central, mutual
-        from minips.engines.simulated.cluster import Cluster, Conditions
+        from minips.engines.simulated.cluster import Conditions, Simulation
 
         conditions = Conditions(
             self.network(config), self.traffic, self.seconds, self.calibration, self.abandon, self.delay_versions
@@ -85,7 +85,7 @@ class Simulated(Engine):
                 f"With delay_versions={self.delay_versions} pulls are answered with earlier parameters, which a saved "
                 "run does not hold: resume with delay_versions=0."
             )
-        cluster = Cluster(conditions, config, watch, stop, evaluation)
+        cluster = Simulation(conditions, config, watch, stop, evaluation)
         if isinstance(config.exchange, AllReduce):
             if self.delay_versions:
                 raise ValueError(

@@ -23,7 +23,7 @@ from minips.drivers.peer import greeting_of
 from minips.drivers.virtual import Way
 from minips.engines.rank import contribute
 from minips.engines.replica import Replica, check_same, requantization_error
-from minips.engines.simulated.cluster import UNTIMED, Cluster, Trainer, size
+from minips.engines.simulated.cluster import UNTIMED, Simulation, Trainer, size
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
@@ -32,7 +32,7 @@ _SENT_AT = bytes(8)
 """The frame in which a real message says when it was sent."""
 
 
-def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce, state: State | None = None) -> Run:
+def run(cluster: Simulation, problem: Problem, params: Tensors, exchange: AllReduce, state: State | None = None) -> Run:
     """Train by all-reduce."""
     team = Team(cluster, problem, params, exchange, state)
     for member in team.members:
@@ -65,7 +65,7 @@ class Team:
     """The workers, by rank, and what they have done together."""
 
     def __init__(
-        self, cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce, state: State | None
+        self, cluster: Simulation, problem: Problem, params: Tensors, exchange: AllReduce, state: State | None
     ) -> None:
         count = cluster.config.workers
         kept = state["workers"] if state else [{}] * count
