@@ -1,0 +1,23 @@
+"""Tell benign tumours from malignant ones: train on 455 of them, then predict the other 114.
+
+Four worker processes send their gradients to a parameter server, which takes the steps. Run it as it is.
+"""
+
+import numpy as np
+
+import minips as ps
+
+NAMES = np.array(["malignant", "benign"])
+
+if __name__ == "__main__":
+    X, y, X_new, y_new = ps.datasets.breast_cancer()
+    problem = ps.SoftmaxRegression(X, NAMES[y], X_new, NAMES[y_new], l2=0.01)
+    run = ps.train(problem, ps.Config(workers=4, steps=300, optimizer=ps.SGD(lr=0.5)))
+    print(run.summary())
+
+    predicted = run.predict(X_new)  # a label for each row
+    certainty = run.predict_proba(X_new).max(axis=1)
+    wrong = np.flatnonzero(predicted != NAMES[y_new])
+    print(f"\n{len(y_new) - len(wrong)} of {len(y_new)} new tumours are classified rightly; the others:")
+    for row in wrong:
+        print(f"  row {row:3}: {predicted[row]} with {certainty[row]:.0%}, but it is {NAMES[y_new][row]}")
