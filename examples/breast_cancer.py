@@ -1,4 +1,4 @@
-"""Tell benign tumours from malignant ones: train on 455 of them, then predict the other 114.
+"""Tell benign tumours from malignant ones: train on 455 of them, predict the other 114, and keep the model in a file.
 
 Four worker processes send their gradients to a parameter server, which takes the steps. Run it as it is.
 """
@@ -21,3 +21,7 @@ if __name__ == "__main__":
     print(f"\n{len(y_new) - len(wrong)} of {len(y_new)} new tumours are classified rightly; the others:")
     for row in wrong:
         print(f"  row {row:3}: {predicted[row]} with {certainty[row]:.0%}, but it is {NAMES[y_new][row]}")
+
+    run.save("breast_cancer.npz")
+    again = ps.Run.load("breast_cancer.npz", problem)  # perhaps tomorrow, in another program
+    print(f"Loaded again: {again}, the same predictions: {np.array_equal(again.predict(X_new), predicted)}")

@@ -75,8 +75,18 @@ def test_mypy_accepts_them_all():
 
 
 def test_breast_cancer(said):
-    (share,) = said("breast_cancer.py", r"(\d+) of 114 new tumours are classified rightly")
-    assert share >= 110
+    ((right, same),) = said("breast_cancer.py", r"(\d+) of 114 new tumours[^~]+the same predictions: (\w+)")
+    assert right >= 110
+    assert same == "True"
+
+
+def test_diabetes(said, tmp_path):
+    pattern = r"after (\d+) of (\d+) steps[^~]+step (\d+): ([\d.]+); .*in one go: (\w+)[^~]+solution has ([\d.]+)\."
+    ((stopped, steps, reached, loss, same, least),) = said("diabetes.py", pattern)
+    assert stopped < steps == reached
+    assert same == "True"
+    assert loss == pytest.approx(least, abs=0.01)
+    assert (tmp_path / "diabetes.csv").read_text().count("\n") == 1 + stopped / 10
 
 
 def test_own_problem(said):
@@ -132,7 +142,7 @@ def test_own_consistency(said):
 def test_own_stages_on_the_command_line(tmp_path):
     load = [word for name in sorted(files()) if name.startswith("own_") for word in ("--load", EXAMPLES / name)]
     stages = "--quantizer rowint8 --aggregator geometricmedian --optimizer lion --consistency dynssp --serializer npz"
-    short = "--data synthetic --workers 2 --steps 5"
+    short = "--data synthetic --workers 2 --steps 5 --engine threads"
     summary = done(["-m", "minips", *load, "train", *stages.split(), *short.split()], tmp_path)
     assert re.search("consistency +DynSSP", summary)
     assert re.search(r"push +RowInt8\(\), Npz\(\)", summary)
@@ -142,7 +152,7 @@ def test_a_package_brings_a_stage(tmp_path):
     done(["-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], EXAMPLES / "package")
     (wheel,) = tmp_path.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
-    short = "train --data synthetic --workers 2 --steps 5 --compressor lzma:preset=2"
+    short = "train --data synthetic --workers 2 --steps 5 --engine threads --compressor lzma:preset=2"
     assert "Lzma(preset=2)" in done(["-m", "minips", *short.split()], tmp_path, tmp_path / "installed")
     assert "All is well." in done([EXAMPLES / "package" / "minips_lzma.py"], tmp_path)
 
