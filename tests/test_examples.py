@@ -2,9 +2,12 @@
 
 import os
 import re
+import shutil
+import stat
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +16,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 WANT_TORCH = {"ddp_hooks.py", "torch_cnn.py", "torch_rpc.py"}
-MOST_LINES = {"sweep_pareto.py": 29, "torch_rpc_in_minips.py": 20, "ddp_hooks.py": 70, "torch_rpc.py": 100}
+MOST_LINES = {
+    "sweep_pareto.py": 29,
+    "two_terminals.py": 32,
+    "torch_rpc_in_minips.py": 20,
+    "ddp_hooks.py": 70,
+    "torch_rpc.py": 100,
+}
 """All others have 40 at most. The last two show what the same takes elsewhere."""
 wants_torch = pytest.mark.skipif(not find_spec("torch"), reason="torch is used where it is installed, and in .ci/run")
 
@@ -24,13 +33,15 @@ def files():
     }
 
 
+PLAIN = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+
+
 def done(command, folder, *path):
     """All that a command prints, started in ``folder``."""
-    paths = os.pathsep.join(map(str, [*path, ROOT]))
     ended = subprocess.run(
         [sys.executable, *map(str, command)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths, "PYTHONWARNINGS": "ignore"},
+        env=PLAIN | {"PYTHONPATH": os.pathsep.join(map(str, [*path, ROOT]))},
         capture_output=True,
         text=True,
         timeout=280,
@@ -111,6 +122,37 @@ def test_local_steps(said):
 def test_sparse_embedding(said):
     ((there, back, whole),) = said("sparse_embedding.py", r"(\d+) B there and (\d+) B back in a step; .* ([\d,]+) B")
     assert there + back < 2000 < whole / 1000
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="the example makes its certificate with openssl")
+def test_two_terminals(tmp_path):
+    script = EXAMPLES / "two_terminals.py"
+    (make,) = re.findall("^openssl .+$", script.read_text(), re.MULTILINE)
+    subprocess.run(make.split(), cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    with subprocess.Popen(
+        [sys.executable, script], cwd=tmp_path, env=PLAIN, stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            address = re.search(r"tcp://127\.0\.0\.1:\d+", server.stdout.readline())[0]
+            assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
+            with ThreadPoolExecutor(2) as terminals:
+                workers = [terminals.submit(done, [script, address], tmp_path) for _ in range(2)]
+                assert sorted(re.search(r"Worker (\d) has pushed 100", one.result(60))[1] for one in workers) == [
+                    "0",
+                    "1",
+                ]
+            summary, _ = server.communicate(timeout=60)
+        finally:
+            server.kill()
+    assert server.returncode == 0
+    assert float(re.search(r"accuracy +([\d.]+)", summary)[1]) > 0.9
+
+
+def test_cluster_question(said):
+    slow, *_, fast = said("cluster_question.py", r"(\d+) Gbit/s: two servers +(\d+) ms, a ring +(\d+) ms")
+    assert slow[1:] == (1080, 431)
+    assert fast[2] < fast[1] < 100
+    assert said("cluster_question.py", r"The fastest: (\w+) with (\w+), (\d+) ms") == [("ring", "uniform", 89)]
 
 
 def test_own_quantizer(said):
