@@ -34,5 +34,4 @@ if __name__ == "__main__":
     config = ps.Config(workers=2, consistency="ssp", optimizer=ps.Adam(lr=0.01), steps=400)
     print(config)  # what differs from the defaults; help(ps.Config) explains every field
     run = ps.train(problem, config)
-    loss: float | None = run.losses[-1][2] if run.losses else None
-    print(f"{run}: loss {loss}, w = {run.params['w'].round(2)} where the truth is {truth}")
+    print(f"{run}: loss {problem.loss(run.params):.4f}, w = {run.params['w'].round(2)} where the truth is {truth}")

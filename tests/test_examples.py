@@ -149,10 +149,11 @@ def test_two_terminals(tmp_path):
 
 
 def test_cluster_question(said):
-    slow, *_, fast = said("cluster_question.py", r"(\d+) Gbit/s: two servers +(\d+) ms, a ring +(\d+) ms")
-    assert slow[1:] == (1080, 431)
-    assert fast[2] < fast[1] < 100
-    assert said("cluster_question.py", r"The fastest: (\w+) with (\w+), (\d+) ms") == [("ring", "uniform", 89)]
+    rows = (
+        r"[^~]+ 1 Gbit/s: two servers +(\d+) ms, a ring +(\d+) ms[^~]+100 Gbit/s: two servers +(\d+) ms, a ring +(\d+)"
+    )
+    (found,) = said("cluster_question.py", r"The fastest: ring with uniform, (\d+) ms" + rows)
+    assert found == (89, 1080, 431, 90, 84)
 
 
 def test_own_quantizer(said):
