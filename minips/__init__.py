@@ -21,6 +21,7 @@ from minips.drivers.client import Client, Ref, connect
 from minips.drivers.server import Server
 from minips.engines import Engine, Processes, Threads
 from minips.engines.byhand import work
+from minips.engines.evaluation import CsvLog, EarlyStopping, Eval
 from minips.engines.sweep import RunTable, sweep
 from minips.engines.train import train
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
@@ -81,10 +82,13 @@ __all__ = [
     "Consistency",
     "Contribution",
     "Cosine",
+    "CsvLog",
     "Delays",
     "Delta",
+    "EarlyStopping",
     "Engine",
     "ErrorFeedback",
+    "Eval",
     "Exact",
     "Exchange",
     "Float16",

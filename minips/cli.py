@@ -194,7 +194,7 @@ def serve(options: argparse.Namespace) -> int:
             if options.trace:
                 run.trace.to_chrome(options.trace)
             if options.save:
-                run.save(options.save)  # type: ignore[attr-defined,unused-ignore]
+                run.save(options.save)
             over = f"was stopped after {run.updates} of {config.workers * config.steps} updates"
             saved = f" It is saved in {options.save}." if options.save else ""
             print(f"The run {over if run.stopped else 'is over'}.{saved}", file=sys.stderr)
@@ -294,6 +294,7 @@ def stages(options: argparse.Namespace) -> None:
 def bench(options: argparse.Namespace) -> None:
     """What the parts cost here, beside references of the same run."""
     from minips.bench import base
+    from minips.cost.quiet import Meanwhile
     from minips.engines.progress import showing
 
     _check_folders(options.json, options.plot)
@@ -304,6 +305,7 @@ def bench(options: argparse.Namespace) -> None:
     module = importlib.import_module(f"minips.bench.{options.what}")
     given = {name: getattr(options, name) for name in options.takes if getattr(options, name) is not None}
     rows: list[Any] = []
+    meanwhile = Meanwhile()
     try:
         with showing(True, lambda news: news, Console(stderr=True)) as show:
             for row in module.measure(**given, watch=lambda text, share: show((text, share))):
@@ -311,6 +313,8 @@ def bench(options: argparse.Namespace) -> None:
     finally:
         if rows:
             Console().print(module.table(rows))
+        if note := meanwhile.disturbance().note:
+            print(note, file=sys.stderr)
         if options.json:
             Path(options.json).write_text(json.dumps([base.plain(row) for row in rows], indent=1))
     if options.plot:

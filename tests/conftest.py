@@ -5,6 +5,7 @@ import gc
 import multiprocessing
 import multiprocessing.resource_tracker
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -62,6 +63,13 @@ def alone_or_beside(request: pytest.FixtureRequest, turns: TextIO) -> Iterator[N
     fcntl.flock(turns, fcntl.LOCK_EX if request.node.get_closest_marker("alone") else fcntl.LOCK_SH)
     yield
     fcntl.flock(turns, fcntl.LOCK_UN)
+
+
+@pytest.fixture(autouse=True)
+def calibrated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No calibration is repeated because the tests beside keep the machine busy."""
+    if module := sys.modules.get("minips.cost.calibrate"):
+        monkeypatch.setattr(module, "ATTEMPTS", 1)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import minips as ps
 from minips import cli
 from minips.bench import base, codecs, pairs, pushpull, train, transports, trips
 from minips.bench.base import Spread
+from minips.cost import quiet
 from minips.engines.supervisor import Supervisor
 from minips.stage import missing, stage_class
 
@@ -318,7 +319,8 @@ def test_every_quantizer_has_a_row():
 # The command
 
 
-def test_the_command_shows_writes_and_draws(tmp_path, capsys):
+def test_the_command_shows_writes_and_draws(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(quiet.Meanwhile, "disturbance", lambda self: quiet.Disturbance(2, 1.3))
     file, picture = tmp_path / "rows.json", tmp_path / "rows.png"
     arguments = "bench pushpull --values 10 20 --transports tcp --references memcpy --rounds 2"
     assert cli.main([*arguments.split(), "--json", str(file), "--plot", str(picture)]) == 0
@@ -326,9 +328,10 @@ def test_the_command_shows_writes_and_draws(tmp_path, capsys):
     assert [(row["values"], row["contender"]) for row in rows] == [(n, c) for n in (10, 20) for c in ("memcpy", "tcp")]
     assert all(row["seconds"] > 0 and len(row["seconds_quartiles"]) == 2 for row in rows)
     assert picture.read_bytes().startswith(b"\x89PNG")
-    shown = capsys.readouterr().out
+    shown, said = capsys.readouterr()
     assert "20 values" in shown
     assert "tcp" in shown
+    assert "Other programs took 1.3 of 2 cores while this was measured" in said
 
 
 def test_a_picture_wants_the_lab_and_says_so_before_it_measures():

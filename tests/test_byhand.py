@@ -163,7 +163,9 @@ def test_two_servers_at_ports_that_follow_each_other():
         "tcp://127.0.0.1:7073",
         "tcp://127.0.0.1:0",
     ]
-    with byhand.serving(PROBLEM, config, None, "t", index=1) as served:
+    epochs = dataclasses.replace(config, epochs=2, sampling="epoch", batch_size=16)
+    with byhand.serving(PROBLEM, epochs, None, "t", index=1) as served:
+        assert served.servers[0].config == epochs.for_rows(PROBLEM.rows)
         (server,) = served.servers
         assert ps.status(server.address, "t").index == 1
         assert served.end().params.keys() == server.params.keys()
@@ -459,7 +461,6 @@ def test_a_problem_of_ones_own_fails_in_a_sentence(tmp_path, monkeypatch, capsys
     assert "held-out rows could not be judged: ValueError: the third column is empty" in out
 
 
-@pytest.mark.skipif(not hasattr(ps.Run, "save"), reason="runs cannot be saved yet")
 def test_a_served_run_is_saved(tmp_path):
     with served(tmp_path, "--workers", "1", "--steps", "5", "--save", "run.npz") as (server, _, work):
         with Started(tmp_path, *work) as worker:

@@ -13,7 +13,7 @@ import minips as ps
 from minips import cost
 from minips.core.calibration import Calibration
 from minips.core.fit import Line
-from minips.cost import meters
+from minips.cost import meters, quiet
 from minips.cost.calibrate import MOST_CROWDED, _server_crowd
 from minips.cost.walk import Workload, walk
 
@@ -31,6 +31,17 @@ def test_a_line_is_found_in_spite_of_outliers():
     assert line.each_s == pytest.approx(3e-9, rel=0.05)
     assert 0.9 < line.low <= 1 <= line.high < 1.1
     assert line.bound("low").at(1e5) < line.at(1e5) < line.bound("high").at(1e5)
+
+
+def test_a_drift_is_that_of_the_same_calls_whatever_their_size():
+    def block(size, wall):
+        return meters.Block(size, wall, 0.0, 0.0, 1, 0.0, 1.0, {})
+
+    steady = [block(size, size * off) for off in (1, 2, 1, 9, 2, 1, 1) for size in (1.0, 10.0, 100.0)]
+    assert calibrate._drift(steady) == 1.0
+    slower = [block(size, size * off) for off in (1, 1, 1, 2, 2, 2) for size in (1.0, 10.0)]
+    assert calibrate._drift([*slower, block(100.0, 1.0), block(100.0, 9.0)]) == 2.0
+    assert calibrate._drift([block(1.0, 1.0), block(1.0, 2.0)]) == 1.0
 
 
 def test_neither_part_of_a_line_is_below_zero():
@@ -70,7 +81,8 @@ def test_two_processes_measure_every_span_of_a_push_and_a_pull():
     assert (calibration.gradient, calibration.problem, calibration.together) == (None, "", 4)
 
 
-def test_a_problems_own_gradients_are_measured_in_one_process_too_and_kept(tmp_path):
+def test_a_problems_own_gradients_are_measured_in_one_process_too_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(quiet.Meanwhile, "disturbance", lambda self, drift: quiet.Disturbance(2))  # a busy one is not
     codec, path = ps.Codec(ps.Uniform(), ps.ErrorFeedback()), tmp_path / "here.json"
     config = ps.Config(push=codec, transport=ps.InProc(), aggregator=ps.Median(), workers=3)
     calibration = cost.calibrate(config, PROBLEM, cache=path)
@@ -160,7 +172,7 @@ def test_a_cache_that_cannot_be_read_is_measured_anew_and_a_file_that_was_named_
     with pytest.raises(ValueError, match=r"here\.json holds no calibration that can be read.*measure again with"):
         Calibration.load(path)
     measured = Calibration(late_s=1.0, cores=calibrate._cores(ps.Config()))
-    monkeypatch.setattr(calibrate, "_measure", lambda *_: measured)
+    monkeypatch.setattr(calibrate, "_measure", lambda *_: (measured, 1.0))
     assert cost.calibrate(ps.Config(), cache=path).late_s == 1.0
     assert Calibration.load(path).late_s == 1.0
     monkeypatch.setattr(calibrate, "_measure", None)

@@ -175,6 +175,10 @@ def test_a_prediction_prints_as_a_table():
     problem = ps.LinearRegression(*ps.datasets.synthetic(rows=64, features=4))
     told = cost.predict(problem, ps.Config(workers=2, steps=10), CALIBRATION)
     lines = str(told).splitlines()
-    assert [line[:20].strip() for line in lines[-4:]] == ["a step", "the run", "sent by workers", "received by workers"]
-    assert len(lines) == len(told.spans) + 4
-    assert f"{told.seconds_per_step * 1e3:.3f} ms" in lines[-4]
+    names = ["a step", "the run", "sent by workers", "received by workers", "cores"]
+    assert [line[:20].strip() for line in lines[-5:]] == names
+    assert len(lines) == len(told.spans) + 5
+    assert f"{told.seconds_per_step * 1e3:.3f} ms" in lines[-5]
+    assert lines[-1].split(maxsplit=1)[1] == "2, shared by 2 workers and 1 server"
+    ring = cost.predict(problem, ps.Config(workers=3, exchange="ring"), replace(CALIBRATION, note="It was busy."))
+    assert str(ring).splitlines()[-2:] == [f"{'cores':<20}2, shared by 3 workers", "It was busy."]

@@ -1,7 +1,6 @@
 """A network as a problem, and a codec as the communication hook of PyTorch's DistributedDataParallel."""
 
 import dataclasses
-import functools
 import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is used where it is installed
 dist = torch.distributed
 pytestmark = pytest.mark.soak
 X, Y, X_TEST, Y_TEST = ps.datasets.digits()
-EPOCHS, BATCH, LR = 20, 32, 0.05
+EPOCHS, BATCH, LR = 2, 32, 0.05
 SILENCE = timedelta(seconds=60)
 
 
@@ -38,19 +37,10 @@ def cnn():
     )
 
 
-def hook_of(name):
+def train_ddp(rank, ranks, where, name):
+    """One rank's training: its parameters, the share of the dense bytes that it sent, its spans."""
     from minips.torch import codec_hook
 
-    return {
-        "exact": lambda: codec_hook(ps.Codec()),
-        "float16": lambda: codec_hook(ps.Codec(quantizer=ps.Float16())),
-        "uniform": lambda: codec_hook(ps.Codec(quantizer=ps.Uniform(bits=8))),
-        "topk": lambda: codec_hook(ps.Codec(quantizer=ps.TopK(fraction=0.02), memory=ps.ErrorFeedback())),
-    }[name]()
-
-
-def train_ddp(rank, ranks, where, name, epochs):
-    """One rank's training: its parameters and accuracy, the share of the dense bytes that it sent, its spans."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{where}", rank=rank, world_size=ranks, timeout=SILENCE)
@@ -58,34 +48,30 @@ def train_ddp(rank, ranks, where, name, epochs):
         torch.manual_seed(0)
         model = torch.nn.parallel.DistributedDataParallel(cnn())
         hook = None
-        if name in ("exact", "float16", "uniform", "topk"):
-            hook = hook_of(name)
+        if name == "exact":
+            hook = codec_hook(ps.Codec())
             model.register_comm_hook(None, hook)
         optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=0.9)
         rows, targets = torch.from_numpy(X), torch.from_numpy(Y)
         draws = torch.Generator().manual_seed(1)
-        for _ in range(epochs):
+        for _ in range(EPOCHS):
             order = torch.randperm(len(rows), generator=draws)
             for start in range(0, len(order) - ranks * BATCH + 1, ranks * BATCH):
                 mine = order[start + rank * BATCH : start + (rank + 1) * BATCH]
                 optimizer.zero_grad()
                 torch.nn.functional.cross_entropy(model(rows[mine]), targets[mine]).backward()
                 optimizer.step()
-        model.eval()
-        with torch.no_grad():
-            right = (model(torch.from_numpy(X_TEST)).argmax(1) == torch.from_numpy(Y_TEST)).float().mean()
         share = hook.bytes_sent / hook.bytes_dense if hook else 1.0
         spans = hook.trace.seconds() if hook else {}
-        return [p.detach().numpy() for p in model.parameters()], float(right), share, spans
+        return [p.detach().numpy() for p in model.parameters()], share, spans
     finally:
         dist.destroy_process_group()
 
 
-@functools.cache
-def trained(name, where, epochs=EPOCHS, ranks=2):
-    file = f"{where}/{name}-{epochs}"
+def trained(name, where, ranks=2):
+    file = f"{where}/{name}"
     with ProcessPoolExecutor(ranks, multiprocessing.get_context("spawn")) as pool:
-        children = [pool.submit(train_ddp, rank, ranks, file, name, epochs) for rank in range(ranks)]
+        children = [pool.submit(train_ddp, rank, ranks, file, name) for rank in range(ranks)]
         return [child.result(240) for child in children]
 
 
@@ -95,22 +81,13 @@ def where(tmp_path_factory):
 
 
 def test_an_exact_codec_gives_what_ddp_gives(where):
-    (plain, *_), _ = trained("plain", where, epochs=2)
-    (hooked, _, share, spans), (other, *_) = trained("exact", where, epochs=2)
+    (plain, *_), _ = trained("plain", where)
+    (hooked, share, spans), (other, *_) = trained("exact", where)
     for ours, theirs, rank1 in zip(hooked, plain, other, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
         assert (ours == rank1).all()
     assert 1 < share < 1.1
     assert set(spans) >= {"quantize", "serialize", "transfer", "dequantize"}
-
-
-@pytest.mark.parametrize(("name", "most"), [("float16", 0.55), ("uniform", 0.30), ("topk", 0.05)])
-def test_fewer_bytes_cost_little_accuracy(where, name, most):
-    (_, plain, *_), _ = trained("plain", where)
-    (_, accuracy, share, _), _ = trained(name, where)
-    assert plain > 0.95
-    assert accuracy >= plain - 0.02
-    assert share <= most
 
 
 def problem(net=cnn):

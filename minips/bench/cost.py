@@ -9,8 +9,9 @@ anything is run.
 """
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rich.table import Table
 
@@ -20,9 +21,11 @@ from minips.bench.base import Chart, Spread, Watch
 from minips.core.codec import Codec
 from minips.core.collectives import PS, Exchange, RingAllReduce
 from minips.core.config import Config
+from minips.core.run import Run
 from minips.cost import calibrate, predict
+from minips.cost.quiet import quietly
 from minips.engines.train import train
-from minips.problems import SoftmaxRegression
+from minips.problems import Problem, SoftmaxRegression
 from minips.stages.compressors import Lz4
 from minips.stages.memories import ErrorFeedback
 from minips.stages.optimizers import SGD
@@ -60,6 +63,8 @@ class Row:
     """Predicted over measured, less one."""
     predicted_bytes: int
     measured_bytes: int
+    note: str = ""
+    """A sentence where other programs kept the machine busy, during the calibration or the runs."""
     skipped: str = ""
 
 
@@ -72,18 +77,24 @@ def measure(features: int = FEATURES, rounds: int = ROUNDS, watch: Watch = lambd
         if config.push not in calibrations:
             watch(f"calibrating {name}", number / len(plan))
             calibrations[config.push] = calibrate(config, problem)
-        words = f"{name}, {_words(config.link)}"
+        link = _words(config.link)
         prediction = predict(problem, config, calibrations[config.push])
-        seconds, sent = [], 0
-        for turn in range(rounds):
-            watch(words, (number + turn / rounds) / len(plan))
-            run = train(problem, config)
-            seconds.append(run.seconds_per_step)
-            sent = run.bytes_sent
-        measured = Spread.of(seconds)
+        shares = [(number + turn / rounds) / len(plan) for turn in range(rounds)]
+        runs, note = quietly(partial(_runs, problem, config, shares, partial(watch, f"{name}, {link}")), attempts=2)
+        measured = Spread.of(run.seconds_per_step for run in runs)
         predicted = Spread(prediction.seconds_per_step, *prediction.interval_s)
         error = predicted.median / measured.median - 1
-        yield Row(name, _words(config.link), predicted, measured, error, prediction.bytes_sent, sent)
+        told = note or prediction.note
+        yield Row(name, link, predicted, measured, error, prediction.bytes_sent, runs[-1].bytes_sent, told)
+
+
+def _runs(problem: Problem, config: Config, shares: list[float], watch: Callable[[float], None]) -> list[Run]:
+    """A run for each of the shares, of which ``watch`` is told before."""
+    runs = []
+    for share in shares:
+        watch(share)
+        runs.append(train(problem, config))
+    return runs
 
 
 def configs() -> Iterator[tuple[str, Config]]:
@@ -119,12 +130,12 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def verdict(rows: Sequence[Row]) -> list[str]:
-    """Median and worst error behind links, and on the bare transport."""
+    """Median and worst error behind links, and on the bare transport; below, the rows that are not among them."""
     lines = []
     for where, bare in (("behind links", False), ("on the bare loopback", True)):
-        if errors := [abs(row.error) for row in rows if (row.link == BARE) == bare]:
+        if errors := [abs(row.error) for row in rows if (row.link == BARE) == bare and not row.note]:
             lines.append(f"{where}: median error {statistics.median(errors):.1%}, worst {max(errors):.1%}")
-    return lines
+    return [*lines, *(f"not counted: {row.contender}, {row.link}. {row.note}" for row in rows if row.note)]
 
 
 def _milliseconds(spread: Spread) -> str:

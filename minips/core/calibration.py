@@ -34,6 +34,7 @@ class Calibration(Value):
     others: float = option(0.0, "processes of others that wanted a core at the same time", minimum=0)
     problem: str = option("", "whose gradients these were; empty: normal float32 values")
     subject: str = option("", "the stages and the transport that were measured")
+    note: str = option("", "a sentence where other programs kept the machine busy meanwhile")
 
     @property
     def alpha_s(self) -> float:

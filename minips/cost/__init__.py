@@ -3,6 +3,7 @@
 from minips.core.calibration import Calibration
 from minips.core.topology import FatTree, Ring, Star, Topology, Traffic, Tree, TwoRacks
 from minips.cost.calibrate import alone, calibrate, problem_words
+from minips.cost.cluster import Cluster, ClusterTable
 from minips.cost.formulas import (
     asynchronous_lr_limit,
     asynchronous_update_s,
@@ -29,6 +30,8 @@ from minips.engines.simulated import Simulated
 __all__ = [
     "Calibration",
     "Choice",
+    "Cluster",
+    "ClusterTable",
     "CodecMap",
     "Comparison",
     "FatTree",

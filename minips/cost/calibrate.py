@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +30,7 @@ from minips.core.run import Stop
 from minips.core.trace import SPANS
 from minips.cost import meters
 from minips.cost.meters import Block
+from minips.cost.quiet import quietly
 from minips.cost.walk import EVEN_STEPS, Workload, walk
 from minips.engines import Processes, Threads
 from minips.engines.local import START_S
@@ -44,8 +46,12 @@ SIZES = (1_000, 10_000, 100_000)
 """Values in the models, where no problem is given."""
 SHARES = (8, 3, 1)
 """Where one is: a server's share when there are so many."""
+LEAST_BLOCKS = 6
+"""From so many on, halves of the blocks are held against each other."""
 STOPPED_S = 0.1
 """How long each process has to leave by itself where the calibration was stopped."""
+ATTEMPTS = 3
+"""So often it is measured at most where other programs keep the machine busy."""
 MOST_CROWDED = 8.0
 """A crowd that seems to take more than so many times as much was disturbed."""
 
@@ -71,21 +77,32 @@ def calibrate(
     With a ``problem`` the stages work on its gradients, of several servers' shares, and the gradient is timed too;
     without one, on normal float32 values. ``progress`` shows a bar, or is called with the share that is done.
     ``cache`` is a JSON file: what it holds is taken if it was measured for the same stages, transport and problem with
-    as many cores; otherwise, and where it cannot be read, it is written anew. RuntimeError where ``stop()`` ends it
-    before, or a stage fails; OSError where the cache cannot be written.
+    as many cores, on a quiet machine; otherwise, and where it cannot be read, it is written anew. RuntimeError where
+    ``stop()`` ends it before, or a stage fails; OSError where the cache cannot be written.
+
+    Where other programs took more than a fifth of the cores meanwhile, or the second half of the measurements took half
+    as long again as the first, it is measured again, twice at most; the quietest of them counts. Where that was not
+    quiet either, its ``note`` says so.
     """
     subject = json.dumps(alone(config).to_dict(), sort_keys=True)
     described = problem_words(problem) if problem else ""
     if cache and Path(cache).exists():
         with suppress(ValueError):  # a cache that was cut short, or is something else
             known = Calibration.load(cache)
-            if (known.subject, known.problem, known.cores) == (subject, described, _cores(config)):
+            made_for = known.subject, known.problem, known.cores
+            if made_for == (subject, described, _cores(config)) and not known.note:
                 return known
     if cache and not Path(cache).absolute().parent.is_dir():  # known before it is measured, not after
         raise OSError(f"There is no folder {Path(cache).parent} for the cache {cache}. Make it, or choose another.")
     with showing(progress, lambda share: ("calibrating", share)) as show:
-        measured = _measure(config, problem, show, stop)
-    calibration = replace(measured, subject=subject, problem=described)
+        numbers = count()
+
+        def attempt() -> tuple[Calibration, float]:
+            number = next(numbers)  # each has an eighth of the bar that was left
+            return _measure(config, problem, lambda share: show(1 - (1 - share) / 8**number), stop)
+
+        (measured, _), note = quietly(attempt, ATTEMPTS, lambda found: found[1])
+    calibration = replace(measured, subject=subject, problem=described, note=note)
     if cache:
         calibration.save(cache)
     return calibration
@@ -97,7 +114,10 @@ def problem_words(problem: Problem) -> str:
     return f"{type(problem).__name__} of {values} values, {problem.rows} rows"
 
 
-def _measure(config: Config, problem: Problem | None, show: Callable[[float], None], stop: Stop) -> Calibration:
+def _measure(
+    config: Config, problem: Problem | None, show: Callable[[float], None], stop: Stop
+) -> tuple[Calibration, float]:
+    """A calibration, and the seconds of its second half over those of its first."""
     pieces, part = _pieces(config, problem)
     together = config.consistency.quorum(config.workers) or 1
     single = replace(alone(config), workers=1, aggregator=Mean(), batch_size=config.batch_size, seed=config.seed)
@@ -137,7 +157,16 @@ def _measure(config: Config, problem: Problem | None, show: Callable[[float], No
         cores=_cores(config),
         others=0.0 if one_process else max(0.0, min(2, _cores(config)) / max(share, 0.01) - 2),
     )
-    return replace(found, server_crowd=_server_crowd(asked["crowd"], found, crowd))
+    return replace(found, server_crowd=_server_crowd(asked["crowd"], found, crowd)), _drift(asked["trips"])
+
+
+def _drift(blocks: list[Block]) -> float:
+    """The seconds of the second half of the same calls over those of the first; 1 where there are too few."""
+    walls = [[block.wall for block in blocks if block.size == size] for size in {block.size for block in blocks}]
+    halves = [(one[: len(one) // 2], one[-(len(one) // 2) :]) for one in walls if len(one) >= LEAST_BLOCKS]
+    medians = [(float(np.median(first)), float(np.median(second))) for first, second in halves]
+    ratios = [second / first for first, second in medians if first and second]  # 0 is a clock's tick
+    return float(np.median(ratios)) if ratios else 1.0
 
 
 def _pair(single: Config) -> Config | None:

@@ -1,38 +1,38 @@
 """Closed forms, in SI units: bytes, seconds, bytes per second. Each says what it assumes and where it comes from.
 
 First the exchanges: S bytes of each of n workers, summed or averaged, and the result with each of them again. They
-assume n equal workers, one full-duplex link of ``bandwidth`` bytes per second for each node, ``latency`` seconds
+assume n equal workers, one full-duplex link of ``bytes_per_s`` for each node, ``latency`` seconds
 for each message, bytes that pass through and are stored nowhere on the way, nothing else on the network and no time for
 arithmetic. A gradient that is quantized to b bits a value has ``nbytes * b / 32`` bytes, and whatever its scales,
 indices and headers take: `minips.cost.message_nbytes` counts those of a codec.
 
 A lecture's own figures, with what went wrong in them. It takes 8 nodes, "10 Gbit/s", and "32 MB":
 
->>> bandwidth = 10 * 2**30 / 8  # a gigabit is 10⁹ bits, and this says 2³⁰: 7 % more
->>> round(ring_allreduce_s(8, 32 * 2**20, bandwidth), 5)  # what 32 MiB take
+>>> rate = 10 * 2**30 / 8  # bytes per second; a gigabit is 10⁹ bits, and this says 2³⁰: 7 % more
+>>> round(ring_allreduce_s(8, 32 * 2**20, rate), 5)  # what 32 MiB take
 0.04375
 
 Its code takes bits, and is given ``1024 * 1024 * 32``. That is 4 MiB, and 0.0055 seconds are an eighth of the above:
 
 >>> lecture = 1024 * 1024 * 32 / 8
->>> [round(ring_allreduce_s(8, lecture * bits / 32, bandwidth), 4) for bits in (32, 16, 8)]
+>>> [round(ring_allreduce_s(8, lecture * bits / 32, rate), 4) for bits in (32, 16, 8)]
 [0.0055, 0.0027, 0.0014]
 
 It adds a latency of one millisecond once. A ring of 8 pays it for each of its 14 messages, one after the other:
 
->>> round(ring_allreduce_s(8, lecture, bandwidth) + 1e-3, 4), round(ring_allreduce_s(8, lecture, bandwidth, 1e-3), 4)
+>>> round(ring_allreduce_s(8, lecture, rate) + 1e-3, 4), round(ring_allreduce_s(8, lecture, rate, 1e-3), 4)
 (0.0065, 0.0195)
 
 It says of the ring that its latency is low and its use of the bandwidth poor. It is the reverse:
 
->>> ring_allreduce_s(64, 0, bandwidth, 1e-3) / tree_allreduce_s(64, 0, bandwidth, 1e-3)
+>>> ring_allreduce_s(64, 0, rate, 1e-3) / tree_allreduce_s(64, 0, rate, 1e-3)
 10.5
->>> round(ring_allreduce_s(64, lecture, bandwidth) / tree_allreduce_s(64, lecture, bandwidth), 3)
+>>> round(ring_allreduce_s(64, lecture, rate) / tree_allreduce_s(64, lecture, rate), 3)
 0.164
 
 And it uses this formula for a parameter server, whose link carries n gradients each way:
 
->>> round(parameter_server_s(8, lecture, bandwidth) / ring_allreduce_s(8, lecture, bandwidth), 1)
+>>> round(parameter_server_s(8, lecture, rate) / ring_allreduce_s(8, lecture, rate), 1)
 9.1
 
 Then waiting for the slowest. A worker's compute time is a random variable, drawn anew in each step and independently of
@@ -40,45 +40,71 @@ the other workers'. Communication is free there. Nothing assumes a shape of dist
 exponential.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
+from functools import wraps
 from math import ceil, inf, log2, pi, sin, sqrt
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+Formula = TypeVar("Formula", bound=Callable[..., Any])
 
-def ring_allreduce_s(workers: int, nbytes: float, bandwidth: float, latency: float = 0.0) -> float:
+
+def _says_bytes(formula: Formula) -> Formula:
+    """Take ``bandwidth=``, the name that ``bytes_per_s=`` had, with a DeprecationWarning."""
+
+    @wraps(formula)
+    def call(*values: Any, **named: Any) -> Any:
+        if "bandwidth" in named:
+            name = formula.__name__
+            words = f"{name}(bandwidth=…) is now {name}(bytes_per_s=…): bytes per second, not bits."
+            warnings.warn(words, DeprecationWarning, stacklevel=2)
+            return formula(*values, bytes_per_s=named.pop("bandwidth"), **named)
+        return formula(*values, **named)
+
+    return cast(Formula, call)
+
+
+@_says_bytes
+def ring_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Ring: n − 1 steps of reduce-scatter and n − 1 of all-gather, S/n bytes each: ``2(n−1)α + 2(n−1)/n · S/B``.
 
     The bandwidth term is nearly the least possible, the latency term grows with n.
     Source: Patarasuk and Yuan 2009, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations".
     """
-    _check(workers, nbytes, bandwidth, latency)
-    return 2 * (workers - 1) * latency + 2 * (workers - 1) / workers * nbytes / bandwidth
+    _check(workers, nbytes, bytes_per_s, latency)
+    return 2 * (workers - 1) * latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s
 
 
-def tree_allreduce_s(workers: int, nbytes: float, bandwidth: float, latency: float = 0.0) -> float:
+@_says_bytes
+def tree_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Binomial tree, all of it reduced to one root and broadcast again: ``2⌈log₂n⌉(α + S/B)``.
 
     Few messages one after the other, but each carries everything.
     Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH".
     """
-    _check(workers, nbytes, bandwidth, latency)
-    return 2 * ceil(log2(workers)) * (latency + nbytes / bandwidth)
+    _check(workers, nbytes, bytes_per_s, latency)
+    return 2 * ceil(log2(workers)) * (latency + nbytes / bytes_per_s)
 
 
-def halving_doubling_s(workers: int, nbytes: float, bandwidth: float, latency: float = 0.0) -> float:
+@_says_bytes
+def halving_doubling_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Recursive halving, then doubling, for n a power of two: ``2log₂n·α + 2(n−1)/n · S/B``.
 
     The ring's bandwidth at the tree's latency. Source: Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005.
     """
-    _check(workers, nbytes, bandwidth, latency)
+    _check(workers, nbytes, bytes_per_s, latency)
     if workers & (workers - 1):
         raise ValueError(f"Recursive halving-doubling wants a power of two of workers, got {workers}.")
-    return 2 * log2(workers) * latency + 2 * (workers - 1) / workers * nbytes / bandwidth
+    return 2 * log2(workers) * latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s
 
 
-def parameter_server_s(workers: int, nbytes: float, bandwidth: float, latency: float = 0.0, servers: int = 1) -> float:
+@_says_bytes
+def parameter_server_s(
+    workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0, servers: int = 1
+) -> float:
     """A push of every worker and then a pull of every worker: ``2(α + max(n/s, 1)·S/B)``.
 
     All the workers share each server's link, so this is a star, and no all-reduce: its bandwidth term grows with n.
@@ -92,23 +118,26 @@ def parameter_server_s(workers: int, nbytes: float, bandwidth: float, latency: f
     >>> round(parameter_server_s(4, 80_000, 12.5e6, latency=1e-3), 4)
     0.0532
     """
-    _check(workers, nbytes, bandwidth, latency)
+    _check(workers, nbytes, bytes_per_s, latency)
     _check_servers(servers)
-    return 2 * (latency + max(workers / servers, 1) * nbytes / bandwidth)
+    return 2 * (latency + max(workers / servers, 1) * nbytes / bytes_per_s)
 
 
+@_says_bytes
 def parameter_server_step_s(
     workers: int,
     nbytes: float,
-    bandwidth: float,
+    bytes_per_s: float,
     latency: float = 0.0,
     servers: int = 1,
     *,
     pulled_nbytes: float | None = None,
     full_duplex: bool = True,
 ) -> float:
-    """The least time of one of many BSP steps without any computing: S bytes pushed and P pulled (None: P = S) by each
-    worker, over full-duplex links: ``2α + max(nS/s + P, S + nP/s) / B``.
+    """Communication alone: the least seconds of one of many BSP steps; add what a worker computes in a step.
+
+    S bytes are pushed and P pulled (None: P = S) by each worker, over full-duplex links: ``2α + max(nS/s + P, S + nP/s)
+    / B``. A gradient of t seconds makes each step t longer: it holds all the workers' next pushes up alike.
 
     A server answers the workers one after the other, and the first to have all its answers pushes again while the
     others still pull. No order can do better. From when the first server answers, no worker has all its answers, and
@@ -123,11 +152,11 @@ def parameter_server_step_s(
     [0.034, 0.0512]
     """
     pulled = nbytes if pulled_nbytes is None else pulled_nbytes
-    _check(workers, min(nbytes, pulled), bandwidth, latency)
+    _check(workers, min(nbytes, pulled), bytes_per_s, latency)
     _check_servers(servers)
     share = workers / servers
-    step = 2 * latency + max(share * nbytes + pulled, nbytes + share * pulled) / bandwidth
-    return step if full_duplex else max(step, max(share, 1) * (nbytes + pulled) / bandwidth)
+    step = 2 * latency + max(share * nbytes + pulled, nbytes + share * pulled) / bytes_per_s
+    return step if full_duplex else max(step, max(share, 1) * (nbytes + pulled) / bytes_per_s)
 
 
 def pipelined_s(stages: Sequence[float], chunks: int = 1, fixed: float = 0.0) -> float:
@@ -230,27 +259,28 @@ def asynchronous_lr_limit(staleness: int, curvature: float) -> float:
     return 2 * sin(pi / (2 * (2 * staleness + 1))) / curvature
 
 
+@_says_bytes
 def crossover_nbytes(
-    first: Callable[..., float], second: Callable[..., float], workers: int, bandwidth: float, latency: float
+    first: Callable[..., float], second: Callable[..., float], workers: int, bytes_per_s: float, latency: float
 ) -> float | None:
     """The bytes at which two exchanges cost the same; the one of lower latency is the faster below.
 
-    ``first`` and ``second`` are formulas of (workers, nbytes, bandwidth, latency) that grow linearly with the bytes, as
-    all of the exchanges here do: ``a₁α + b₁S/B = a₂α + b₂S/B`` at ``S = αB (a₁ − a₂) / (b₂ − b₁)``. None
-    where there is no such size above 0: one of them is at least as good for every size.
+    ``first`` and ``second`` are formulas of (workers, nbytes, bytes_per_s, latency) that grow linearly with the bytes,
+    as all of the exchanges here do: ``a₁α + b₁S/B = a₂α + b₂S/B`` at ``S = αB (a₁ − a₂) / (b₂ − b₁)``. None where there
+    is no such size above 0: one of them is at least as good for every size.
 
     >>> from functools import partial
-    >>> round(crossover_nbytes(ring_allreduce_s, tree_allreduce_s, 8, bandwidth=12.5e6, latency=1e-3))
+    >>> round(crossover_nbytes(ring_allreduce_s, tree_allreduce_s, 8, bytes_per_s=12.5e6, latency=1e-3))
     23529
     >>> two = partial(parameter_server_s, servers=2)
-    >>> round(crossover_nbytes(ring_allreduce_s, two, 8, bandwidth=12.5e6, latency=1e-3))
+    >>> round(crossover_nbytes(ring_allreduce_s, two, 8, bytes_per_s=12.5e6, latency=1e-3))
     24000
-    >>> crossover_nbytes(ring_allreduce_s, halving_doubling_s, 8, bandwidth=12.5e6, latency=1e-3) is None
+    >>> crossover_nbytes(ring_allreduce_s, halving_doubling_s, 8, bytes_per_s=12.5e6, latency=1e-3) is None
     True
     """
-    _check(workers, 0, bandwidth, latency)
-    fixed = [formula(workers, 0, bandwidth, latency) for formula in (first, second)]
-    slopes = [formula(workers, bandwidth, bandwidth, 0.0) / bandwidth for formula in (first, second)]
+    _check(workers, 0, bytes_per_s, latency)
+    fixed = [formula(workers, 0, bytes_per_s, latency) for formula in (first, second)]
+    slopes = [formula(workers, bytes_per_s, bytes_per_s, 0.0) / bytes_per_s for formula in (first, second)]
     if abs(slopes[0] - slopes[1]) <= 1e-12 * max(slopes):
         return None
     size = (fixed[1] - fixed[0]) / (slopes[0] - slopes[1])
@@ -290,14 +320,14 @@ def best_chunks(stages: Sequence[float], fixed: float) -> float:
     return max(1.0, sqrt((sum(stages) - max(stages)) / fixed))
 
 
-def _check(workers: int, nbytes: float, bandwidth: float, latency: float) -> None:
+def _check(workers: int, nbytes: float, bytes_per_s: float, latency: float) -> None:
     """ValueError where these are not sizes of an exchange."""
     if workers < 1:
         raise ValueError(f"There must be at least one worker, got {workers}.")
-    if nbytes < 0 or latency < 0 or bandwidth <= 0:
+    if nbytes < 0 or latency < 0 or bytes_per_s <= 0:
         raise ValueError(
             "Sizes and latencies are at least 0 and bandwidths above 0; "
-            f"got {nbytes} bytes, {latency} s and {bandwidth} bytes per second."
+            f"got {nbytes} bytes, {latency} s and {bytes_per_s} bytes per second."
         )
 
 

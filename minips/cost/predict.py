@@ -7,6 +7,7 @@ rehearsal.
 import statistics
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -14,12 +15,14 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.calibration import Calibration
 from minips.core.codec import Codec, Encoder
+from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.message import Message
 from minips.core.run import Run
 from minips.core.trace import SPANS, Trace
 from minips.cost.calibrate import calibrate, problem_words
+from minips.cost.quiet import quietly
 from minips.cost.rehearsal import count_bytes
 from minips.cost.walk import walk
 from minips.engines.worker import compute
@@ -42,6 +45,10 @@ class Prediction:
     bytes_received: int
     exact_bytes: bool
     """True where neither values nor luck have a say in them: a run without retries has exactly these."""
+    cores: int
+    """The cores that all the workers and servers are taken to share: those of the machine that was calibrated."""
+    note: str = ""
+    """A sentence where other programs kept the machine busy while it was calibrated."""
 
     @property
     def seconds(self) -> float:
@@ -58,8 +65,9 @@ class Prediction:
             ("the run", f"{self.seconds:.2f} s for {self.config.steps} steps"),
             ("sent by workers", f"{about}{self.bytes_sent / 1e6:.3f} MB"),
             ("received by workers", f"{about}{self.bytes_received / 1e6:.3f} MB"),
+            ("cores", f"{self.cores}, shared by {_processes(self.config)}"),
         ]
-        return "\n".join(f"{name:<20}{value}" for name, value in rows)
+        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *filter(None, [self.note])])
 
 
 @one_blas_thread
@@ -67,15 +75,19 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
     """Predict the cost of a step of ``config`` on ``problem``. Without a ``calibration`` one is made, which takes a few
     seconds.
 
-    A gradient's time is the calibration's where that was made for this problem, and is taken here and now otherwise.
+    All the workers and servers are taken to share the cores of the machine that was calibrated, as processes on one
+    machine do; `Cluster.compare` asks about machines of their own. A gradient's time is the calibration's where that
+    was made for this problem, and is taken here and now otherwise.
     """
+    config = config.for_rows(problem.rows)
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
     part = problem.shard(0, config.workers)
     _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
     traffic = count_bytes(config, params, gradients, min(config.batch_size or part.rows, part.rows))
     if calibration.gradient is None or calibration.problem != problem_words(problem):
-        calibration = replace(calibration, gradient=Line(_time_gradient(part, config, params)))
+        gradient_s, note = quietly(partial(_time_gradient, part, config, params), attempts=2)
+        calibration = replace(calibration, gradient=Line(gradient_s), note=calibration.note or note)
     middle, low, high = (
         walk(config, one, traffic.load) for one in (calibration, calibration.bound("low"), calibration.bound("high"))
     )
@@ -89,6 +101,8 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
         traffic.sent,
         traffic.received,
         traffic.exact,
+        calibration.cores,
+        calibration.note,
     )
 
 
@@ -99,13 +113,15 @@ class Comparison:
     """
 
     rows: list[tuple[str, float, float]]
+    note: str = ""
+    """The prediction's."""
 
     def __str__(self) -> str:
         lines = [f"{'':<12}{'predicted':>12}{'measured':>12}{'ratio':>8}"]
         for name, predicted, measured in self.rows:
             ratio = f"{predicted / measured:8.2f}" if measured else f"{'–':>8}"
             lines.append(f"{name:<12}{predicted * 1e3:>9.3f} ms{measured * 1e3:>9.3f} ms{ratio}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *filter(None, [self.note])])
 
 
 def compare(prediction: Prediction, run: Run) -> Comparison:
@@ -113,7 +129,7 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     measured = run.trace.seconds()
     names = [name for name in SPANS if name in prediction.spans or name in measured]
     rows = [(name, prediction.spans.get(name, 0.0), measured.get(name, 0.0) / max(run.updates, 1)) for name in names]
-    return Comparison([*rows, ("total", prediction.seconds_per_step, run.seconds_per_step)])
+    return Comparison([*rows, ("total", prediction.seconds_per_step, run.seconds_per_step)], prediction.note)
 
 
 def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> int:
@@ -133,6 +149,12 @@ def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> i
     message = Message({"kind": "push"}, tensors)
     sizes = [len(frame) for frame in Encoder(codec, np.random.default_rng(0), Trace()).encode(message)]
     return stream_nbytes(sizes) if stream else sum(sizes)
+
+
+def _processes(config: Config) -> str:
+    """The workers and servers of a config in words."""
+    counts = {"worker": config.workers, "server": 0 if isinstance(config.exchange, AllReduce) else config.servers}
+    return " and ".join(f"{count} {role}" + "s" * (count > 1) for role, count in counts.items() if count)
 
 
 def _time_gradient(part: Problem, config: Config, params: Tensors) -> float:

@@ -44,6 +44,8 @@ class Tuning:
 
     target_accuracy: float
     choices: list[Choice]
+    note: str = ""
+    """A sentence where other programs kept the machine busy while it was calibrated."""
 
     @property
     def tried(self) -> list[Choice]:
@@ -89,7 +91,7 @@ class Tuning:
                 f"The first choice took {self.regret:.0%} longer than the best of the {len(self.tried)} that were "
                 f"tried; of their pairs {self.agreement:.0%} came in the predicted order."
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, *filter(None, [self.note])])
 
 
 def tune(
@@ -133,7 +135,8 @@ def tune(
             calibrations[stages] = calibrate(config, problem)
         ranked.append(Choice(config, needed, predict(problem, config, calibrations[stages]).seconds))
     ranked.sort(key=lambda choice: (choice.predicted_s is None, choice.predicted_s or 0.0))
-    return Tuning(target_accuracy, list(_try(problem, ranked, tried, engine, watch)))
+    note = next((known.note for known in calibrations.values() if known.note), "")
+    return Tuning(target_accuracy, list(_try(problem, ranked, tried, engine, watch)), note)
 
 
 def _try(

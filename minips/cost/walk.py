@@ -135,8 +135,9 @@ class Walk:
             self.clockwork.start(worker.train())
         ends = self._ends()
         half = self.steps // 2
-        pace = (ends[self.steps] - ends[half]) / (self.steps - half)
-        self.seconds = ends[self.steps] + pace * (config.steps - self.steps)
+        self.pace = (ends[self.steps] - ends[half]) / (self.steps - half)
+        """Seconds of a step, the first ones aside."""
+        self.seconds = ends[self.steps] + self.pace * (config.steps - self.steps)
         updates = config.workers * self.steps
         self.spans = {name: seconds / updates for name, seconds in self.totals.items()}
 

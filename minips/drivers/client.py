@@ -200,7 +200,14 @@ class Client(Closable):
 
     def report(self) -> dict[str, Any]:
         """The client's part of a run's report."""
-        return {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received, "trace": self.trace}
+        links = [link.state() for link in self._links]
+        counts = {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received}
+        return {**counts, "trace": self.trace, "links": links}
+
+    def restore(self, links: Sequence[Mapping[str, Any]]) -> None:
+        """Go on from a saved run's links to the servers, which do, too."""
+        for link, state in zip(self._links, links, strict=True):
+            link.restore(state)
 
     def close(self, *, diverged: str = "", failed: str = "") -> None:
         """Say goodbye and hang up. A reason why the worker has ``diverged`` ends the run, one why it has ``failed`` is

@@ -53,7 +53,8 @@ class Server(Closable):
     ``params`` are all the parameters, arrays of floating-point numbers by name; of several servers (``config.servers``)
     this one is number ``index`` and keeps its part. ``updates`` is how many applied pushes end the run, None for as
     long as it is served: of what is recorded then, the last rows alone are kept. A worker that says nothing for
-    ``silence_s`` seconds no longer counts.
+    ``silence_s`` seconds no longer counts. After ``every`` so many clocks of all the workers the server pauses until
+    `go_on`. ``state`` is a saved run's, of this server.
 
     TypeError or ValueError for any of them that could not work.
 
@@ -74,6 +75,8 @@ class Server(Closable):
         index: int = 0,
         updates: int | None = None,
         silence_s: float = 30.0,
+        every: int | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(config, Config):
             raise TypeError(f"Server takes the Config that its clients have; got {config!r}.")
@@ -91,7 +94,8 @@ class Server(Closable):
         self.config, self.index, self.silence_s = config, index, silence_s
         self.layout = partition(whole, config.servers)[index]
         self.trace = Trace(f"server {index}")
-        self.shard = Shard.of(config, cut(whole, self.layout), updates=updates, now=time.monotonic)
+        pause = math.inf if every is None else every * config.workers
+        self.shard = Shard.of(config, cut(whole, self.layout), updates=updates, now=time.monotonic, every=pause)
         self.losses: list[tuple[float, int, float]] = []
         self.changed_at = time.monotonic()
         self.events: list[tuple[float, str]] = []
@@ -103,6 +107,9 @@ class Server(Closable):
         self._sessions = ServerSession(
             self.shard, config, index, self.layout, self.trace, self._note, nothing, silence_s, threading.Lock()
         )
+        if state is not None:
+            self._sessions.restore(state)
+            self._version = self.shard.version
         self._attendance = Attendance(self.shard, silence_s)
         self._present = self._attendance.present
         self._endpoint: Endpoint | None = None
@@ -147,11 +154,23 @@ class Server(Closable):
             self.shard.diverge(reason)
             self._note()
 
+    @property
+    def paused(self) -> bool:
+        """True where pushes and pulls wait for `go_on`."""
+        return self.shard.paused
+
+    def go_on(self, end: bool = False) -> None:
+        """Leave a pause, or ``end`` the run with the parameters as they are."""
+        with self._changed:
+            if end:
+                self.shard.end()
+            else:
+                self.shard.go_on()
+            self._note()
+
     def stop(self) -> None:
         """End the run with the parameters as they are. Workers hear of it with their next answer."""
-        with self._changed:
-            self.shard.done = True
-            self._note()
+        self.go_on(end=True)
 
     def wait(
         self, timeout: float | None = None, *, problem: Problem | None = None, progress: Watch | None = None
@@ -226,6 +245,7 @@ class Server(Closable):
             "index": self.index,
             "params": self.params,
             "layout": self.layout,
+            "state": self._sessions.state(),
             **counts,
             **times,
             "began_at": self.changed_at if began_at is None else began_at,
@@ -298,7 +318,8 @@ class Server(Closable):
                 turn = min(left, TURN_S)
                 began = time.monotonic()
                 self._changed.wait(turn)
-                left -= min(time.monotonic() - began, turn)
+                if not shard.paused:
+                    left -= min(time.monotonic() - began, turn)
             return None
         finally:
             self._attendance.waiting.discard(need.worker)

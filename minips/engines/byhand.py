@@ -85,7 +85,8 @@ def work(
             met(client)
             shard = problem.shard(client.worker, client.config.workers)
             _await_others(client, token, timeout, halt)
-            params = train_ps(shard, client.config, client, halt)
+            seen = train_ps(shard, client.config, client, halt)
+            params = seen.params if seen.arrived is None else seen.arrived
         except NonFiniteError as error:
             if not any(client.versions):  # nothing has moved yet: the data, or the problem, are at fault
                 client.close(failed=_words(error))
@@ -98,8 +99,9 @@ def work(
         except BaseException as error:
             client.close(failed=_words(error))
             raise
-    counts = client.report()
-    return Work(client.worker, client.clock, params, client.done or diverged is not None, diverged, **counts)
+    over = client.done or diverged is not None
+    counts = (client.bytes_sent, client.bytes_received, client.trace)
+    return Work(client.worker, client.clock, params, over, diverged, *counts)
 
 
 class Served:
@@ -143,6 +145,7 @@ def serving(
     check_problem("serve", problem)
     if isinstance(config.exchange, AllReduce):
         raise ValueError(f"With {config.exchange!r} there is no server to be served. Use exchange=PS().")
+    config = config.for_rows(problem.rows)
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
         servers = []

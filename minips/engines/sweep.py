@@ -46,19 +46,15 @@ def sweep(
             yield train(problem, config, engine=engine)
 
 
-class RunTable:
-    """A row for each run: the fields in which the runs' configs differ, by their paths, and the figures."""
+class Table:
+    """Rows of named figures: as text, in a notebook, and as a frame."""
 
-    def __init__(self, runs: Iterable[Run]) -> None:
-        self.runs = list(runs)
-        fields = [dict(_paths(run.config)) for run in self.runs]
-        known = dict.fromkeys(path for one in fields for path in one)
-        differing = [path for path in known if len({repr(one.get(path)) for one in fields}) > 1]
-        shown = [name for name, figure in FIGURES.items() if any(figure(run) is not None for run in self.runs)]
-        self.rows: list[dict[str, Any]] = [
-            {**{path: one.get(path) for path in differing}, **{name: FIGURES[name](run) for name in shown}}
-            for one, run in zip(fields, self.runs, strict=True)
-        ]
+    rows: list[dict[str, Any]]
+
+    @property
+    def caption(self) -> str:
+        """The lines below the rows."""
+        return ""
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame. ImportError without pandas."""
@@ -69,19 +65,36 @@ class RunTable:
         cells = self._cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in cells]
-        return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        return f"<RunTable of {len(self.runs)} runs>"
+        return "\n".join([*lines, *filter(None, [self.caption])])
 
     def _repr_html_(self) -> str:
         head, *body = ([html.escape(cell) for cell in row] for row in self._cells())
+        said = html.escape(self.caption).replace("\n", "<br>")
         rows = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in body)
-        return f"<table><tr><th>{'</th><th>'.join(head)}</th></tr>{rows}</table>"
+        below = f"<caption style='caption-side:bottom;text-align:left'>{said}</caption>" if said else ""
+        return f"<table>{below}<tr><th>{'</th><th>'.join(head)}</th></tr>{rows}</table>"
 
     def _cells(self) -> list[list[str]]:
         names = list(self.rows[0]) if self.rows else []
         return [names, *([_words(row[name]) for name in names] for row in self.rows)]
+
+
+class RunTable(Table):
+    """A row for each run: the fields in which the runs' configs differ, by their paths, and the figures."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self.runs = list(runs)
+        fields = [dict(_paths(run.config)) for run in self.runs]
+        known = dict.fromkeys(path for one in fields for path in one)
+        differing = [path for path in known if len({repr(one.get(path)) for one in fields}) > 1]
+        shown = [name for name, figure in FIGURES.items() if any(figure(run) is not None for run in self.runs)]
+        self.rows = [
+            {**{path: one.get(path) for path in differing}, **{name: FIGURES[name](run) for name in shown}}
+            for one, run in zip(fields, self.runs, strict=True)
+        ]
+
+    def __repr__(self) -> str:
+        return f"<RunTable of {len(self.runs)} runs>"
 
 
 def _paths(value: Value, prefix: str = "") -> Iterator[tuple[str, Any]]:

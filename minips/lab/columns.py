@@ -23,7 +23,7 @@ STAGES: dict[str, tuple[str, ...]] = {
 }
 """The dropdowns: the label, and where the stage stands in the config; its kind comes last."""
 
-SIZES = ("workers", "servers", "steps", "batch size", "accumulate", "overlap", "seed")
+SIZES = ("workers", "servers", "steps", "epochs", "batch size", "sampling", "accumulate", "overlap", "seed")
 """The config's other fields that have a control of their own."""
 
 BANDWIDTHS = {"no limit": 0.0, "1 Gbit/s": 1e9, "100 Mbit/s": 100e6, "10 Mbit/s": 10e6, "1 Mbit/s": 1e6}
@@ -141,12 +141,15 @@ class Column(Controls):
             slow[last] = said["straggler"]
         if said["compute"] > 0 or slow:
             delays = Delays(seconds=said["compute"] / 1e3, slow=slow, exponential=said["random compute"])
+        sizes = {label.replace(" ", "_"): said[label] for label in SIZES}
+        if sizes["epochs"] is not None:  # which are in place of steps
+            sizes["steps"] = Config.steps
         return dataclasses.replace(
             base,
             push=dataclasses.replace(base.push, **{kind: said[kind] for kind in _CODEC}),
             pull=dataclasses.replace(base.pull, **{kind: said[f"pull {kind}"] for kind in _CODEC}),
             **{label: said[label] for label in _WHOLE},
-            **{label.replace(" ", "_"): said[label] for label in SIZES},
+            **sizes,
             link=link,
             delays=delays,
         )

@@ -1,0 +1,37 @@
+"""A model of one's own, with types that ``mypy --strict`` accepts: Poisson regression, which predicts counts.
+
+A problem says how its parameters start, and what its loss and their gradient are. All else is minips' work.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import minips as ps
+
+Array = NDArray[Any]
+
+
+class PoissonRegression(ps.Problem):
+    """Counts y with the mean exp(Xw): the loss is mean(exp(Xw) − y·Xw)."""
+
+    def init(self, rng: np.random.Generator) -> dict[str, Array]:
+        return {"w": np.zeros(self.X.shape[1])}
+
+    def loss_and_gradient(self, params: dict[str, Array], rows: Any = None) -> tuple[float, dict[str, Array]]:
+        X, y = (self.X, self.y) if rows is None else (self.X[rows], self.y[rows])
+        mean = np.exp(X @ params["w"])
+        return float(np.mean(mean - y * (X @ params["w"]))), {"w": X.T @ (mean - y) / len(y)}
+
+
+if __name__ == "__main__":
+    rng = np.random.default_rng(0)
+    truth = np.array([0.5, -0.3, 0.1, 0.0])
+    X = rng.normal(size=(2000, 4))
+    problem = PoissonRegression(X, rng.poisson(np.exp(X @ truth)))
+    ps.testing.check(problem)  # the gradient against finite differences, the shards against the whole
+    config = ps.Config(workers=2, consistency="ssp", optimizer=ps.Adam(lr=0.01), steps=400)
+    print(config)  # what differs from the defaults; help(ps.Config) explains every field
+    run = ps.train(problem, config)
+    print(f"{run}: loss {problem.loss(run.params):.4f}, w = {run.params['w'].round(2)} where the truth is {truth}")

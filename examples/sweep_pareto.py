@@ -1,0 +1,24 @@
+"""Train one model many times, and find the runs of which no other sent fewer bytes and ended at a lower loss."""
+
+import minips as ps
+
+if __name__ == "__main__":
+    problem = ps.SoftmaxRegression(*ps.datasets.digits())
+    base = ps.Config(
+        workers=2, push=ps.Codec("topk", memory="errorfeedback"), transport="inproc", optimizer=ps.SGD(lr=0.5)
+    )
+    configs = [
+        base.with_({"push.quantizer.fraction": fraction, "steps": steps})
+        for fraction in (0.01, 0.05, 1.0)
+        for steps in (20, 60, 120)
+    ]
+    table = ps.RunTable(ps.sweep(problem, configs, engine="threads"))
+    print(table)  # table.to_frame() makes a pandas DataFrame of it
+
+    print("\nOn the Pareto front:")
+    best = float("inf")
+    for row in sorted(table.rows, key=lambda row: row["MB sent"]):
+        if row["validation loss"] < best:
+            best = row["validation loss"]
+            share, size = row["push.quantizer.fraction"], row["MB sent"]
+            print(f"  {row['steps']} steps of {share:.0%}: {size:.3f} MB, loss {best:.3f}")

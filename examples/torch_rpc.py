@@ -1,0 +1,99 @@
+"""A parameter server on torch.distributed.rpc: two workers push gradients of ``nn.Linear(10, 1)``, the server steps.
+
+Five things are easily got wrong; comments (1) to (5) stand where they are right. ``torch_rpc_in_minips.py`` does the
+same. It wants PyTorch: ``pip install torch``.
+"""
+
+import os
+import tempfile
+import threading
+
+import numpy as np
+import torch
+from torch import nn
+from torch.distributed import rpc
+
+WORKERS, STEPS = 2, 30
+
+
+class ParameterServer:
+    """The model, its optimizer, and the gradients of a round."""
+
+    def __init__(self) -> None:
+        self.model = nn.Linear(10, 1)
+        for p in self.model.parameters():
+            nn.init.zeros_(p)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.lock, self.round = threading.Lock(), torch.futures.Future()
+        self.gradients: list[list[torch.Tensor]] = []
+
+    def weights(self) -> list[torch.Tensor]:
+        """A copy, which the next step leaves as it is."""
+        return [p.detach().clone() for p in self.model.parameters()]
+
+
+@rpc.functions.async_execution
+def push_pull(server: rpc.RRef, gradients: list[torch.Tensor]) -> torch.futures.Future:
+    """Runs at the server. (1) It travels by its name: a lambda has none that the other side could look up."""
+    ps = server.local_value()  # (2) which only the owner of the reference has: elsewhere it is server.to_here()
+    with ps.lock:  # (3) calls run in several threads, so updates must hold a lock
+        answer = ps.round
+        ps.gradients.append(gradients)
+        if len(ps.gradients) == WORKERS:
+            for p, *pushed in zip(ps.model.parameters(), *ps.gradients, strict=True):
+                p.grad = sum(pushed) / WORKERS
+            ps.optimizer.step()
+            ps.gradients, ps.round = [], torch.futures.Future()
+            answer.set_result(ps.weights())
+    return answer  # (4) a function of async_execution returns a Future: the call is answered when that is
+
+
+def data() -> tuple[torch.Tensor, torch.Tensor]:
+    """Two hundred rows of a linear model."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 10)).astype(np.float32)
+    y = X @ rng.normal(size=10).astype(np.float32) + 1
+    return torch.from_numpy(X), torch.from_numpy(y)
+
+
+def loss_of(model: nn.Module, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Half the mean squared error."""
+    return nn.functional.mse_loss(model(X)[:, 0], y) / 2
+
+
+def work(server: rpc.RRef, worker: int) -> None:
+    """Runs at a worker, on its half of the rows: gradient there, new weights back."""
+    model = nn.Linear(10, 1)
+    X, y = (part.chunk(WORKERS)[worker] for part in data())
+    weights = rpc.rpc_sync(server.owner(), pull, args=(server,))
+    for _ in range(STEPS):
+        for p, w in zip(model.parameters(), weights, strict=True):
+            p.data = w
+        gradients = torch.autograd.grad(loss_of(model, X, y), list(model.parameters()))
+        future = rpc.rpc_async(server.owner(), push_pull, args=(server, list(gradients)))
+        weights = future.wait()  # (5) a worker that drops the answer computes with its first weights for ever
+
+
+def pull(server: rpc.RRef) -> list[torch.Tensor]:
+    """Runs at the server."""
+    with server.local_value().lock:
+        return server.local_value().weights()
+
+
+def run(rank: int, folder: str) -> None:
+    """A process: rank 0 is the server, and tells the workers to work."""
+    os.environ["TP_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # nothing leaves this machine
+    options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/meet", rpc_timeout=60)
+    rpc.init_rpc(f"rank-{rank}", rank=rank, world_size=WORKERS + 1, rpc_backend_options=options)
+    if rank == 0:
+        ps = ParameterServer()
+        server = rpc.RRef(ps)
+        futures = [rpc.rpc_async(f"rank-{worker + 1}", work, args=(server, worker)) for worker in range(WORKERS)]
+        torch.futures.wait_all(futures)
+        print(f"loss {loss_of(ps.model, *data()).item():.7g} after {WORKERS * STEPS} gradients")
+    rpc.shutdown()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(run, args=(folder,), nprocs=WORKERS + 1)

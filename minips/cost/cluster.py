@@ -1,0 +1,274 @@
+"""The question of a cluster in one call: what does a step take, for each way to exchange gradients and each codec?"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from minips.core.calibration import Calibration
+from minips.core.codec import Codec
+from minips.core.collectives import PS, AllReduce, Exchange, HalvingDoubling, RingAllReduce, TreeAllReduce
+from minips.core.config import Config
+from minips.core.fit import Line
+from minips.cost.formulas import (
+    halving_doubling_s,
+    parameter_server_s,
+    parameter_server_step_s,
+    ring_allreduce_s,
+    tree_allreduce_s,
+)
+from minips.cost.predict import message_nbytes
+from minips.cost.walk import EVEN_STEPS, Declared, Workload, walk
+from minips.engines.sweep import Table
+from minips.stage import Stage, Value, build, default_of, option, parse_stage, read_fields
+from minips.stages.quantizers import Quantizer
+from minips.stages.transports import Link
+
+SAMPLE = 1_000_000
+"""Where a codec's bytes depend on the values, so many normal ones are encoded at most."""
+NEAR = 0.01
+"""A ratio that is further from 1 is explained."""
+ALL_REDUCE_S: dict[type[Exchange], Callable[[int, float, float, float], float]] = {
+    RingAllReduce: ring_allreduce_s,
+    TreeAllReduce: tree_allreduce_s,
+    HalvingDoubling: halving_doubling_s,
+}
+ExchangeLike = str | Mapping[str, Any] | Exchange
+CodecLike = str | Mapping[str, Any] | Quantizer | Codec
+
+
+@dataclass(frozen=True)
+class Cluster(Value):
+    """Equal machines around one switch, each with a worker.
+
+    >>> cluster = Cluster(machines=8, bandwidth_bps=10e9, latency_s=50e-6, compute_s=0.08)
+    >>> table = cluster.compare(nbytes=25e6, ways=["ps:servers=2", "ring"])
+    >>> [(row["way"], round(row["closed form (s)"], 4), round(row["ratio"], 2)) for row in table.rows]
+    [('ps:servers=2', 0.1801, 1.0), ('ring', 0.1157, 1.0)]
+    """
+
+    machines: int = option(
+        4, "machines, with a worker each; servers have machines of their own besides", minimum=1, step=1
+    )
+    bandwidth_bps: float = option(1e9, "bits per second of each machine's link, each way", above=0, unit="bit/s")
+    latency_s: float = option(1e-4, "seconds that a message travels from one machine to another", minimum=0, unit="s")
+    compute_s: float = option(0.0, "seconds that a worker computes in a step", minimum=0, unit="s")
+    cores: int = option(1, "cores of each machine; its one process works on one of them at a time", minimum=1, step=1)
+
+    @property
+    def link(self) -> Link:
+        """Each machine's connection to the switch, as a config has it."""
+        return Link(self.bandwidth_bps, self.latency_s)
+
+    def compare(
+        self,
+        nbytes: float,
+        ways: ExchangeLike | Iterable[ExchangeLike] = ("ps", "ring", "tree"),
+        codecs: CodecLike | Iterable[CodecLike] = ("exact",),
+        *,
+        calibration: Calibration | Iterable[Calibration] | None = None,
+    ) -> "ClusterTable":
+        """Seconds of one of many BSP steps whose gradient has ``nbytes`` as float32, for each way and each push codec.
+
+        A way is an exchange or its name; ``"ps:servers=2"`` has two servers. A codec is a `Codec`, a quantizer, or a
+        quantizer's name: ``"topk:fraction=0.01"``. The closed form is ``compute_s`` and the exchange's formula. The
+        simulation carries out the sessions of minips' own protocol in virtual time, with sizes in place of arrays.
+
+        Without a calibration codecs and updates take no time. With one they take what was measured, in the simulation
+        alone; of several, a codec's row takes the one that was made with it, and is free where there is none.
+
+        Both agree for an exact codec, but for a tree whose number of machines is no power of two: there machines that
+        are done early begin the next step. For several servers whose pushes are smaller than their pulls the formula is
+        a least time, which minips' order of messages misses, by less than twice. ValueError for what is no way or no
+        codec, and where an exchange cannot be.
+        """
+        known = [calibration] if isinstance(calibration, Calibration) else list(calibration or ())
+        values = nbytes / 4
+        if values < 1:
+            raise ValueError(f"A gradient has at least one float32, which is 4 bytes; got nbytes={nbytes!r}.")
+        start = Config(workers=self.machines, link=self.link, steps=EVEN_STEPS)
+        plan = product(map(_way, _several(ways)), map(_codec, _several(codecs)))
+        configs = [replace(start, exchange=how, servers=servers, push=codec) for (how, servers), codec in plan]
+        rows = [
+            self._row(config, values, next((one for one in known if _fits(one, config)), None)) for config in configs
+        ]
+        return ClusterTable(self, nbytes, rows, next((one.note for one in known if one.note), ""))
+
+    def _row(self, config: Config, values: float, calibration: Calibration | None) -> dict[str, Any]:
+        exchange = config.exchange
+        if isinstance(exchange, AllReduce):
+            load, bytes_sent, bytes_busiest = _all_reduced(exchange, config, values)
+        else:
+            load, bytes_sent, bytes_busiest = _served(config, values)
+        closed_s, fair_s = self._closed_forms(config, load)
+        simulated_s = walk(config, self._machines(config, calibration), load).pace
+        return {
+            "way": _words(exchange) + (f":servers={config.servers}" if config.servers > 1 else ""),
+            "codec": _codec_words(config.push),
+            "MB sent": bytes_sent / 1e6,
+            "MB busiest": bytes_busiest / 1e6,
+            "closed form (s)": closed_s,
+            "simulated (s)": simulated_s,
+            "ratio": simulated_s / closed_s if closed_s else None,
+            "fair shares (s)": fair_s,
+            "codec time": "counted" if calibration else "free",
+        }
+
+    def _closed_forms(self, config: Config, load: Workload) -> tuple[float | None, float | None]:
+        """Seconds where the links let one message through after the other, and where messages share them; None for an
+        exchange that has no formula.
+        """
+        n, rate, latency, servers = self.machines, self.bandwidth_bps / 8, self.latency_s, config.servers
+        if load.parts:
+            formula = ALL_REDUCE_S.get(type(config.exchange))
+            seconds = formula and self.compute_s + formula(n, load.pushed, rate, latency)
+            return seconds, seconds
+        pushed, pulled = load.pushed * servers, load.pulled * servers
+        step_s = parameter_server_step_s(n, pushed, rate, latency, servers, pulled_nbytes=pulled)
+        phases_s = sum(parameter_server_s(n, nbytes, rate, latency, servers) / 2 for nbytes in (pushed, pulled))
+        return self.compute_s + step_s, self.compute_s + phases_s
+
+    def _machines(self, config: Config, calibration: Calibration | None) -> Calibration:
+        """The calibration of a machine for each worker and each server: no process waits for a core."""
+        alone = replace(calibration or Calibration(), worker_crowd=1.0, late_s=0.0, others=0.0)
+        return replace(alone, gradient=Line(self.compute_s), cores=config.workers + config.servers)
+
+
+@dataclass(frozen=True)
+class ClusterTable(Table):
+    """A row for each way and each codec. "MB sent": by each worker's machine in a step, the most of any; "MB busiest":
+    over the link of the busiest machine, in its busier direction.
+    """
+
+    cluster: Cluster
+    nbytes: float
+    rows: list[dict[str, Any]]
+    note: str = ""
+    """A sentence where a calibration was made on a busy machine."""
+
+    @property
+    def caption(self) -> str:
+        """The assumptions that the figures rest on."""
+        cluster = self.cluster
+        cores = f"{cluster.cores} core" + "s" * (cluster.cores > 1)
+        lines = [
+            f"{cluster.machines} machines, each with a worker that computes {_seconds(cluster.compute_s)} in a step, "
+            f"and {cores}, of which it uses one at a time.",
+            f"Each has a link of {cluster.bandwidth_bps / 1e9:g} Gbit/s each way to one switch, and a message travels "
+            f"{_seconds(cluster.latency_s)}. BSP; {self.nbytes / 1e6:g} MB of float32.",
+            "Closed form: computing and links. Simulated: minips' own protocol, one message after the other on a link.",
+        ]
+        if any(row["way"].startswith(PS.name) for row in self.rows):
+            lines += [
+                "ps: each server has such a machine of its own besides; the codec is that of pushes, pulls are exact.",
+                "Fair shares: closed form of messages that share a link, as in ps.Simulated: no push overlaps a pull.",
+            ]
+        return "\n".join([*lines, *self._differences(), *self._codec_time(), *filter(None, [self.note])])
+
+    def _differences(self) -> Iterator[str]:
+        """The reasons why rows without codec time have another ratio than 1."""
+        free = [row for row in self.rows if row["codec time"] == "free" and row["ratio"]]
+        if any(row["ratio"] > 1 + NEAR for row in free):
+            yield "Ratio above 1: the formula is the best order's time; several servers that hear little keep another."
+        if any(row["ratio"] < 1 - NEAR for row in free):
+            yield "Ratio below 1: some machines are done early with a step, and begin the next one."
+
+    def _codec_time(self) -> Iterator[str]:
+        free = list(dict.fromkeys(row["codec"] for row in self.rows if row["codec time"] == "free"))
+        counted = any(row["codec time"] == "counted" for row in self.rows)
+        if counted:
+            yield "Codec time is counted in the simulation alone: codec, protocol and update as measured on one core."
+        if free:
+            which = f" of {', '.join(free)}" if counted else ""
+            yield f"Codec time{which} is free: codec, protocol and update take no time. calibration=… counts it."
+
+
+def _several(given: Any) -> Sequence[Any]:
+    return [given] if isinstance(given, str | Mapping | Value) else list(given)
+
+
+def _way(given: ExchangeLike) -> tuple[Exchange, int]:
+    """An exchange, and the number of servers."""
+    if isinstance(given, str):
+        name, _, text = given.partition(":")
+        given = {"name": name, **read_fields(text)}
+    servers = 1
+    if isinstance(given, Mapping) and given.get("name") == PS.name:
+        servers = given.get("servers", 1)
+        given = {key: value for key, value in given.items() if key != "servers"}
+    return build("exchange", given), servers
+
+
+def _codec(given: CodecLike) -> Codec:
+    if isinstance(given, Codec):
+        return given
+    if isinstance(given, Mapping) and "name" not in given:
+        return Codec.from_dict(given)
+    return Codec(parse_stage("quantizer", given) if isinstance(given, str) else build("quantizer", given))
+
+
+def _fits(calibration: Calibration, config: Config) -> bool:
+    """Was it made with this config's codecs? One that does not say with which was made for all."""
+    if not calibration.subject:
+        return True
+    made = json.loads(calibration.subject)
+    return [made.get("push"), made.get("pull")] == [config.push.to_dict(), config.pull.to_dict()]
+
+
+def _served(config: Config, values: float) -> tuple[Workload, float, float]:
+    """The load of servers, the bytes that a worker sends, and those over the busiest link in its busier direction."""
+    pushed, pulled = (_nbytes(codec, values / config.servers) for codec in (config.push, config.pull))
+    busiest = max(pushed, pulled) * max(config.workers, config.servers)
+    return Workload(values, 0, pushed, pulled), pushed * config.servers, busiest
+
+
+def _all_reduced(exchange: AllReduce, config: Config, values: float) -> tuple[Workload, float, float]:
+    """The same of an all-reduce of near-equal pieces; ``pushed`` are the bytes of all the pieces."""
+    pieces = exchange.pieces(config.workers)
+    piece = _nbytes(config.push, values / pieces)
+    schedules = [exchange.schedule(rank, config.workers) for rank in range(config.workers)]
+    parts = tuple(
+        Declared(hops, [len(hop.sends) * piece for hop in hops], [values / pieces] * pieces) for hops in schedules
+    )
+    sent = max(sum(len(hop.sends) for hop in hops) for hops in schedules) * piece
+    received = max(sum(len(hop.receives) for hop in hops) for hops in schedules) * piece
+    return Workload(values, 0, piece * pieces, parts=parts), sent, max(sent, received)
+
+
+def _nbytes(codec: Codec, values: float) -> float:
+    """The bytes that a codec makes of so many float32 in one flat tensor; those of the header are left out where they
+    can be.
+    """
+    size = max(1, round(values))
+    plain = codec == Codec(codec.quantizer, codec.memory)
+    known = codec.quantizer_of("w").nbytes((size,), np.float32) if plain else None
+    if known is None:
+        size = min(size, SAMPLE)
+        known = message_nbytes(codec, {"w": np.random.default_rng(0).normal(size=size).astype(np.float32)})
+    return known * values / size
+
+
+def _words(stage: Any) -> str:
+    """A stage as the command line names it."""
+    given = {field.name: value for field in fields(stage) if (value := getattr(stage, field.name)) != default_of(field)}
+    return f"{stage.name}:{','.join(f'{name}={value}' for name, value in given.items())}".rstrip(":")
+
+
+def _codec_words(codec: Codec) -> str:
+    """A codec's quantizer, and its other stages where they are not the usual ones."""
+    quantizer = codec.quantizer
+    first = (
+        _words(quantizer)
+        if isinstance(quantizer, Stage)
+        else ", ".join(f"{pattern}: {_words(one)}" for pattern, one in quantizer.items())
+    )
+    rest = (getattr(codec, field.name) for field in fields(codec) if field.name != "quantizer")
+    usual = {_words(getattr(Codec(), field.name)) for field in fields(codec)}
+    return ", ".join([first, *(words for stage in rest if (words := _words(stage)) not in usual)])
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1e6:g} µs" if 0 < seconds < 1e-3 else f"{seconds * 1e3:g} ms"

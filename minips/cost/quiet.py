@@ -1,0 +1,109 @@
+"""Was the machine quiet while something was measured? Processor time that went to other programs, and repeatability.
+
+Linux says in /proc how long its cores worked, and for whom. Of other systems, and of what took less than ``LEAST_S``,
+only the repeatability is known, where there is one.
+"""
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from math import log
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+BUSY, UNSTEADY = 0.2, 1.5
+"""It is said where others took more than this share of all cores, and where the second half of the same measurements
+took more than so many times as long as the first, or as little.
+"""
+LEAST_S = 0.2
+"""The kernel counts in hundredths of a second: of less than this nothing is said."""
+
+
+class Disturbance(NamedTuple):
+    """The cores, how many of them others had on average, and the seconds of the second half over those of the first."""
+
+    cores: int
+    others: float = 0.0
+    drift: float = 1.0
+
+    @property
+    def size(self) -> float:
+        """Above 1 it is said."""
+        return max(self.others / self.cores / BUSY, abs(log(self.drift)) / log(UNSTEADY))
+
+    @property
+    def note(self) -> str:
+        """One sentence, and what to do; empty where the machine was quiet."""
+        if self.size <= 1:
+            return ""
+        if self.others > BUSY * self.cores:
+            why = f"Other programs took {self.others:.1f} of {self.cores} cores while this was measured"
+        else:
+            factor = max(self.drift, 1 / self.drift)
+            why = f"One half of the same measurements took {factor:.1f} times as long as the other"
+        return f"{why}; the times may be off. Run it again on a quiet machine."
+
+
+def quietly(measure: Callable[[], T], attempts: int, drift: Callable[[T], float] = lambda result: 1.0) -> tuple[T, str]:
+    """Measure, and again while others keep the machine busy, ``attempts`` times at most: the quietest result, and its
+    note. ``drift`` finds in a result how long its second half took over its first.
+    """
+    found: list[tuple[Disturbance, T]] = []
+    while len(found) < attempts and all(disturbance.note for disturbance, _ in found):
+        meanwhile = Meanwhile()
+        result = measure()
+        found.append((meanwhile.disturbance(drift(result)), result))
+    disturbance, result = min(found, key=lambda one: one[0].size)
+    return result, disturbance.note
+
+
+class Meanwhile:
+    """The cores' time from now on."""
+
+    def __init__(self) -> None:
+        self._began, self._before = time.monotonic(), _processor_seconds()
+
+    def disturbance(self, drift: float = 1.0) -> Disturbance:
+        """The disturbance so far."""
+        seconds, now, cores = time.monotonic() - self._began, _processor_seconds(), len(_cores())
+        if not (self._before and now) or seconds < LEAST_S:
+            return Disturbance(cores, drift=drift)
+        everybodys, ours = (after - before for after, before in zip(now, self._before, strict=True))
+        return Disturbance(cores, min(max(0.0, (everybodys - ours) / seconds), cores), drift)
+
+
+def _cores() -> set[int]:
+    """The numbers of the cores that this process may use."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def _processor_seconds() -> tuple[float, float] | None:
+    """The seconds that the cores have worked for anybody, and for this process and all that it has started; None where
+    that cannot be known.
+    """
+    with suppress(OSError, AttributeError, ValueError, IndexError):
+        hertz, cores = os.sysconf("SC_CLK_TCK"), {f"cpu{core}" for core in _cores()}
+        rows = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+        # user, nice, system, and what other machines on this hardware took; interrupts belong to nobody
+        everybodys = sum(int(row[column]) for row in rows if row[0] in cores for column in (1, 2, 3, 8))
+        return everybodys / hertz, _own_ticks() / hertz
+    return None
+
+
+def _own_ticks() -> int:
+    """The ticks of this process and of its descendants, with those that have ended."""
+    ticks, children = dict[int, int](), defaultdict[int, list[int]](list)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):  # it has ended meanwhile, and its parent has its time
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                ticks[int(entry.name)] = sum(map(int, fields[11:15]))
+                children[int(fields[1])].append(int(entry.name))
+    family = [os.getpid()]
+    for process in family:  # which grows meanwhile
+        family += children[process]
+    return sum(ticks[process] for process in family)
