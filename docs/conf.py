@@ -64,6 +64,7 @@ default_role = "py:obj"
 html_theme = "furo"
 html_title = f"{project} {release}"
 html_math_renderer = "mathml"
+html_static_path = html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = False
 
 
@@ -92,16 +93,16 @@ def signature(app: Sphinx, what: str, name: str, value: Any, *_: Any) -> tuple[s
 
 
 def docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """The lines for each field at the end of a value's docstring, as a list of definitions."""
+    """The lines for each field at the end of a value's docstring, as a list."""
     if "Fields:" not in lines:
         return
     at = lines.index("Fields:")
     said = " ".join(lines[at + 1 :])
-    del lines[at:]
+    lines[at:] = [""]
     for field in dataclasses.fields(value):
         words = field.metadata["help"]
         head, said = re.sub(r"\s+", " ", said).split(f": {words}", 1)
-        lines += [f"``{head.strip()}``", f"    {words}", ""]
+        lines.append(f"* ``{head.strip()}``: {words}")
 
 
 def math(writer: HTML5Translator, node: nodes.Element) -> None:
