@@ -36,6 +36,7 @@ lessons/README
 :hidden:
 :caption: Reference
 docs/reference
+docs/recipes
 docs/FAQ
 minips/core/PROTOCOL
 CHANGELOG

@@ -12,12 +12,14 @@ from minips import datasets
 from minips.core.codec import Codec
 from minips.core.collectives import PS, AllReduce, Exchange, HalvingDoubling, Hop, RingAllReduce, TreeAllReduce
 from minips.core.config import Config, Delays
+from minips.core.run import Progress, Run
 from minips.core.shard import Shard
 from minips.core.trace import Trace
 from minips.cost.sensitivity import sensitivity
 from minips.drivers.client import Client, Ref, connect
 from minips.drivers.server import Server
-from minips.engines import Engine, Processes, Progress, Run, Threads
+from minips.engines import Engine, Processes, Threads
+from minips.engines.evaluation import CsvLog, EarlyStopping, Eval
 from minips.engines.sweep import RunTable, sweep
 from minips.engines.train import train
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
@@ -78,10 +80,13 @@ __all__ = [
     "Consistency",
     "Contribution",
     "Cosine",
+    "CsvLog",
     "Delays",
     "Delta",
+    "EarlyStopping",
     "Engine",
     "ErrorFeedback",
+    "Eval",
     "Exact",
     "Exchange",
     "Float16",

@@ -4,8 +4,9 @@ The contract is `Problem`. It holds training rows, perhaps held-out rows too, an
 """
 
 import copy
+import inspect
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -24,11 +25,20 @@ class Problem(ABC):
     held-out rows, shaped like training rows, or None. ValueError where one of a pair is missing, or they do not fit.
     All that depends on the rows must be an average over them, so that the average of equal shards' gradients is the
     gradient of the whole. ``weights`` are the rows' weights in that average; their mean is 1.
+
+    A ``loss_and_gradient`` that takes ``rng=None`` too is given a generator at each step of a training run, seeded by
+    the run's seed, the worker and its clock, for draws such as dropout; everywhere else it gets None.
     """
 
     l2: float = 0.0
     """The factor of a penalty on the parameters, which the loss of held-out rows leaves out."""
     weights: Array | None = None
+    draws: ClassVar[bool] = False
+    """True where ``loss_and_gradient`` takes ``rng``."""
+
+    def __init_subclass__(cls, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        cls.draws = "rng" in inspect.signature(cls.loss_and_gradient).parameters
 
     def __init__(
         self,

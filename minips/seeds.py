@@ -42,6 +42,12 @@ fourier = _stream(10)
 """The directions and phases of `datasets.fourier`, by (seed)."""
 
 
+epoch = _stream(12)
+"""The order of a worker's rows in one pass over them (`Config.sampling`), by (seed, worker, epoch)."""
+gradient = _stream(13)
+"""A problem's own draws in one gradient, such as dropout, by (seed, worker, clock, turn)."""
+
+
 def split(seed: int) -> np.random.Generator:
     """Rows of a bundled data set that are held out, by the seed alone: no other stream has four words and ends in 0."""
     return np.random.default_rng(seed)

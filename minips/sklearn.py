@@ -10,7 +10,7 @@ import numpy as np
 
 from minips.core.codec import Codec
 from minips.core.config import Config
-from minips.engines import Run
+from minips.core.run import Run
 from minips.engines.train import train
 from minips.problems import LinearRegression, Problem, SoftmaxRegression, softmax
 from minips.stage import Array, Tensors, build, parse_stage

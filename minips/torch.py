@@ -35,6 +35,21 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+_generator = threading.Lock()
+"""Held while PyTorch's generator, of which a process has one for its processor, draws for one worker."""
+
+
+@contextmanager
+def _drawing(rng: np.random.Generator | None) -> Iterator[None]:
+    """Let the layers that draw, such as dropout, follow from ``rng``; None: from PyTorch's own state."""
+    if rng is None:
+        yield
+        return
+    with _generator, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**63)))
+        yield
+
+
 class TorchProblem(Problem):
     """A network made by ``make_net()``, and the mean ``loss(net(X), y)`` over rows of ``X`` and ``y``.
 
@@ -44,7 +59,8 @@ class TorchProblem(Problem):
     `torch.optim.swa_utils.update_bn` does (Izmailov et al. 2018, "Averaging Weights Leads to Wider Optima and Better
     Generalization", section 3.2).
 
-    Each thread computes on a network of its own. ValueError where a parameter is of a type that NumPy has not.
+    Layers that draw, such as dropout, draw the same on every engine. Each thread computes on a network of its own.
+    ValueError where a parameter is of a type that NumPy has not.
     """
 
     def __init__(
@@ -73,11 +89,14 @@ class TorchProblem(Problem):
         return {name: _array(name, p).copy() for name, p in net.named_parameters()}
 
     @_one_thread()
-    def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
+    def loss_and_gradient(
+        self, params: Tensors, rows: Any = None, rng: np.random.Generator | None = None
+    ) -> tuple[float, Tensors]:
         X, y = self._chosen(rows)
         net = self._filled(params).train()
         net.zero_grad(set_to_none=True)
-        value = self.criterion(net(torch.from_numpy(X)), torch.from_numpy(y))
+        with _drawing(rng):
+            value = self.criterion(net(torch.from_numpy(X)), torch.from_numpy(y))
         value.backward()
         gradient = {
             name: np.zeros(p.shape, params[name].dtype) if p.grad is None else p.grad.numpy()

@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
 import pytest
 import yaml
 
@@ -78,13 +79,15 @@ def test_the_reference_has_every_public_name_once():
 
 def test_what_the_faq_says_of_saving_is_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (saving,) = re.findall(r"```python\n(import json.*?)```", FAQ, flags=re.DOTALL)
+    (saving,) = (block for block in re.findall(r"```python\n(.*?)```", FAQ, flags=re.DOTALL) if "run.save" in block)
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=60, features=5, classes=3))
     run = ps.train(problem, ps.Config(workers=2, steps=3, transport="inproc"), engine="threads")
-    names = {"ps": ps, "run": run, "problem": problem, "X": problem.X}
-    exec(saving, names)
-    assert names["config"] == run.config
+    names = {"ps": ps, "run": run, "problem": problem, "X": problem.X, "config": run.config.with_({"steps": 5})}
+    exec(saving.replace('resume="run.npz"', 'resume="run.npz", engine="threads"'), names)
     assert list(names["labels"]) == list(run.predict(problem.X))
+    assert names["longer"].updates == 10
+    with np.load("weights.npz") as weights:
+        assert {*weights} == {*run.params}
     assert json.loads(json.dumps(run.to_dict()))
 
 

@@ -79,6 +79,11 @@ class Codec(Value):
             'Add "*" as the last one.'
         )
 
+    @property
+    def lossless(self) -> bool:
+        """True where what is received is what was sent, and nothing is remembered."""
+        return self.quantizer == Exact() and self.memory.stateless
+
     def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> "Sender":
         """The sending end of a link, in any program: ``frames = sender.encode(tensors)``."""
         return Sender(self, seed, Trace("sender") if trace is None else trace)
@@ -109,6 +114,14 @@ class _Half:
         """Let the memories hold what they held at the mark."""
         self._states = defaultdict(dict, {name: {**state} for name, state in mark.items()})
 
+    def state(self) -> dict[str, Any]:
+        """The link's state for a run that is saved, for `restore`."""
+        return {"memory": self.mark()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of a saved run."""
+        self.go_back(state["memory"])
+
 
 class Encoder(_Half):
     """One sender's half of one link: ``codec``, what its memories hold, and its random draws."""
@@ -136,6 +149,13 @@ class Encoder(_Half):
         first = int(codec.memory.stateless)  # which has nothing to compensate
         self.trace.laps(ENCODE[first:], moments[first:])
         return [self._envelope, *frames]
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "draws": self.rng.bit_generator.state}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        self.rng.bit_generator.state = state["draws"]
 
     def quantize(self, name: str, x: Array) -> tuple[str, Parts]:
         """One tensor: its quantizer's name and its parts."""

@@ -1,7 +1,7 @@
 """An experiment is a value: everything that `train` needs to repeat it, and nothing else."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from minips import seeds
 from minips.core.codec import Codec
@@ -72,8 +72,19 @@ class Config(Value):
     workers: int = option(4, "processes that compute gradients", minimum=1, step=1)
     servers: int = option(1, "processes that hold the parameters", minimum=1, step=1)
     steps: int = option(200, "clocks of all the workers: the run applies workers × steps pushes", minimum=1, step=1)
+    epochs: int | None = option(
+        None,
+        "passes of each worker over its rows, in place of steps; `for_rows` says how many steps that is",
+        minimum=1,
+    )
     batch_size: int | None = option(
         32, "rows of one gradient; None or more than there are: the worker's whole shard", minimum=1
+    )
+    sampling: str = option(
+        "batch",
+        "the rows of a batch: drawn anew from all of the worker's (batch), or from those that the pass over them has "
+        "left (epoch); within a batch no row comes twice",
+        choices=("batch", "epoch"),
     )
     accumulate: int = option(1, "batches that are averaged before a push", minimum=1, step=1)
     overlap: bool = option(False, "compute the next gradient while the last one travels")
@@ -87,6 +98,11 @@ class Config(Value):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.epochs is not None and self.steps != type(self).steps:
+            raise ValueError(
+                f"Config takes either steps or epochs; got steps={self.steps} and epochs={self.epochs}. "
+                "steps=Config.steps takes the steps back."
+            )
         together = self.consistency.quorum(self.workers) or 1
         if together < self.aggregator.least:
             raise ValueError(
@@ -117,6 +133,20 @@ class Config(Value):
                 f"{exchange!r} quantizes partial sums at each hop, so {self.push.memory!r} would add its momentum "
                 "again and again. Use ErrorFeedback(), and the optimizer's momentum."
             )
+
+    def for_rows(self, rows: int) -> "Config":
+        """This config with ``steps`` in place of ``epochs``, for a problem of so many rows.
+
+        The worker with the most rows passes over all of its own in each epoch; its last batch may be smaller.
+
+        >>> Config(workers=4, epochs=5, batch_size=32).for_rows(1000).steps
+        40
+        """
+        if self.epochs is None:
+            return self
+        shard = -(-rows // self.workers)
+        batches = self.epochs * -(-shard // min(self.batch_size or shard, shard))
+        return replace(self, steps=-(-batches // self.accumulate), epochs=None)
 
     def shaped_transport(self) -> Transport:
         """The transport as one process uses it, behind its link where there is one."""

@@ -4,6 +4,7 @@ An update never writes where a reader may look. It goes to other arrays, which t
 Those are used for the next update as soon as no reader holds them, or a part of them.
 """
 
+import copy
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
@@ -44,8 +45,15 @@ class Parameters:
         self._blocks: list[dict[str, slice] | None] = [None]  # None: all of the parameters at once
         if aggregator.elementwise and optimizer.elementwise and sum(x.size for x in self.arrays.values()) > BLOCK:
             self._blocks = [*_blocks(self.arrays)]
-        self._states: list[dict[str, Any]] = [{} for _ in self._blocks]
+        self.states: list[dict[str, Any]] = [{} for _ in self._blocks]
+        """The optimizer's state, of each block."""
         np.empty(4 * BLOCK)  # freed at once: from now on glibc keeps arrays of a block instead of unmapping them
+
+    def restore(self, states: Sequence[dict[str, Any]]) -> None:
+        """Let the optimizer go on from these states. ValueError where they are of other blocks."""
+        if len(states) != len(self.states):
+            raise ValueError(f"Expected the optimizer's state of {len(self.states)} blocks, got {len(states)}.")
+        self.states = copy.deepcopy([*states])  # an optimizer writes into its arrays
 
     def lend(self) -> Tensors:
         """The parameters as they are now, read-only. They stay as they are for as long as anything looks at them."""
@@ -67,7 +75,7 @@ class Parameters:
         """
         before, after, now = self.arrays, self._free_arrays(), self._now
         began, aggregating, applying = now(), 0.0, 0.0
-        for block, state in zip(self._blocks, self._states, strict=True):
+        for block, state in zip(self._blocks, self.states, strict=True):
             old, new, some = before, after, contributions
             if block is not None:
                 old, new = _views(before, block), _views(after, block)

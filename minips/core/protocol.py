@@ -54,6 +54,7 @@ class ServerLink:
         self.unsure = False
         """True where a push has failed that may have been taken."""
         self._marks: deque[tuple[int, Mark]] = deque()
+        self._over = False  # a push came after the end: what the memories held before it is what going on needs
 
     def begin_push(self) -> int:
         """The clock of a push that is about to be encoded. What the memories hold now is kept until it is answered."""
@@ -81,12 +82,26 @@ class ServerLink:
         """Take this worker's clock and the end of the run from an answer's envelope."""
         clock = self.known_clock = int(stamp["clock"])
         self.clock, self.done = max(self.clock, clock), bool(stamp["done"])
-        while self._marks and self._marks[0][0] < clock:
+        self._over |= stamp["outcome"] == "over"
+        while self._marks and self._marks[0][0] < clock and not self._over:
             self._marks.popleft()
 
     def meet_again(self) -> None:
         """The connection is a new one: what is pulled is remembered anew, on both sides."""
         self.decoder = Decoder(self.trace)
+
+    def state(self) -> dict[str, Any]:
+        """The link's state for a run that is saved, for `restore`, without the pushes that were not taken."""
+        encoder = self.encoder.state()
+        if self._marks:
+            encoder["memory"] = self._marks[0][1]
+        return {"encoder": encoder, "decoder": self.decoder.state(), "version": self.version}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of a saved run, at the clock that the server has said in its answer to hello."""
+        self.encoder.restore(state["encoder"])
+        self.decoder.restore(state["decoder"])
+        self.version = state["version"]
 
     def encode(self, message: Message) -> Parcel:
         """The frames of a message."""
@@ -249,7 +264,17 @@ class WorkerLink:
         self._config, self._trace = config, trace
         self._rng = seeds.pull(config.seed, worker, index)
         self.decoder, self.encoder = Decoder(trace), Encoder(config.pull, self._rng, trace)
-        self.pushing, self.queued = False, 0
+        self.pushing, self.queued, self._restored = False, 0, False
+
+    def state(self) -> dict[str, Any]:
+        """The link's state for a run that is saved, for `restore`."""
+        return {"decoder": self.decoder.state(), "encoder": self.encoder.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of a saved run; the worker does, too, and its first hello changes nothing."""
+        self.decoder.restore(state["decoder"])
+        self.encoder.restore(state["encoder"])
+        self._restored = True
 
     def meet(self, again: bool) -> None:
         """The worker says hello on a new connection, and has forgotten any earlier one.
@@ -257,6 +282,9 @@ class WorkerLink:
         ``again``: it has lost the connection alone, and what it pushes goes on where it was. What it pulls does not:
         the last answer may not have arrived.
         """
+        if self._restored:
+            self._restored = False
+            return
         self.encoder = Encoder(self._config.pull, self._rng, self._trace)
         if not again:
             self.decoder = Decoder(self._trace)
@@ -299,6 +327,19 @@ class ServerSession:
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
         self._encoded: tuple[tuple[Any, ...], Frames] = (), []
         self._last_encoded = -1
+
+    def state(self) -> dict[str, Any]:
+        """The server's state for a run that is saved, for `restore`; the parameters are apart."""
+        links = [link.state() for link in self.links]
+        return {"shard": self.shard.state(), "links": links, "encoder": self._encoder.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of a saved run, which has None for a worker that was lost."""
+        self.shard.restore(state["shard"])
+        self._encoder.restore(state["encoder"])
+        for link, kept in zip(self.links, state["links"], strict=True):
+            if kept is not None:
+                link.restore(kept)
 
     def answer(self, header: Header, parcel: Parcel) -> Session[tuple[Header, Parcel]]:
         """One request, in the words of PROTOCOL.md. Returns what the envelope tells this worker alone, and the answer's
@@ -379,7 +420,8 @@ class ServerSession:
             loss = float(loss) if isinstance(loss, int | float) else float("nan")
             before = shard.version
             contribution = Contribution(worker, clock, _integer(header, "version"), gradients, loss)
-            outcome, taken = shard.push(contribution, checked=True), True
+            outcome = shard.push(contribution, checked=True)
+            taken = outcome != "over"
             if shard.version > before:
                 yield Do(UPDATE, self.values, self._updated, alone=True)
         finally:

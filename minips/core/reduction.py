@@ -10,7 +10,9 @@ handed round, plus all that is held anywhere, equals all the gradients.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +73,19 @@ class AllReduceState:
         self.step, self.ending, self.diverged = step, ending, diverged
         self._values = [cut(gradients, layout) for layout in self._layouts]
         self._complete = {}
+
+    def state(self) -> dict[str, Any]:
+        """The memories and the draws for a run that is saved, for `restore`."""
+        encoders = [[*where, encoder.state()] for where, encoder in self._encoders.items()]
+        decoders = [[*where, decoder.state()] for where, decoder in self._decoders.items()]
+        return {"encoders": encoders, "decoders": decoders}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of a saved run."""
+        for number, piece, kept in state["encoders"]:
+            self._encoders[number, piece].restore(kept)
+        for number, piece, kept in state["decoders"]:
+            self._decoders[number, piece].restore(kept)
 
     def outgoing(self, number: int) -> Frames:
         """The frames that this rank sends at hop ``number``."""

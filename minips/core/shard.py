@@ -13,10 +13,11 @@ An update that would make a parameter NaN or infinite is not applied: the run en
 An aggregator or an optimizer that raises ends the run too: the optimizer's state may have changed in part.
 """
 
+import copy
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -39,6 +40,9 @@ OUTSTANDING = 64
 """Pushes that a worker may have outstanding and, if late, hear about again."""
 
 
+_STATE = ("version", "rounds", "applied", "clocks", "recent_losses", "policy_state")
+
+
 class Grant(NamedTuple):
     """A pull that was granted: whose, at which clock, and where the slowest was."""
 
@@ -51,7 +55,8 @@ class Shard:
     """Parameters, and the rules by which they change.
 
     ``updates`` is how many applied pushes end the run; None for a shard without an end. ``now()`` is the time
-    that a consistency model sees.
+    that a consistency model sees. After ``every`` so many applied pushes the shard pauses: neither push nor pull may go
+    on before `go_on`.
     """
 
     def __init__(
@@ -64,8 +69,9 @@ class Shard:
         optimizer: Optimizer,
         updates: int | None = None,
         now: Callable[[], float] = lambda: 0.0,
+        every: float = inf,
     ) -> None:
-        self.workers, self.updates, self.now = workers, updates, now
+        self.workers, self.updates, self.now, self.every = workers, updates, now, every
         self.aggregator, self.consistency, self.optimizer = aggregator, consistency, optimizer
         self.quorum = consistency.quorum(workers)
         self._least = aggregator.least
@@ -73,6 +79,8 @@ class Shard:
         self.version = 0
         self.rounds = 0
         self.applied = 0
+        self.pause_at = every
+        """The applied pushes at which the shard pauses next."""
         self.late = 0
         self.duplicates = 0
         self.clocks = [0] * workers
@@ -80,6 +88,8 @@ class Shard:
         """The clocks that each worker was moved past while it was away, and at which no push of it has come."""
         self._dropped = [deque[int](maxlen=OUTSTANDING) for _ in range(workers)]
         """The clocks of each worker's last late pushes, for repetitions of them."""
+        self._over = [0] * workers
+        """Pushes of each worker after the end of the run."""
         self.live = set(range(workers))
         self._slowest: int | None = None
         self.staleness: Counter[int] = Counter()
@@ -93,11 +103,13 @@ class Shard:
         self.diverged: str | None = None
         """Why the run has ended before its updates were applied."""
         self._held: dict[int, Contribution] = {}
-        self._recent: list[float] = []
+        self.recent_losses: list[float] = []
+        """Of the contributions that make up no whole clock yet."""
         self.sees_time = takes_view(consistency)
         """True where the consistency model looks at more than two clocks."""
         self._pushed_at = [now()] * workers
-        self._policy_state: dict[str, Any] = {}
+        self.policy_state: dict[str, Any] = {}
+        """What the consistency model keeps between two questions."""
 
     @classmethod
     def of(cls, config: Config, params: Mapping[str, Array], **others: Any) -> Self:
@@ -110,10 +122,43 @@ class Shard:
         """The parameters as they are now, read-only. An update goes to other arrays."""
         return self.parameters.lend()
 
-    def diverge(self, reason: str) -> None:
+    def state(self) -> dict[str, Any]:
+        """All but the parameters that going on needs, for `restore`: without pushes that wait for their round, or that
+        came after the end.
+        """
+        clocks = [clock - over for clock, over in zip(self.clocks, self._over, strict=True)]
+        kept = {name: getattr(self, name) for name in _STATE}
+        return {**kept, "clocks": clocks, "optimizer": self.parameters.states}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of a saved run. ValueError where the optimizer's is of other pieces."""
+        for name in _STATE:
+            setattr(self, name, copy.deepcopy(state[name]))
+        if self.quorum is not None:
+            self.clocks = [max(clock, self.rounds) for clock in self.clocks]
+        self.parameters.restore(state["optimizer"])
+        self.done = self.updates is not None and self.applied >= self.updates
+        self.go_on()
+
+    @property
+    def paused(self) -> bool:
+        """True where pushes and pulls wait for `go_on`."""
+        return self.applied >= self.pause_at and not self.done
+
+    def go_on(self) -> None:
+        """Leave a pause, until the next one."""
+        self.pause_at = (self.applied // self.every + 1) * self.every
+
+    def end(self) -> None:
         """End the run with the parameters as they are; what waits for its round is dropped."""
         if not self.done:
-            self.diverged, self._held, self.done = reason, {}, True
+            self._held, self.done = {}, True
+
+    def diverge(self, reason: str) -> None:
+        """End the run, which has diverged, with the parameters as they are."""
+        if not self.done:
+            self.diverged = reason
+            self.end()
 
     def slowest(self) -> int:
         """The clock that others wait for: the completed rounds or, without rounds, that of the slowest live worker."""
@@ -141,8 +186,8 @@ class Shard:
         return "late" if clock in self._dropped[worker] else "duplicate"
 
     def may_push(self, clock: int) -> bool:
-        """False while a push of this clock has to wait for the round before it."""
-        return self.quorum is None or clock <= self.rounds or self.done
+        """False while a push of this clock has to wait for the round before it, or for the end of a pause."""
+        return self.done or (self.applied < self.pause_at and (self.quorum is None or clock <= self.rounds))
 
     def push(self, contribution: Contribution, checked: bool = False) -> Outcome:
         """Take a push. ValueError, with nothing changed, where it does not fit the parameters or is not finite;
@@ -178,6 +223,7 @@ class Shard:
                 del self._held[worker]
                 raise
             outcome = "over" if self.diverged else "applied" if self.rounds > rounds else "held"
+        self._over[worker] += outcome == "over"
         if clock in self._missed[worker]:
             self._missed[worker] = range(clock + 1, self._missed[worker].stop)
         self.clocks[worker] = max(self.clocks[worker], clock + 1, self.rounds if outcome == "late" else 0)
@@ -194,14 +240,14 @@ class Shard:
 
     def may_pull(self, worker: int) -> bool:
         """True where a pull of this worker is to be answered now. After the end of the run, all are."""
-        if self.done:
-            return True
+        if self.done or self.applied >= self.pause_at:
+            return self.done
         if not self.sees_time:
             slowest = self.rounds if self.quorum is not None else self.slowest()
             return self.consistency.may_pull(self.clocks[worker], slowest)
         clocks, pushed_at = tuple(self.clocks), tuple(self._pushed_at)
         return self.consistency.may_pull(
-            PullView(worker, clocks, self.slowest(), pushed_at, self.now(), self._policy_state)
+            PullView(worker, clocks, self.slowest(), pushed_at, self.now(), self.policy_state)
         )
 
     def pull(self, worker: int) -> Tensors:
@@ -288,12 +334,12 @@ class Shard:
             return False
         for one in aged:
             self.staleness[one.staleness] += 1
-            self._recent.append(one.loss)
+            self.recent_losses.append(one.loss)
         self.version += 1
         self.applied += len(contributions)
         self.done = self.updates is not None and self.applied >= self.updates
-        while len(self._recent) >= self.workers:
-            mean = sum(self._recent[: self.workers]) / self.workers
+        while len(self.recent_losses) >= self.workers:
+            mean = sum(self.recent_losses[: self.workers]) / self.workers
             self.losses.append((self.applied // self.workers, mean))
-            self._recent = self._recent[self.workers :]
+            self.recent_losses = self.recent_losses[self.workers :]
         return True

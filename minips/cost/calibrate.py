@@ -25,6 +25,7 @@ from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.partition import cut, partition
+from minips.core.run import Stop
 from minips.core.trace import SPANS
 from minips.cost import meters
 from minips.cost.meters import Block
@@ -32,7 +33,6 @@ from minips.cost.walk import EVEN_STEPS, Workload, walk
 from minips.engines import Processes, Threads
 from minips.engines.local import START_S
 from minips.engines.progress import showing
-from minips.engines.run import Stop
 from minips.engines.supervisor import Supervisor, tell
 from minips.engines.worker import compute
 from minips.problems import Problem

@@ -17,11 +17,11 @@ from minips.core.codec import Codec, Encoder
 from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.message import Message
+from minips.core.run import Run
 from minips.core.trace import SPANS, Trace
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.rehearsal import count_bytes
 from minips.cost.walk import walk
-from minips.engines import Run
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors
@@ -69,6 +69,7 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
 
     A gradient's time is the calibration's where that was made for this problem, and is taken here and now otherwise.
     """
+    config = config.for_rows(problem.rows)
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
     part = problem.shard(0, config.workers)

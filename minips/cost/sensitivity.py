@@ -5,7 +5,8 @@ from glob import escape
 
 from minips import seeds
 from minips.core.config import Config
-from minips.engines import Engine, Run, Threads
+from minips.core.run import Run
+from minips.engines import Engine, Threads
 from minips.engines.train import train
 from minips.problems import Problem
 from minips.stages.quantizers import Exact, Quantizer

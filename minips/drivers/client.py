@@ -194,7 +194,14 @@ class Client(Closable):
 
     def report(self) -> dict[str, Any]:
         """The client's part of a run's report."""
-        return {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received, "trace": self.trace}
+        links = [link.state() for link in self._links]
+        counts = {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received}
+        return {**counts, "trace": self.trace, "links": links}
+
+    def restore(self, links: Sequence[Mapping[str, Any]]) -> None:
+        """Go on from a saved run's links to the servers, which do, too."""
+        for link, state in zip(self._links, links, strict=True):
+            link.restore(state)
 
     def close(self) -> None:
         """Say goodbye and hang up."""

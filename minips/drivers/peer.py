@@ -8,9 +8,10 @@ import struct
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 from minips import seeds
 from minips.core.allreduce_session import all_reduce
@@ -77,6 +78,14 @@ class Peer(Closable):
         reduction, self.trace.step = self._reduction, step
         reduction.begin(step, gradients, ending, diverged)
         return carry_out(all_reduce(reduction), self._send, self._receive), reduction.ending
+
+    def state(self) -> dict[str, Any]:
+        """The memories and the draws of the hops, for a run that is saved."""
+        return self._reduction.state()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the state of a saved run."""
+        self._reduction.restore(state)
 
     def close(self) -> None:
         """Close all connections."""

@@ -5,6 +5,7 @@ the one lock between two needs of the session, waits on the one condition while 
 lock for the session's work.
 """
 
+import math
 import reprlib
 import secrets
 import threading
@@ -42,7 +43,8 @@ class Server(Closable):
     ``params`` are all the parameters, arrays of floating-point numbers by name; of several servers (``config.servers``)
     this one is number ``index`` and keeps its part. ``updates`` is how many applied pushes end the run, None for as
     long as it is served: of what is recorded then, the last rows alone are kept. A worker that says nothing for
-    ``silence_s`` seconds no longer counts.
+    ``silence_s`` seconds no longer counts. After ``every`` so many clocks of all the workers the server pauses until
+    `go_on`. ``state`` is a saved run's, of this server.
 
     TypeError or ValueError for any of them that could not work.
 
@@ -63,6 +65,8 @@ class Server(Closable):
         index: int = 0,
         updates: int | None = None,
         silence_s: float = 30.0,
+        every: int | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(config, Config):
             raise TypeError(f"Server takes the Config that its clients have; got {config!r}.")
@@ -80,7 +84,8 @@ class Server(Closable):
         self.config, self.index, self.silence_s = config, index, silence_s
         self.layout = partition(whole, config.servers)[index]
         self.trace = Trace(f"server {index}")
-        self.shard = Shard.of(config, cut(whole, self.layout), updates=updates, now=time.monotonic)
+        pause = math.inf if every is None else every * config.workers
+        self.shard = Shard.of(config, cut(whole, self.layout), updates=updates, now=time.monotonic, every=pause)
         self.losses: list[tuple[float, int, float]] = []
         self.changed_at = time.monotonic()
         self.events: list[tuple[float, str]] = []
@@ -92,6 +97,9 @@ class Server(Closable):
         self._sessions = ServerSession(
             self.shard, config, index, self.layout, self.trace, self._note, nothing, silence_s, threading.Lock()
         )
+        if state is not None:
+            self._sessions.restore(state)
+            self._version = self.shard.version
         self._present = [_Presence() for _ in range(config.workers)]
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
@@ -135,12 +143,26 @@ class Server(Closable):
             self.shard.diverge(reason)
             self._note()
 
+    @property
+    def paused(self) -> bool:
+        """True where pushes and pulls wait for `go_on`."""
+        return self.shard.paused
+
+    def go_on(self, end: bool = False) -> None:
+        """Leave a pause, or ``end`` the run with the parameters as they are."""
+        with self._changed:
+            if end:
+                self.shard.end()
+            else:
+                self.shard.go_on()
+            self._note()
+
     def report(self) -> dict[str, Any]:
         """The server's part of a run's report."""
         shard = self.shard
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
         times = {"losses": self.losses, "changed_at": self.changed_at, "events": self.events, "trace": self.trace}
-        return {"params": self.params, "layout": self.layout, **counts, **times}
+        return {"params": self.params, "layout": self.layout, "state": self._sessions.state(), **counts, **times}
 
     def close(self) -> None:
         """Wake the sessions that wait, close all connections, let the address go."""
@@ -201,7 +223,8 @@ class Server(Closable):
             turn = min(left, TURN_S)
             began = time.monotonic()
             self._changed.wait(turn)
-            left -= min(time.monotonic() - began, turn)
+            if not shard.paused:
+                left -= min(time.monotonic() - began, turn)
         return None
 
     def _note(self) -> None:

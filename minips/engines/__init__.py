@@ -2,7 +2,6 @@
 
 from minips.engines.base import Engine
 from minips.engines.processes import Processes
-from minips.engines.run import Progress, Run
 from minips.engines.threads import Threads
 
-__all__ = ["Engine", "Processes", "Progress", "Run", "Threads"]
+__all__ = ["Engine", "Processes", "Threads"]

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from minips.core.config import Config
-from minips.engines.run import Run, Stop, Watch
+from minips.core.run import Evaluation, Run, State, Stop, Watch
 from minips.problems import Problem
 from minips.stage import Stage, Tensors
 
@@ -15,8 +15,19 @@ class Engine(Stage):
     kind: ClassVar[str] = "engine"
 
     @abstractmethod
-    def run(self, problem: Problem, config: Config, params: Tensors, watch: Watch, stop: Stop) -> Run:
-        """Train until the config's updates are applied or ``stop()`` says so, calling ``watch`` a few times a second.
+    def run(
+        self,
+        problem: Problem,
+        config: Config,
+        params: Tensors,
+        watch: Watch,
+        stop: Stop,
+        evaluation: Evaluation | None = None,
+        state: State | None = None,
+    ) -> Run:
+        """Train until the config's updates are applied or ``stop()`` says so, calling ``watch`` a few times a second,
+        and ``evaluation`` in its pauses. ``params`` and ``state`` may be those of an earlier run, of as many workers
+        and servers: then the updates that it has applied count too.
 
         The result has all but the validation loss and the accuracy. RuntimeError where a worker or a server failed.
         Nothing that was started is left running, whatever happens.

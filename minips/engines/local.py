@@ -12,11 +12,11 @@ from typing import Any
 from minips.core.collectives import PS
 from minips.core.config import Config
 from minips.core.partition import join
+from minips.core.run import Evaluation, Progress, Rows, Run, State, Stop, Watch, state_of
 from minips.core.trace import Trace
 from minips.engines import roles
 from minips.engines.base import Engine
 from minips.engines.replica import check_same, requantization_error
-from minips.engines.run import Progress, Rows, Run, Stop, Watch
 from minips.engines.supervisor import FAREWELL_S, Child, Supervisor, tell
 from minips.problems import Problem
 from minips.stage import Tensors
@@ -34,9 +34,18 @@ class LocalEngine(Engine):
     def start(self, *names: str) -> list[Child]:
         """Start children, which wait for their roles; none is left where one cannot be started."""
 
-    def run(self, problem: Problem, config: Config, params: Tensors, watch: Watch, stop: Stop) -> Run:
-        with _RunSupervisor(self, config, watch, stop) as supervisor:
-            return supervisor.run(problem, params)
+    def run(
+        self,
+        problem: Problem,
+        config: Config,
+        params: Tensors,
+        watch: Watch,
+        stop: Stop,
+        evaluation: Evaluation | None = None,
+        state: State | None = None,
+    ) -> Run:
+        with _RunSupervisor(self, config, watch, stop, evaluation) as supervisor:
+            return supervisor.run(problem, params, state)
 
 
 class _StoppedError(Exception):
@@ -46,9 +55,11 @@ class _StoppedError(Exception):
 class _RunSupervisor(Supervisor):
     """A run's supervisor. ``holders`` hold parameters and know when it is over; ``reporters`` count what is applied."""
 
-    def __init__(self, engine: LocalEngine, config: Config, watch: Watch, stop: Stop) -> None:
+    def __init__(
+        self, engine: LocalEngine, config: Config, watch: Watch, stop: Stop, evaluation: Evaluation | None
+    ) -> None:
         super().__init__(engine.start, self._go_on)
-        self.config, self.watch, self.stop_wanted = config, watch, stop
+        self.config, self.watch, self.stop_wanted, self.evaluation = config, watch, stop, evaluation
         self.rows: defaultdict[Child, Rows] = defaultdict(list)
         self.applied: Counter[Child] = Counter()
         self.losses: Rows = []
@@ -58,21 +69,23 @@ class _RunSupervisor(Supervisor):
         self.alone: tuple[float, str] | None = None
         self.diverged: str | None = None
 
-    def run(self, problem: Problem, params: Tensors) -> Run:
+    def run(self, problem: Problem, params: Tensors, state: State | None) -> Run:
         """The whole run: all children ready, go, all updates applied, reports."""
-        self._brief(problem, params)
+        self._brief(problem, params, state)
         try:
             self._meet()
             self.wait(lambda: all("finished" in holder.heard for holder in self.holders))
         except _StoppedError:
             if not self.servers:
                 self._halt()
+            elif self.evaluation:
+                tell(self.servers, "end")  # so that no worker waits for the end of a pause
         self.ending = True
         self._collect(self.workers)
         self._collect(self.servers)
         return self._results()
 
-    def _brief(self, problem: Problem, params: Tensors) -> None:
+    def _brief(self, problem: Problem, params: Tensors, state: State | None) -> None:
         """Start all children, and give them their roles."""
         config, workers = self.config, range(self.config.workers)
         shards = [problem.shard(worker, config.workers) for worker in workers]
@@ -81,13 +94,15 @@ class _RunSupervisor(Supervisor):
         self.servers, self.workers = self.children[: len(servers)], self.children[len(servers) :]
         self.holders = self.servers or self.workers
         self.reporters = self.servers[:1] or self.workers  # the first server sees all pushes, a worker its own steps
-        common = {"config": config, "token": secrets.token_hex(16)}
+        every = self.evaluation.every if self.evaluation else None
+        common = {"config": config, "token": secrets.token_hex(16), "every": every}
         whole = {**common, "params": params}
         for index, child in enumerate(self.servers):
-            child.brief(roles.serve, {**whole, "index": index})
+            child.brief(roles.serve, {**whole, "index": index, "state": state and state["servers"][index]})
         for worker, child in enumerate(self.workers):
             role, parts = (roles.run_ps_worker, common) if self.servers else (roles.run_allreduce_worker, whole)
-            child.brief(role, {**parts, "problem": shards[worker], "worker": worker})
+            kept = state and state["workers"][worker]
+            child.brief(role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})
 
     def _meet(self) -> None:
         """Bring parameter holders and workers together, and say go."""
@@ -134,6 +149,18 @@ class _RunSupervisor(Supervisor):
             self.alone = self.alone or (time.monotonic(), f"{child.who} failed: {value}")
         else:
             child.heard[word] = value
+            if word == "paused" and all("paused" in holder.heard for holder in self.holders):
+                self._evaluate([holder.heard.pop("paused") for holder in self.holders])
+
+    def _evaluate(self, told: list[Any]) -> None:
+        """The parameters have all been told, and nothing moves: evaluate them, and say go on, or end."""
+        assert self.evaluation
+        parts = [one for one in told if one]  # of replicas, the first one's
+        params = join([part for part, _ in parts], [layout for _, layout in parts])
+        step = self.applied[self.reporters[0]] // (self.config.workers if self.servers else 1)
+        ended = self.evaluation.call(step, params, self.losses, time.monotonic() - self.began)
+        self.stopped = self.stopped or ended
+        tell(self.holders, "end" if ended else "go on")
 
     def failed(self, child: Child, text: str, details: str) -> None:
         if not self.ending:
@@ -165,6 +192,13 @@ class _RunSupervisor(Supervisor):
     def _note(self, text: str) -> None:
         self.events.append((time.monotonic() - self.began, text))
 
+    def _state(self) -> State:
+        workers: list[Any] = [(child.heard.get("result") or {}).get("state") for child in self.workers]
+        if self.servers:
+            return state_of([child.heard["result"]["state"] for child in self.servers], workers)
+        shard = self.workers[0].heard["result"]["shard"]  # of all replicas alike
+        return state_of([], [{**one, "replica": shard} for one in workers])
+
     def _results(self) -> Run:
         reports, work, counts, everybody = (
             [report for child in children if (report := child.heard.get("result"))]
@@ -194,6 +228,7 @@ class _RunSupervisor(Supervisor):
             grants=[grant for report in counts for grant in report["grants"]],
             trace=sum((report["trace"] for report in everybody), Trace()).since(self.began),
             events=sorted([*self.events, *events]),
+            state=self._state(),
             stopped=self.stopped,
             diverged=self.diverged,
             requantization_error=None if self.servers else requantization_error([one["samples"] for one in reports]),

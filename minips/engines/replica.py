@@ -1,8 +1,9 @@
 """A worker's own copy of the parameters, where gradients meet by an all-reduce and every worker makes the same step."""
 
 import hashlib
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy as np
 from minips.core.config import Config
 from minips.core.message import DivergedError
 from minips.core.partition import partition
+from minips.core.run import Rows
 from minips.core.shard import Shard
 from minips.core.trace import UPDATE, Trace
-from minips.engines.run import Rows
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
 
@@ -26,12 +27,23 @@ step's in any case): from them the error of the exchange is measured after the r
 class Replica:
     """A `Shard` that holds all the parameters and takes one push for each step, the mean of all the workers'.
 
-    ``trace`` is told how long its steps take.
+    ``trace`` is told how long its steps take. After ``every`` so many steps the shard pauses. ``state`` is a saved
+    run's.
     """
 
-    def __init__(self, params: Tensors, config: Config, rank: int, trace: Trace) -> None:
+    def __init__(
+        self,
+        params: Tensors,
+        config: Config,
+        rank: int,
+        trace: Trace,
+        every: int | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
         self._trace = trace
-        self.shard = Shard.of(config, params, workers=1, now=time.monotonic)
+        self.shard = Shard.of(config, params, workers=1, now=time.monotonic, every=math.inf if every is None else every)
+        if state is not None:
+            self.shard.restore(state)
         self.losses: Rows = []
         self.changed_at = time.monotonic()
         self.rank = rank
@@ -61,7 +73,9 @@ class Replica:
     def report(self) -> dict[str, Any]:
         """The replica's part of a run's report: the first brings the parameters home, all bring their digest."""
         shard, params = self.shard, self.shard.params
-        whole = {"params": params, "layout": partition(params, 1)[0]} if self.rank == 0 else {}
+        whole: dict[str, Any] = {}
+        if self.rank == 0:  # the others' are the same
+            whole = {"params": params, "layout": partition(params, 1)[0], "shard": shard.state()}
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
         times = {"losses": self.losses, "changed_at": self.changed_at, "events": []}
         digest = hashlib.sha256()

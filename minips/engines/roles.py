@@ -2,10 +2,12 @@
 
 Besides the words of every child (`minips.engines.supervisor`) a role and the supervisor say:
 
-    role → supervisor   ready (where it serves: its address), met, progress, diverged, finished, alone
-    supervisor → role   meet (the addresses of those who serve), go, diverged, halt
+    role → supervisor   ready (where it serves: its address), met, progress, paused, diverged, finished, alone
+    supervisor → role   meet (the addresses of those who serve), go, go on, end, diverged, halt
 
-Servers serve; where gradients meet by an all-reduce, the workers do, and there is no server.
+Servers serve; where gradients meet by an all-reduce, the workers do, and there is no server. After ``every`` so many
+clocks of all the workers those who hold parameters pause, until the supervisor says go on, or end. A ``state`` is what
+the same role's report held under that name in a saved run.
 """
 
 import threading
@@ -14,15 +16,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from minips.core.collectives import AllReduce
-from minips.core.config import Config
+from minips.core.config import MOST_S, Config
 from minips.core.message import DivergedError, NonFiniteError
+from minips.core.partition import partition
 from minips.core.trace import Trace
 from minips.drivers.client import connect
 from minips.drivers.peer import LostError, Peer
 from minips.drivers.server import Server
+from minips.engines.rank import train_allreduce
 from minips.engines.replica import Replica
 from minips.engines.supervisor import ControlPipe
-from minips.engines.worker import at_step, train_allreduce, work
+from minips.engines.worker import Seen, at_step, work, worker_state
 from minips.problems import Problem
 from minips.stage import Tensors
 
@@ -35,20 +39,36 @@ LISTEN_S = 0.05
 Report = dict[str, Any]
 
 
-def serve(line: ControlPipe, *, config: Config, params: Tensors, index: int, token: str) -> Report:
+def serve(
+    line: ControlPipe,
+    *,
+    config: Config,
+    params: Tensors,
+    index: int,
+    token: str,
+    every: int | None = None,
+    state: Any = None,
+) -> Report:
     """One server, from its start until the supervisor says stop; its report."""
-    told, ticks, finished = 0, 0, False
-    with Server(params, config, index=index, updates=config.workers * config.steps).serve(token=token) as server:
+    told, ticks, finished, paused = 0, 0, False, False
+    updates = config.workers * config.steps
+    with Server(params, config, index=index, updates=updates, every=every, state=state).serve(token=token) as server:
         line.say("ready", server.address)
         while (heard := line.hear(TICK_S))[0] != "stop":
             if heard[0] == "diverged":
                 server.diverge(heard[1])
+            elif heard[0] in ("go on", "end"):
+                server.go_on(end=heard[0] == "end")
+                paused = False
             ticks += 1
-            over = server.shard.done and not finished
-            if over or ticks % NEWS_TICKS == 0:
+            pausing, over = server.paused and not paused, server.shard.done and not finished
+            if pausing or over or ticks % NEWS_TICKS == 0:
                 rows = server.losses[told:]
                 told += len(rows)
                 line.say("progress", (server.shard.applied, rows))
+            if pausing:
+                paused = True
+                line.say("paused", (server.params, server.layout))
             if over:
                 finished = True
                 if server.diverged:
@@ -57,17 +77,30 @@ def serve(line: ControlPipe, *, config: Config, params: Tensors, index: int, tok
     return server.report()
 
 
-def run_ps_worker(line: ControlPipe, *, config: Config, problem: Problem, worker: int, token: str) -> Report | None:
+def run_ps_worker(
+    line: ControlPipe,
+    *,
+    config: Config,
+    problem: Problem,
+    worker: int,
+    token: str,
+    every: int | None = None,
+    state: Any = None,
+) -> Report | None:
     """One worker, from its first connection until the run is done or the supervisor says stop; its report."""
     word, addresses = line.wait("meet")
     if word != "meet":
         return None
+    seen = None
     with connect(addresses, config, worker=worker, token=token) as client:
+        if state:
+            client.restore(state["links"])
+            seen = state["seen"] and Seen(*state["seen"])
         line.say("met")
         if line.wait("go")[0] == "go":
             with _listening(line, worker) as halt:
                 try:
-                    work(problem, config, client, halt)
+                    seen = work(problem, config, client, halt, seen, MOST_S if every else 0.0)
                 except Exception as error:
                     # Told before the goodbye, which completes the round without this worker: the others could end the
                     # run before anybody hears why.
@@ -76,28 +109,55 @@ def run_ps_worker(line: ControlPipe, *, config: Config, problem: Problem, worker
                     else:  # where nothing has moved yet, the data, or the problem, are at fault
                         line.failed(error)
                     halt.wait(config.timeout_s)
-    return client.report()
+    report = client.report()
+    return {**report, "state": worker_state(config, report.pop("links"), seen)}
 
 
 def run_allreduce_worker(
-    line: ControlPipe, *, config: Config, problem: Problem, params: Tensors, worker: int, token: str
+    line: ControlPipe,
+    *,
+    config: Config,
+    problem: Problem,
+    params: Tensors,
+    worker: int,
+    token: str,
+    every: int | None = None,
+    state: Any = None,
 ) -> Report:
     """One worker among its equals, from its start until the supervisor says stop; its report.
 
     It stays reachable until then, so that no rank finds it gone in the middle of a hop. Where another rank is gone it
     says that it is alone, and leaves it to the supervisor to find out why.
     """
-    told, exchange = 0, config.exchange
+    told, exchange, state = 0, config.exchange, state or {}
+    seen = state.get("seen") and tuple(state["seen"])
+    resumed, decision = threading.Event(), [False]
     assert isinstance(exchange, AllReduce)
 
     def tell() -> None:
         nonlocal told
         rows = replica.losses[told:]
         told += len(rows)
-        line.say("progress", (told, rows))
+        line.say("progress", (replica.shard.applied, rows))
+
+    def pause() -> bool:
+        """Until the supervisor says go on, or end: True."""
+        resumed.clear()
+        tell()
+        line.say("paused", (replica.shard.params, partition(params, 1)[0]) if worker == 0 else None)
+        resumed.wait(MOST_S)
+        return decision[0]
+
+    def decide(word: str) -> None:
+        if word in ("go on", "end", "halt", "stop"):
+            decision[0] = word != "go on"
+            resumed.set()
 
     with Peer(exchange, config, worker, params, token) as peer:
-        computing, replica = Trace(peer.trace.who), Replica(params, config, worker, peer.trace)
+        computing = Trace(peer.trace.who)
+        replica = Replica(params, config, worker, peer.trace, every, state.get("replica"))
+        if state:
+            peer.restore(state["hops"])
         line.say("ready", peer.address)
         word, addresses = line.wait("meet", "halt")
         try:
@@ -106,9 +166,9 @@ def run_allreduce_worker(
                 line.say("met")
                 word, _ = line.wait("go", "halt")
             if word == "go":
-                with _listening(line, worker, tell) as halt:
+                with _listening(line, worker, tell, decide) as halt:
                     try:
-                        train_allreduce(problem, config, peer, replica, halt, computing)
+                        seen = train_allreduce(problem, config, peer, replica, halt, computing, seen, pause)
                     except DivergedError as error:
                         line.say("diverged", str(error))
                 tell()
@@ -117,18 +177,28 @@ def run_allreduce_worker(
             line.say("alone", str(error))
         line.wait()
     counts = {"bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received}
-    return {**replica.report(), **counts, "trace": peer.trace + computing}
+    state = {"hops": peer.state(), "seen": [*seen] if seen and config.overlap else None}
+    return {**replica.report(), **counts, "trace": peer.trace + computing, "state": state}
 
 
 @contextmanager
-def _listening(line: ControlPipe, worker: int, tell: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
-    """Hear the supervisor in a thread, and call ``tell`` from time to time; the event that halt and stop set."""
+def _listening(
+    line: ControlPipe,
+    worker: int,
+    tell: Callable[[], None] = lambda: None,
+    heard: Callable[[str], None] = lambda word: None,
+) -> Iterator[threading.Event]:
+    """Hear the supervisor in a thread, give ``heard`` its words, and call ``tell`` from time to time; the event that
+    halt and stop set.
+    """
     halt, over = threading.Event(), threading.Event()
 
     def listen() -> None:
         while not (over.is_set() or line.stopped):
-            if line.hear(LISTEN_S)[0] in ("halt", "stop"):
+            word, _ = line.hear(LISTEN_S)
+            if word in ("halt", "stop"):
                 halt.set()
+            heard(word)
             tell()
 
     thread = threading.Thread(target=listen, name=f"minips-listen-{worker}", daemon=True)

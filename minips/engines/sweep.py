@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from minips.core.config import Config
+from minips.core.run import Run, frame
 from minips.engines.base import Engine
 from minips.engines.progress import showing
-from minips.engines.run import Run, frame
 from minips.engines.train import train
 from minips.problems import Problem
 from minips.stage import Value

@@ -2,14 +2,17 @@
 
 import reprlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
-from minips.engines import Engine, Processes, Progress, Run
+from minips.core.run import Progress, Run, check_resumable
+from minips.engines import Engine, Processes
+from minips.engines.evaluation import OnEval, evaluation, evaluator
 from minips.engines.progress import showing
 from minips.problems import Problem
 from minips.stage import build
@@ -23,6 +26,9 @@ def train(
     engine: Engine | str | None = None,
     progress: bool | Callable[[Progress], None] = False,
     stop: threading.Event | Callable[[], bool] | None = None,
+    every: int | None = None,
+    on_eval: OnEval | Sequence[OnEval] = (),
+    resume: Run | str | Path | None = None,
 ) -> Run:
     """Train ``problem`` as ``config`` says, on ``engine`` (None: `Processes`).
 
@@ -30,22 +36,38 @@ def train(
     function ``stop`` return True, to end the run early with what it has. A run that diverges ends with the last finite
     parameters, and `Run.diverged` says why. RuntimeError says which worker or server failed, and why. Until it
     returns, BLAS has one thread in this process too, so that every engine gives the same bits.
+
+    After ``every`` so many steps, and at the end, each function in ``on_eval`` is called with an `Eval`, while the run
+    waits; one that returns True ends it there.
+
+    ``resume`` is a run, or the file of a saved one, to go on from. The config's steps are the total: 20 steps, saved,
+    and resumed with ``steps=40`` give what 40 steps give, under BSP to the bit. None for ``config`` takes the saved
+    one. ValueError where the two cannot go together.
     """
     _check_problem(problem)
     if not (stop is None or isinstance(stop, threading.Event) or callable(stop)):
         raise TypeError(f"stop takes a threading.Event, or a function that returns True to end the run; got {stop!r}.")
-    config = config or Config()
+    before = Run.load(resume) if isinstance(resume, str | Path) else resume
+    config = (config or (before.config if before else Config())).for_rows(problem.rows)
     chosen: Engine = build("engine", engine) if engine else Processes()
     params = problem.init(seeds.init(config.seed))
+    state = None
+    if before:
+        params, state = check_resumable(before, config, params)
+    observer = evaluator(every, on_eval, problem, before.seconds if before else 0.0)
     stopping = stop.is_set if isinstance(stop, threading.Event) else stop or (lambda: False)
     with showing(progress, _figures) as watch:
         try:
-            run = chosen.run(problem, config, params, watch, stopping)
+            run = chosen.run(problem, config, params, watch, stopping, evaluation(every, observer), state)
         except KeyboardInterrupt as interrupt:
             words = "The run was interrupted; all that it started has ended."
             interrupt.args = (words,)
             vars(interrupt)["_render_traceback_"] = lambda: [words]  # what a notebook shows instead of a traceback
             raise
+    if observer:
+        observer.end(run)
+    if before:
+        run = run.after(before)
     run.problem = problem
     if held_out := problem.held_out():
         with np.errstate(over="ignore", invalid="ignore"):  # of a run that has diverged, which says so

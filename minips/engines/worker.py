@@ -1,35 +1,51 @@
-"""The training loop of one worker: gradient, push, pull, again; or gradient, exchange with the others, step, again."""
+"""The training loop of a worker with servers: gradient, push, pull, again."""
 
 import math
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future
+from functools import lru_cache
 from threading import Event
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minips import seeds
 from minips.core.config import Config
 from minips.core.message import ADVICE, NonFiniteError
-from minips.core.partition import native
-from minips.core.trace import Trace
 from minips.drivers.client import Client
-from minips.drivers.peer import Peer
-from minips.engines.replica import Replica
 from minips.problems import Problem
 from minips.stage import Array, Tensors
-from minips.stages.aggregators import Contribution
 
 
-def work(problem: Problem, config: Config, client: Client, stop: Event) -> None:
-    """Train on ``problem``, this worker's shard of the rows, until the servers end the run or ``stop`` is set.
+class Seen(NamedTuple):
+    """The parameters that a worker computes its next gradient from, the servers' versions of them, and with overlap
+    those of the answer that came meanwhile.
+    """
+
+    params: Tensors
+    versions: tuple[int, ...]
+    arrived: Tensors | None = None
+
+
+def work(
+    problem: Problem, config: Config, client: Client, stop: Event, seen: Seen | None = None, patience_s: float = 0.0
+) -> Seen:
+    """Train on ``problem``, this worker's shard of the rows, until the servers end the run or ``stop`` is set. Returns
+    what the worker has seen last; ``seen`` is what it had in a saved run.
 
     With ``config.overlap`` the next gradient is computed while the last one travels, from parameters that are one step
-    older. NonFiniteError where a loss or a gradient is not finite.
+    older. NonFiniteError where a loss or a gradient is not finite. An answer may take twice ``config.timeout_s``, or
+    ``patience_s`` where that is more.
     """
-    timeout = 2 * config.timeout_s
-    params, versions = client.pull().result(timeout), client.versions
-    travelling = None
+    timeout = max(2 * config.timeout_s, patience_s)
+    travelling: Future[Tensors] | None = None
+    if seen is None:
+        params, versions = client.pull().result(timeout), client.versions
+    else:
+        params, versions, arrived = seen
+        if arrived is not None:
+            travelling = Future()
+            travelling.set_result(arrived)
     while not (client.done or stop.is_set()):
         read = versions
         client.trace.step = client.clock
@@ -38,73 +54,25 @@ def work(problem: Problem, config: Config, client: Client, stop: Event) -> None:
         if stop.is_set():
             break
         if travelling:
-            params, versions = travelling.result(timeout), client.versions
+            arrived = travelling.result(timeout)
             if client.done:
-                return
+                break
+            params, versions = arrived, client.versions
         travelling = client.push_pull(gradients, loss=loss, versions=read)
         if not config.overlap:
             params, versions, travelling = travelling.result(timeout), client.versions, None
-    if travelling:
-        travelling.result(timeout)
+    return Seen(params, versions, travelling.result(timeout) if travelling else None)
 
 
-def train_allreduce(problem: Problem, config: Config, peer: Peer, replica: Replica, stop: Event, trace: Trace) -> None:
-    """Train on ``problem``, this worker's shard of the rows, for the config's steps; where ``stop`` is set at any
-    worker, all end after the step that they are in. ``trace`` records the computing.
-
-    With ``config.overlap`` the next gradient is computed while the last one is exchanged, as in `work`. DivergedError,
-    at all the workers, where one of them has no finite gradient any more, or their mean leads to no finite parameters.
-    """
-    with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
-        travelling: Future[bool] | None = None
-        for clock in range(config.steps):
-            if clock == 0 or not config.overlap:
-                seen = replica.copy()
-            trace.step = clock
-            with trace.span("compute"):
-                own, diverged = contribute(problem, config, replica, clock, seen, stop)
-            if travelling and travelling.result():
-                break
-            exchange = partial(_exchange, peer, replica, own, stop.is_set(), diverged)
-            if config.overlap:
-                seen = replica.copy()  # before the exchange begins, which will change it
-                travelling = pool.submit(exchange)
-            elif exchange():
-                break
-        if travelling:
-            travelling.result()
-
-
-def contribute(
-    problem: Problem, config: Config, replica: Replica, clock: int, seen: tuple[Tensors, int], stop: Event | None = None
-) -> tuple[Contribution, str]:
-    """A rank's contribution to the sum of a step, computed from the copy of its replica that it has ``seen``; and why
-    its gradient is not finite: it then adds zeros, so that the step comes to its end at every rank. NonFiniteError in
-    the first step, where only the data can be to blame.
-    """
-    params, read = seen
-    try:
-        loss, gradients = compute(problem, config, params, replica.rank, clock, stop)
-        gradients = {name: np.array(native(g)) for name, g in gradients.items()}  # the problem may reuse its own
-        replica.shard.check(gradients)
-    except NonFiniteError as error:
-        if clock == 0:
-            raise
-        nothing = {name: np.zeros_like(p) for name, p in params.items()}
-        return Contribution(replica.rank, clock, read, nothing), at_step(clock, replica.rank, error)
-    return Contribution(replica.rank, clock, read, gradients, loss), ""
+def worker_state(config: Config, links: list[Any], seen: Any) -> dict[str, Any]:
+    """A worker's part of a run's state; without what it has ``seen`` where a pull brings the same again."""
+    again = not config.overlap and config.pull.lossless
+    return {"links": links, "seen": None if again or seen is None else [*seen]}
 
 
 def at_step(clock: int, worker: int, error: NonFiniteError) -> str:
     """When a run diverged, and why."""
     return f"At step {clock} of worker {worker}: {error}"
-
-
-def _exchange(peer: Peer, replica: Replica, own: Contribution, ending: bool, diverged: str) -> bool:
-    """One step of all the workers; True where it is the last one."""
-    mean, ending = peer.mean(own.clock, own.gradients, ending, diverged)
-    replica.step(own, mean)
-    return ending
 
 
 def compute(
@@ -115,9 +83,12 @@ def compute(
     """
     began = time.monotonic()
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told below, and where gradients are sent
-        loss, gradients = problem.loss_and_gradient(params, batch(problem, config, worker, clock, 0))
-        for turn in range(1, config.accumulate):
-            more, summand = problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn))
+        for turn in range(config.accumulate):
+            own = {"rng": seeds.gradient(config.seed, worker, clock, turn)} if problem.draws else {}
+            more, summand = problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn), **own)
+            if turn == 0:
+                loss, gradients = more, summand
+                continue
             loss += more
             for name, g in summand.items():
                 gradients[name] = gradients[name] + g
@@ -138,7 +109,19 @@ def batch(problem: Problem, config: Config, worker: int, clock: int, turn: int) 
 
     They follow from the seed, the worker and its clock alone, so that any engine and any order draws the same.
     """
-    if config.batch_size is None or config.batch_size >= problem.rows:
+    size = config.batch_size
+    if size is None or size >= problem.rows:
         return None
+    if config.sampling == "epoch":
+        epoch, place = divmod(clock * config.accumulate + turn, -(-problem.rows // size))
+        return _order(config.seed, worker, epoch, problem.rows)[place * size : (place + 1) * size]
     rng = seeds.batch(config.seed, worker, clock, turn)
-    return rng.choice(problem.rows, config.batch_size, replace=False, shuffle=False)
+    return rng.choice(problem.rows, size, replace=False, shuffle=False)
+
+
+@lru_cache(maxsize=16)
+def _order(seed: int, worker: int, epoch: int, rows: int) -> Array:
+    """The order in which a worker passes over its rows in one epoch."""
+    order = seeds.epoch(seed, worker, epoch).permutation(rows)
+    order.flags.writeable = False
+    return order

@@ -21,9 +21,9 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from minips.core.config import Config
+from minips.core.run import Run
 from minips.core.trace import DECODE, ENCODE, SPANS, UPDATE
 from minips.cost import CodecMap, Comparison
-from minips.engines import Run
 from minips.lab.source import code
 from minips.lab.style import NARROW_IN
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from minips.core.config import Config
+from minips.core.run import Run
 from minips.cost import Comparison, Prediction
-from minips.engines import Run
 from minips.lab.source import code
 
 

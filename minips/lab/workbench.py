@@ -16,7 +16,8 @@ from minips import cost, datasets
 from minips.core.codec import Codec
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config, Delays
-from minips.engines import Engine, Progress, Run
+from minips.core.run import Progress, Run
+from minips.engines import Engine
 from minips.engines.train import train
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, shown

@@ -5,6 +5,7 @@
 the bit, and bytes to the byte.
 """
 
+import math
 from collections import deque
 from typing import Any, cast
 
@@ -16,12 +17,12 @@ from minips.core.fit import Line
 from minips.core.message import NonFiniteError, check_finite
 from minips.core.partition import cut, join, native, partition
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
+from minips.core.run import Rows, Run, State, state_of
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
 from minips.drivers.virtual import Way
-from minips.engines.run import Rows, Run
 from minips.engines.simulated.cluster import UNTIMED, Cluster, Node, Trainer, size
-from minips.engines.worker import at_step, compute
+from minips.engines.worker import Seen, at_step, compute, worker_state
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
 
@@ -29,15 +30,18 @@ _SILENCE_S = 30.0
 """The limit that a simulated server names in its hello; simulated workers are never silent."""
 
 
-def run(cluster: Cluster, problem: Problem, params: Tensors) -> Run:
+def run(cluster: Cluster, problem: Problem, params: Tensors, state: State | None = None) -> Run:
     """Train with parameter servers."""
     config = cluster.config
     whole = {name: native(x) for name, x in params.items()}
     servers: list[SimServer] = []
     workers = [SimWorker(cluster, rank, problem.shard(rank, config.workers), servers) for rank in range(config.workers)]
     servers += [SimServer(cluster, index, whole, workers, servers) for index in range(config.servers)]
+    for server in servers:
+        server.begin(state and state["servers"][server.index])
     for worker in workers:
         worker.at_once(worker.session.hello())
+        worker.begin(state and state["workers"][worker.rank])
     cluster.run([worker.start() for worker in workers], cluster.halt)
     for worker in workers:
         worker.at_once(worker.session.say("bye"))
@@ -50,7 +54,8 @@ def run(cluster: Cluster, problem: Problem, params: Tensors) -> Run:
         losses=losses,
         updates=shard.applied,
         late=shard.late,
-        stopped=not all(server.shard.done for server in servers),
+        state=state_of([server.session.state() for server in servers], [worker.state() for worker in workers]),
+        stopped=cluster.ended or not all(server.shard.done for server in servers),
         diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),
         bytes_sent=sum(worker.bytes_sent for worker in workers),
         bytes_received=sum(worker.bytes_received for worker in workers),
@@ -73,13 +78,20 @@ class SimServer(Node):
         super().__init__(cluster, f"server {index}", times)
         self.index, self.layout, self._workers = index, partition(params, config.servers)[index], workers
         updates, now = config.workers * config.steps, lambda: float(self.env.now)
-        self.shard = Shard.of(config, cut(params, self.layout), updates=updates, now=now)
+        every = math.inf if cluster.every is None else cluster.every * config.workers
+        self.shard = Shard.of(config, cut(params, self.layout), updates=updates, now=now, every=every)
         self.losses: Rows = []
         self.changed_at = 0.0
         self._servers = servers
         self.session = _Sessions(self)
         self._waiting: list[tuple[Until, simpy.Event]] = []
-        self._state: tuple[Any, ...] = (0, False, 0)
+        self._state: tuple[Any, ...] = ()
+
+    def begin(self, state: Any) -> None:
+        """Begin, where a saved run has ended if its ``state`` is given."""
+        if state:
+            self.session.restore(state)
+        self.session.begin()
 
     def request(self, frames: Frames) -> Session[Frames]:
         """The session of a request; returns the frames of the answer."""
@@ -104,6 +116,17 @@ class SimServer(Node):
                 worker.left_behind()
         if self.index == 0:
             self.cluster.tell(shard.applied, self.losses)
+        if shard.paused and all(server.shard.paused for server in self._servers):
+            parts, layouts = [server.shard.params for server in self._servers], [one.layout for one in self._servers]
+            ended = self.cluster.evaluate(
+                self._servers[0].shard.applied // shard.workers, join(parts, layouts), self._servers[0].losses
+            )
+            for server in self._servers:
+                if ended:
+                    server.shard.end()
+                else:
+                    server.shard.go_on()
+                server._look()
 
     def changed(self) -> None:
         """The shard has changed."""
@@ -119,7 +142,8 @@ class SimServer(Node):
 
     def _look(self) -> None:
         """Those that wait and need not any more go on. None can, as long as the slowest clock is the same."""
-        state = self.shard.slowest(), self.shard.done, self.shard.sees_time and self.shard.applied
+        shard = self.shard
+        state = shard.slowest(), shard.done, shard.pause_at, shard.sees_time and shard.applied
         if state != self._state:
             self._state, waiting, self._waiting = state, self._waiting, []
             for wanted, event in waiting:
@@ -140,7 +164,11 @@ class _Sessions(ServerSession):
         calls = server.changed, self._publish
         super().__init__(server.shard, server.config, server.index, server.layout, UNTIMED, *calls, _SILENCE_S)
         self._server = server
-        self._versions = deque([(0, server.shard.params)], server.cluster.conditions.delay_versions + 1)
+        self._versions = deque[tuple[int, Tensors]](maxlen=server.cluster.conditions.delay_versions + 1)
+
+    def begin(self) -> None:
+        """Keep the first version."""
+        self._versions.append((self.shard.version, self.shard.params))
 
     def read(self, worker: int) -> tuple[int, Tensors]:
         self.shard.pull(worker)
@@ -163,6 +191,18 @@ class SimWorker(Trainer):
         self._links = [ServerLink(config, rank, index, UNTIMED) for index in range(config.servers)]
         self.session = WorkerSession(rank, self._links)
         self._trips: list[deque[simpy.Process]] = [deque() for _ in self._links]
+        self._seen: Seen | None = None
+
+    def begin(self, state: Any) -> None:
+        """After hello: begin, where a saved run has ended if its ``state`` is given."""
+        if state:
+            for link, kept in zip(self._links, state["links"], strict=True):
+                link.restore(kept)
+            self._seen = state["seen"] and Seen(*state["seen"])
+
+    def state(self) -> dict[str, Any]:
+        """The worker's part of the run's state."""
+        return worker_state(self.config, [link.state() for link in self._links], self._seen)
 
     def at_once(self, session: Session[Any]) -> None:
         """Carry out a session that takes no time: hello before the clock starts, bye after it has stopped."""
@@ -191,31 +231,35 @@ class SimWorker(Trainer):
 
     def _train(self) -> Way[None]:
         session = self.session
-        params = yield from self._pull()
-        travelling: simpy.Process | None = None
+        travelling: simpy.Event | None = None
+        if self._seen is None:
+            params, versions = (yield from self._pull()), session.versions
+        else:
+            params, versions, arrived = self._seen
+            if arrived is not None:
+                travelling = self.env.event().succeed(arrived)
         while not session.done:
-            read, clock = session.versions, session.clock
+            read, clock = versions, session.clock
             finished = yield from self.compute_delay(clock)
             if all(server.shard.done for server in self._servers):
                 break
             if finished:
                 loss, gradients = compute(self.problem, self._plain, params, self.rank, clock)
             if travelling:
-                params = yield travelling
-                travelling = None
+                arrived = yield travelling
                 if session.done:
-                    return
+                    break
+                params, versions, travelling = arrived, session.versions, None
             if not finished:
                 for server in self._servers:
                     server.shard.skip(self.rank)
-                params = yield from self._pull()
+                params, versions = (yield from self._pull()), session.versions
             elif self.config.overlap:
                 travelling = self.process(self._push_pull(gradients, loss, read))
                 yield self.env.timeout(0)  # it has begun now
             else:
-                params = yield from self._push_pull(gradients, loss, read)
-        if travelling:
-            yield travelling
+                params, versions = (yield from self._push_pull(gradients, loss, read)), session.versions
+        self._seen = Seen(params, versions, (yield travelling) if travelling else None)
 
     def _pull(self) -> Way[Tensors]:
         return self.session.join((yield from self.carry_out(self.session.pull(), 0)))

@@ -16,13 +16,13 @@ from minips.core.calibration import Calibration
 from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.message import DivergedError
+from minips.core.run import Evaluation, Progress, Rows, Stop, Watch
 from minips.core.topology import Network, Traffic
 from minips.core.trace import Span, Trace
 from minips.drivers.virtual import Party, Way
-from minips.engines.run import Progress, Rows, Stop, Watch
 from minips.engines.simulated.flows import FlowNetwork
 from minips.problems import Problem
-from minips.stage import Frames, reason
+from minips.stage import Frames, Tensors, reason
 
 UNTIMED = Trace(limit=0)
 """For the codec, whose spans are of the clock on the wall."""
@@ -47,8 +47,15 @@ class Conditions(NamedTuple):
 class Cluster:
     """The clock (``env``), the network, the spans, and the reports of progress."""
 
-    def __init__(self, conditions: Conditions, config: Config, watch: Watch, stop: Stop) -> None:
+    def __init__(
+        self, conditions: Conditions, config: Config, watch: Watch, stop: Stop, evaluation: Evaluation | None
+    ) -> None:
         self.conditions, self.config, self.plain = conditions, config, replace(config, delays=None)
+        self.every = evaluation.every if evaluation else None
+        self.ended = False
+        """True where the evaluation has ended the run."""
+        self._evaluation = evaluation
+        self._raised: BaseException | None = None
         self.env = simpy.Environment()
         self.halt = self.env.event()
         """Happens when the run is stopped from outside."""
@@ -64,6 +71,8 @@ class Cluster:
         failed.
         """
         self.env.run(until=self.env.any_of([self.env.all_of(processes), self._failed, self._over, *others]))
+        if self._raised:
+            raise self._raised
         if self._failed.triggered:
             raise cast(RuntimeError, self._failed.value)
 
@@ -73,6 +82,19 @@ class Cluster:
             failure = RuntimeError(f"{who} failed: {type(error).__name__}: {reason(error)}")
             failure.__cause__ = error
             self._failed.succeed(failure)
+
+    def evaluate(self, step: int, params: Tensors, losses: Rows) -> bool:
+        """Nothing moves: evaluate the parameters; True where the run ends with them. What the call raises ends it
+        too.
+        """
+        assert self._evaluation
+        try:
+            self.ended = self._evaluation.call(step, params, losses, float(self.env.now))
+        except BaseException as error:
+            self._raised = error
+            self._over.succeed()
+            return True
+        return self.ended
 
     def diverge(self, reason: str) -> None:
         """The run is over, with the parameters as they are."""

@@ -13,9 +13,9 @@ from minips import seeds
 from minips.core.calibration import Calibration
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
+from minips.core.run import Evaluation, Run, State, Stop, Watch
 from minips.core.topology import Own, Star, Topology, Traffic
-from minips.engines import Engine, Run
-from minips.engines.run import Stop, Watch
+from minips.engines import Engine
 from minips.problems import Problem
 from minips.stage import StageField, Tensors, ValueField, option, register
 
@@ -64,22 +64,36 @@ class Simulated(Engine):
             object.__setattr__(self, "topology", Own(self.topology))
         super().__post_init__()
 
-    def run(self, problem: Problem, config: Config, params: Tensors, watch: Watch, stop: Stop) -> Run:
+    def run(
+        self,
+        problem: Problem,
+        config: Config,
+        params: Tensors,
+        watch: Watch,
+        stop: Stop,
+        evaluation: Evaluation | None = None,
+        state: State | None = None,
+    ) -> Run:
         from minips.engines.simulated import central, mutual
         from minips.engines.simulated.cluster import Cluster, Conditions
 
         conditions = Conditions(
             self.network(config), self.traffic, self.seconds, self.calibration, self.abandon, self.delay_versions
         )
-        cluster = Cluster(conditions, config, watch, stop)
+        if state is not None and self.delay_versions:
+            raise ValueError(
+                f"With delay_versions={self.delay_versions} pulls are answered with earlier parameters, which a saved "
+                "run does not hold: resume with delay_versions=0."
+            )
+        cluster = Cluster(conditions, config, watch, stop, evaluation)
         if isinstance(config.exchange, AllReduce):
             if self.delay_versions:
                 raise ValueError(
                     f"{config.exchange!r} has no server that could answer with old parameters; "
                     "use exchange=PS(), or delay_versions=0."
                 )
-            return mutual.run(cluster, problem, params, config.exchange)
-        return central.run(cluster, problem, params)
+            return mutual.run(cluster, problem, params, config.exchange, state)
+        return central.run(cluster, problem, params, state)
 
     def network(self, config: Config) -> Any:
         """The graph that ``config`` runs on; None where it is infinitely fast."""

@@ -1,12 +1,13 @@
 """Workers that add up their gradients among themselves, in virtual time.
 
 `minips.core.allreduce_session.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time. It
-trains as `minips.engines.worker.train_allreduce` does, and `Replica` makes the steps.
+trains as `minips.engines.rank.train_allreduce` does, and `Replica` makes the steps.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import simpy
 
@@ -16,13 +17,13 @@ from minips.core.calibration import rank_lines
 from minips.core.collectives import AllReduce
 from minips.core.fit import Line
 from minips.core.reduction import AllReduceState
+from minips.core.run import Rows, Run, State, state_of
 from minips.core.sessions import Receive, Send
 from minips.drivers.peer import greeting_of
 from minips.drivers.virtual import Way
+from minips.engines.rank import contribute
 from minips.engines.replica import Replica, check_same, requantization_error
-from minips.engines.run import Rows, Run
 from minips.engines.simulated.cluster import UNTIMED, Cluster, Trainer, size
-from minips.engines.worker import contribute
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
@@ -31,9 +32,9 @@ _SENT_AT = bytes(8)
 """The frame in which a real message says when it was sent."""
 
 
-def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> Run:
+def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce, state: State | None = None) -> Run:
     """Train by all-reduce."""
-    team = Team(cluster, problem, params, exchange)
+    team = Team(cluster, problem, params, exchange, state)
     for member in team.members:
         member.greet()
     cluster.run([member.start() for member in team.members])
@@ -47,6 +48,7 @@ def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce
         seconds=team.changed_at,
         losses=team.losses,
         updates=team.applied,
+        state=state_of([], [{**member.state(), "replica": reports[0]["shard"]} for member in team.members]),
         stopped=cluster.diverged is None and reports[0]["applied"] < cluster.config.steps,
         diverged=cluster.diverged,
         bytes_sent=sum(member.bytes_sent for member in team.members),
@@ -62,26 +64,52 @@ def run(cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce
 class Team:
     """The workers, by rank, and what they have done together."""
 
-    def __init__(self, cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce) -> None:
+    def __init__(
+        self, cluster: Cluster, problem: Problem, params: Tensors, exchange: AllReduce, state: State | None
+    ) -> None:
         count = cluster.config.workers
-        self.cluster, self.applied, self.changed_at = cluster, 0, 0.0
+        kept = state["workers"] if state else [{}] * count
+        self.cluster, self.changed_at = cluster, 0.0
         self.losses: Rows = []
-        self.members = [SimRank(self, rank, problem.shard(rank, count), params, exchange) for rank in range(count)]
+        self.members = [
+            SimRank(self, rank, problem.shard(rank, count), params, exchange, kept[rank]) for rank in range(count)
+        ]
+        self.applied = sum(member.replica.shard.applied for member in self.members)
+        self._began = self.applied // count
+        self._decided = cluster.env.event()
 
     def stepped(self) -> None:
         """A member has made a step. The slowest one's makes a row of losses."""
         self.applied, self.changed_at = self.applied + 1, self.cluster.env.now
         step = self.applied // len(self.members)
-        if step > len(self.losses) and all(len(member.replica.losses) >= step for member in self.members):
-            losses = [member.replica.losses[step - 1][2] for member in self.members]
+        made = step - self._began
+        if made > len(self.losses) and all(len(member.replica.losses) >= made for member in self.members):
+            losses = [member.replica.losses[made - 1][2] for member in self.members]
             self.losses.append((self.changed_at, step, sum(losses) / len(losses)))
             self.cluster.tell(self.applied, self.losses)
+
+    def pause(self) -> Way[bool]:
+        """A member has come to a pause: the last one lets all go on. True where the run ends here."""
+        decided = self._decided
+        if all(member.replica.shard.paused for member in self.members):
+            self._decided = self.cluster.env.event()
+            shard = self.members[0].replica.shard
+            decided.succeed(self.cluster.evaluate(shard.applied, shard.params, self.losses))
+        return cast(bool, (yield decided))
 
 
 class SimRank(Trainer):
     """A worker, its replica of the parameters, and a box for what comes from each of the others."""
 
-    def __init__(self, team: Team, rank: int, problem: Problem, params: Tensors, exchange: AllReduce) -> None:
+    def __init__(
+        self,
+        team: Team,
+        rank: int,
+        problem: Problem,
+        params: Tensors,
+        exchange: AllReduce,
+        state: Mapping[str, Any],
+    ) -> None:
         cluster, config = team.cluster, team.cluster.config
         calibration = cluster.conditions.calibration
         super().__init__(cluster, rank, problem, rank_lines(calibration, config) if calibration else {})
@@ -90,7 +118,14 @@ class SimRank(Trainer):
         self._message = calibration.message if calibration else Line()
         self._reduction = AllReduceState(exchange, rank, config.workers, params, config.push, rng, UNTIMED)
         self._boxes: dict[int, simpy.Store] = defaultdict(partial(simpy.Store, self.env))
-        self.replica = Replica(params, config, rank, UNTIMED)
+        self.replica = Replica(params, config, rank, UNTIMED, cluster.every, state.get("replica"))
+        self._seen = state.get("seen")
+        if state:
+            self._reduction.restore(state["hops"])
+
+    def state(self) -> dict[str, Any]:
+        """The rank's part of the run's state, but for the replica's."""
+        return {"hops": self._reduction.state(), "seen": self._seen if self.config.overlap else None}
 
     def greet(self) -> None:
         """Say to those that this member sends to who it is, which takes no time: the clock has not started."""
@@ -101,12 +136,14 @@ class SimRank(Trainer):
 
     def train(self) -> Way[None]:
         travelling = None
-        for clock in range(self.config.steps):
-            seen = self.replica.copy()
+        for clock in range(self.replica.shard.version, self.config.steps):
+            seen = tuple(self._seen) if self._seen and self.config.overlap else self.replica.copy()
             yield from self.compute_delay(clock)
             own, diverged = contribute(self.problem, self._plain, self.replica, clock, seen)
             if travelling and (yield travelling):
                 break
+            if self.config.overlap:
+                self._seen = [*self.replica.copy()]
             travelling = self.process(self._exchange(own, self.cluster.halt.triggered, diverged))
             if not self.config.overlap and (yield travelling):
                 break
@@ -120,7 +157,11 @@ class SimRank(Trainer):
         mean = yield from self.carry_out(all_reduce(reduction), step)
         self.replica.step(own, mean)
         self._team.stepped()
-        return reduction.ending
+        ending = reduction.ending
+        if self.replica.shard.paused:
+            ending = (yield from self._team.pause()) or ending
+            self.replica.shard.go_on()
+        return ending
 
     def send(self, message: Send, step: int) -> tuple[()]:
         frames = [_SENT_AT, *message.parcel]

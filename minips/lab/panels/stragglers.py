@@ -6,7 +6,8 @@ from matplotlib.figure import Figure
 
 from minips import datasets
 from minips.core.config import Config, Delays
-from minips.engines import Run, Threads
+from minips.core.run import Run
+from minips.engines import Threads
 from minips.engines.train import train
 from minips.lab import plots
 from minips.lab.panels.base import Panel

@@ -3,15 +3,19 @@
 import html
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
+import numpy as np
+
+from minips.core import saved
 from minips.core.collectives import PS
 from minips.core.config import Config
 from minips.core.shard import Grant
-from minips.core.trace import Trace
+from minips.core.trace import Span, Trace
 from minips.problems import Problem
-from minips.stage import Array, Tensors
+from minips.stage import Array, Tensors, reason
 
 Rows = list[tuple[float, int, float]]
 """Rows of (seconds, step, training loss)."""
@@ -27,6 +31,27 @@ class Progress(NamedTuple):
 
 Watch = Callable[[Progress], None]
 Stop = Callable[[], bool]
+
+
+class Evaluation(NamedTuple):
+    """The pauses of a run: after ``every`` so many clocks of all the workers nothing moves until ``call``, with the
+    step, the parameters, the losses so far and the seconds since the start, has returned. True ends the run there.
+    """
+
+    every: int
+    call: Callable[[int, Tensors, Rows, float], bool]
+
+
+State = dict[str, Any]
+"""``servers`` and ``workers``: a list each of what the parties of a run need to go on, as plain values and arrays; None
+for one that was lost."""
+
+
+def state_of(servers: list[Any], workers: list[Any]) -> State:
+    """The state of a run from those of its parties. A worker that was lost begins anew, at the servers too."""
+    for server in servers:
+        server["links"] = [link if worker else None for link, worker in zip(server["links"], workers, strict=True)]
+    return {"servers": servers, "workers": workers}
 
 
 @dataclass(repr=False)
@@ -75,6 +100,8 @@ class Run:
     """Of an all-reduce, the SHA-256 of each worker's parameters at the end. They are the same, or the run fails."""
     problem: Problem | None = None
     """The problem that was trained; None for a run that was loaded."""
+    state: State | None = field(default=None, repr=False)
+    """The optimizer's state, the clocks, the random draws and the memories of the links, for ``train(…, resume=…)``."""
 
     @property
     def seconds_per_step(self) -> float:
@@ -99,6 +126,59 @@ class Run:
         pandas.
         """
         return frame(self.losses, ["seconds", "step", "loss"])
+
+    def save(self, path: str | Path) -> None:
+        """Write the run into one file, an .npz archive: all but the problem. TypeError where a stage of your own keeps
+        a state that cannot be saved.
+        """
+        spans = list(zip(*self.trace, strict=True)) or [()] * len(Span._fields)
+        apart = {
+            "config": self.config.to_dict(),
+            "losses": np.array(self.losses, float).reshape(-1, 3),
+            "grants": np.array(self.grants, int).reshape(-1, 3),
+            "trace": [[*spans[0]], [*spans[1]], *map(np.array, spans[2:])],
+            "staleness": dict(self.staleness),
+        }
+        whole = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "problem"}
+        saved.write(path, {**whole, **apart})
+
+    @classmethod
+    def load(cls, path: str | Path, problem: Problem | None = None) -> Self:
+        """The run that `save` wrote; ``problem`` is what it trained, for `predict`.
+
+        ValueError where the file is torn, foreign, written by a newer minips, or names a stage that is not registered
+        here; OSError where it cannot be opened.
+        """
+        values = saved.read(path)
+        try:
+            names, who, *numbers = values["trace"]
+            values |= {
+                "config": Config.from_dict(values["config"]),
+                "losses": [(at, int(step), loss) for at, step, loss in values["losses"].tolist()],
+                "grants": [Grant(*row) for row in values["grants"].tolist()],
+                "trace": Trace(spans=zip(names, who, *(column.tolist() for column in numbers), strict=True)),
+                "staleness": Counter(values["staleness"]),
+            }
+            known = {field.name for field in fields(cls)}
+            return cls(**{name: value for name, value in values.items() if name in known}, problem=problem)
+        except (KeyError, AttributeError, TypeError) as error:
+            raise ValueError(f"{path} holds no saved run: {type(error).__name__}: {reason(error)}.") from error
+
+    def after(self, before: "Run") -> "Run":
+        """This run and the one ``before`` it, from which it went on, as one."""
+        began = before.seconds
+        return replace(
+            self,
+            losses=[*before.losses, *((began + at, step, loss) for at, step, loss in self.losses)],
+            seconds=began + self.seconds,
+            late=before.late + self.late,
+            bytes_sent=before.bytes_sent + self.bytes_sent,
+            bytes_received=before.bytes_received + self.bytes_received,
+            staleness=before.staleness + self.staleness,
+            grants=[*before.grants, *self.grants],
+            trace=before.trace + self.trace.since(-began),
+            events=[*before.events, *((began + at, text) for at, text in self.events)],
+        )
 
     def rows(self) -> list[tuple[str, str]]:
         """The summary as pairs of a name and a value with its unit."""
@@ -137,7 +217,7 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """All but parameters and spans, as plain values for JSON; seconds by span name stand for the trace."""
-        apart = ("config", "params", "staleness", "grants", "trace", "problem")
+        apart = ("config", "params", "staleness", "grants", "trace", "problem", "state")
         return {
             "config": self.config.to_dict(),
             **{name: value for name, value in vars(self).items() if name not in apart},
@@ -155,6 +235,47 @@ class Run:
             f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in self.rows()
         )
         return f"<table>{cells}</table>"
+
+
+def check_resumable(before: Run, config: Config, start: Tensors) -> tuple[Tensors, State]:
+    """The parameters and the state of ``before``, for going on as ``config`` says; ``start`` are the problem's first
+    parameters. ValueError where they do not go together.
+    """
+    if not isinstance(before, Run):
+        raise TypeError(f"resume takes a Run, or the path of a saved one; got {before!r}.")
+    if before.state is None:
+        raise ValueError("This run holds no state to go on from.")
+    if before.diverged is not None:
+        raise ValueError(f"A run that has diverged cannot go on: {before.diverged}")
+    if before.updates >= config.workers * config.steps:
+        raise ValueError(
+            f"The run has applied {before.updates} updates, and the config wants {config.workers * config.steps}. "
+            f"Config.steps is the total: give more than {before.updates // config.workers}, as in "
+            "run.config.with_({'steps': …})."
+        )
+    for field_name, value in _kept_fields(config).items():
+        if (kept := _kept_fields(before.config)[field_name]) != value:
+            raise ValueError(f"The run has {field_name} {kept!r}, and the config {value!r}: its state would not fit.")
+    wanted, got = ({name: (x.shape, x.dtype) for name, x in tensors.items()} for tensors in (start, before.params))
+    if wanted != got:
+        raise ValueError(f"The problem's parameters are {_described(wanted)}; the run's are {_described(got)}.")
+    return before.params, before.state
+
+
+def _kept_fields(config: Config) -> dict[str, Any]:
+    """The fields that a run's state depends on."""
+    return {
+        "workers": config.workers,
+        "servers": config.servers,
+        "exchange": config.exchange,
+        "optimizer": config.optimizer.name,
+        "push.memory": config.push.memory.name,
+        "pull.memory": config.pull.memory.name,
+    }
+
+
+def _described(tensors: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {dtype}{list(shape)}" for name, (shape, dtype) in tensors.items())
 
 
 def frame(rows: Sequence[Any], columns: Sequence[str]) -> Any:

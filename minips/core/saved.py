@@ -1,0 +1,103 @@
+"""Values and arrays in one file, which is whole or not there.
+
+The file is an uncompressed .npz archive without pickles, so NumPy alone reads it: an array has the name of its place,
+such as ``params/w``. The entry ``minips`` holds everything else as JSON in UTF-8; there ``{"array": name}`` stands for
+an array, ``{"scalar": name}`` for a NumPy number, ``{"tuple": […]}`` for a tuple and ``{"map": [[key, value], …]}`` for
+a dict. The first key is ``format``, a whole number that grows whenever an older reader would go wrong.
+"""
+
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minips.stage import Array, reason
+
+FORMAT = 1
+_JSON = "minips"
+
+
+def write(path: str | Path, values: Mapping[str, Any]) -> None:
+    """Write these values, in place of any file that is there. TypeError for one that the file cannot hold."""
+    arrays: dict[str, Array] = {}
+    text = json.dumps(_to_json({"format": FORMAT, **values}, "", arrays))
+    path = Path(path)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            np.savez(file, **{_JSON: np.frombuffer(text.encode(), np.uint8)}, **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """The values of a file. ValueError where it is torn, foreign or of a newer format; OSError where it cannot be
+    opened.
+    """
+    with Path(path).open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as names:
+                if f"{_JSON}.npy" not in names.namelist():
+                    raise ValueError(f"{path} is no file of minips: it has no entry {_JSON!r}.")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+            tree = json.loads(arrays[_JSON].tobytes())
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+            raise ValueError(
+                f"{path} is no whole file of a saved run: {reason(error)}. Was its writing interrupted, or is it "
+                "another kind of file?"
+            ) from error
+    try:
+        newer = tree["map"][0][1]
+        if newer > FORMAT:
+            raise ValueError(
+                f"{path} has the format {newer}, and this minips reads formats up to {FORMAT}. Install a newer minips."
+            )
+        values: dict[str, Any] = _from_json(tree, arrays)
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"{path} is no file that minips wrote: {type(error).__name__}: {reason(error)}.") from error
+    return values
+
+
+def _to_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
+    if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, np.generic)):
+        return value
+    if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+        arrays[where] = np.asarray(value)
+        return {"scalar" if isinstance(value, np.generic) else "array": where}
+    if isinstance(value, Mapping):
+        inner = f"{where}/" if where else ""
+        return {
+            "map": [[_to_json(key, where, arrays), _to_json(x, f"{inner}{key}", arrays)] for key, x in value.items()]
+        }
+    if isinstance(value, list | tuple):
+        items = [_to_json(x, f"{where}/{i}", arrays) for i, x in enumerate(value)]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    raise TypeError(
+        f"{where} is {value!r}, of type {type(value).__name__}, which cannot be saved. Numbers, texts, arrays, lists, "
+        "tuples and dicts can."
+    )
+
+
+def _from_json(value: Any, arrays: Mapping[str, Array]) -> Any:
+    if isinstance(value, list):
+        return [_from_json(x, arrays) for x in value]
+    if not isinstance(value, dict):
+        return value
+    [(kind, inner)] = value.items()
+    if kind == "array":
+        return arrays[inner]
+    if kind == "scalar":
+        return arrays[inner][()]
+    if kind == "tuple":
+        return tuple(_from_json(x, arrays) for x in inner)
+    return {_from_json(key, arrays): _from_json(x, arrays) for key, x in inner}

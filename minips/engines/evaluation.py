@@ -1,0 +1,146 @@
+"""Evaluations: what a training run shows of itself every so many steps, and what to do with it.
+
+``train(…, every=20, on_eval=[…])`` pauses the run after every 20 clocks of all the workers, and at its end; nothing
+moves until each of the functions has had its `Eval`. One that returns True ends the run there. So all engines end with
+the same bits, and an evaluation costs the run its time.
+"""
+
+import csv
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from minips.core.run import Evaluation, Rows, Run
+from minips.problems import Problem
+from minips.stage import Tensors
+
+
+class Eval(NamedTuple):
+    """A run in a pause."""
+
+    step: int
+    """Clocks of all the workers so far, those of an earlier run included."""
+    params: Tensors
+    """The parameters, to be kept where they are wanted."""
+    loss: float
+    """The training loss of the last step: the mean over the batches of all the workers; NaN where there is none yet."""
+    validation_loss: float | None
+    """On held-out rows, without the problem's penalty; None where the problem holds none."""
+    seconds: float
+    """Since the start of the step loop, evaluations included."""
+
+
+OnEval = Callable[[Eval], bool | None]
+
+
+@dataclass
+class EarlyStopping:
+    """Ends a run whose loss of held-out rows has not fallen by more than ``min_delta`` below its best for ``patience``
+    evaluations. ``best`` is the evaluation with the best loss: its ``params`` are those to keep.
+
+    ValueError, in the run, where the problem holds no held-out rows. Source: Prechelt 1998, "Early Stopping – But
+    When?", the class of criteria UP.
+    """
+
+    patience: int = 5
+    min_delta: float = 0.0
+    best: Eval | None = field(default=None, init=False)
+    waited: int = field(default=0, init=False)
+    """Evaluations since the best one."""
+    _step: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.patience < 1 or self.min_delta < 0:
+            raise ValueError(
+                "EarlyStopping takes a patience of at least 1 and a min_delta of at least 0; "
+                f"got {self.patience} and {self.min_delta}."
+            )
+
+    def __call__(self, now: Eval) -> bool:
+        loss = now.validation_loss
+        if loss is None:
+            raise ValueError(
+                "EarlyStopping watches the loss of held-out rows, and the problem has none. Give it X_validation and "
+                "y_validation."
+            )
+        if now.step <= self._step:  # another run
+            self.best, self.waited = None, 0
+        self._step = now.step
+        if self.best is None or loss < (self.best.validation_loss or 0.0) - self.min_delta:
+            self.best, self.waited = now, 0
+        else:
+            self.waited += 1
+        return self.waited >= self.patience
+
+
+@dataclass
+class CsvLog:
+    """Writes a row of step, seconds, loss and validation_loss for each evaluation. A file that is there is replaced by
+    the first row, unless ``append`` says that its rows go on.
+    """
+
+    path: str | Path
+    append: bool = False
+    _rows: int = field(default=0, init=False, repr=False)
+
+    def __call__(self, now: Eval) -> None:
+        goes_on = self._rows > 0 or (self.append and Path(self.path).exists())
+        with Path(self.path).open("a" if goes_on else "w", newline="") as file:
+            writer = csv.writer(file)
+            if not goes_on:
+                writer.writerow(["step", "seconds", "loss", "validation_loss"])
+            held_out = "" if now.validation_loss is None else now.validation_loss
+            writer.writerow([now.step, f"{now.seconds:.6f}", now.loss, held_out])
+        self._rows += 1
+
+
+class Evaluator:
+    """The functions of a run's ``on_eval``, and the evaluations that they are given."""
+
+    def __init__(self, problem: Problem, calls: Sequence[OnEval], began_s: float) -> None:
+        self._held_out, self._calls, self._began_s = problem.held_out(), calls, began_s
+        self._step = -1
+
+    def call(self, step: int, params: Tensors, losses: Rows, seconds: float) -> bool:
+        """Evaluate the run, and give the evaluation to all the functions; True where one of them ends the run."""
+        self._step = step
+        with np.errstate(over="ignore", invalid="ignore"):
+            held_out = None if self._held_out is None else self._held_out.loss(params)
+        loss = losses[-1][2] if losses else math.nan
+        now = Eval(step, params, loss, held_out, self._began_s + seconds)
+        answers = [call(now) for call in self._calls]
+        for call, answer in zip(self._calls, answers, strict=True):
+            if not isinstance(answer, bool | np.bool_ | None):
+                raise TypeError(f"on_eval returns True to end the run, or None; {call!r} returned {answer!r}.")
+        return any(answers)
+
+    def end(self, run: Run) -> None:
+        """The run's last evaluation, unless it was the last thing that the run did."""
+        step = run.updates // run.config.workers
+        if step > self._step and run.diverged is None:
+            self.call(step, run.params, run.losses, run.seconds)
+
+
+def evaluator(
+    every: int | None, on_eval: OnEval | Sequence[OnEval], problem: Problem, began_s: float
+) -> Evaluator | None:
+    """The evaluator of these functions; None where there are none. TypeError or ValueError where one of the two says
+    nothing without the other.
+    """
+    calls = [on_eval] if callable(on_eval) else [*on_eval]
+    if not all(map(callable, calls)):
+        raise TypeError(f"on_eval takes functions of a ps.Eval; got {on_eval!r}.")
+    if bool(calls) != (every is not None):
+        raise ValueError("every says after how many steps on_eval is called: give both, or neither.")
+    if every is not None and (not isinstance(every, int) or every < 1):
+        raise ValueError(f"every is a number of steps, at least 1; got {every!r}.")
+    return Evaluator(problem, calls, began_s) if calls else None
+
+
+def evaluation(every: int | None, evaluator: Evaluator | None) -> Evaluation | None:
+    """The pauses of a run for an engine."""
+    return Evaluation(every, evaluator.call) if every and evaluator else None
