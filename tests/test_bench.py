@@ -150,8 +150,8 @@ def test_a_push_and_pull_over_every_transport_beside_what_needs_no_extra():
 
 
 @pytest.mark.parametrize(("module", "name"), [("grpc", "bare-grpc"), ("aiohttp", "aiohttp-json")])
-def test_a_push_and_pull_over_what_the_extra_transports_brings(module, name):
-    pytest.importorskip(module, reason=f'{module} comes with pip install "minips[transports]"')
+def test_a_push_and_pull_over_what_an_extra_brings(module, name):
+    pytest.importorskip(module, reason=f'{module} comes with pip install "minips[lab]"')
     (row,) = pushpull.measure([100], transports=[], references=[name], rounds=ROUNDS)
     assert not row.skipped
     assert row.seconds.median > 0

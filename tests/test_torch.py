@@ -108,6 +108,21 @@ def test_a_network_trains_to_the_same_bits_on_all_engines():
             np.testing.assert_array_equal(other.params[name], values)
 
 
+def test_dropout_draws_the_same_on_all_engines():
+    from minips.torch import TorchProblem
+
+    nn = torch.nn
+    problem = TorchProblem(lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(64, 10)), nn.functional.cross_entropy, X, Y)
+    config = ps.Config(workers=2, steps=4)
+    runs = [ps.train(problem, config, engine=engine) for engine in ("threads", "processes", "simulated")]
+    for run in runs[1:]:
+        for name, p in runs[0].params.items():
+            np.testing.assert_array_equal(p, run.params[name])
+    plain = TorchProblem(lambda: nn.Sequential(nn.Identity(), nn.Linear(64, 10)), nn.functional.cross_entropy, X, Y)
+    other = ps.train(plain, config, engine="simulated")
+    assert not np.array_equal(other.params["1.weight"], runs[0].params["1.weight"])
+
+
 def test_a_network_learns_and_predicts_with_the_statistics_of_the_training_rows():
     ours = problem()
     run = ps.train(ours, dataclasses.replace(CONFIG, steps=80), engine="threads", progress=False)

@@ -586,7 +586,7 @@ def optional(cls):
 @pytest.mark.parametrize("cls", [ps.Zmq, ps.Http, ps.Grpc, ps.Thrift, ps.Pyro], ids=lambda cls: cls.name)
 def test_a_library_that_is_not_installed_is_said(cls, monkeypatch):
     monkeypatch.setattr(stage, "_findable", lambda module: False)
-    with pytest.raises(ModuleNotFoundError, match=rf'needs {cls.requires[0]}.* pip install "minips\[transports\]"'):
+    with pytest.raises(ModuleNotFoundError, match=rf'needs {cls.requires[0]}.* pip install "minips\[{cls.extra}\]"'):
         cls()
 
 

@@ -60,7 +60,7 @@ def measure(
 
 def _references(wanted: Sequence[str] | None, folder: Path) -> list[Contender]:
     here, steps = {"folder": folder}, {"applies": True}
-    grpc, aiohttp = (base.lacking([module], "transports") for module in ("grpc", "aiohttp"))
+    grpc, aiohttp = base.lacking(["grpc"], "grpc"), base.lacking(["aiohttp"], "transports")
     torch, ray = (base.lacking([module], "compare") for module in ("torch", "ray"))
     known = [
         Contender("memcpy", trips.memcpy, applies=False),

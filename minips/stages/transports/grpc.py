@@ -36,7 +36,7 @@ class Grpc(CallTransport):
 
     name = "grpc"
     scheme = "grpc"
-    requires = ("grpc",)
+    requires, extra = ("grpc",), "grpc"
     max_message_bytes: int = option(
         2**31 - 1, "largest message that is taken", minimum=2**10, maximum=2**31 - 1, unit="byte", operator=True
     )

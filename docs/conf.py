@@ -1,0 +1,118 @@
+"""The site of lessons and reference: ``sphinx-build -W --keep-going -c docs . site`` in the root of a checkout.
+
+Its pages are the repository's own files, where they are. Lessons are shown as they were saved: nothing is executed.
+"""
+
+import dataclasses
+import re
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from mdit_py_plugins.anchors.index import slugify
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
+
+from minips.lab.lessons import lessons
+from minips.stage import Value
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LESSONS = "\n".join(f"{one.number} {one.title} <lessons/{one.path.stem}>" for one in lessons())
+CONTENTS = f"""
+```{{toctree}}
+:hidden:
+:caption: Lessons
+{LESSONS}
+lessons/README
+```
+
+```{{toctree}}
+:hidden:
+:caption: Reference
+docs/reference
+docs/recipes
+docs/FAQ
+minips/core/PROTOCOL
+CHANGELOG
+CONTRIBUTING
+SECURITY
+```
+"""
+
+project, release = PROJECT["name"], PROJECT["version"]
+author = copyright = PROJECT["authors"][0]["name"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+root_doc = "README"
+include_patterns = ["*.md", "docs/*.md", "lessons/*", "minips/core/PROTOCOL.md"]
+exclude_patterns = [".*", "site", "dist", "build"]
+
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+nb_execution_mode = "off"
+nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]  # its text says what it is
+
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+default_role = "py:obj"
+
+html_theme = "furo"
+html_title = f"{project} {release}"
+html_math_renderer = "mathml"
+html_static_path = html_css_files = ["site.css"]
+html_copy_source = html_show_sourcelink = False
+
+
+def setup(app: Sphinx) -> None:
+    """What this site does otherwise than Sphinx."""
+    app.connect("source-read", source)
+    app.connect("autodoc-process-signature", signature)
+    app.connect("autodoc-process-docstring", docstring)
+    app.connect("build-finished", index)
+    app.add_html_math_renderer("mathml", (math, None), (math, None))
+    for language in ("arrays", "session"):  # of the protocol's page
+        app.add_lexer(language, TextLexer)
+
+
+def source(app: Sphinx, page: str, text: list[str]) -> None:
+    """Contents for the first page; anchors as this site spells them in links that are written for JupyterLab."""
+    if page == root_doc:
+        text[0] += CONTENTS
+    if page == "lessons/README":
+        text[0] = re.sub(r"(?<=\.ipynb#)[^)]+", lambda anchor: slugify(unquote(anchor[0]).replace("-", " ")), text[0])
+
+
+def signature(app: Sphinx, what: str, name: str, value: Any, *_: Any) -> tuple[str, str] | None:
+    """None of its own for a value: its fields are in its docstring."""
+    return ("", "") if isinstance(value, type) and issubclass(value, Value) else None
+
+
+def docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """The lines for each field at the end of a value's docstring, as a list."""
+    if "Fields:" not in lines:
+        return
+    at = lines.index("Fields:")
+    said = " ".join(lines[at + 1 :])
+    lines[at:] = [""]
+    for field in dataclasses.fields(value):
+        words = field.metadata["help"]
+        head, said = re.sub(r"\s+", " ", said).split(f": {words}", 1)
+        lines.append(f"* ``{head.strip()}``: {words}")
+
+
+def math(writer: HTML5Translator, node: nodes.Element) -> None:
+    """MathML, which browsers show without a script from elsewhere."""
+    writer.body.append(convert(node.astext(), display="block" if isinstance(node, nodes.math_block) else "inline"))
+    raise nodes.SkipNode
+
+
+def index(app: Sphinx, error: Exception | None) -> None:
+    """The first page again, under the name that a folder is opened with."""
+    if error is None and app.builder.name == "html":
+        shutil.copy(app.outdir / f"{root_doc}.html", app.outdir / "index.html")

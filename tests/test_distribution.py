@@ -1,0 +1,158 @@
+"""What is handed to others: the package, its metadata, the site, and what these say of each other."""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pytest
+import yaml
+
+import minips as ps
+from minips.stage import stage_class
+
+ROOT = Path(__file__).parents[1]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+HOME = PROJECT["urls"]["Homepage"]
+CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+FAQ = (ROOT / "docs" / "FAQ.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+
+
+def test_the_project_has_one_address_and_one_version():
+    hook = SETTINGS["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    said = [*PROJECT["urls"].values(), *(one["replacement"] for one in hook["substitutions"])]
+    assert [one for one in said if HOME not in one] == []
+    assert {"Homepage", "Source", "Documentation", "Changelog", "Issues"} == set(PROJECT["urls"])
+    assert (CITATION["repository-code"], CITATION["version"]) == (HOME, PROJECT["version"])
+    assert (CITATION["title"], CITATION["license"]) == (PROJECT["name"], PROJECT["license"])
+    assert CITATION["authors"] == PROJECT["authors"]
+
+
+def test_a_package_index_finds_what_the_readme_links_to():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for one in SETTINGS["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(one["pattern"], one["replacement"], text)
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert [link for link in links if not link.startswith("https://")] == []
+    files = [re.sub(r"#.*", "", link).removeprefix(HOME) for link in links if link.startswith(HOME)]
+    assert len(files) > 20
+    assert [file for file in files if not (ROOT / re.sub("^/(blob|raw)/main/", "", file)).is_file()] == []
+
+
+def test_the_classifiers_name_the_pythons_that_it_runs_on():
+    named = {line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", line)}
+    least, beyond = (int(minor) for minor in re.findall(r"3\.(\d+)", PROJECT["requires-python"]))
+    assert named == {f"3.{minor}" for minor in range(least, beyond)}
+
+
+def test_the_extra_that_a_stage_names_brings_what_it_needs():
+    packages = importlib.metadata.packages_distributions()
+    classes = [stage_class(kind, name) for kind in ps.kinds() for name in ps.names(kind)]
+    needy = [cls for cls in classes if cls.requires and cls.extra]
+    assert len(needy) > 10
+    for cls in needy:
+        brought = " ".join([*EXTRAS[cls.extra], *PROJECT["dependencies"]]).lower().replace("_", "-")
+        for module in cls.requires:
+            if module in packages:  # elsewhere it is not installed, or comes with Python
+                assert packages[module][0].lower().replace("_", "-") in brought, cls
+        assert cls.extra in re.findall(r"\w+", EXTRAS["lab"][0]), cls
+
+
+def test_the_reference_has_every_public_name_once():
+    documented = re.findall(r"::\s+minips\.([\w.]+)", REFERENCE)
+    assert [name for name in ps.__all__ if documented.count(name) != 1] == []
+    assert set(documented) - set(ps.__all__) == {"testing", "cost", "lab"}
+
+
+def test_what_the_faq_says_of_saving_is_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (saving,) = (block for block in re.findall(r"```python\n(.*?)```", FAQ, flags=re.DOTALL) if "run.save" in block)
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=60, features=5, classes=3))
+    run = ps.train(problem, ps.Config(workers=2, steps=3, transport="inproc"), engine="threads")
+    names = {"ps": ps, "run": run, "problem": problem, "X": problem.X, "config": run.config.with_({"steps": 5})}
+    exec(saving.replace('resume="run.npz"', 'resume="run.npz", engine="threads"'), names)
+    assert list(names["labels"]) == list(run.predict(problem.X))
+    assert names["longer"].updates == 10
+    with np.load("weights.npz") as weights:
+        assert {*weights} == {*run.params}
+    assert json.loads(json.dumps(run.to_dict()))
+
+
+@pytest.mark.soak
+def test_the_site_is_built_without_a_warning_and_all_its_links_lead_somewhere(tmp_path):
+    if absent := [name for name in ("furo", "latex2mathml", "myst_nb", "sphinx") if not importlib.util.find_spec(name)]:
+        pytest.skip(f'{", ".join(absent)} is not installed; pip install "minips[docs]" brings it')
+    site = tmp_path / "site"
+    build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", str(tmp_path / "trees")]
+    done = subprocess.run([*build, "-c", "docs", ".", str(site)], cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert (done.returncode, done.stderr) == (0, "")
+    pages = {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+    assert {site / "index.html", site / "docs" / "FAQ.html"} <= set(pages)
+    assert (
+        len([path for path in pages if path.parent.name == "lessons"]) == len([*(ROOT / "lessons").glob("*.ipynb")]) + 1
+    )
+    assert [f"{path.name}: {link}" for path, page in pages.items() for link in page.dead(path, pages)] == []
+    loaded = {link for page in pages.values() for link in page.loads if urlsplit(link).netloc}
+    assert loaded == set()  # nothing from elsewhere: it is read without a network
+
+
+class Page(HTMLParser):
+    """The anchors and the links of a page, and what a browser loads for it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors, self.links, self.loads = set[str](), list[str](), list[str]()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        said = dict(attributes)
+        self.anchors |= {said[name] for name in ("id", "name") if said.get(name)}
+        self.links += [said[name] for name in ("href", "src") if said.get(name)]
+        self.loads += [said[name] for name in ("href", "src") if said.get(name) and tag != "a"]
+
+    def dead(self, here: Path, pages: dict[Path, "Page"]) -> Iterator[str]:
+        for link in self.links:
+            parts = urlsplit(link)
+            there = (here.parent / unquote(parts.path)).resolve() if parts.path else here
+            if not parts.scheme and not parts.netloc:
+                anchored = there not in pages or not parts.fragment or unquote(parts.fragment) in pages[there].anchors
+                if not there.exists() or not anchored:
+                    yield link
+
+
+@pytest.mark.soak
+def test_the_wheel_alone_runs_the_demo_in_an_empty_folder(tmp_path):
+    wheels, place, empty = (tmp_path / name for name in ("wheels", "place", "empty"))
+    empty.mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MINIPS"))}
+
+    def ran(*command: object, **where: Path) -> str:
+        line = [str(one) for one in command]
+        done = subprocess.run(line, **where, env=environment, capture_output=True, text=True, timeout=280)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    ran(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", wheels, cwd=ROOT)
+    (wheel,) = wheels.glob("*.whl")
+    with zipfile.ZipFile(wheel) as package:
+        (metadata,) = (name for name in package.namelist() if name.endswith(".dist-info/METADATA"))
+        assert f"]({HOME}/raw/main/lessons/workbench.png)" in package.read(metadata).decode()
+    ran(sys.executable, "-m", "venv", place)
+    python = place / ("Scripts" if os.name == "nt" else "bin") / "python"
+    ran(python, "-m", "pip", "install", "--quiet", wheel)
+    said = ran(python, "-m", "minips", "demo", cwd=empty)
+    assert "The predictions were off by at most" in " ".join(said.split())
+    assert [*empty.iterdir()] == []
