@@ -163,7 +163,7 @@ def test_two_servers_at_ports_that_follow_each_other():
         "tcp://127.0.0.1:7073",
         "tcp://127.0.0.1:0",
     ]
-    epochs = dataclasses.replace(config, epochs=2, sampling="epoch", batch_size=16)
+    epochs = config.with_({"steps": 200, "epochs": 2, "sampling": "epoch", "batch_size": 16})
     with byhand.serving(PROBLEM, epochs, None, "t", index=1) as served:
         assert served.servers[0].config == epochs.for_rows(PROBLEM.rows)
         (server,) = served.servers
