@@ -4,10 +4,13 @@ JSON, and runs as ``__main__``, as a learner's script does.
 
 import json
 import os
+import socket
 import sys
 import threading
 import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -31,6 +34,14 @@ class Halves(ps.Quantizer):
         return ps.Exact().decode(encoded)
 
 
+class Known(ps.LinearRegression):
+    """Its gradient is known to whoever reads along."""
+
+    def loss_and_gradient(self, params, rows=None):
+        value = np.frombuffer(b"min!", np.float32)[0]
+        return 0.0, {name: np.full(p.shape, value, np.float32) for name, p in params.items()}
+
+
 class Fails(ps.SoftmaxRegression):
     def loss_and_gradient(self, params, rows=None):
         raise ArithmeticError("the third law is broken")
@@ -38,6 +49,92 @@ class Fails(ps.SoftmaxRegression):
 
 def same(one, other):
     return all(np.array_equal(x, other.params[name]) for name, x in one.params.items())
+
+
+def on_two_hosts(address):
+    """The same bits as on one machine, and the bytes between the two."""
+    run = ps.train(DIGITS, CONFIG, engine=ps.Ray(address))
+    found = {"same": same(ps.train(DIGITS, CONFIG), run), "events": [text for _, text in run.events]}
+    found["spans"] = [min(s.start for s in run.trace), max(s.start + s.seconds for s in run.trace), run.seconds]
+    million = ps.MLP(*ps.datasets.digits(), hidden=13_500)
+    for tls in (True, False):
+        before = travelled()
+        run = ps.train(million, CONFIG, engine=ps.Ray(address, tls=tls))
+        # Of two servers each worker has one on its own host.
+        found[f"tls={tls}"] = [travelled() - before, (run.bytes_sent + run.bytes_received) / 2]
+        with overheard() as heard:
+            ps.train(
+                Known(*ps.datasets.synthetic(rows=64, features=5000)),
+                ps.Config(workers=2, steps=2, servers=2),
+                engine=ps.Ray(address, tls=tls),
+            )
+        found[f"read, tls={tls}"] = b"min!" * 8 in b"".join(heard)
+        found[f"heard, tls={tls}"] = sum(map(len, heard))
+    return found
+
+
+def travelled():
+    """Bytes that eth0 has sent and received."""
+    (line,) = (line for line in Path("/proc/net/dev").read_text().splitlines() if line.strip().startswith("eth0:"))
+    numbers = line.split(":")[1].split()
+    return int(numbers[0]) + int(numbers[8])
+
+
+@contextmanager
+def overheard():
+    """All that passes eth0 meanwhile."""
+    heard, over = [], threading.Event()
+
+    def listen():
+        while not over.is_set():
+            with suppress(TimeoutError):
+                heard.append(sock.recv(2**17))
+
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**24)
+        sock.bind(("eth0", 0))
+        sock.settimeout(0.1)
+        listening = threading.Thread(target=listen)
+        listening.start()
+        try:
+            yield heard
+        finally:
+            over.set()
+            listening.join()
+
+
+def until_killed(address, steps):
+    """A run in which the test kills somebody: where its processes are, and how it ended."""
+    import ray
+
+    from minips.engines import on_ray
+
+    places = {}
+
+    class Noted(on_ray._ActorChild):
+        def __init__(self, cluster, who, actor, told, *more):
+            super().__init__(cluster, who, actor, told, *more)
+            places[who] = (told.host, told.pid)
+
+    on_ray._ActorChild = Noted
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    found = {}
+
+    def going(news):
+        if not found:
+            found["events"] = []
+            print(json.dumps(places), flush=True)
+
+    try:
+        config = ps.Config(workers=4, servers=2, steps=int(steps), delays=ps.Delays(0.01))
+        run = ps.train(DIGITS, config, engine=ps.Ray(), progress=going)
+        found["events"], found["updates"] = [text for _, text in run.events], run.updates
+    except RuntimeError as error:
+        found["error"] = str(error)
+    print(json.dumps(found), flush=True)
+    groups = {one["state"] for one in ray.util.placement_group_table().values()}
+    ray.shutdown()
+    return sorted(groups)
 
 
 def on_one_machine():
@@ -56,7 +153,7 @@ def on_one_machine():
         found["same"] = same(ps.train(DIGITS, CONFIG), run)
         found["spans"] = sorted({span.who for span in run.trace})
         least = min(span.start for span in run.trace)
-        found["spans within the run"] = -1 < least and max(s.start + s.seconds for s in run.trace) < run.seconds + 1
+        found["spans within the run"] = least > -1 and max(s.start + s.seconds for s in run.trace) < run.seconds + 1
         own = CONFIG.with_({"workers": 2, "servers": 1, "push.quantizer": Halves()})
         found["own stage"] = same(ps.train(DIGITS, own), ps.train(DIGITS, own, engine=engine))
         ring = ps.Config(workers=3, steps=5, exchange="ring")
@@ -74,7 +171,11 @@ def on_one_machine():
         ray.shutdown()
         paused = []
         run = ps.train(
-            DIGITS, CONFIG.with_({"workers": 2}), engine=ps.Ray(cluster.address, tls=False), every=10, on_eval=paused.append
+            DIGITS,
+            CONFIG.with_({"workers": 2}),
+            engine=ps.Ray(cluster.address, tls=False),
+            every=10,
+            on_eval=paused.append,
         )
         found["pauses"] = [one.step for one in paused]
         found["disconnected"] = not ray.is_initialized()

@@ -1,17 +1,21 @@
 """Runs on Ray clusters: on the loopback of a network of their own, and on two hosts that the test makes."""
 
-import dataclasses
 import json
+import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import hosts
+import numpy as np
 import pytest
 
 import minips as ps
+from minips.stages.transports.certificates import issued
 
 PROGRAM = Path(__file__).with_name("on_ray.py")
+PORT = 6379
 needs_ray = pytest.mark.skipif(not find_spec("ray"), reason="Ray is not installed")
 needs_hosts = pytest.mark.skipif(
     bool(sys.platform != "linux" or hosts.lacking()), reason="no namespaces can be made here"
@@ -35,3 +39,123 @@ def test_a_cluster_on_one_machine():
     assert found["disconnected"]
     assert found["CPUs free again"] == 6
     assert found["groups"] == ["REMOVED"]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two hosts, and a Ray cluster of both."""
+    with hosts.two_hosts() as (first, second):
+        first.ray_start("--head", "--port", str(PORT), "--include-dashboard", "false")
+        second.ray_start("--address", f"{first.address}:{PORT}")
+        yield first, second
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+@needs_ray
+@needs_hosts
+def test_a_cluster_of_two_hosts(cluster):
+    first, second = cluster
+    found = json.loads(first.python(str(PROGRAM), "on_two_hosts", f"{first.address}:{PORT}", timeout=280))
+    print(found)
+    assert found["same"], "not the parameters of Processes"
+    placed = found["events"][0]
+    assert placed == (
+        f"placed on {first.address}: server 0, worker 0, worker 2; {second.address}: server 1, worker 1, worker 3"
+    ) or placed == (
+        f"placed on {second.address}: server 0, worker 0, worker 2; {first.address}: server 1, worker 1, worker 3"
+    )
+    begin, end, seconds = found["spans"]
+    assert -1 < begin < end < seconds + 1
+    for tls in (True, False):
+        counted, due = found[f"tls={tls}"]
+        assert counted == pytest.approx(due, rel=0.1)
+        assert found[f"heard, tls={tls}"] > 10_000
+    assert not found["read, tls=True"]
+    assert found["read, tls=False"]
+    assert first.actors() + second.actors() == []
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+@pytest.mark.timeout(900)
+@needs_ray
+@needs_hosts
+@pytest.mark.parametrize("victim", ["worker", "server", "host"])
+def test_nothing_is_left_where_one_is_killed(cluster, victim):
+    first, second = cluster
+    steps = 300 if victim == "worker" else 10**6
+    for turn in range(10):
+        command = [sys.executable, str(PROGRAM), "until_killed", f"{first.address}:{PORT}", str(steps)]
+        with first.popen(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+            try:
+                places = json.loads(program.stdout.readline())
+                if victim == "host":
+                    second.kill(unplug=turn % 2 == 1)
+                else:
+                    address, pid = places[f"{victim} 1"]
+                    (where,) = (host for host in cluster if host.address == address)
+                    where.run("kill", "-9", str(pid))
+                began = time.monotonic()
+                found = json.loads(program.stdout.readline())
+                took = time.monotonic() - began
+                print(f"{victim}, turn {turn}: {took:.1f} s, {found}")
+                groups, errors = program.communicate(timeout=60)
+            except BaseException:
+                program.kill()
+                raise
+        assert program.returncode == 0, errors
+        if victim == "worker":
+            assert any(
+                text.startswith("worker 1 ended before its work was done: its actor died") for text in found["events"]
+            )
+            assert found["updates"] < 4 * steps
+        else:
+            assert took < 15
+            assert "server 1" in found["error"] or "worker" in found["error"]
+        assert json.loads(groups) == ["REMOVED"]
+        if victim == "host":
+            second.start()
+            second.ray_start("--address", f"{first.address}:{PORT}")
+        gone = time.monotonic() + 10
+        while (left := first.actors() + second.actors()) and time.monotonic() < gone:
+            time.sleep(0.2)
+        assert left == []
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+@needs_hosts
+def test_servers_and_workers_by_hand_on_two_hosts():
+    with hosts.two_hosts() as (first, second):
+        place, options = first.place, ["--workers", "2", "--steps", "20"]
+        certificate, key = issued(first.address)
+        (place / "server.pem").write_text(certificate)
+        (place / "key.pem").write_text(key)
+        (place / "token").write_text("a secret of this run")
+        (place / "token").chmod(0o600)
+        at, token = f"tcp://{first.address}:7071", ["--token-file", str(place / "token")]
+        serve = ["-m", "minips", "serve", "--bind", at, *token, *options]
+        work = ["-m", "minips", "work", "--connect", at, *token]
+        papers = ["--certificate", str(place / "server.pem"), "--key", str(place / "key.pem")]
+        for program, host in ((serve, first), (work, second)):
+            refused = host.python(*program, check=False)
+            assert "there is no TLS" in refused
+            assert "--plaintext" in refused
+        saved = str(place / "run.npz")
+        with first.popen(sys.executable, *serve, *papers, "--save", saved, stderr=subprocess.PIPE) as server:
+            server.stderr.readline()
+            authority = ["--authority", str(place / "server.pem")]
+            workers = [
+                host.popen(sys.executable, *work, *authority, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+                for host in (first, second)
+            ]
+            for one in workers:
+                _, errors = one.communicate(timeout=60)
+                assert one.returncode == 0, errors
+            _, errors = server.communicate(timeout=60)
+            assert server.returncode == 0, errors
+        run = ps.Run.load(saved)
+        reference = ps.train(ps.SoftmaxRegression(*ps.datasets.digits()), ps.Config(workers=2, steps=20))
+        for name, x in reference.params.items():
+            np.testing.assert_array_equal(x, run.params[name])
