@@ -27,6 +27,7 @@ needs_hosts = pytest.mark.skipif(
 def test_a_cluster_on_one_machine():
     found = json.loads(hosts.on_loopback(str(PROGRAM), "on_one_machine", timeout=280))
     assert found["same"], "not the parameters of Processes"
+    assert found["bytes"], "a worker's report was lost"
     assert found["spans"] == ["server 0", "server 1", *(f"worker {worker}" for worker in range(4))]
     assert found["spans within the run"]
     assert found["own stage"]
@@ -57,7 +58,6 @@ def cluster():
 def test_a_cluster_of_two_hosts(cluster):
     first, second = cluster
     found = json.loads(first.python(str(PROGRAM), "on_two_hosts", f"{first.address}:{PORT}", timeout=280))
-    print(found)
     assert found["same"], "not the parameters of Processes"
     placed = found["events"][0]
     assert placed == (

@@ -61,7 +61,7 @@ class Actor:
         try:
             while self._here.poll(0 if heard else timeout):
                 heard.append(self._here.recv_bytes())
-        except EOFError:
+        except (EOFError, OSError):  # the latter where it left a word unheard
             return heard or None
         return heard
 
