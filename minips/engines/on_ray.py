@@ -271,8 +271,8 @@ class _Cluster:
                 raise RuntimeError(f"{who} did not start within {READY_S:g} seconds. Is its node overloaded?") from None
             except ray.exceptions.RayError as error:
                 raise RuntimeError(
-                    f"{who} could not start on its node: {_last_line(error)} Is minips installed on every node, in the "
-                    'same version: pip install "minips[ray]"?'
+                    f"{who} could not start on its node: {_last_line(error)}. Is minips, in this version, installed "
+                    'on every node: pip install "minips[ray]"?'
                 ) from error
         return found
 
@@ -345,7 +345,7 @@ class _ActorChild(Child):
                     with suppress(OSError):  # where the supervisor hears no more, the end is still waited for
                         self._there.send_bytes(word)
         except self._cluster.ray.exceptions.RayError as error:
-            self._how = f"its actor died, {self._place}: {_last_line(error)}"
+            self._how = f"its actor was lost, {self._place}: {_last_line(error)}"
         except ConnectionError as error:
             self._how = f"its actor is out of reach, {self._place}: {reason(error)}"
         finally:
@@ -364,6 +364,7 @@ class _ActorChild(Child):
 
 
 def _last_line(error: BaseException) -> str:
-    """The line of Ray's long texts that has the reason, up to its first advice."""
+    """The line of Ray's long texts that has the reason, without its advice."""
     line = str(error).strip().splitlines()[-1].strip()
-    return re.split(r"(?<=[.:]) Some common causes", line)[0]
+    line = line.rpartition("Worker exit detail: ")[2] or line
+    return re.split(r"(?<=[.:]) (?:Some common causes|The task may)", line)[0].rstrip(".")
