@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 from minips.core.collectives import PS
@@ -172,6 +173,23 @@ def _read_anew() -> None:
 
         AuthenticationTokenLoader.instance().reset_cache()
         Config.initialize("")
+
+
+def found_cluster() -> tuple[str, bool]:
+    """The address of the Ray cluster that ``RAY_ADDRESS`` names, or that was started on this machine, and whether it
+    accepts connections; empty where there is none. Ray itself is not asked, nor imported.
+    """
+    places = [os.environ.get("RAY_TMPDIR"), os.environ.get("TMPDIR"), "/tmp", tempfile.gettempdir()]
+    address = os.environ.get("RAY_ADDRESS", "")
+    for place in filter(None, places):
+        with suppress(OSError):
+            address = address or Path(place, "ray", "ray_current_cluster").read_text(encoding="utf-8").strip()
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK_S / 3).close()
+    except (OSError, ValueError):
+        return address, False
+    return address, True
 
 
 class _Cluster:
