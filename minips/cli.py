@@ -592,6 +592,7 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
             "bits, times and steps of every quantizer",
             [("values", int, None, "float32 values in the array"), rounds],
         ),
+        "engines": ("the same run in processes and in actors on Ray", [rounds]),
         "cost": ("seconds per step, predicted and measured, behind links and on the bare loopback", [features, rounds]),
         "tune": ("the tuner's ranking of 24 configs, and what they take, behind two links", [features]),
     }

@@ -385,4 +385,5 @@ def _last_line(error: BaseException) -> str:
     """The line of Ray's long texts that has the reason, without its advice."""
     line = str(error).strip().splitlines()[-1].strip()
     line = line.rpartition("Worker exit detail: ")[2] or line
+    line = re.sub(r"The actor \w{32} is unavailable: ", "", line)
     return re.split(r"(?<=[.:]) (?:Some common causes|The task may)", line)[0].rstrip(".")
