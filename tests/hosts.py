@@ -62,14 +62,16 @@ class Host:
         self._place = tempfile.TemporaryDirectory(prefix="m", dir="/tmp", ignore_cleanup_errors=True)
         self.address, self.place = f"10.77.0.{number}", Path(self._place.name)
         self._holder = subprocess.Popen([*entering(land), "unshare", "--net", *IDLE])
-        self.network = child_of(self._holder.pid)
+        self.network, self._unplugged = child_of(self._holder.pid), False
         self.start()
 
     def start(self) -> None:
         command = ["unshare", "--pid", "--mount", "--mount-proc", "--fork", "--kill-child", *IDLE]
-        self._host = subprocess.Popen([*entering(self.network), *command])
+        self._host = subprocess.Popen([*entering(self.network), *command], stderr=subprocess.DEVNULL)
         self.init = child_of(child_of(self._host.pid))
         self.run("mount", "-t", "tmpfs", "shm", "/dev/shm")
+        if self._unplugged:
+            self.run("ip", "link", "set", "eth0", "up")
         (self.place / "t").mkdir(exist_ok=True)
 
     def popen(self, *command: str, **options: Any) -> subprocess.Popen[str]:
@@ -102,12 +104,11 @@ class Host:
 
     def kill(self, unplug: bool = False) -> None:
         """End all processes; ``unplug`` so that not even the end of its connections is told."""
+        self._unplugged = unplug
         if unplug:
             self.run("ip", "link", "set", "eth0", "down")
         os.kill(self.init, signal.SIGKILL)
         self._host.wait(20)
-        if unplug:
-            subprocess.run([*entering(self.network), "ip", "link", "set", "eth0", "up"], check=True, timeout=20)
 
     def close(self) -> None:
         for process in (self._host, self._holder):

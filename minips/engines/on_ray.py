@@ -42,7 +42,7 @@ PLACED_S, READY_S = 60.0, 60.0
 """How long Ray may take to find room for all the actors, and to start them."""
 POLL_S = 1.0
 """How long a question for an actor's words stays open."""
-SILENCE_S, KNOCK_S = 3.0, 3.0
+SILENCE_S, KNOCK_S = 2.0, 2.0
 """After how long without any answer an actor's node is asked for a connection, and how long it may take to accept."""
 TRIPS = 10
 """Round trips by which a machine's clock is measured: the shortest one counts."""
@@ -121,7 +121,7 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
         given: dict[str, Any] = {"address": address or os.environ.get("RAY_ADDRESS"), "logging_level": logging.ERROR}
         if given["address"] is None:
             stack.callback(_read_anew)
-            stack.enter_context(_environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=_TOKEN))
+            stack.enter_context(_environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=_TOKEN, RAY_worker_niceness="0"))
             _read_anew()
             cores = math.ceil(max(actors * cpus, os.cpu_count() or 1))
             given |= {"address": "local", "num_cpus": cores, "include_dashboard": False}
