@@ -87,7 +87,6 @@ def test_a_cluster_on_one_machine():
     assert found["spans"] == ["server 0", "server 1", *(f"worker {worker}" for worker in range(4))]
     assert found["spans within the run"]
     assert found["own stage"]
-    assert found["ring"]
     assert found["stopped"]
     assert found["failed"].endswith("ArithmeticError: the third law is broken")
     assert 'raise ArithmeticError("the third law is broken")' in found["traceback"]

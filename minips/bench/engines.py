@@ -2,7 +2,8 @@
 
 Two workers and a server under BSP, on the digits as they are and in a network of a million parameters. The step loop
 lasts from go to the last update; start-up is the rest of the run, once Ray is there, and for Ray itself how long it
-takes to start. All contenders end at the same parameters, to the bit, which is checked.
+takes to start. All contenders end at the same parameters, to the bit, which is checked. Where the command says that
+other programs were at work, Ray's own processes, the actors among them, are counted.
 """
 
 import time

@@ -3,6 +3,7 @@
 Ray makes the actor on the node that it was placed on; minips has to be installed there.
 """
 
+import gc
 import os
 import sys
 import threading
@@ -69,6 +70,7 @@ class Actor:
         with self._there, ExitStack() as stack:
             line = _Line(self._there, ahead_s)
             sys.stdout = sys.stderr = Forward(line)
+            gc.freeze()  # of all that Ray has imported there is nothing to be collected, and much to be looked through
 
             def prepare(parts: dict[str, Any]) -> dict[str, Any]:
                 if not authorities:
