@@ -175,7 +175,7 @@ def test_nothing_is_left_where_one_is_killed(cluster, victim):
                 text.startswith("worker 1 ended before its work was done: its actor was lost")
                 for text in found["events"]
             )
-            assert found["updates"] == 4 * steps
+            assert 4 * steps <= found["updates"] < 4 * steps + 4  # the last round has three at once
         else:
             assert took < 15
             assert "ended before its work was done: its actor" in found["error"] or "failed: " in found["error"]

@@ -364,13 +364,13 @@ class _ActorChild(Child):
                         self._there.send_bytes(word)
         except self._cluster.ray.exceptions.RayError as error:
             self._how = f"its actor was lost, {self._place}: {_last_line(error)}"
-        except ConnectionError as error:
-            self._how = f"its actor is out of reach, {self._place}: {reason(error)}"
+        except OSError as error:
+            self._how = f"its node does not answer, {self._place}: {reason(error)}"
         finally:
             self._there.close()
 
     def _next(self) -> list[bytes] | None:
-        """The next words, perhaps none; None at the end. ConnectionError where the node is gone."""
+        """The next words, perhaps none; None at the end. OSError where the node is gone."""
         ray = self._cluster.ray
         answer = self._actor.hear.options(concurrency_group="hear").remote(POLL_S)
         while not ray.wait([answer], timeout=POLL_S + SILENCE_S)[0]:
