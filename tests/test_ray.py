@@ -178,7 +178,7 @@ def test_nothing_is_left_where_one_is_killed(cluster, victim):
             assert 4 * steps <= found["updates"] < 4 * steps + 4  # the last round has three at once
         else:
             assert took < 15
-            assert "ended before its work was done: its actor" in found["error"] or "failed: " in found["error"]
+            assert "ended before its work was done: its" in found["error"] or "failed: " in found["error"]
         assert json.loads(groups.splitlines()[-1]) == ["REMOVED"]
         if victim == "host":
             second.start()

@@ -140,10 +140,10 @@ class Workbench(Interactive):
         presets = ["as it was opened", *PRESETS]
         self.preset = ipywidgets.Dropdown(options=presets, description=preset, tooltip="sets both columns", **wide)
         self.predict = ipywidgets.Checkbox(value=predict, description=words, indent=False, layout={"width": "auto"})
-        given = [(repr(self.engine), self.engine)] if isinstance(self.engine, Engine) else []
-        there = [(name, name) for name in names("engine") if name in REAL and not missing(stage_class("engine", name))]
+        there = [name for name in names("engine") if name in REAL and not missing(stage_class("engine", name))]
+        offered = [(str(one), one) for one in dict.fromkeys([self.engine, *there])]
         self.engines = ipywidgets.Dropdown(
-            options=[*given, *there], value=self.engine, description=engine, tooltip="where workers run", **wide
+            options=offered, value=self.engine, description=engine, tooltip="where workers run", **wide
         )
         self.engines.observe(lambda change: setattr(self, "engine", change["new"]), "value")
         self.job.say("Change something in B, then press Run.")
