@@ -69,7 +69,7 @@ class Host:
     def start(self) -> None:
         command = ["unshare", "--pid", "--mount", "--mount-proc", "--fork", "--kill-child", *IDLE]
         self._host = subprocess.Popen([*entering(self.network), *command], stderr=subprocess.DEVNULL)
-        self.init = child_of(child_of(self._host.pid))
+        self.init = child_of(child_of(self._host.pid, "unshare"))
         self.run("mount", "-t", "tmpfs", "shm", "/dev/shm")
         if self._unplugged:
             self.run("ip", "link", "set", "eth0", "up")
@@ -146,12 +146,12 @@ def entering(pid: int) -> list[str]:
     return ["nsenter", "--target", str(pid), "--user", "--net", "--pid", "--mount", "--preserve-credentials"]
 
 
-def child_of(pid: int) -> int:
-    """The process that this one has started, in namespaces of its own by then."""
+def child_of(pid: int, name: str = "sleep") -> int:
+    """The process that this one has started, once it runs the program of this name: in its own namespaces by then."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if children and Path(f"/proc/{children[0]}/comm").read_text().strip() in ("sleep", "unshare"):
+        if children and Path(f"/proc/{children[0]}/comm").read_text().strip() == name:
             return int(children[0])
         time.sleep(0.02)
     raise AssertionError(f"process {pid} has started none")
