@@ -31,7 +31,7 @@ from rich.table import Table
 from minips import __version__
 from minips.core.codec import Codec
 from minips.core.config import Config
-from minips.core.run import Progress
+from minips.core.run import Progress, Run
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.stage import Stage, Value, default_of, kinds, missing, names, parse_stage, read_fields, reason, stage_class
 
@@ -136,17 +136,25 @@ def train(options: argparse.Namespace) -> None:
     """Train once, as the options say. A stage is given as name or name:field=value,field=value."""
     from minips.engines.train import train as run_it
 
-    _check_folders(options.json, options.trace)
-    config = _config(options)
+    _check_folders(options.save, options.json, options.trace)
+    before = Run.load(options.resume) if options.resume else None
+    config = _config(options, before.config if before else Config())
     problem = _problem(options)
     with _named("engine"):
         engine = parse_stage("engine", options.engine)
-    run = run_it(problem, config, engine=engine, progress=bool(sys.stderr and sys.stderr.isatty()))
+    run = run_it(problem, config, engine=engine, progress=bool(sys.stderr and sys.stderr.isatty()), resume=before)
+    _write_run(run, options)
+
+
+def _write_run(run: Run, options: argparse.Namespace) -> None:
+    """Print a run, and write it into the files of the options."""
     print(run.summary())
     if options.json:
         Path(options.json).write_text(json.dumps(run.to_dict(), indent=1))
     if options.trace:
         run.trace.to_chrome(options.trace)
+    if options.save:
+        run.save(options.save)
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -188,13 +196,7 @@ def serve(options: argparse.Namespace) -> int:
                 served.wait(watch)
         finally:
             run = served.end()
-            print(run.summary())
-            if options.json:
-                Path(options.json).write_text(json.dumps(run.to_dict(), indent=1))
-            if options.trace:
-                run.trace.to_chrome(options.trace)
-            if options.save:
-                run.save(options.save)
+            _write_run(run, options)
             over = f"was stopped after {run.updates} of {config.workers * config.steps} updates"
             saved = f" It is saved in {options.save}." if options.save else ""
             print(f"The run {over if run.stopped else 'is over'}.{saved}", file=sys.stderr)
@@ -423,9 +425,11 @@ def _named(option: str) -> Iterator[None]:
         raise ValueError(f"--{option.replace('_', '-')}: {error}") from None
 
 
-def _config(options: argparse.Namespace) -> Config:
-    """The config of the file, with what the options say instead."""
-    start = Config.from_dict(json.loads(Path(options.config).read_text())) if options.config else Config()
+def _config(options: argparse.Namespace, start: Config | None = None) -> Config:
+    """The config of the file, or ``start``, with what the options say instead."""
+    start = start or Config()
+    if options.config:
+        start = Config.from_dict(json.loads(Path(options.config).read_text()))
     codecs = {side: _given(options, Codec, prefix) for side, prefix in (("push", ""), ("pull", "pull_"))}
     changes = {side: dataclasses.replace(getattr(start, side), **given) for side, given in codecs.items() if given}
     return dataclasses.replace(start, **changes, **_given(options, Config))
@@ -496,6 +500,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_problem(one)
     one.add_argument(
         "--engine", default="processes", help=f"where workers run: {', '.join(names('engine'))}, ray:address=HOST:PORT"
+    )
+    one.add_argument("--save", metavar="FILE.npz", help="write the run, to be resumed or loaded")
+    one.add_argument(
+        "--resume", metavar="FILE.npz", help="go on from a saved run, with its config; --steps is the total"
     )
     one.add_argument("--json", metavar="FILE", help="write the run as JSON")
     one.add_argument("--trace", metavar="FILE", help="write the spans for Perfetto")

@@ -440,6 +440,28 @@ def test_a_worker_is_killed_started_again_and_stopped(tmp_path):
     assert [text for _, text in run["events"]][-1] == "worker 0 has left: it was interrupted"
 
 
+def test_a_goodbye_with_its_reason_arrives_whatever_a_signal_has_interrupted(monkeypatch):
+    config = ps.Config(workers=1, steps=10, consistency="asp")
+    with ps.Server({"w": np.zeros(3)}, config, updates=10).serve() as server:
+        client = ps.connect(server.address, config, token=server.token)
+        client.push({"w": np.ones(3)}).result(WAIT_S)
+        wire = client._connections[0].channel._wire
+
+        def sent(tag, frames, send=wire.send):
+            send(tag, frames)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(wire, "send", sent)
+        with pytest.raises(KeyboardInterrupt):
+            client.push({"w": np.ones(3)})
+        client.close(failed="it was interrupted")
+        run = server.wait(WAIT_S / 2)  # and not only after a silence
+        assert [text for _, text in run.events] == ["worker 0 has left: it was interrupted"]
+        assert not server.status().workers[0].connected
+        with client._dials[0]() as channel, pytest.raises(ValueError, match="was worker 0, and has said goodbye"):
+            client._carry_out(client._session.hello(0), channel)
+
+
 def test_a_problem_of_ones_own_fails_in_a_sentence(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])

@@ -79,7 +79,21 @@ def test_sigterm_ends_a_run_with_one_sentence_and_no_process_left():
     assert not alive
 
 
-@pytest.mark.parametrize("option", ["--json", "--trace"])
+def test_a_run_is_saved_and_resumed(tmp_path, capsys):
+    run, straight = str(tmp_path / "run.npz"), str(tmp_path / "straight.npz")
+    train = ["train", "--engine", "simulated", "--workers", "2", "--optimizer", "sgd:momentum=0.9"]
+    assert cli.main([*train, "--steps", "10", "--save", run]) == 0
+    assert cli.main(["train", "--engine", "simulated", "--resume", run, "--steps", "20", "--save", run]) == 0
+    assert cli.main([*train, "--steps", "20", "--save", straight]) == 0
+    whole, resumed = ps.Run.load(straight), ps.Run.load(run)
+    assert (resumed.params["W"] == whole.params["W"]).all()
+    assert resumed.config == whole.config
+    capsys.readouterr()
+    assert cli.main(["train", "--engine", "simulated", "--resume", run]) == 1
+    assert "has applied 40 updates, and the config wants 40" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--json", "--trace", "--save"])
 def test_a_file_without_a_folder_is_refused_before_the_training(option, capsys):
     assert cli.main(["train", "--data", "synthetic", "--steps", "1000000", option, "/nonexistent/x"]) == 1
     assert capsys.readouterr().err == (

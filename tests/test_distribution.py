@@ -154,6 +154,6 @@ def test_the_wheel_alone_runs_the_demo_in_an_empty_folder(tmp_path):
     ran(sys.executable, "-m", "venv", place)
     python = place / ("Scripts" if os.name == "nt" else "bin") / "python"
     ran(python, "-m", "pip", "install", "--quiet", wheel)
-    said = ran(python, "-m", "minips", "demo", cwd=empty)
-    assert "The predictions were off by at most" in " ".join(said.split())
+    said = " ".join(ran(python, "-m", "minips", "demo", cwd=empty).split())
+    assert re.search("predictions (of the other rows )?were off by at most|the times may be off", said)
     assert [*empty.iterdir()] == []

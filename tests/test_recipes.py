@@ -15,6 +15,7 @@ LIBRARIES = {"TensorBoard": "tensorboardX", "MLflow": "mlflow", "Optuna": "optun
 
 @pytest.mark.soak
 @pytest.mark.outside  # MLflow keeps its database open
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's, of SQLAlchemy
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.split("\n")[0])
 def test_a_recipe_runs_as_it_stands(recipe, tmp_path, monkeypatch, capsys):
     title = recipe.split("\n")[0]

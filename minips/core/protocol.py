@@ -163,6 +163,10 @@ class WorkerSession:
         """A word without tensors to all servers. Returns the answers."""
         return self._call(self.links, [self._word(kind, **more) for _ in self.links])
 
+    def leave(self, index: int, **why: str) -> Session[list[Message]]:
+        """Say goodbye to one server. Returns the answer."""
+        return self._call([self.links[index]], [self._word("bye", **why)])
+
     def alive(self, link: ServerLink) -> Session[list[Message]]:
         """Say that this worker is still there. Returns the answer."""
         return self._call([link], [self._word("alive")])

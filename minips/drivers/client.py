@@ -121,12 +121,14 @@ class Client(Closable):
         self._links = [_MeteredLink(self, index) for index in range(len(addresses))]
         self._session = WorkerSession(worker, self._links, identity)
         self._connections: list[Reconnecting] = []
+        self._dials: list[Callable[[], Channel]] = []
         self._numbers = count()
         transport = config.shaped_transport()
         try:
             for index, address in enumerate(addresses):
-                connect = partial(transport.connect, address, token, timeout)
-                self._connections.append(Reconnecting(connect, partial(self._resume, index), pauses_s))
+                dial = partial(transport.connect, address, token, timeout)
+                self._dials.append(dial)
+                self._connections.append(Reconnecting(dial, partial(self._resume, index), pauses_s))
             self._check_servers(self._begin(self._session.hello()).result(timeout) if addresses else [])
         except BaseException:
             self._shutdown()
@@ -216,8 +218,15 @@ class Client(Closable):
         why = {name: text for name, text in (("diverged", diverged), ("failed", failed)) if text}
         if not self._closing.is_set():
             self._closing.set()
-            with suppress(Exception):
-                self._begin(self._session.say("bye", **why), last=True).result(1.0)
+            if not why:
+                with suppress(Exception):
+                    self._begin(self._session.say("bye"), last=True).result(1.0)
+            for index, dial in enumerate(self._dials if why else ()):
+                # What failed may be a call that a signal has interrupted anywhere: the old connections are of no use.
+                self._connections[index].close()
+                with suppress(Exception), dial() as channel:
+                    self._carry_out(self._session.hello(index), channel)
+                    self._carry_out(self._session.leave(index, **why), channel)
         self._shutdown()
         self._heart.join()
 
@@ -301,6 +310,10 @@ class Client(Closable):
 
     def _resume(self, index: int, channel: Channel) -> None:
         """Say hello again, on a new connection."""
+        self._carry_out(self._session.hello(index), channel)
+
+    def _carry_out(self, session: Session[Any], channel: Channel) -> None:
+        """Carry out a session of one message, on this connection."""
         answers: list[Future[Frames]] = []
 
         def send(need: Send) -> None:
@@ -310,7 +323,7 @@ class Client(Closable):
         def receive(need: Receive) -> _Answer:
             return answers[0].result(self.config.timeout_s), None
 
-        carry_out(self._session.hello(index), send, receive)
+        carry_out(session, send, receive)
 
     def _beat(self) -> None:
         while not self._closing.wait(self._beat_s):

@@ -32,10 +32,19 @@ class Presence:
         """The identity of the client that it is."""
         self.lost = False
         """True where its connection closed without a goodbye."""
+        self.parted = False
+        """True where that client has said goodbye: what it still says over other connections is late."""
         self.told = False
         """True once it has been answered that the run is over."""
         self.received = self.sent = 0
         """Bytes of frames."""
+
+    def leave(self, connection: Attending) -> None:
+        """A goodbye over a connection: a client with an identity leaves with all that it has."""
+        self.connections.discard(connection)
+        if self.client:
+            self.connections.clear()
+        self.lost, self.parted = False, bool(self.client)
 
 
 class Attendance:
@@ -73,9 +82,11 @@ class Attendance:
                     f"(--rank auto). After {self.silence_s:g} s of silence this one is free, too."
                 )
             presence.connections.clear()  # of one that has fallen silent
+        elif presence.parted and header.get("again"):
+            raise ValueError(f"This client was worker {worker}, and has said goodbye.")
         presence.client = connection.client = client
         presence.connections.add(connection)
-        presence.lost = False
+        presence.lost = presence.parted = False
         self.began_at = now if self.began_at is None else self.began_at
         if not self._complete and self.connected == self.shard.workers:
             self.began_at, self._complete = now, True

@@ -418,8 +418,7 @@ class _WorkerConnection(Attending):
         presence.busy.add(self)
         try:
             if kind == "bye":
-                presence.connections.discard(self)
-                presence.lost = False
+                presence.leave(self)
                 if failed := header.get("failed"):
                     server.events.append((began, f"worker {worker} has left: {failed}"))
             elif kind in PUSHES:
