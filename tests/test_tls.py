@@ -2,8 +2,12 @@
 
 import dataclasses
 import os
+import re
+import shutil
 import socket
+import subprocess
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,6 +54,19 @@ def test_a_run_makes_its_own_certificate_for_one_address():
         ):
             transport.connect(endpoint.address)
     assert not os.path.exists(mine)
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl command")
+def test_the_certificate_that_the_readme_makes(tmp_path):
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^openssl req .*\n .*$", readme, flags=re.MULTILINE)
+    subprocess.run(
+        command.replace("10.0.0.1", "127.0.0.1"), shell=True, cwd=tmp_path, check=True, capture_output=True, timeout=60
+    )
+    at = {"certificate": tmp_path / "server.pem", "key": tmp_path / "server.key", "authority": tmp_path / "server.pem"}
+    transport = ps.Tcp(**{name: str(path) for name, path in at.items()})
+    with transport.serve(lambda frames: frames) as endpoint, transport.connect(endpoint.address) as channel:
+        assert bytes(channel.call([b"a gradient"]).result(20)[0]) == b"a gradient"
 
 
 def test_a_run_ends_with_the_same_bits_as_without(papers):
