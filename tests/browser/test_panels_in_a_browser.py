@@ -174,7 +174,7 @@ def test_every_control_of_the_workbench(jupyter: Lab) -> None:
     for control in controls:
         tried(panel, control)
     expect(panel.get_by_role("alert")).to_have_count(0)
-    assert panel.locator("pre").all_inner_texts() == code
+    expect(panel.locator("pre")).to_have_text(code)
     for tab in panel.get_by_role("tab").all():
         tab.click()
         looked_at(jupyter)
