@@ -125,6 +125,7 @@ def test_a_cluster_of_two_hosts(cluster):
     assert -1 < begin < end < seconds + 1
     for tls in (True, False):
         counted, due = found[f"tls={tls}"]
+        print(f"{tls=}: {counted / 1e6:.1f} MB at the cable, {due / 1e6:.1f} MB due")
         assert counted == pytest.approx(due, rel=0.1)
         assert found[f"heard, tls={tls}"] > 10_000
     assert not found["read, tls=True"]
@@ -140,17 +141,19 @@ def told(program):
     raise AssertionError(program.stderr.read())
 
 
-@pytest.mark.soak
 @pytest.mark.outside
 @pytest.mark.timeout(900)
 @needs_ray
 @needs_hosts
 @needs_cables
 @pytest.mark.parametrize("victim", ["worker", "server", "host"])
-def test_nothing_is_left_where_one_is_killed(cluster, victim):
+@pytest.mark.parametrize(
+    "turns", [pytest.param(2, marks=pytest.mark.soak), pytest.param(10, marks=pytest.mark.campaign)]
+)
+def test_nothing_is_left_where_one_is_killed(cluster, victim, turns):
     first, second = cluster
     steps = 300 if victim == "worker" else 10**6
-    for turn in range(10):
+    for turn in range(turns):
         command = [sys.executable, str(PROGRAM), "until_killed", f"{first.address}:{PORT}", str(steps)]
         with first.popen(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
             try:
