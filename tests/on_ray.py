@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +102,36 @@ def overheard():
         finally:
             over.set()
             listening.join()
+
+
+def at_home():
+    """The local addresses of all sockets, but the loopback's, while Ray and torch work on this machine alone."""
+    from minips.bench import pushpull
+
+    found, over = set(), threading.Event()
+
+    def look():
+        while not over.wait(0.02):
+            for family in ("tcp", "tcp6", "udp", "udp6"):
+                rows = Path("/proc/net", family).read_text().splitlines()[1:]
+                found.update(f"{family} {address}" for address in {row.split()[1].split(":")[0] for row in rows})
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        runs = [ps.train(DIGITS, CONFIG, engine=engine) for engine in (ps.Ray(), ps.Processes())]
+        there = [name for name in ("ray", "torch") if find_spec(name)]
+        rows = [*pushpull.measure([100], transports=["tcp"], references=there, rounds=3)]
+    finally:
+        over.set()
+        looking.join()
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F", "0" * 24 + "01000000"}
+    return {
+        "same": same(*runs),
+        "skipped": [row.skipped for row in rows if row.skipped],
+        "loopback": [one for one in found if one.split()[1] in loopback],
+        "elsewhere": [one for one in found if one.split()[1] not in loopback],
+    }
 
 
 def until_killed(address, steps):

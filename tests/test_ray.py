@@ -133,6 +133,20 @@ def test_a_cluster_of_two_hosts(cluster):
     assert first.actors() + second.actors() == []
 
 
+@pytest.mark.soak
+@pytest.mark.outside
+@needs_ray
+@needs_hosts
+@needs_cables
+def test_what_starts_on_one_machine_listens_on_its_loopback_alone():
+    with hosts.two_hosts() as (host, _):
+        found = json.loads(host.python(str(PROGRAM), "at_home", timeout=280))
+    assert found["same"]
+    assert found["skipped"] == []
+    assert found["loopback"]
+    assert found["elsewhere"] == []
+
+
 def told(program):
     """The next line of the program, among those that Ray prints."""
     while line := program.stdout.readline():

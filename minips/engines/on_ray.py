@@ -123,9 +123,9 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
             stack.callback(_read_anew)
             stack.enter_context(_environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=_TOKEN, RAY_worker_niceness="0"))
             _read_anew()
+            stack.enter_context(_loopback())
             cores = math.ceil(max(actors * cpus, os.cpu_count() or 1))
             given |= {"address": "local", "num_cpus": cores, "include_dashboard": False}
-            given |= {"_node_ip_address": "127.0.0.1"}
             if sys.platform == "linux":  # elsewhere paths of sockets may become too long there
                 folder = tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True)
                 given["_temp_dir"] = stack.enter_context(folder)
@@ -164,6 +164,20 @@ def _environment(**wanted: str) -> Iterator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
+
+
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Have a Ray that starts in this block listen on the loopback alone, as it does where it knows no clusters."""
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER  # was read when ray was imported
+    with _environment(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0"):
+        ray_constants.ENABLE_RAY_CLUSTER = False
+        try:
+            yield
+        finally:
+            ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def _read_anew() -> None:
