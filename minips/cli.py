@@ -355,7 +355,7 @@ def _ray() -> str:
         return f'{", ".join(absent)} missing; pip install "minips[ray]" lets a run use several machines'
     address, answers = found_cluster()
     if not address:
-        return "no cluster is found here; a run starts one of its own, on this machine, or joins ray:address=HOST:PORT"
+        return "no cluster is found here; a run starts one on this machine, or joins ray:address=HOST:PORT"
     return f"the cluster at {address} {'answers' if answers else 'does not answer'}"
 
 

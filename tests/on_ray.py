@@ -54,7 +54,7 @@ def same(one, other):
 
 def on_two_hosts(address):
     """The same bits as on one machine, and the bytes between the two."""
-    run = ps.train(DIGITS, CONFIG, engine=ps.Ray(address))
+    run = ps.train(DIGITS, CONFIG, engine=ps.Ray())  # finds what was started here
     found = {"same": same(ps.train(DIGITS, CONFIG), run), "events": [text for _, text in run.events]}
     found["spans"] = [min(s.start for s in run.trace), max(s.start + s.seconds for s in run.trace), run.seconds]
     million = ps.MLP(*ps.datasets.digits(), hidden=13_500)

@@ -74,6 +74,10 @@ def test_a_cluster_is_found_without_ray(tmp_path, monkeypatch):
         (tmp_path / "ray" / "ray_current_cluster").write_text(address)
         assert found_cluster() == (address, True)
     assert found_cluster() == (address, False)
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    assert found_cluster() == (address, False)
+    monkeypatch.setattr("os.getuid", lambda: -1)  # somebody else's
+    assert found_cluster() == ("", False)
     monkeypatch.setenv("RAY_ADDRESS", "nowhere")
     assert found_cluster() == ("nowhere", False)
 

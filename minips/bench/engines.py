@@ -58,7 +58,7 @@ def measure(rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> It
         if not absent:
             watch("Ray starts", 0.0)
             began = time.monotonic()
-            stack.enter_context(connected(None, 3, 1.0))
+            stack.enter_context(connected("local", 3, 1.0))
             took = time.monotonic() - began
             yield Row("Ray itself", "ray", startup_s=Spread(took, took, took))
             engines |= {"ray, plain": Ray(tls=False), "ray, TLS": Ray()}

@@ -55,10 +55,10 @@ _TOKEN = secrets.token_hex(32)
 class Ray(Engine):
     """Each server and each worker in an actor on a Ray cluster, spread over its nodes, servers apart from each other.
 
-    An ``address`` is a cluster to join, ``host:port`` or ``auto``; it is left as it was. None takes the Ray that this
-    process is connected to, or that ``RAY_ADDRESS`` names; where there is none, one starts on this machine, for
-    loopback alone, and ends with the run. Every node needs minips, this version, and the modules that the problem
-    imports; what is written in a notebook cell travels.
+    An ``address`` is a cluster to join, ``host:port`` or ``auto``; it is left as it was. None joins the one that this
+    process is connected to, that ``RAY_ADDRESS`` names, or that was started on this machine. Where there is none, or
+    with the address ``local``, a Ray starts on this machine, for the loopback alone, and ends with the run. Every node
+    needs minips, this version, and the modules that the problem imports; what is written in a notebook cell travels.
 
     Servers are reached by tcp at their nodes' addresses, on ports that are free there. With ``tls`` each makes a
     certificate for the run, whose key never leaves it, unless ``Config.transport`` names files of its own. The run's
@@ -71,7 +71,7 @@ class Ray(Engine):
     name = "ray"
     requires: ClassVar[tuple[str, ...]] = ("ray", "cryptography")
     extra = "ray"
-    address: str | None = option(None, "the Ray cluster to join; None: the one that is there, or one of this machine")
+    address: str | None = option(None, "the Ray cluster to join; None: the one that is there; local: a new one, here")
     tls: bool = option(True, "encrypt what workers and servers exchange")
     cpus: float = option(1.0, "CPUs that Ray sets aside for each server and each worker", above=0)
 
@@ -103,8 +103,8 @@ class Ray(Engine):
 
 @contextmanager
 def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
-    """The module ray, connected to the cluster at ``address``, or to one that starts here with room for so many actors
-    and ends with the block. A connection that is there already is used, and left as it was.
+    """The module ray, connected to the cluster at ``address``, as `Ray` says, or to one that starts here with room for
+    so many actors and ends with the block. A connection that is there already is used, and left as it was.
     """
     import ray
 
@@ -113,19 +113,25 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
     if ray.is_initialized():
         here = ray.get_runtime_context().gcs_address
         if address not in (None, "auto", here):
-            raise ValueError(f"This process is connected to the Ray cluster at {here}, not to {address}.")
+            raise ValueError(
+                f"This process is connected to the Ray cluster at {here}, not to {address}. Use Ray(), or call "
+                "ray.shutdown() before."
+            )
         yield ray
         return
     with ExitStack() as stack:
         stack.enter_context(_environment(RAY_USAGE_STATS_ENABLED="0"))
-        given: dict[str, Any] = {"address": address or os.environ.get("RAY_ADDRESS"), "logging_level": logging.ERROR}
-        if given["address"] is None:
+        if address is None:
+            found, answers = found_cluster()
+            address = os.environ.get("RAY_ADDRESS") or (found if answers else "local")
+        given: dict[str, Any] = {"address": address, "logging_level": logging.ERROR}
+        if address == "local":
             stack.callback(_read_anew)
             stack.enter_context(_environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=_TOKEN, RAY_worker_niceness="0"))
             _read_anew()
             stack.enter_context(_loopback())
             cores = math.ceil(max(actors * cpus, os.cpu_count() or 1))
-            given |= {"address": "local", "num_cpus": cores, "include_dashboard": False}
+            given |= {"num_cpus": cores, "include_dashboard": False}
             if sys.platform == "linux":  # elsewhere paths of sockets may become too long there
                 folder = tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True)
                 given["_temp_dir"] = stack.enter_context(folder)
@@ -134,8 +140,8 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
             try:
                 ray.init(log_to_driver=False, **given)
             except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
-                where = f"No Ray cluster can be joined at {given['address']}"
-                if given["address"] == "local":
+                where = f"No Ray cluster can be joined at {address}"
+                if address == "local":
                     where = "Ray cannot start on this machine"
                 raise RuntimeError(f"{where}: {reason(error).strip()}") from error
         yield ray
@@ -190,14 +196,18 @@ def _read_anew() -> None:
 
 
 def found_cluster() -> tuple[str, bool]:
-    """The address of the Ray cluster that ``RAY_ADDRESS`` names, or that was started on this machine, and whether it
-    accepts connections; empty where there is none. Ray itself is not asked, nor imported.
+    """The address of the Ray cluster that ``RAY_ADDRESS`` names, or that this user has started on this machine, and
+    whether it accepts connections; empty where there is none. Ray itself is not asked, nor imported.
     """
     places = [os.environ.get("RAY_TMPDIR"), os.environ.get("TMPDIR"), "/tmp", tempfile.gettempdir()]
     address = os.environ.get("RAY_ADDRESS", "")
+    if address in ("auto", "local"):
+        address = ""
     for place in filter(None, places):
+        file = Path(place, "ray", "ray_current_cluster")
         with suppress(OSError):
-            address = address or Path(place, "ray", "ray_current_cluster").read_text(encoding="utf-8").strip()
+            if not address and (os.name == "nt" or file.stat().st_uid == os.getuid()):
+                address = file.read_text(encoding="utf-8").strip()
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), KNOCK_S / 3).close()
