@@ -39,8 +39,23 @@ def test_where_ray_is_missing_a_sentence_says_how_to_get_it():
 def test_what_cannot_be_is_refused_before_ray_starts():
     with pytest.raises(ValueError, match="which tcp connects; got transport=SharedMemory"):
         ps.train(DIGITS, ps.Config(transport="shm"), engine=ps.Ray())
-    with pytest.raises(ValueError, match="the address of a cluster's head"):
-        ps.train(DIGITS, engine=ps.Ray("ray://127.0.0.1:10001"))
+    for address in ("ray://127.0.0.1:10001", "10.0.0.1"):
+        with pytest.raises(ValueError, match="the address of a cluster's head"):
+            ps.train(DIGITS, engine=ps.Ray(address))
+
+
+@needs_ray
+def test_a_cluster_that_does_not_answer_is_a_sentence_at_once(tmp_path, monkeypatch):
+    for name in ("RAY_TMPDIR", "TMPDIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(RuntimeError, match=rf"at {address}: nothing accepts connections there\. `ray start --head`"):
+        ps.train(DIGITS, engine=ps.Ray(address))
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    for engine in (ps.Ray(), ps.Ray("auto")):
+        with pytest.raises(RuntimeError, match=f"at {address}: nothing|No Ray cluster is found"):
+            ps.train(DIGITS, engine=engine)
 
 
 def test_times_of_a_machine_whose_clock_is_behind_are_told_later():

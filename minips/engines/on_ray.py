@@ -108,8 +108,10 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
     """
     import ray
 
-    if address and "://" in address:
-        raise ValueError(f"Ray takes the address of a cluster's head, such as 10.0.0.1:6379, or auto; got {address!r}.")
+    if address not in (None, "auto", "local") and not re.fullmatch(r"[^/]+:\d+", address):
+        raise ValueError(
+            f"Ray takes the address of a cluster's head, such as 10.0.0.1:6379, or auto, or local; got {address!r}."
+        )
     if ray.is_initialized():
         here = ray.get_runtime_context().gcs_address
         if address not in (None, "auto", here):
@@ -121,9 +123,7 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
         return
     with ExitStack() as stack:
         stack.enter_context(_environment(RAY_USAGE_STATS_ENABLED="0"))
-        if address is None:
-            found, answers = found_cluster()
-            address = os.environ.get("RAY_ADDRESS") or (found if answers else "local")
+        address = _to_join(address)
         given: dict[str, Any] = {"address": address, "logging_level": logging.ERROR}
         if address == "local":
             stack.callback(_read_anew)
@@ -145,6 +145,25 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
                     where = "Ray cannot start on this machine"
                 raise RuntimeError(f"{where}: {reason(error).strip()}") from error
         yield ray
+
+
+def _to_join(address: str | None) -> str:
+    """The address of a cluster that accepts connections, or ``local``. RuntimeError where it does not: Ray itself would
+    try for minutes.
+    """
+    found, answers = found_cluster()
+    if address is None:
+        address = os.environ.get("RAY_ADDRESS") or (found if answers else "local")
+    if address == "auto":
+        if not found:
+            raise RuntimeError("No Ray cluster is found on this machine. Start one: ray start --head.")
+        address = found
+    if address != "local" and not (answers if address == found else accepts(address)):
+        raise RuntimeError(
+            f"No Ray cluster can be joined at {address}: nothing accepts connections there. `ray start --head` on that "
+            "machine starts one; a firewall may be between."
+        )
+    return address
 
 
 @contextmanager
@@ -208,12 +227,17 @@ def found_cluster() -> tuple[str, bool]:
         with suppress(OSError):
             if not address and (os.name == "nt" or file.stat().st_uid == os.getuid()):
                 address = file.read_text(encoding="utf-8").strip()
+    return address, accepts(address)
+
+
+def accepts(address: str) -> bool:
+    """True where something accepts connections at ``host:port``."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), KNOCK_S / 3).close()
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK_S).close()
     except (OSError, ValueError):
-        return address, False
-    return address, True
+        return False
+    return True
 
 
 class _Cluster:
