@@ -140,10 +140,13 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
             try:
                 ray.init(log_to_driver=False, **given)
             except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
-                where = f"No Ray cluster can be joined at {address}"
+                why = reason(error).strip().rstrip(".")
                 if address == "local":
-                    where = "Ray cannot start on this machine"
-                raise RuntimeError(f"{where}: {reason(error).strip()}") from error
+                    raise RuntimeError(f"Ray cannot start on this machine: {why}.") from error
+                raise RuntimeError(
+                    f"The Ray cluster at {address} cannot be joined: {why}. Have all machines the same token "
+                    "(RAY_AUTH_TOKEN) and the same versions of Ray and Python?"
+                ) from error
         yield ray
 
 
