@@ -143,9 +143,9 @@ def until_killed(address, steps):
     places = {}
 
     class Noted(on_ray._ActorChild):
-        def __init__(self, cluster, who, actor, told, *more):
-            super().__init__(cluster, who, actor, told, *more)
-            places[who] = (told.host, told.pid)
+        def __init__(self, cluster, who, actor, info, *more):
+            super().__init__(cluster, who, actor, info, *more)
+            places[who] = (info.host, info.pid)
 
     on_ray._ActorChild = Noted
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")

@@ -15,7 +15,7 @@ import pytest
 
 import minips as ps
 from minips.core.trace import Trace
-from minips.engines.actor import later
+from minips.engines.actor import shifted
 from minips.engines.on_ray import found_cluster
 from minips.stages.transports.certificates import issued
 
@@ -58,7 +58,7 @@ def test_a_cluster_that_does_not_answer_is_a_sentence_at_once(tmp_path, monkeypa
             ps.train(DIGITS, engine=engine)
 
 
-def test_times_of_a_machine_whose_clock_is_behind_are_told_later():
+def test_times_are_converted_to_the_supervisors_clock():
     trace = Trace("worker 0")
     trace.add("compute", 2.0, 0.5)
     report = {
@@ -68,15 +68,15 @@ def test_times_of_a_machine_whose_clock_is_behind_are_told_later():
         "applied": 8,
         "trace": trace,
     }
-    moved = later("result", report, 10.0)
+    moved = shifted("result", report, 10.0)
     assert moved["changed_at"] == 13.0
     assert moved["losses"] == [(11.0, 0, 2.3)]
     assert moved["events"] == [(11.5, "so it was")]
     assert moved["applied"] == 8
     assert [(span.start, span.seconds) for span in moved["trace"]] == [(12.0, 0.5)]
     assert report["changed_at"] == 3.0
-    assert later("finished", None, 10.0) is None
-    assert later("result", None, 10.0) is None
+    assert shifted("finished", None, 10.0) is None
+    assert shifted("result", None, 10.0) is None
 
 
 def test_a_cluster_is_found_without_ray(tmp_path, monkeypatch):
@@ -166,7 +166,7 @@ def test_what_starts_on_one_machine_listens_on_its_loopback_alone():
     assert found["elsewhere"] == []
 
 
-def told(program):
+def next_line(program):
     """The next line of the program, among those that Ray prints."""
     while line := program.stdout.readline():
         if line.startswith("{"):
@@ -190,7 +190,7 @@ def test_nothing_is_left_where_one_is_killed(cluster, victim, turns):
         command = [sys.executable, str(PROGRAM), "until_killed", f"{first.address}:{PORT}", str(steps)]
         with first.popen(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
             try:
-                places = told(program)
+                places = next_line(program)
                 if victim == "host":
                     second.kill(unplug=turn % 2 == 1)
                 else:
@@ -198,7 +198,7 @@ def test_nothing_is_left_where_one_is_killed(cluster, victim, turns):
                     (where,) = (host for host in cluster if host.address == address)
                     where.run("kill", "-9", str(pid))
                 began = time.monotonic()
-                found = told(program)
+                found = next_line(program)
                 took = time.monotonic() - began
                 print(f"{victim}, turn {turn}: {took:.1f} s, {found}")
                 groups, errors = program.communicate(timeout=60)

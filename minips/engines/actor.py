@@ -1,6 +1,6 @@
-"""The process of one server or worker on a Ray cluster: a role in a thread, and a pipe to it that Ray's calls feed.
+"""One server or worker on a Ray cluster: an actor that runs a role in a thread, and passes words to and from its pipe.
 
-Ray makes the actor on the node that it was placed on; minips has to be installed there.
+Ray creates the actor in a process of its own, on the node that it was placed on; minips has to be installed there.
 """
 
 import gc
@@ -18,8 +18,8 @@ from minips.engines.supervisor import ControlPipe, multiprocess
 from minips.stages.transports.certificates import files, issued
 
 
-class Introduction(NamedTuple):
-    """The place of an actor, and the certificate of its server: public, empty without TLS."""
+class ActorInfo(NamedTuple):
+    """Where an actor runs, and the certificate of its server: public, empty without TLS."""
 
     host: str
     pid: int
@@ -27,7 +27,7 @@ class Introduction(NamedTuple):
 
 
 class Actor:
-    """Its methods are what the supervisor's side calls; the key of its certificate stays here."""
+    """The methods that the supervisor calls through Ray. The key of the certificate stays in this process."""
 
     def __init__(self, serves: bool) -> None:
         import ray
@@ -36,69 +36,69 @@ class Actor:
         self._certificate, self._key = issued(self._host) if serves else ("", "")
         self._here, self._there = multiprocess().Pipe()
 
-    def introduce(self) -> Introduction:
-        """The place of this actor."""
-        return Introduction(self._host, os.getpid(), self._certificate)
+    def info(self) -> ActorInfo:
+        """Where this actor runs."""
+        return ActorInfo(self._host, os.getpid(), self._certificate)
 
     def now(self) -> float:
         """This machine's clock."""
         return time.monotonic()
 
-    def begin(self, briefing: bytes, authorities: str, ahead_s: float) -> None:
-        """Carry out the role of the briefing. With ``authorities``, the certificates of all who serve, it speaks TLS;
-        its times are told by a clock that is so many seconds ahead.
+    def begin(self, briefing: bytes, authorities: str, offset_s: float) -> None:
+        """Start the role of the briefing in a thread. With ``authorities``, the certificates of all servers, it uses
+        TLS. ``offset_s`` is added to the times that it reports.
         """
-        arguments = (briefing, authorities, ahead_s)
+        arguments = (briefing, authorities, offset_s)
         threading.Thread(target=self._carry_out, args=arguments, name="minips-role", daemon=True).start()
 
     def say(self, word: str, value: Any) -> None:
-        """Tell the role, if it has not ended."""
+        """Send a word to the role, unless it has ended."""
         with suppress(OSError):
             self._here.send((word, value))
 
     def hear(self, timeout: float) -> list[bytes] | None:
-        """The role's words by now, or the first one within ``timeout`` seconds; None after its end."""
+        """The words that the role has sent, or the first one within ``timeout`` seconds; None after its end."""
         heard: list[bytes] = []
         try:
             while self._here.poll(0 if heard else timeout):
                 heard.append(self._here.recv_bytes())
-        except (EOFError, OSError):  # the latter where it left a word unheard
+        except (EOFError, OSError):  # OSError where the role ended before it read a word
             return heard or None
         return heard
 
-    def _carry_out(self, briefing: bytes, authorities: str, ahead_s: float) -> None:
+    def _carry_out(self, briefing: bytes, authorities: str, offset_s: float) -> None:
         with self._there, ExitStack() as stack:
-            line = _Line(self._there, ahead_s)
+            line = _ShiftedPipe(self._there, offset_s)
             sys.stdout = sys.stderr = Forward(line)
-            gc.freeze()  # of all that Ray has imported there is nothing to be collected, and much to be looked through
+            gc.freeze()  # each collection would look through all that Ray has imported
 
             def prepare(parts: dict[str, Any]) -> dict[str, Any]:
                 if not authorities:
                     return parts
                 mine, others = stack.enter_context(files(self._certificate + self._key, authorities))
                 config = parts["config"]
-                papers = {"certificate": mine if self._key else "", "key": "", "authority": others}
-                return {**parts, "config": replace(config, transport=replace(config.transport, **papers))}
+                fields = {"certificate": mine if self._key else "", "key": "", "authority": others}
+                return {**parts, "config": replace(config, transport=replace(config.transport, **fields))}
 
             stack.enter_context(one_blas_thread)
             carry_out(line, briefing, prepare=prepare)
 
 
-class _Line(ControlPipe):
-    """Tells the times in a role's words by the supervisor's clock."""
+class _ShiftedPipe(ControlPipe):
+    """Converts the times in a role's words from this machine's clock to the supervisor's."""
 
-    def __init__(self, pipe: Any, ahead_s: float) -> None:
+    def __init__(self, pipe: Any, offset_s: float) -> None:
         super().__init__(pipe)
-        self._ahead_s = ahead_s
+        self._offset_s = offset_s
 
     def say(self, word: str, value: Any = None) -> None:
-        super().say(word, later(word, value, self._ahead_s) if self._ahead_s else value)
+        super().say(word, shifted(word, value, self._offset_s) if self._offset_s else value)
 
 
-def later(word: str, value: Any, seconds: float) -> Any:
-    """The value of a role's word with all of its times so much later.
+def shifted(word: str, value: Any, seconds: float) -> Any:
+    """The value of a role's word, with ``seconds`` added to each of its times.
 
-    >>> later("progress", (8, [(1.0, 0, 2.3)]), 0.5)
+    >>> shifted("progress", (8, [(1.0, 0, 2.3)]), 0.5)
     (8, [(1.5, 0, 2.3)])
     """
     if word == "progress":

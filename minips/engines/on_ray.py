@@ -1,9 +1,9 @@
 """Servers and workers on the machines of a Ray cluster.
 
-Ray places the processes, starts them and tells which of them have died; nothing here schedules. Each server and each
-worker is an actor, which carries out the same role as a process of this machine does. Ray carries the roles, with each
-worker's rows, once, the words between a role and its supervisor, and the results. Gradients and parameters go from
-worker to server over TCP of their own.
+Ray places the processes, starts them and reports which of them have died; nothing here schedules. Each server and each
+worker is an actor that runs the same role as a process of `Processes`. Ray carries the roles with each worker's rows,
+once, the words between a role and its supervisor, and the results. Gradients and parameters go from worker to server
+over minips' own tcp.
 """
 
 import logging
@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Self, cast
 from minips.core.collectives import PS
 from minips.core.config import Config
 from minips.core.run import Evaluation, Run, State, Stop, Watch
-from minips.engines.actor import Actor, Introduction
+from minips.engines.actor import Actor, ActorInfo
 from minips.engines.base import Engine
 from minips.engines.local import RunSupervisor
 from minips.engines.shipping import ship
@@ -39,15 +39,15 @@ from minips.stages.transports import Tcp
 from minips.stages.transports.network import netloc
 
 PLACED_S, READY_S = 60.0, 60.0
-"""How long Ray may take to find room for all the actors, and to start them."""
+"""How long Ray may take to reserve CPUs for all the actors, and to start them."""
 POLL_S = 1.0
-"""How long a question for an actor's words stays open."""
-SILENCE_S, KNOCK_S = 2.0, 2.0
-"""After how long without any answer an actor's node is asked for a connection, and how long it may take to accept."""
+"""How long one call for an actor's words waits for the first of them."""
+SILENCE_S, CONNECT_S = 2.0, 2.0
+"""After how long without an answer of an actor its node is asked for a connection, and how long that may take."""
 TRIPS = 10
-"""Round trips by which a machine's clock is measured: the shortest one counts."""
+"""Round trips by which the offset of a machine's clock is measured."""
 _TOKEN = secrets.token_hex(32)
-"""What a Ray that is started here asks of all who talk to it; one for this process, which keeps it."""
+"""The token of each Ray that this process starts."""
 
 
 @register
@@ -64,8 +64,9 @@ class Ray(Engine):
     certificate for the run, whose key never leaves it, unless ``Config.transport`` names files of its own. The run's
     token travels by Ray, as secret as Ray's own connections are.
 
-    A worker's death, or its node's, is an event; a server's ends the run with RuntimeError. Clocks of other machines
-    are measured once, to half of a short round trip, and their spans and losses are told by this machine's.
+    A worker's death, or its node's, is an event; a server's ends the run with RuntimeError. The times of spans and
+    losses are those of this machine's clock: the offsets of other machines' clocks are measured once, to half of a
+    short round trip.
     """
 
     name = "ray"
@@ -126,9 +127,9 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
         address = _to_join(address)
         given: dict[str, Any] = {"address": address, "logging_level": logging.ERROR}
         if address == "local":
-            stack.callback(_read_anew)
+            stack.callback(_reload_environment)
             stack.enter_context(_environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=_TOKEN, RAY_worker_niceness="0"))
-            _read_anew()
+            _reload_environment()
             stack.enter_context(_loopback())
             cores = math.ceil(max(actors * cpus, os.cpu_count() or 1))
             given |= {"num_cpus": cores, "include_dashboard": False}
@@ -208,7 +209,7 @@ def _loopback() -> Iterator[None]:
             ray_constants.ENABLE_RAY_CLUSTER = before
 
 
-def _read_anew() -> None:
+def _reload_environment() -> None:
     """Have Ray, which is imported, read its token and whether there is one from the environment again."""
     with suppress(ImportError, AttributeError):  # before it knew tokens
         from ray._raylet import AuthenticationTokenLoader, Config
@@ -237,7 +238,7 @@ def accepts(address: str) -> bool:
     """True where something accepts connections at ``host:port``."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), KNOCK_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
     except (OSError, ValueError):
         return False
     return True
@@ -303,18 +304,18 @@ class _Cluster:
             options = {"num_cpus": self._engine.cpus, "scheduling_strategy": where, "max_restarts": 0}
             serves = encrypts and place < (self._servers or self._count)
             actors.append(make.options(**options).remote(serves))
-        told: list[Introduction] = self._asked(names, [actor.introduce.remote() for actor in actors])
-        ahead = self._ahead({node: actor for actor, (_, node) in zip(actors, bundles, strict=True)})
-        authorities = "".join(one.certificate for one in told)
+        infos: list[ActorInfo] = self._started(names, [actor.info.remote() for actor in actors])
+        offsets = self._clock_offsets({node: actor for actor, (_, node) in zip(actors, bundles, strict=True)})
+        authorities = "".join(info.certificate for info in infos)
         on = defaultdict(list)
-        for who, one in zip(names, told, strict=True):
-            on[one.host].append(who)
+        for who, info in zip(names, infos, strict=True):
+            on[info.host].append(who)
         if len(on) > 1:
             places = "; ".join(f"{host}: {', '.join(there)}" for host, there in on.items())
             self.events.append((0.0, f"placed on {places}"))
         return [
-            _ActorChild(self, who, actor, one, node, (authorities, ahead[node]))
-            for who, actor, one, (_, node) in zip(names, actors, told, bundles, strict=True)
+            _ActorChild(self, who, actor, info, node, (authorities, offsets[node]))
+            for who, actor, info, (_, node) in zip(names, actors, infos, bundles, strict=True)
         ]
 
     def _bundles(self) -> list[tuple[int, str]]:
@@ -328,8 +329,8 @@ class _Cluster:
             of_node[node].append((bundle, node))
         return [one for turn in zip_longest(*of_node.values()) for one in turn if one]
 
-    def _asked(self, names: Sequence[str], answers: list[Any]) -> list[Any]:
-        """The answers of new actors. RuntimeError where one could not start."""
+    def _started(self, names: Sequence[str], answers: list[Any]) -> list[Any]:
+        """The first answer of each new actor. RuntimeError where one could not start."""
         ray = self.ray
         ray.wait(answers, num_returns=len(answers), timeout=READY_S)
         found = []
@@ -345,14 +346,15 @@ class _Cluster:
                 ) from error
         return found
 
-    def _ahead(self, actors: dict[str, Any]) -> dict[str, float]:
-        """By node, how many seconds this machine's clock is ahead of that node's: as it stands in the middle of the
-        shortest of some round trips. Clocks that may be the same are.
+    def _clock_offsets(self, actors: dict[str, Any]) -> dict[str, float]:
+        """By node, how many seconds this machine's clock is ahead of that node's. The node's clock is taken to have
+        been read in the middle of the shortest round trip (Cristian 1989, "Probabilistic clock synchronization"); an
+        offset that is within the error of that is 0.
         """
-        ray, ahead, half_s = self.ray, {}, 0.0
+        ray, offsets, error_s = self.ray, {}, 0.0
         here = ray.get_runtime_context().get_node_id()
         for node, actor in actors.items():
-            ahead[node] = 0.0
+            offsets[node] = 0.0
             trips = []
             for _ in range(0 if node == here else TRIPS):
                 began = time.monotonic()
@@ -361,34 +363,34 @@ class _Cluster:
                 trips.append((took, began + took / 2 - there))
             took, seconds = min(trips, default=(0.0, 0.0))
             if abs(seconds) > took / 2:
-                ahead[node], half_s = seconds, max(half_s, took / 2)
-        if half_s:
-            self.events.append((0.0, f"times of other machines are told to {half_s * 1e3:.1f} ms"))
-        return ahead
+                offsets[node], error_s = seconds, max(error_s, took / 2)
+        if error_s:
+            self.events.append((0.0, f"clocks of other machines are known to {error_s * 1e3:.1f} ms"))
+        return offsets
 
     def left(self, timeout: float) -> float:
-        """Seconds that are left of ``timeout`` for actors to leave, all of them together."""
+        """Seconds that are left of a ``timeout`` that all actors share for their end."""
         if self._leaving is None:
             self._leaving = time.monotonic() + timeout
         return max(0.0, self._leaving - time.monotonic())
 
 
 class _ActorChild(Child):
-    """An actor, and a thread that collects its words into the supervisor's pipe."""
+    """An actor, and a thread that passes its words to the supervisor's pipe."""
 
     def __init__(
-        self, cluster: _Cluster, who: str, actor: Any, told: Introduction, node: str, told_to: tuple[str, float]
+        self, cluster: _Cluster, who: str, actor: Any, info: ActorInfo, node: str, arguments: tuple[str, float]
     ) -> None:
         here, self._there = multiprocess().Pipe()
-        super().__init__(who, here, f"tcp://{netloc(told.host, 0)}")
-        self._cluster, self._actor, self._node, self._told_to = cluster, actor, node, told_to
-        self._place = f"process {told.pid} on {told.host}"
+        super().__init__(who, here, f"tcp://{netloc(info.host, 0)}")
+        self._cluster, self._actor, self._node, self._arguments = cluster, actor, node, arguments
+        self._place = f"process {info.pid} on {info.host}"
         self._how = f"its actor ended, {self._place}"
         self._leaving = threading.Event()
         self._collector = threading.Thread(target=self._collect, name=f"minips-ray-{who}", daemon=True)
 
     def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
-        self._actor.begin.remote(ship({"role": role, **parts}), *self._told_to)
+        self._actor.begin.remote(ship({"role": role, **parts}), *self._arguments)
         self._collector.start()
 
     def say(self, word: str, value: Any = None) -> None:
@@ -411,7 +413,7 @@ class _ActorChild(Child):
         try:
             while (words := self._next()) is not None:
                 for word in words:
-                    with suppress(OSError):  # where the supervisor hears no more, the end is still waited for
+                    with suppress(OSError):  # the supervisor reads no more; the actor's end is still waited for
                         self._there.send_bytes(word)
         except self._cluster.ray.exceptions.RayError as error:
             self._how = f"its actor was lost, {self._place}: {_last_line(error)}"
@@ -428,12 +430,12 @@ class _ActorChild(Child):
             if self._leaving.is_set():
                 return None
             with suppress(KeyError):
-                socket.create_connection(self._cluster.nodes[self._node], KNOCK_S).close()
+                socket.create_connection(self._cluster.nodes[self._node], CONNECT_S).close()
         return cast("list[bytes] | None", ray.get(answer))
 
 
 def _last_line(error: BaseException) -> str:
-    """The line of Ray's long texts that has the reason, without its advice."""
+    """The line of one of Ray's long error texts that has the reason, without advice."""
     line = str(error).strip().splitlines()[-1].strip()
     line = line.rpartition("Worker exit detail: ")[2] or line
     line = re.sub(r"The actor \w{32} is unavailable: ", "", line)
