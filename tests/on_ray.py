@@ -205,6 +205,10 @@ def on_one_machine():
         run = ps.train(DIGITS, long, engine=engine, every=10, on_eval=pause, stop=stop)
         found["pauses"], found["stopped"] = paused[:2], run.stopped and run.updates < 10**6
         found["disconnected"] = not ray.is_initialized()
+        try:
+            ps.train(DIGITS, ps.Config(workers=50), engine=engine, stop=stop)
+        except RuntimeError as error:
+            found["no room"] = str(error)
         ray.init(address=cluster.address, log_to_driver=False)
         deadline = time.monotonic() + 10
         while ray.available_resources().get("CPU") != 6 and time.monotonic() < deadline:

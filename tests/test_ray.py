@@ -112,6 +112,7 @@ def test_a_cluster_on_one_machine():
     assert found["pauses"] == [10, 20]
     assert found["still connected"], "what was there was not left as it was"
     assert found["disconnected"]
+    assert found["no room"] == "The run was stopped before Ray had started its servers and workers."
     assert found["CPUs free again"] == 6
     assert found["groups"] == ["REMOVED"]
 

@@ -94,7 +94,7 @@ class Ray(Engine):
         servers = config.servers if isinstance(config.exchange, PS) else 0
         with (
             connected(self.address, servers + config.workers, self.cpus) as ray,
-            _Cluster(ray, self, config, servers) as cluster,
+            _Cluster(ray, self, config, servers, stop) as cluster,
             RunSupervisor(cluster.start, config, watch, stop, evaluation) as supervisor,
         ):
             run = supervisor.run(problem, params, state)
@@ -249,8 +249,8 @@ class _Cluster:
     that is left in it.
     """
 
-    def __init__(self, ray: Any, engine: Ray, config: Config, servers: int) -> None:
-        self.ray, self._engine, self._config, self._servers = ray, engine, config, servers
+    def __init__(self, ray: Any, engine: Ray, config: Config, servers: int, stop: Stop) -> None:
+        self.ray, self._engine, self._config, self._servers, self._stop = ray, engine, config, servers, stop
         self._count = servers + config.workers
         self._group: Any = None
         self._leaving: float | None = None
@@ -265,14 +265,12 @@ class _Cluster:
         cpus, ray = self._engine.cpus, self.ray
         self._group = placement_group([{"CPU": cpus}] * self._count, strategy="SPREAD")
         try:
-            deadline = time.monotonic() + PLACED_S
-            while not self._group.wait(1):  # in short turns, between which Ctrl-C is heard
-                if time.monotonic() > deadline:
-                    there, free = (has.get("CPU", 0) for has in (ray.cluster_resources(), ray.available_resources()))
-                    raise RuntimeError(
-                        f"The Ray cluster has no room for {self._count} servers and workers of {cpus:g} CPU each: "
-                        f"{free:g} of its {there:g} CPUs are free. Use fewer, or Ray(cpus=…) with less for each."
-                    )
+            if not self._wait(self._group.wait, PLACED_S):
+                there, free = (has.get("CPU", 0) for has in (ray.cluster_resources(), ray.available_resources()))
+                raise RuntimeError(
+                    f"The Ray cluster has no room for {self._count} servers and workers of {cpus:g} CPU each: "
+                    f"{free:g} of its {there:g} CPUs are free. Use fewer, or Ray(cpus=…) with less for each."
+                )
         except BaseException:
             self.__exit__()
             raise
@@ -283,6 +281,18 @@ class _Cluster:
 
         with suppress(self.ray.exceptions.RayError):
             remove_placement_group(self._group)  # and the actors in it
+
+    def _wait(self, done: Callable[[float], Any], limit: float) -> bool:
+        """Call ``done``, which waits for so many seconds at most, until it returns True; False after ``limit`` seconds.
+        In short turns, between which Ctrl-C is handled. RuntimeError where the run is stopped.
+        """
+        deadline = time.monotonic() + limit
+        while not done(1.0):
+            if self._stop():
+                raise RuntimeError("The run was stopped before Ray had started its servers and workers.")
+            if time.monotonic() > deadline:
+                return False
+        return True
 
     def start(self, *names: str) -> "list[Child]":
         """An actor for each name, servers first. RuntimeError where they cannot be had."""
@@ -332,7 +342,7 @@ class _Cluster:
     def _started(self, names: Sequence[str], answers: list[Any]) -> list[Any]:
         """The first answer of each new actor. RuntimeError where one could not start."""
         ray = self.ray
-        ray.wait(answers, num_returns=len(answers), timeout=READY_S)
+        self._wait(lambda seconds: not ray.wait(answers, num_returns=len(answers), timeout=seconds)[1], READY_S)
         found = []
         for who, answer in zip(names, answers, strict=True):
             try:
