@@ -19,7 +19,7 @@ from minips.stages.transports.certificates import files, issued
 
 
 class ActorInfo(NamedTuple):
-    """Where an actor runs, and the certificate of its server: public, empty without TLS."""
+    """The place of an actor, and the certificate of its server: public, empty without TLS."""
 
     host: str
     pid: int
@@ -37,7 +37,7 @@ class Actor:
         self._here, self._there = multiprocess().Pipe()
 
     def info(self) -> ActorInfo:
-        """Where this actor runs."""
+        """The place of this actor."""
         return ActorInfo(self._host, os.getpid(), self._certificate)
 
     def now(self) -> float:

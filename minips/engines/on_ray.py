@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -212,10 +213,9 @@ def _loopback() -> Iterator[None]:
 def _reload_environment() -> None:
     """Have Ray, which is imported, read its token and whether there is one from the environment again."""
     with suppress(ImportError, AttributeError):  # before it knew tokens
-        from ray._raylet import AuthenticationTokenLoader, Config
-
-        AuthenticationTokenLoader.instance().reset_cache()
-        Config.initialize("")
+        raylet: Any = import_module("ray._raylet")
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
+        raylet.Config.initialize("")
 
 
 def found_cluster() -> tuple[str, bool]:
