@@ -14,7 +14,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["MINIPS_AUTOPLAY"] = "1"  # the lessons' predictions answer themselves
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # a kernel under a debugger's eye would print a warning
 os.environ.pop("MPLBACKEND", None)  # a kernel draws into the notebook
-collect_ignore = [] if find_spec("torch") else ["minips/torch.py"]  # which no extra that tests need brings
+collect_ignore = ["tests/on_ray.py"]  # a program of its own, whose stage would be registered here
+if not find_spec("torch"):  # which no extra that tests need brings
+    collect_ignore.append("minips/torch.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -125,6 +125,7 @@ __all__ = [
     "Pyro",
     "Quantizer",
     "RandomK",
+    "Ray",
     "Ref",
     "RingAllReduce",
     "Run",
@@ -173,6 +174,7 @@ __all__ = [
 
 for _kind, _name, _where in (
     ("engine", "simulated", "engines.simulated.engine:Simulated"),
+    ("engine", "ray", "engines.on_ray:Ray"),
     ("topology", "star", "core.topology:Star"),
     ("topology", "ring", "core.topology:Ring"),
     ("topology", "tree", "core.topology:Tree"),
@@ -184,6 +186,7 @@ for _kind, _name, _where in (
 
 if TYPE_CHECKING:
     from minips import bench, cost, lab, testing  # noqa: F401
+    from minips.engines.on_ray import Ray
     from minips.engines.simulated.engine import Simulated
 
     __version__: str
@@ -192,8 +195,8 @@ else:  # where a checker saw this, a name that does not exist would be of any ty
     def __getattr__(name):
         if name in ("bench", "cost", "lab", "testing"):
             return import_module(f"minips.{name}")
-        if name == "Simulated":
-            return stage_class("engine", "simulated")
+        if name in ("Ray", "Simulated"):
+            return stage_class("engine", name.lower())
         if name == "__version__":  # asking the installed metadata takes longer than importing all of the above
             return import_module("importlib.metadata").version("minips")
         raise AttributeError(f"minips has no {name!r}")

@@ -343,7 +343,20 @@ def doctor(options: argparse.Namespace) -> int:
         print(f"{what}: " + ", ".join(f"{package} {_installed(package) or 'missing'}" for package in packages))
         if absent:
             print(f'    pip install "minips[{extra}]"')
+    print(f"engine ray: {_ray()}")
     return 0 if healthy else 1
+
+
+def _ray() -> str:
+    """The state of Ray on this machine, in words."""
+    from minips.engines.on_ray import Ray, found_cluster
+
+    if absent := missing(Ray):
+        return f'{", ".join(absent)} missing; pip install "minips[ray]" lets a run use several machines'
+    address, answers = found_cluster()
+    if not address:
+        return "no cluster is found here; a run starts one on this machine, or joins ray:address=HOST:PORT"
+    return f"the cluster at {address} {'answers' if answers else 'does not answer'}"
 
 
 def _packages() -> dict[str, list[str]]:
@@ -485,7 +498,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
     one = add(train, "train once")
     _add_problem(one)
-    one.add_argument("--engine", default="processes", help=f"where workers run: {', '.join(names('engine'))}")
+    one.add_argument(
+        "--engine", default="processes", help=f"where workers run: {', '.join(names('engine'))}, ray:address=HOST:PORT"
+    )
     one.add_argument("--save", metavar="FILE.npz", help="write the run, to be resumed or loaded")
     one.add_argument(
         "--resume", metavar="FILE.npz", help="go on from a saved run, with its config; --steps is the total"
@@ -585,6 +600,7 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
             "bits, times and steps of every quantizer",
             [("values", int, None, "float32 values in the array"), rounds],
         ),
+        "engines": ("the same run in processes and in actors on Ray", [rounds]),
         "cost": ("seconds per step, predicted and measured, behind links and on the bare loopback", [features, rounds]),
         "tune": ("the tuner's ranking of 24 configs, and what they take, behind two links", [features]),
     }

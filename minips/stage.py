@@ -335,9 +335,14 @@ def parse_stage(kind: str, text: str) -> Any:
 
 
 def read_fields(text: str) -> dict[str, Any]:
-    """``field=value,…`` as Python would read the arguments of a call."""
+    """``field=value,…`` as Python would read the arguments of a call; ``host:port`` needs no quotes.
+
+    >>> read_fields("address=10.0.0.1:6379, tls=False")
+    {'address': '10.0.0.1:6379', 'tls': False}
+    """
+    quoted = re.sub(r"=\s*([\w.-]+:\d+)\s*(?=,|$)", r'="\1"', text)
     try:
-        call: Any = ast.parse(f"dict({text})", mode="eval").body
+        call: Any = ast.parse(f"dict({quoted})", mode="eval").body
         if call.args:
             raise ValueError
         given = {str(keyword.arg): keyword.value for keyword in call.keywords}

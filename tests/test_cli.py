@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 
 import psutil
 import pytest
@@ -197,11 +198,14 @@ def test_stages_lists_every_registered_stage(capsys):
             assert name in listed
 
 
-def test_doctor_finds_this_machine_ready(capsys):
+def test_doctor_finds_this_machine_ready(capsys, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     assert cli.main(["doctor"]) == 0
     said = capsys.readouterr().out
     assert "processes and ports: work" in said
     assert "extra lab" in said
+    found = "the cluster at 127.0.0.1:1 does not answer"
+    assert f"engine ray: {found if find_spec('ray') else 'ray missing; pip install'}" in said
 
 
 @pytest.mark.soak

@@ -68,7 +68,8 @@ def test_the_extra_that_a_stage_names_brings_what_it_needs():
         for module in cls.requires:
             if module in packages:  # elsewhere it is not installed, or comes with Python
                 assert packages[module][0].lower().replace("_", "-") in brought, cls
-        assert cls.extra in re.findall(r"\w+", EXTRAS["lab"][0]), cls
+        if cls.extra != "ray":  # which is large, and for clusters
+            assert cls.extra in re.findall(r"\w+", EXTRAS["lab"][0]), cls
 
 
 def test_the_reference_has_every_public_name_once():

@@ -15,6 +15,7 @@ import textwrap
 import threading
 import time
 import types
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -727,6 +728,16 @@ def test_the_worker_thread_of_the_workbench_is_gone(bench: lab.Workbench) -> Non
     bench.run("A")
     assert bench.wait(30)
     assert "minips-lab" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize("given", [None, "threads", "simulated", ps.Threads()])
+def test_the_workbench_offers_the_engines_that_are_installed(given: Any) -> None:
+    bench = lab.Workbench(engine=given, predict=False)
+    there = {"processes", "threads", *(["ray"] if find_spec("ray") and find_spec("cryptography") else [])}
+    assert {value for _, value in bench.engines.options} == there | {bench.engine}
+    assert bench.engines.value == bench.engine == (given or "processes")
+    bench.engines.value = "threads"
+    assert bench.engine == "threads"
 
 
 def test_a_quantizer_for_each_tensor_is_more_than_the_workbench_shows() -> None:

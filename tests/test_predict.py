@@ -182,3 +182,19 @@ def test_a_prediction_prints_as_a_table():
     assert lines[-1].split(maxsplit=1)[1] == "2, shared by 2 workers and 1 server"
     ring = cost.predict(problem, ps.Config(workers=3, exchange="ring"), replace(CALIBRATION, note="It was busy."))
     assert str(ring).splitlines()[-2:] == [f"{'cores':<20}2, shared by 3 workers", "It was busy."]
+
+
+def test_on_a_cluster_workers_do_not_share_the_cores_of_this_machine():
+    config, calibration = ps.Config(workers=8, steps=20), replace(CALIBRATION, gradient=Line(0.1))
+    calibration = replace(calibration, problem=cost.problem_words(PROBLEM))
+    here = cost.predict(PROBLEM, config, calibration)
+    cluster = cost.Cluster(machines=4, cores=8, bandwidth_bps=10e9, latency_s=5e-5)
+    there = cost.predict(PROBLEM, config, calibration, cluster=cluster)
+    assert here.seconds_per_step > 0.4  # 8 × 0.1 s on two cores
+    assert 0.1 < there.seconds_per_step < 0.11
+    assert there.bytes_sent == here.bytes_sent
+    assert "8 on each of 4 machines, shared by 8 workers and 1 server" in str(there)
+    slower = cost.predict(PROBLEM, config, calibration, cluster=replace(cluster, compute_s=0.3))
+    assert 0.3 < slower.seconds_per_step < 0.31
+    with pytest.raises(ValueError, match="The cluster has a network of its own"):
+        cost.predict(PROBLEM, replace(config, link=ps.Link()), calibration, cluster=cluster)

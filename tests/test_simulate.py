@@ -332,3 +332,42 @@ def test_nothing_loads_the_simulation_before_it_runs():
     )
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_cluster_with_a_machine_for_each_is_a_star():
+    machines = cost.Cluster(machines=5, bandwidth_bps=8e6, latency_s=4e-3)
+    config = ps.Config(workers=4, steps=3)
+    problem = Still(20_000)
+    one = ps.train(problem, config, engine=ps.Simulated(cluster=machines, compute_s=0.5))
+    other = ps.train(problem, config, engine=ps.Simulated(topology=cost.Star(8e6, 2e-3), compute_s=0.5))
+    assert one.seconds == pytest.approx(other.seconds, rel=1e-9)
+
+
+@pytest.mark.parametrize(("machines", "cores", "seconds"), [(8, 1, 1.0), (4, 1, 2.0), (1, 2, 4.0), (1, 16, 1.0)])
+def test_processes_of_one_machine_share_its_cores(machines, cores, seconds):
+    cluster = cost.Cluster(machines=machines, cores=cores, bandwidth_bps=1e15, latency_s=0.0)
+    config = ps.Config(workers=8, steps=3)
+    run = ps.train(SOFTMAX, config, engine=ps.Simulated(cluster=cluster, compute_s=1.0))
+    assert run.seconds_per_step == pytest.approx(seconds, rel=1e-6)
+    for name, x in ps.train(SOFTMAX, config, engine="threads").params.items():
+        np.testing.assert_array_equal(x, run.params[name])
+
+
+def test_who_is_slowed_down_works_meanwhile_and_who_gives_up_leaves_the_core():
+    """Delays are no work: four at once on one core. A straggler that gives up leaves its core to the others."""
+    cluster = cost.Cluster(machines=1, cores=1, bandwidth_bps=1e15, latency_s=0.0)
+    delayed = ps.Config(workers=4, steps=2, delays=ps.Delays(1.0))
+    assert ps.train(SOFTMAX, delayed, engine=ps.Simulated(cluster=cluster, compute_s=0.1)).seconds == pytest.approx(2.0)
+    backup = ps.Config(workers=3, steps=4, consistency=ps.BSP(backup=1))
+    run = ps.train(SOFTMAX, backup, engine=ps.Simulated(cluster=cluster, compute_s=1.0, exponential=True))
+    assert run.updates == 12
+    again = ps.train(SOFTMAX, backup, engine=ps.Simulated(cluster=cluster, compute_s=1.0, exponential=True))
+    assert run.seconds == again.seconds
+
+
+def test_a_cluster_is_the_only_network():
+    cluster = cost.Cluster(machines=2)
+    with pytest.raises(ValueError, match="has one of its own"):
+        ps.Simulated(cluster=cluster, topology="ring")
+    with pytest.raises(ValueError, match="The cluster has a network of its own"):
+        ps.train(SOFTMAX, ps.Config(steps=1, link=LINK), engine=ps.Simulated(cluster=cluster))

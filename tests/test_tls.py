@@ -1,14 +1,20 @@
 """TCP under TLS: the contract of a transport holds, and who answers is known."""
 
 import dataclasses
+import os
+import re
+import shutil
 import socket
+import subprocess
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 import trustme
 
 import minips as ps
+from minips.stages.transports.certificates import files, issued
 from minips.testing.transports import check_transport
 
 
@@ -30,6 +36,37 @@ def papers(authority, tmp_path_factory):
 
 def test_the_contract_holds(papers):
     check_transport(ps.Tcp(**papers), cycles=20)
+
+
+def test_a_run_makes_its_own_certificate_for_one_address():
+    certificate, key = issued("127.0.0.1")
+    other, _ = issued("127.0.0.2")
+    with files(certificate + key, certificate, other) as (mine, known, stranger):
+        transport = ps.Tcp(certificate=mine, authority=known)
+        with transport.serve(lambda frames: frames) as endpoint:
+            with transport.connect(endpoint.address) as channel:
+                assert bytes(channel.call([b"a gradient"]).result(20)[0]) == b"a gradient"
+            with pytest.raises(ConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+                ps.Tcp(authority=stranger).connect(endpoint.address)
+        with (
+            transport.serve(lambda frames: frames, "tcp://127.0.0.2:0") as endpoint,
+            pytest.raises(ConnectionError, match="CERTIFICATE_VERIFY_FAILED"),
+        ):
+            transport.connect(endpoint.address)
+    assert not os.path.exists(mine)
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl command")
+def test_the_certificate_that_the_readme_makes(tmp_path):
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^openssl req .*\n .*$", readme, flags=re.MULTILINE)
+    subprocess.run(
+        command.replace("10.0.0.1", "127.0.0.1"), shell=True, cwd=tmp_path, check=True, capture_output=True, timeout=60
+    )
+    at = {"certificate": tmp_path / "server.pem", "key": tmp_path / "server.key", "authority": tmp_path / "server.pem"}
+    transport = ps.Tcp(**{name: str(path) for name, path in at.items()})
+    with transport.serve(lambda frames: frames) as endpoint, transport.connect(endpoint.address) as channel:
+        assert bytes(channel.call([b"a gradient"]).result(20)[0]) == b"a gradient"
 
 
 def test_a_run_ends_with_the_same_bits_as_without(papers):

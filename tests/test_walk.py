@@ -9,7 +9,7 @@ import minips as ps
 from minips import cost
 from minips.core.calibration import Calibration
 from minips.core.fit import Line
-from minips.cost.clockwork import Clockwork, Cores, Host, Signal
+from minips.cost.clockwork import Clockwork, Cores, Host, Port, Signal
 from minips.cost.walk import Declared, Workload
 from minips.cost.walk import walk as walk_it
 
@@ -61,17 +61,16 @@ def test_cores_are_shared_evenly(cores, others, ends):
 
 def test_a_node_does_one_thing_at_a_time_and_its_link_is_first_come_first_served():
     clockwork = Clockwork()
-    node = Host(clockwork, Cores(clockwork, 8), ps.Link(8e6, 0.5), late=0.25)
+    node, bare = (Host(clockwork, Cores(clockwork, 8), Port(link), late=0.25) for link in (ps.Link(8e6, 0.5), None))
     walls = []
     last = [node.work(1.0, walls.append) for _ in range(3)][-1]
     clockwork.run(lambda: last.triggered)
     assert (clockwork.now, walls) == (3.0, [1.0, 1.0, 1.0])
-    assert [node.depart(1_000_000), node.depart(2_000_000), node.depart(1)] == [3.0, 4.0, 6.0]
-    assert node.arrive(3.0, 1_000_000) == 1.0 + 0.5 + 0.25
-    assert node.arrive(3.0, 1_000_000) == 2.0 + 0.5 + 0.25
-    assert node.arrive(-9.0, 0) == 2.0 + 0.5 + 0.25  # behind the others, although it left before them
-    bare = Host(clockwork, Cores(clockwork, 8), None, late=0.25)
-    assert (bare.depart(1e9), bare.arrive(3.0, 1e9)) == (3.0, 0.0)
+    assert [node.depart(1_000_000, bare), node.depart(2_000_000, bare), node.depart(1, bare)] == [3.0, 4.0, 6.0]
+    assert node.arrive(3.0, 1_000_000, bare) == 1.0 + 0.5 + 0.25
+    assert node.arrive(3.0, 1_000_000, bare) == 2.0 + 0.5 + 0.25
+    assert node.arrive(-9.0, 0, bare) == 2.0 + 0.5 + 0.25  # behind the others, although it left before them
+    assert (bare.depart(1e9, node), bare.arrive(3.0, 1e9, node)) == (3.0, 0.0)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4, 16])
@@ -155,3 +154,33 @@ def test_an_all_reduce_takes_what_its_formula_says(exchange, formula, workers):
     config = ps.Config(workers=workers, exchange=exchange, steps=20, link=ps.Link(100e6, 2e-3))
     done = walk_it(config, NOTHING, Workload(20_000, 1, parts=parts))
     assert done.seconds_per_step == pytest.approx(formula(workers, 80_000, 100e6 / 8, 2e-3), rel=1e-6)
+
+
+def test_on_a_cluster_with_a_machine_for_each_all_is_as_behind_links_of_their_own():
+    link = ps.Link(100e6, 2e-3)
+    config = ps.Config(workers=4, servers=2, steps=20, link=link)
+    calibration = replace(NOTHING, gradient=Line(1e-3), worker_rest=Line(1e-4), server_rest=Line(1e-4))
+    load = Workload(20_000, 1, 40_000, 40_000)
+    machines = cost.Cluster(machines=6, bandwidth_bps=100e6, latency_s=2e-3)
+    alone = walk_it(config, calibration, load)
+    assert walk_it(replace(config, link=None), calibration, load, machines).seconds == pytest.approx(
+        alone.seconds, rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(("machines", "cores", "seconds"), [(8, 1, 1.0), (4, 2, 1.0), (4, 1, 2.0), (1, 2, 4.0)])
+def test_processes_of_one_machine_share_its_cores(machines, cores, seconds):
+    cluster = cost.Cluster(machines=machines, cores=cores, bandwidth_bps=1e12, latency_s=0.0)
+    calibration = replace(NOTHING, gradient=Line(1.0), cores=2)
+    config, load = ps.Config(workers=8, steps=20), Workload(1, 1, 4, 4)
+    assert walk_it(config, calibration, load, cluster).seconds_per_step == pytest.approx(seconds, rel=1e-6)
+
+
+def test_processes_of_one_machine_share_its_link_and_do_not_need_it_among_themselves():
+    """Of four workers on two machines two are where the server is; the other machine's link carries two pushes."""
+    cluster = cost.Cluster(machines=2, cores=8, bandwidth_bps=8e6, latency_s=0.0)
+    config, load = ps.Config(workers=4, steps=20), Workload(1, 1, 1_000_000, 0)
+    assert cluster.places(4, 1) == {"server 0": 0, "worker 0": 1, "worker 1": 0, "worker 2": 1, "worker 3": 0}
+    assert walk_it(config, NOTHING, load, cluster).seconds_per_step == pytest.approx(2.0, rel=1e-6)
+    one = replace(cluster, machines=1)
+    assert walk_it(config, NOTHING, load, one).seconds == 0.0

@@ -23,7 +23,7 @@ from minips.stage import Array, Tensors
 @contextmanager
 def quiet() -> Iterator[Any]:
     """The module ray, which reports nothing and leaves no file; its output is discarded."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # for loopback alone
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # else it keeps one at home
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         import ray

@@ -4,6 +4,8 @@ A worker calls a function in the server's process with tensors and gets tensors.
 tensors' memory, so that gradient, mean and SGD are the very code that minips runs.
 """
 
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +32,8 @@ def member(name: str, rank: int, size: int, folder: Path) -> Iterator[Any]:
     """Meet the others, and part from them in the end; the module torch.distributed.rpc."""
     from torch.distributed import rpc
 
+    if sys.platform == "linux":  # elsewhere the loopback has other names
+        os.environ["TP_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/torch", rpc_timeout=JOIN_S)
     rpc.init_rpc(name, rank=rank, world_size=size, rpc_backend_options=options)
     try:

@@ -147,15 +147,25 @@ class Cores:
             done.succeed()
 
 
+class Port:
+    """A machine's end of its link, which all of its processes share: when it is free again each way."""
+
+    __slots__ = ("incoming", "link", "outgoing")
+
+    def __init__(self, link: Link | None) -> None:
+        self.link, self.outgoing, self.incoming = link, 0.0, 0.0
+
+
 class Host:
-    """A process and its link: its threads take turns at one interpreter, and what it sends and hears shares the link.
+    """A process and its port: its threads take turns at one interpreter, and what it sends and hears shares the link.
 
     The link does what `minips.stages.transports.link` does, ``late`` seconds later where a message had to wait for it.
+    What processes with the same port say to each other does not pass it.
     """
 
-    def __init__(self, clockwork: Clockwork, cores: Cores, link: Link | None, late: float) -> None:
-        self.clockwork, self._cores, self._link, self._late = clockwork, cores, link, late
-        self._out = self._in = self._began = 0.0
+    def __init__(self, clockwork: Clockwork, cores: Cores, port: Port, late: float) -> None:
+        self.clockwork, self._cores, self._port, self._late = clockwork, cores, port, late
+        self._began = 0.0
         self._queue: deque[tuple[float, Callable[[float], None], Signal]] = deque()
 
     def work(self, seconds: float, record: Callable[[float], None] = lambda wall: None) -> Signal:
@@ -183,24 +193,26 @@ class Host:
 
     def left(self) -> list[float]:
         """Tasks that wait for their turn, and seconds until the link is free each way."""
-        now = self.clockwork.now
-        return [len(self._queue), max(0.0, self._out - now), max(0.0, self._in - now)]
+        now, port = self.clockwork.now, self._port
+        return [len(self._queue), max(0.0, port.outgoing - now), max(0.0, port.incoming - now)]
 
-    def depart(self, nbytes: float) -> float:
+    def depart(self, nbytes: float, to: "Host") -> float:
         """When the first byte of a message leaves that is sent now."""
-        if not self._link:
+        port = self._port
+        if not port.link or to._port is port:
             return self.clockwork.now
-        start = self.clockwork.later(self._out, self.clockwork.now)
+        start = self.clockwork.later(port.outgoing, self.clockwork.now)
         if nbytes:
-            self._out = start + nbytes * 8 / self._link.bandwidth_bps
+            port.outgoing = start + nbytes * 8 / port.link.bandwidth_bps
         return start
 
-    def arrive(self, start: float, nbytes: float) -> float:
+    def arrive(self, start: float, nbytes: float, source: "Host") -> float:
         """Seconds from now until the last byte is here of a message that left from ``start`` on."""
-        if not self._link:
+        port = self._port
+        if not port.link or source._port is port:
             return 0.0
-        end = self.clockwork.later(self._in, start) + nbytes * 8 / self._link.bandwidth_bps
+        end = self.clockwork.later(port.incoming, start) + nbytes * 8 / port.link.bandwidth_bps
         if nbytes:
-            self._in = end
-        left = end + self._link.latency_s - self.clockwork.now
+            port.incoming = end
+        left = end + port.link.latency_s - self.clockwork.now
         return left + self._late if left > 0 else 0.0

@@ -13,6 +13,7 @@ from minips.core.codec import Codec
 from minips.core.collectives import PS, AllReduce, Exchange, HalvingDoubling, RingAllReduce, TreeAllReduce
 from minips.core.config import Config
 from minips.core.fit import Line
+from minips.core.machines import Machines
 from minips.cost.formulas import (
     halving_doubling_s,
     parameter_server_s,
@@ -23,9 +24,8 @@ from minips.cost.formulas import (
 from minips.cost.predict import message_nbytes
 from minips.cost.walk import EVEN_STEPS, Declared, Workload, walk
 from minips.engines.sweep import Table
-from minips.stage import Stage, Value, build, default_of, option, parse_stage, read_fields
+from minips.stage import Stage, Value, build, default_of, parse_stage, read_fields
 from minips.stages.quantizers import Quantizer
-from minips.stages.transports import Link
 
 SAMPLE = 1_000_000
 """Where a codec's bytes depend on the values, so many normal ones are encoded at most."""
@@ -41,27 +41,15 @@ CodecLike = str | Mapping[str, Any] | Quantizer | Codec
 
 
 @dataclass(frozen=True)
-class Cluster(Value):
-    """Equal machines around one switch, each with a worker.
+class Cluster(Machines):
+    """Equal machines around one switch: for `compare`, each with a worker; for `predict` and `Simulated`, with the
+    servers and the workers of a config in turn.
 
     >>> cluster = Cluster(machines=8, bandwidth_bps=10e9, latency_s=50e-6, compute_s=0.08)
     >>> table = cluster.compare(nbytes=25e6, ways=["ps:servers=2", "ring"])
     >>> [(row["way"], round(row["closed form (s)"], 4), round(row["ratio"], 2)) for row in table.rows]
     [('ps:servers=2', 0.1801, 1.0), ('ring', 0.1157, 1.0)]
     """
-
-    machines: int = option(
-        4, "machines, with a worker each; servers have machines of their own besides", minimum=1, step=1
-    )
-    bandwidth_bps: float = option(1e9, "bits per second of each machine's link, each way", above=0, unit="bit/s")
-    latency_s: float = option(1e-4, "seconds that a message travels from one machine to another", minimum=0, unit="s")
-    compute_s: float = option(0.0, "seconds that a worker computes in a step", minimum=0, unit="s")
-    cores: int = option(1, "cores of each machine; its one process works on one of them at a time", minimum=1, step=1)
-
-    @property
-    def link(self) -> Link:
-        """Each machine's connection to the switch, as a config has it."""
-        return Link(self.bandwidth_bps, self.latency_s)
 
     def compare(
         self,

@@ -18,6 +18,7 @@ from minips.core.codec import Codec, Encoder
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.fit import Line
+from minips.core.machines import Machines, check_one_network
 from minips.core.message import Message
 from minips.core.run import Run
 from minips.core.trace import SPANS, Trace
@@ -46,9 +47,11 @@ class Prediction:
     exact_bytes: bool
     """True where neither values nor luck have a say in them: a run without retries has exactly these."""
     cores: int
-    """The cores that all the workers and servers are taken to share: those of the machine that was calibrated."""
+    """The cores that all the workers and servers are taken to share: those of the machine that was calibrated; or of
+    each machine of the ``cluster``."""
     note: str = ""
     """A sentence where other programs kept the machine busy while it was calibrated."""
+    cluster: Machines | None = None
 
     @property
     def seconds(self) -> float:
@@ -59,38 +62,47 @@ class Prediction:
         """A text table."""
         low, high = (bound * 1e3 for bound in self.interval_s)
         about = "" if self.exact_bytes else "about "
+        of_each = f" on each of {self.cluster.machines} machines" if self.cluster else ""
         rows = [
             *((name, f"{seconds * 1e3:.3f} ms") for name, seconds in self.spans.items()),
             ("a step", f"{self.seconds_per_step * 1e3:.3f} ms ({low:.3f} to {high:.3f})"),
             ("the run", f"{self.seconds:.2f} s for {self.config.steps} steps"),
             ("sent by workers", f"{about}{self.bytes_sent / 1e6:.3f} MB"),
             ("received by workers", f"{about}{self.bytes_received / 1e6:.3f} MB"),
-            ("cores", f"{self.cores}, shared by {_processes(self.config)}"),
+            ("cores", f"{self.cores}{of_each}, shared by {_processes(self.config)}"),
         ]
         return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *filter(None, [self.note])])
 
 
 @one_blas_thread
-def predict(problem: Problem, config: Config, calibration: Calibration | None = None) -> Prediction:
+def predict(
+    problem: Problem, config: Config, calibration: Calibration | None = None, *, cluster: Machines | None = None
+) -> Prediction:
     """Predict the cost of a step of ``config`` on ``problem``. Without a ``calibration`` one is made, which takes a few
     seconds.
 
     All the workers and servers are taken to share the cores of the machine that was calibrated, as processes on one
-    machine do; `Cluster.compare` asks about machines of their own. A gradient's time is the calibration's where that
-    was made for this problem, and is taken here and now otherwise.
+    machine do. On a ``cluster`` they are placed in turn, servers first, as the engine `Ray` places them: those on one
+    machine share its cores and its link, and each core is as fast as the calibrated one. `Cluster.compare` asks about
+    machines for each of them.
+
+    A gradient's time is the cluster's ``compute_s`` where that is above 0, the calibration's where that was made for
+    this problem, and is taken here and now otherwise. ValueError for a cluster and a ``config.link`` at once.
     """
+    check_one_network(config, cluster)
     config = config.for_rows(problem.rows)
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
     part = problem.shard(0, config.workers)
     _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
     traffic = count_bytes(config, params, gradients, min(config.batch_size or part.rows, part.rows))
-    if calibration.gradient is None or calibration.problem != problem_words(problem):
+    if cluster and cluster.compute_s:
+        calibration = replace(calibration, gradient=Line(cluster.compute_s))
+    elif calibration.gradient is None or calibration.problem != problem_words(problem):
         gradient_s, note = quietly(partial(_time_gradient, part, config, params), attempts=2)
         calibration = replace(calibration, gradient=Line(gradient_s), note=calibration.note or note)
-    middle, low, high = (
-        walk(config, one, traffic.load) for one in (calibration, calibration.bound("low"), calibration.bound("high"))
-    )
+    bounds = (calibration, calibration.bound("low"), calibration.bound("high"))
+    middle, low, high = (walk(config, one, traffic.load, cluster) for one in bounds)
     seconds = middle.seconds_per_step
     ends = (seconds, low.seconds_per_step, high.seconds_per_step)
     return Prediction(
@@ -101,8 +113,9 @@ def predict(problem: Problem, config: Config, calibration: Calibration | None = 
         traffic.sent,
         traffic.received,
         traffic.exact,
-        calibration.cores,
+        cluster.cores if cluster else calibration.cores,
         calibration.note,
+        cluster,
     )
 
 

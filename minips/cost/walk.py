@@ -22,12 +22,13 @@ from minips.core.codec import Decoder, Encoder
 from minips.core.collectives import Hop
 from minips.core.config import Config
 from minips.core.fit import Line
+from minips.core.machines import Machines
 from minips.core.message import Header, Message
 from minips.core.protocol import PUSHES, ServerLink, ServerSession, WorkerSession
 from minips.core.sessions import Receive, Send, Until, nothing
 from minips.core.shard import Shard
 from minips.core.trace import Trace
-from minips.cost.clockwork import Clockwork, Cores, Host, Signal, Task
+from minips.cost.clockwork import Clockwork, Cores, Host, Port, Signal, Task
 from minips.cost.meters import CROWD
 from minips.drivers.virtual import Party, Way
 from minips.stage import Tensors
@@ -82,10 +83,12 @@ class Sized(NamedTuple):
     stamp: Header = {}
 
 
-def walk(config: Config, calibration: Calibration, load: Workload) -> "Walk":
-    """The walk of the config's exchange, at its end."""
+def walk(config: Config, calibration: Calibration, load: Workload, cluster: Machines | None = None) -> "Walk":
+    """The walk of the config's exchange, at its end. Without a ``cluster`` all are on the calibrated machine, each
+    behind the config's link.
+    """
     with _no_collection():
-        return Walk(config, calibration, load)
+        return Walk(config, calibration, load, cluster)
 
 
 @contextmanager
@@ -115,7 +118,9 @@ def _same(one: list[float], other: list[float]) -> bool:
 class Walk:
     """``seconds`` of the run, and ``spans``: seconds by name, of all the workers and servers, for one update."""
 
-    def __init__(self, config: Config, calibration: Calibration, load: Workload) -> None:
+    def __init__(
+        self, config: Config, calibration: Calibration, load: Workload, cluster: Machines | None = None
+    ) -> None:
         self.config, self.calibration, self.load = config, calibration, load
         even = config.delays is None and config.consistency.quorum(config.workers) == config.workers
         self.steps = min(config.steps, EVEN_STEPS if even else MAX_STEPS)
@@ -125,8 +130,15 @@ class Walk:
         """Values of each server."""
         self.totals: dict[str, float] = defaultdict(float)
         self.clockwork = Clockwork()
+        servers = 0 if load.parts else config.servers
+        self._places = cluster.places(config.workers, servers) if cluster else {}
+        self._machines: list[tuple[Cores, Port]] = []
+        if cluster:
+            each = range(cluster.machines)
+            self._machines = [(Cores(self.clockwork, cluster.cores), Port(cluster.link)) for _ in each]
         self.cores = Cores(self.clockwork, calibration.cores, calibration.others)
-        self.servers = [_Server(self, index) for index in range(0 if load.parts else config.servers)]
+        """Of the calibrated machine, which has them all where there is no cluster."""
+        self.servers = [_Server(self, index) for index in range(servers)]
         kind: type[_Rank | _Worker] = _Rank if load.parts else _Worker
         self.workers = [kind(self, worker) for worker in range(config.workers)]
         self._progress = [0] * len(self.servers or self.workers)
@@ -146,9 +158,18 @@ class Walk:
         """Wall seconds for one clock of all the workers."""
         return self.seconds / self.config.steps
 
-    def contention(self, factor: float) -> float:
-        """A crowd's factor for as many workers as there are."""
-        return 1 + (factor - 1) * min(1.0, (self.config.workers - 1) / (CROWD - 1))
+    def machine(self, who: str) -> tuple[Cores, Port]:
+        """The cores and the port of a worker or a server."""
+        return self._machines[self._places[who]] if self._places else (self.cores, Port(self.config.link))
+
+    def contention(self, factor: float, worker: str = "") -> float:
+        """A crowd's factor for as many workers as there are, or as are on one ``worker``'s machine."""
+        crowd = self.config.workers
+        if worker and self._places:
+            crowd = sum(
+                place == self._places[worker] for who, place in self._places.items() if who.startswith("worker")
+            )
+        return 1 + (factor - 1) * min(1.0, (crowd - 1) / (CROWD - 1))
 
     def reached(self, which: int, step: int) -> None:
         """Note that so many steps are in the parameters of a server, or of a rank."""
@@ -169,6 +190,8 @@ class Walk:
                 continue
             spent = [seconds - totals[-1].get(name, 0.0) for name, seconds in self.totals.items()]
             states.append([*spent, *self.clockwork.left(), *self.cores.left()])
+            for cores, _ in self._machines:
+                states[-1] += cores.left()
             for process in (*self.servers, *self.workers):
                 states[-1] += [*process.left(), *process.ahead(step)]
             totals.append(dict(self.totals))
@@ -202,8 +225,8 @@ class _SizedParty(Host, Party):
 
     event = Signal
 
-    def __init__(self, walk: Walk, number: int, lines: Mapping[str, Line], transfer_s: float = 0.0) -> None:
-        super().__init__(walk.clockwork, walk.cores, walk.config.link, walk.calibration.late_s)
+    def __init__(self, walk: Walk, who: str, number: int, lines: Mapping[str, Line], transfer_s: float = 0.0) -> None:
+        super().__init__(walk.clockwork, *walk.machine(who), walk.calibration.late_s)
         self.walk, self.number, self.totals = walk, number, walk.totals
         self._lines, self._transfer_s = lines, transfer_s
         self._works: dict[tuple[tuple[str, ...], float], list[_Work]] = {}
@@ -290,8 +313,9 @@ class _Worker(_Trainer):
 
     def __init__(self, walk: Walk, number: int) -> None:
         config, calibration = walk.config, walk.calibration
-        rest_s = calibration.worker_rest.at(walk.share) / 2 * walk.contention(calibration.worker_crowd)
-        super().__init__(walk, number, calibration.worker, rest_s)
+        who = f"worker {number}"
+        rest_s = calibration.worker_rest.at(walk.share) / 2 * walk.contention(calibration.worker_crowd, who)
+        super().__init__(walk, who, number, calibration.worker, rest_s)
         self._flight_s = calibration.idle.at(walk.share) / 2
         self._trips: list[deque[Signal]] = [deque() for _ in walk.servers]
         self._session = WorkerSession(number, [_DeclaredLink(walk, number, index) for index in range(config.servers)])
@@ -320,14 +344,14 @@ class _Worker(_Trainer):
         """A message's way to a server, what the server does with it, and the answer's way back; returns the answer."""
         clockwork, times = self.clockwork, _SessionTimes(0)
         began = clockwork.now
-        start = self.depart(message.nbytes)
+        start = self.depart(message.nbytes, server)
         yield self._flight_s
-        yield server.arrive(start, message.nbytes)
+        yield server.arrive(start, message.nbytes, self)
         came = clockwork.now
         stamp, answer = yield from server.carry_out(server.session.answer(message.header, message), times)
-        start = server.depart(answer.nbytes)
+        start = server.depart(answer.nbytes, self)
         yield self._flight_s
-        yield self.arrive(start, answer.nbytes)
+        yield self.arrive(start, answer.nbytes, server)
         if message.header["kind"] in PUSHES:
             self.totals["transfer"] += clockwork.now - began - (times.ready - came)
             self.totals["wait"] += times.waited
@@ -340,7 +364,8 @@ class _Server(_SizedParty):
     def __init__(self, walk: Walk, number: int) -> None:
         config, calibration = walk.config, walk.calibration
         rest_s = calibration.server_rest.at(walk.share) / 2 * walk.contention(calibration.server_crowd)
-        super().__init__(walk, number, {**calibration.server, **update_lines(calibration, config)}, rest_s)
+        lines = {**calibration.server, **update_lines(calibration, config)}
+        super().__init__(walk, f"server {number}", number, lines, rest_s)
         updates, now = config.workers * walk.steps, lambda: self.clockwork.now
         self.shard = Shard.of(config, {}, aggregator=_MEAN, optimizer=_SGD, updates=updates, now=now)
         self.session = _DeclaredSessions(self)
@@ -369,7 +394,7 @@ class _Rank(_Trainer):
     clock: int | None = 0
 
     def __init__(self, walk: Walk, number: int) -> None:
-        super().__init__(walk, number, rank_lines(walk.calibration, walk.config))
+        super().__init__(walk, f"worker {number}", number, rank_lines(walk.calibration, walk.config))
         self._part = walk.load.parts[number]
         self._boxes: dict[tuple[int, int], Signal] = defaultdict(Signal)
 
@@ -390,9 +415,9 @@ class _Rank(_Trainer):
 
     def _deliver(self, message: Send, peer: "_Rank", box: Signal, rest_s: float) -> Task:
         sent = self.clockwork.now
-        start = self.depart(message.parcel)
+        start = self.depart(message.parcel, peer)
         yield self.walk.calibration.hop_idle.at(message.values)
-        yield peer.arrive(start, message.parcel)
+        yield peer.arrive(start, message.parcel, self)
         yield peer.work(rest_s)
         box.succeed(sent)
 

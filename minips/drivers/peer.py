@@ -40,10 +40,13 @@ class LostError(ConnectionError):
 class Peer(Closable):
     """One rank's endpoint, and its channels to those that it sends to. Use with ``with``, then `meet`.
 
-    ``like`` has the names, shapes and dtypes of the gradients.
+    ``like`` has the names, shapes and dtypes of the gradients, ``address`` is where it serves: None for a fresh
+    local one.
     """
 
-    def __init__(self, exchange: AllReduce, config: Config, rank: int, like: Tensors, token: str) -> None:
+    def __init__(
+        self, exchange: AllReduce, config: Config, rank: int, like: Tensors, token: str, address: str | None = None
+    ) -> None:
         self.rank, self.config = rank, config
         self.trace = Trace(f"worker {rank}")
         self.bytes_sent = self.bytes_received = 0
@@ -54,7 +57,7 @@ class Peer(Closable):
         self._boxes: dict[int, deque[Frames]] = defaultdict(deque)
         self._gone: dict[int, str] = {}
         self._channels: dict[int, Channel] = {}
-        self._endpoint = self._node.serve(Service(partial(_PeerConnection, self)), None, token)
+        self._endpoint = self._node.serve(Service(partial(_PeerConnection, self)), address, token)
         self.address = self._endpoint.address
 
     def meet(self, addresses: Sequence[str], timeout: float = 10.0) -> None:

@@ -1,6 +1,6 @@
-"""A run on one machine: its servers and workers as children of a supervisor, from their start to the run's results.
+"""A run: its servers and workers as children of a supervisor, from their start to the run's results.
 
-`Threads` and `Processes` differ in how a child is started and ended; everything else stands here.
+`Threads`, `Processes` and `Ray` differ in how a child is started and ended; everything else stands here.
 """
 
 import secrets
@@ -17,7 +17,7 @@ from minips.core.trace import Trace
 from minips.engines import roles
 from minips.engines.base import Engine
 from minips.engines.replica import check_same, requantization_error
-from minips.engines.supervisor import FAREWELL_S, Child, Supervisor, tell
+from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, tell
 from minips.problems import Problem
 from minips.stage import Tensors
 
@@ -44,7 +44,7 @@ class LocalEngine(Engine):
         evaluation: Evaluation | None = None,
         state: State | None = None,
     ) -> Run:
-        with _RunSupervisor(self, config, watch, stop, evaluation) as supervisor:
+        with RunSupervisor(self.start, config, watch, stop, evaluation) as supervisor:
             return supervisor.run(problem, params, state)
 
 
@@ -52,13 +52,11 @@ class _StoppedError(Exception):
     """The run is to end before its updates are applied."""
 
 
-class _RunSupervisor(Supervisor):
+class RunSupervisor(Supervisor):
     """A run's supervisor. ``holders`` hold parameters and know when it is over; ``reporters`` count what is applied."""
 
-    def __init__(
-        self, engine: LocalEngine, config: Config, watch: Watch, stop: Stop, evaluation: Evaluation | None
-    ) -> None:
-        super().__init__(engine.start, self._go_on)
+    def __init__(self, start: Start, config: Config, watch: Watch, stop: Stop, evaluation: Evaluation | None) -> None:
+        super().__init__(start, self._go_on)
         self.config, self.watch, self.stop_wanted, self.evaluation = config, watch, stop, evaluation
         self.rows: defaultdict[Child, Rows] = defaultdict(list)
         self.applied: Counter[Child] = Counter()
@@ -98,9 +96,11 @@ class _RunSupervisor(Supervisor):
         common = {"config": config, "token": secrets.token_hex(16), "every": every}
         whole = {**common, "params": params}
         for index, child in enumerate(self.servers):
-            child.brief(roles.serve, {**whole, "index": index, "state": state and state["servers"][index]})
+            parts = {**whole, "index": index, "address": child.address}
+            child.brief(roles.serve, {**parts, "state": state and state["servers"][index]})
         for worker, child in enumerate(self.workers):
-            role, parts = (roles.run_ps_worker, common) if self.servers else (roles.run_allreduce_worker, whole)
+            meeting = {**whole, "address": child.address}
+            role, parts = (roles.run_ps_worker, common) if self.servers else (roles.run_allreduce_worker, meeting)
             kept = state and state["workers"][worker]
             child.brief(role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})
 

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -243,14 +243,24 @@ def _child(pipe: Any) -> None:
     """The program of a child process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = ControlPipe(pipe)
-    sys.stdout = sys.stderr = _Forward(line)
+    sys.stdout = sys.stderr = Forward(line)
     try:
         briefing = pipe.recv_bytes()
         apart = [_read(pipe, nbytes) for nbytes in pipe.recv()]
     except (EOFError, OSError):
         return
+    carry_out(line, briefing, apart)
+
+
+def carry_out(
+    line: ControlPipe,
+    briefing: bytes,
+    apart: Iterable[memoryview] = (),
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda parts: parts,
+) -> None:
+    """Unpack a role and its arguments, which ``prepare`` may change, and run it."""
     try:
-        parts = unship(briefing, apart)
+        parts = prepare(unship(briefing, apart))
         role = parts.pop("role")
     except Exception as error:
         text = f"{type(error).__name__}: {reason(error)}."
@@ -270,7 +280,7 @@ def _read(pipe: Any, nbytes: int) -> memoryview:
     return block
 
 
-class _Forward(io.TextIOBase):
+class Forward(io.TextIOBase):
     """A text stream that sends whole lines to the supervisor."""
 
     def __init__(self, line: ControlPipe) -> None:

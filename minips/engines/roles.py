@@ -46,13 +46,14 @@ def serve(
     params: Tensors,
     index: int,
     token: str,
+    address: str | None = None,
     every: int | None = None,
     state: Any = None,
 ) -> Report:
     """One server, from its start until the supervisor says stop; its report."""
     told, ticks, finished, paused = 0, 0, False, False
     updates = config.workers * config.steps
-    with Server(params, config, index=index, updates=updates, every=every, state=state).serve(token=token) as server:
+    with Server(params, config, index=index, updates=updates, every=every, state=state).serve(address, token) as server:
         line.say("ready", server.address)
         while (heard := line.hear(TICK_S))[0] != "stop":
             if heard[0] == "diverged":
@@ -121,6 +122,7 @@ def run_allreduce_worker(
     params: Tensors,
     worker: int,
     token: str,
+    address: str | None = None,
     every: int | None = None,
     state: Any = None,
 ) -> Report:
@@ -153,7 +155,7 @@ def run_allreduce_worker(
             decision[0] = word != "go on"
             resumed.set()
 
-    with Peer(exchange, config, worker, params, token) as peer:
+    with Peer(exchange, config, worker, params, token, address) as peer:
         computing = Trace(peer.trace.who)
         replica = Replica(params, config, worker, peer.trace, every, state.get("replica"))
         if state:

@@ -68,11 +68,12 @@ def run_role(role: Callable[..., Any], line: ControlPipe, parts: dict[str, Any])
 class Child(ABC):
     """A process or thread that was started, and the supervisor's end of its pipe.
 
-    ``heard`` holds by their words the values that came from it and were not taken out yet.
+    ``heard`` holds by their words the values that came from it and were not taken out yet. ``address`` is where it
+    serves, if it does; None for a fresh local address.
     """
 
-    def __init__(self, who: str, pipe: Any) -> None:
-        self.who, self.pipe = who, pipe
+    def __init__(self, who: str, pipe: Any, address: str | None = None) -> None:
+        self.who, self.pipe, self.address = who, pipe, address
         self.heard: dict[str, Any] = {}
         self.done = self.gone = False
 
@@ -96,6 +97,10 @@ def tell(children: Iterable[Child], word: str, value: Any = None) -> None:
         child.say(word, value)
 
 
+Start = Callable[..., list[Child]]
+"""An engine's function that starts a child for each name."""
+
+
 class Supervisor:
     """``with``: children, which have all ended when the block has, whatever happens.
 
@@ -103,7 +108,7 @@ class Supervisor:
     the supervisor waits; an exception that it raises ends the wait.
     """
 
-    def __init__(self, start: Callable[..., list[Child]], check: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, start: Start, check: Callable[[], None] = lambda: None) -> None:
         self._start, self._check = start, check
         self.children: list[Child] = []
         self.farewell_s = FAREWELL_S

@@ -25,6 +25,7 @@ from minips.lab.controls import bare, explained
 from minips.lab.panels.base import Interactive, Job, Picture, beside, numbered, still
 from minips.lab.style import NARROW_IN, STYLE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
+from minips.stage import missing, names, stage_class
 from minips.stages.consistency import ASP
 from minips.stages.memories import ErrorFeedback
 from minips.stages.quantizers import Sign, TopK, Uniform
@@ -33,6 +34,8 @@ from minips.stages.transports import Link
 REDRAW_S = 0.5
 """The shortest time between two pictures of a run that is under way."""
 SIDES = ("A", "B")
+REAL = ("processes", "threads", "ray")
+"""The engines that are offered, where they are installed: those whose seconds are real."""
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "fewer bits": {"B": {"push": Codec(Sign(), ErrorFeedback())}},
     "fewer values": {"B": {"push": Codec(TopK(0.05), ErrorFeedback())}},
@@ -69,7 +72,7 @@ class Workbench(Interactive):
         if not 1 <= len(starts) <= len(SIDES):
             raise ValueError(f"The workbench takes one config, or one for A and one for B; got {len(starts)}.")
         self.problem = problem or SoftmaxRegression(*datasets.digits())
-        self.engine = engine
+        self.engine: Engine | str = engine or "processes"
         self._starts = [starts[0], starts[-1]]
         number = numbered("")  # of this workbench, where another cell has one too
         self.columns = {
@@ -129,14 +132,20 @@ class Workbench(Interactive):
 
     def _build(self, predict: bool, number: str) -> None:
         wide = {"style": {"description_width": "initial"}, "layout": {"width": "auto"}}
-        which, preset, words = (
-            f"{name} {number}".strip() for name in ("Columns to run", "Preset", "Predict before running")
+        which, preset, words, engine = (
+            f"{name} {number}".strip() for name in ("Columns to run", "Preset", "Predict before running", "Engine")
         )
         columns = [("A and B", "AB"), ("A only", "A"), ("B only", "B")]
         self.which = ipywidgets.Dropdown(options=columns, description=which, tooltip="what Run trains", **wide)
         presets = ["as it was opened", *PRESETS]
         self.preset = ipywidgets.Dropdown(options=presets, description=preset, tooltip="sets both columns", **wide)
         self.predict = ipywidgets.Checkbox(value=predict, description=words, indent=False, layout={"width": "auto"})
+        there = [name for name in names("engine") if name in REAL and not missing(stage_class("engine", name))]
+        offered = [(str(one), one) for one in dict.fromkeys([self.engine, *there])]
+        self.engines = ipywidgets.Dropdown(
+            options=offered, value=self.engine, description=engine, tooltip="where workers run", **wide
+        )
+        self.engines.observe(lambda change: setattr(self, "engine", change["new"]), "value")
         self.job.say("Change something in B, then press Run.")
         self.loss, self.spans, self.timeline, self.staleness = (Picture() for _ in range(4))
         self.table, self.log, self.download, self.help = (ipywidgets.HTML() for _ in range(4))
@@ -150,7 +159,7 @@ class Workbench(Interactive):
         first = self._grid(FIRST)
         more = self._grid([name for name in self.columns["A"].rows if name not in FIRST])
         errors = [column.error for column in self.columns.values()]
-        folded = ipywidgets.Accordion([ipywidgets.VBox([self.predict, more])], titles=("More",))
+        folded = ipywidgets.Accordion([ipywidgets.VBox([self.predict, self.engines, more])], titles=("More",))
         code = ipywidgets.HBox([column.code for column in self.columns.values()], layout={"flex_flow": "row wrap"})
         sections = {
             "Results": self.table,

@@ -13,8 +13,10 @@ import simpy
 
 from minips import seeds
 from minips.core.calibration import Calibration
+from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.fit import Line
+from minips.core.machines import Machines
 from minips.core.message import DivergedError
 from minips.core.run import Evaluation, Progress, Rows, Stop, Watch
 from minips.core.topology import Network, Traffic
@@ -42,6 +44,8 @@ class Conditions(NamedTuple):
     calibration: Calibration | None
     abandon: bool
     delay_versions: int
+    cluster: Machines | None
+    """The machines that nodes share; None where each node has one of its own."""
 
 
 class Simulation:
@@ -65,6 +69,11 @@ class Simulation:
         self._watch, self._stop, self._told_at = watch, stop, time.monotonic()
         graph, rng = conditions.graph, seeds.loss(config.seed)
         self._wire = None if graph is None else FlowNetwork(self.env, Network(graph), conditions.traffic, rng)
+        self._cores: dict[str, SharedCores] = {}
+        if machines := conditions.cluster:
+            servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
+            of_each = [SharedCores(self.env, machines.cores) for _ in range(machines.machines)]
+            self._cores = {who: of_each[place] for who, place in machines.places(config.workers, servers).items()}
 
     def run(self, processes: list[simpy.Process], *others: simpy.Event) -> None:
         """Until all the processes have ended, or one of the other events has happened. RuntimeError where a worker
@@ -102,6 +111,13 @@ class Simulation:
             self.diverged = reason
             self._over.succeed()
 
+    def work(self, who: str, seconds: float) -> Way[None]:
+        """The time of some work, for a process's ``yield from``: longer where others of its machine want the cores."""
+        if cores := self._cores.get(who):
+            yield from cores.work(seconds)
+        else:
+            yield self.env.timeout(seconds)
+
     def travel(self, source: "Node", target: "Node", nbytes: int, least_s: float, line: str | None = None) -> Way[None]:
         """The way of a message, for a process's ``yield from``; see `FlowNetwork.travel`. The transport itself takes
         ``least_s``.
@@ -133,6 +149,56 @@ class Simulation:
             self._watch(Progress(applied, self.config.workers * self.config.steps, losses))
 
 
+class SharedCores:
+    """A machine's cores, which all at work share evenly; none has more than one."""
+
+    def __init__(self, env: simpy.Environment, cores: int) -> None:
+        self._env, self._cores = env, cores
+        self._left: dict[simpy.Event, float] = {}
+        self._at, self._turn = 0.0, 0
+
+    def work(self, seconds: float) -> Way[None]:
+        """Until so many seconds of a core have been had. An interrupt gives the rest up."""
+        done = self._env.event()
+        self._pass()
+        self._left[done] = seconds
+        self._plan()
+        try:
+            yield done
+        finally:
+            if done in self._left:
+                self._pass()
+                del self._left[done]
+                self._plan()
+
+    @property
+    def _rate(self) -> float:
+        return min(1.0, self._cores / max(1, len(self._left)))
+
+    def _pass(self) -> None:
+        """Take off what has been worked since the last time."""
+        worked, self._at = (self._env.now - self._at) * self._rate, self._env.now
+        for done in self._left:
+            self._left[done] -= worked
+
+    def _plan(self) -> None:
+        """Find the moment at which the next one is done."""
+        self._turn += 1
+        if self._left:
+            turn, seconds = self._turn, max(0.0, min(self._left.values())) / self._rate
+            self._env.timeout(seconds).callbacks.append(lambda _: self._end(turn))
+
+    def _end(self, turn: int) -> None:
+        if turn != self._turn:
+            return  # others have come or gone in between, and the plan is another one now
+        self._pass()
+        least = min(self._left.values())
+        for done in [one for one, left in self._left.items() if left <= least + 1e-12]:
+            del self._left[done]
+            done.succeed()
+        self._plan()
+
+
 class Node(Party):
     """A host: its name, and its processor, which does one thing at a time.
 
@@ -158,7 +224,7 @@ class Node(Party):
             self.cluster.record("wait", self.who, began, step)
             for name, seconds in times:
                 began = self.env.now
-                yield self.env.timeout(seconds)
+                yield from self.cluster.work(self.who, seconds)
                 self.cluster.record(name, self.who, began, step)
 
 
@@ -190,8 +256,14 @@ class Trainer(Node):
     def compute_delay(self, clock: int) -> Way[bool]:
         """The time of one gradient; False where this worker gave it up."""
         began, self._computing = self.env.now, True
+        conditions, delays = self.cluster.conditions, self.config.delays
         with suppress(simpy.Interrupt):
-            yield self.env.timeout(self.cluster.conditions.seconds(self.config, self.rank, clock, self._rows))
+            if conditions.cluster:
+                yield from self.cluster.work(self.who, conditions.seconds(self._plain, self.rank, clock, self._rows))
+                least = delays.of(self.rank, clock, self.config.seed) if delays else 0.0
+                yield self.env.timeout(max(0.0, began + least - self.env.now))
+            else:
+                yield self.env.timeout(conditions.seconds(self.config, self.rank, clock, self._rows))
         self.cluster.record("compute", self.who, began, clock)
         finished, self._computing = self._computing, False
         return finished

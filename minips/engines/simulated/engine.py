@@ -13,6 +13,7 @@ from minips import seeds
 from minips.core.calibration import Calibration
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
+from minips.core.machines import Machines, check_one_network
 from minips.core.run import Evaluation, Run, State, Stop, Watch
 from minips.core.topology import Own, Star, Topology, Traffic
 from minips.engines import Engine
@@ -31,6 +32,9 @@ class Simulated(Engine):
     is drawn anew for each step with that mean (``exponential``); the config's delays count as in a real run. With a
     ``calibration`` everything else takes its time too: stages, updates and the transport, one thing after the other at
     each node. Waiting has no limit, and all nodes live for ever.
+
+    On a ``cluster`` of machines servers and workers are placed in turn, as the engine `Ray` places them: those on one
+    machine share its link and its cores, and what they say to each other passes no link. Without one each has a core.
 
     With ``delay_versions`` τ a pull is answered with parameters that are τ versions old: one worker under ASP then
     descends with a constant delay of τ, and more workers add their own staleness to that.
@@ -58,11 +62,14 @@ class Simulated(Engine):
     delay_versions: int = option(0, "how old the parameters are that a pull brings", minimum=0, step=1)
     abandon: bool = option(True, "stragglers give up a gradient whose round is over")
     traffic: tuple[Traffic, ...] = option((), "what else travels on the network")
+    cluster: ValueField[Machines | None] = option(None, "machines with several processes each; None: one process each")
 
     def __post_init__(self) -> None:
         if hasattr(self.topology, "edges"):
             object.__setattr__(self, "topology", Own(self.topology))
         super().__post_init__()
+        if self.cluster and self.topology:
+            raise ValueError("Simulated takes a topology, or a cluster, which has one of its own; got both.")
 
     def run(
         self,
@@ -77,8 +84,15 @@ class Simulated(Engine):
         from minips.engines.simulated import central, mutual
         from minips.engines.simulated.cluster import Conditions, Simulation
 
+        check_one_network(config, self.cluster)
         conditions = Conditions(
-            self.network(config), self.traffic, self.seconds, self.calibration, self.abandon, self.delay_versions
+            self.network(config),
+            self.traffic,
+            self.seconds,
+            self.calibration,
+            self.abandon,
+            self.delay_versions,
+            self.cluster,
         )
         if state is not None and self.delay_versions:
             raise ValueError(
@@ -97,18 +111,21 @@ class Simulated(Engine):
 
     def network(self, config: Config) -> Any:
         """The graph that ``config`` runs on; None where it is infinitely fast."""
+        servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
+        if self.cluster:
+            return self.cluster.graph(config.workers, servers)
         topology, link = self.topology, config.link
         if topology is None and link is not None:
             topology = Star(link.bandwidth_bps, link.latency_s / 2)
         if topology is None and self.traffic:
             raise ValueError("Competing traffic needs a network: give Simulated a topology, or the config a link.")
-        servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
         return topology and topology.graph(config.workers, servers)
 
     def seconds(self, config: Config, worker: int, clock: int, rows: int) -> float:
         """Seconds that this worker computes at this clock, on batches of so many rows."""
         gradient = self.calibration and self.calibration.gradient
-        batch = self.compute_s if self.compute_s is not None else gradient.at(rows) if gradient else 0.0
+        given = self.compute_s if self.compute_s is not None else (self.cluster and self.cluster.compute_s) or None
+        batch = given if given is not None else gradient.at(rows) if gradient else 0.0
         seconds = batch * config.accumulate
         if self.exponential:
             seconds *= seeds.compute(config.seed, worker, clock).exponential()

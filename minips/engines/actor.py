@@ -1,0 +1,113 @@
+"""One server or worker on a Ray cluster: an actor that runs a role in a thread, and passes words to and from its pipe.
+
+Ray creates the actor in a process of its own, on the node that it was placed on; minips has to be installed there.
+"""
+
+import gc
+import os
+import sys
+import threading
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from minips.arithmetic import one_blas_thread
+from minips.engines.processes import Forward, carry_out
+from minips.engines.supervisor import ControlPipe, multiprocess
+from minips.stages.transports.certificates import files, issued
+
+
+class ActorInfo(NamedTuple):
+    """The place of an actor, and the certificate of its server: public, empty without TLS."""
+
+    host: str
+    pid: int
+    certificate: str
+
+
+class Actor:
+    """The methods that the supervisor calls through Ray. The key of the certificate stays in this process."""
+
+    def __init__(self, serves: bool) -> None:
+        import ray
+
+        self._host = ray.util.get_node_ip_address()
+        self._certificate, self._key = issued(self._host) if serves else ("", "")
+        self._here, self._there = multiprocess().Pipe()
+
+    def info(self) -> ActorInfo:
+        """The place of this actor."""
+        return ActorInfo(self._host, os.getpid(), self._certificate)
+
+    def now(self) -> float:
+        """This machine's clock."""
+        return time.monotonic()
+
+    def begin(self, briefing: bytes, authorities: str, offset_s: float) -> None:
+        """Start the role of the briefing in a thread. With ``authorities``, the certificates of all servers, it uses
+        TLS. ``offset_s`` is added to the times that it reports.
+        """
+        arguments = (briefing, authorities, offset_s)
+        threading.Thread(target=self._carry_out, args=arguments, name="minips-role", daemon=True).start()
+
+    def say(self, word: str, value: Any) -> None:
+        """Send a word to the role, unless it has ended."""
+        with suppress(OSError):
+            self._here.send((word, value))
+
+    def hear(self, timeout: float) -> list[bytes] | None:
+        """The words that the role has sent, or the first one within ``timeout`` seconds; None after its end."""
+        heard: list[bytes] = []
+        try:
+            while self._here.poll(0 if heard else timeout):
+                heard.append(self._here.recv_bytes())
+        except (EOFError, OSError):  # OSError where the role ended before it read a word
+            return heard or None
+        return heard
+
+    def _carry_out(self, briefing: bytes, authorities: str, offset_s: float) -> None:
+        with self._there, ExitStack() as stack:
+            line = _ShiftedPipe(self._there, offset_s)
+            sys.stdout = sys.stderr = Forward(line)
+            gc.freeze()  # each collection would look through all that Ray has imported
+
+            def prepare(parts: dict[str, Any]) -> dict[str, Any]:
+                if not authorities:
+                    return parts
+                mine, others = stack.enter_context(files(self._certificate + self._key, authorities))
+                config = parts["config"]
+                fields = {"certificate": mine if self._key else "", "key": "", "authority": others}
+                return {**parts, "config": replace(config, transport=replace(config.transport, **fields))}
+
+            stack.enter_context(one_blas_thread)
+            carry_out(line, briefing, prepare=prepare)
+
+
+class _ShiftedPipe(ControlPipe):
+    """Converts the times in a role's words from this machine's clock to the supervisor's."""
+
+    def __init__(self, pipe: Any, offset_s: float) -> None:
+        super().__init__(pipe)
+        self._offset_s = offset_s
+
+    def say(self, word: str, value: Any = None) -> None:
+        super().say(word, shifted(word, value, self._offset_s) if self._offset_s else value)
+
+
+def shifted(word: str, value: Any, seconds: float) -> Any:
+    """The value of a role's word, with ``seconds`` added to each of its times.
+
+    >>> shifted("progress", (8, [(1.0, 0, 2.3)]), 0.5)
+    (8, [(1.5, 0, 2.3)])
+    """
+    if word == "progress":
+        applied, rows = value
+        return applied, [(at + seconds, *rest) for at, *rest in rows]
+    if word != "result" or value is None:
+        return value
+    moved = {name: value[name] + seconds for name in ("changed_at", "began_at") if name in value}
+    rows_of = {
+        name: [(at + seconds, *rest) for at, *rest in value[name]] for name in ("losses", "events") if name in value
+    }
+    return {**value, **moved, **rows_of, "trace": value["trace"].since(-seconds)}

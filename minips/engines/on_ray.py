@@ -1,0 +1,452 @@
+"""Servers and workers on the machines of a Ray cluster.
+
+Ray places the processes, starts them and reports which of them have died; nothing here schedules. Each server and each
+worker is an actor that runs the same role as a process of `Processes`. Ray carries the roles with each worker's rows,
+once, the words between a role and its supervisor, and the results. Gradients and parameters go from worker to server
+over minips' own tcp.
+"""
+
+import logging
+import math
+import os
+import re
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+from minips.core.collectives import PS
+from minips.core.config import Config
+from minips.core.run import Evaluation, Run, State, Stop, Watch
+from minips.engines.actor import Actor, ActorInfo
+from minips.engines.base import Engine
+from minips.engines.local import RunSupervisor
+from minips.engines.shipping import ship
+from minips.engines.supervisor import FAREWELL_S, Child, multiprocess
+from minips.problems import Problem
+from minips.stage import Tensors, option, reason, register
+from minips.stages.transports import Tcp
+from minips.stages.transports.network import netloc
+
+PLACED_S, READY_S = 60.0, 60.0
+"""How long Ray may take to reserve CPUs for all the actors, and to start them."""
+POLL_S = 1.0
+"""How long one call for an actor's words waits for the first of them."""
+SILENCE_S, CONNECT_S = 2.0, 2.0
+"""After how long without an answer of an actor its node is asked for a connection, and how long that may take."""
+TRIPS = 10
+"""Round trips by which the offset of a machine's clock is measured."""
+_TOKEN = secrets.token_hex(32)
+"""The token of each Ray that this process starts."""
+
+
+@register
+@dataclass(frozen=True)
+class Ray(Engine):
+    """Each server and each worker in an actor on a Ray cluster, spread over its nodes, servers apart from each other.
+
+    An ``address`` is a cluster to join, ``host:port`` or ``auto``; it is left as it was. None joins the one that this
+    process is connected to, that ``RAY_ADDRESS`` names, or that was started on this machine. Where there is none, or
+    with the address ``local``, a Ray starts on this machine, for the loopback alone, and ends with the run. Every node
+    needs minips, this version, and the modules that the problem imports; what is written in a notebook cell travels.
+
+    Servers are reached by tcp at their nodes' addresses, on ports that are free there. With ``tls`` each makes a
+    certificate for the run, whose key never leaves it, unless ``Config.transport`` names files of its own. The run's
+    token travels by Ray, as secret as Ray's own connections are.
+
+    A worker's death, or its node's, is an event; a server's ends the run with RuntimeError. The times of spans and
+    losses are those of this machine's clock: the offsets of other machines' clocks are measured once, to half of a
+    short round trip.
+    """
+
+    name = "ray"
+    requires: ClassVar[tuple[str, ...]] = ("ray", "cryptography")
+    extra = "ray"
+    address: str | None = option(None, "the Ray cluster to join; None: the one that is there; local: a new one, here")
+    tls: bool = option(True, "encrypt what workers and servers exchange")
+    cpus: float = option(1.0, "CPUs that Ray sets aside for each server and each worker", above=0)
+
+    def run(
+        self,
+        problem: Problem,
+        config: Config,
+        params: Tensors,
+        watch: Watch,
+        stop: Stop,
+        evaluation: Evaluation | None = None,
+        state: State | None = None,
+    ) -> Run:
+        if not isinstance(config.transport, Tcp):
+            raise ValueError(
+                f"Ray places servers and workers on several machines, which tcp connects; got transport="
+                f"{config.transport!r}. Use transport='tcp', or engine=Processes()."
+            )
+        servers = config.servers if isinstance(config.exchange, PS) else 0
+        with (
+            connected(self.address, servers + config.workers, self.cpus) as ray,
+            _Cluster(ray, self, config, servers, stop) as cluster,
+            RunSupervisor(cluster.start, config, watch, stop, evaluation) as supervisor,
+        ):
+            run = supervisor.run(problem, params, state)
+            run.events[:0] = cluster.events
+        return run
+
+
+@contextmanager
+def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
+    """The module ray, connected to the cluster at ``address``, as `Ray` says, or to one that starts here with room for
+    so many actors and ends with the block. A connection that is there already is used, and left as it was.
+    """
+    import ray
+
+    if address not in (None, "auto", "local") and not re.fullmatch(r"[^/]+:\d+", address):
+        raise ValueError(
+            f"Ray takes the address of a cluster's head, such as 10.0.0.1:6379, or auto, or local; got {address!r}."
+        )
+    if ray.is_initialized():
+        here = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", here):
+            raise ValueError(
+                f"This process is connected to the Ray cluster at {here}, not to {address}. Use Ray(), or call "
+                "ray.shutdown() before."
+            )
+        yield ray
+        return
+    with ExitStack() as stack:
+        stack.enter_context(_environment(RAY_USAGE_STATS_ENABLED="0"))
+        address = _to_join(address)
+        given: dict[str, Any] = {"address": address, "logging_level": logging.ERROR}
+        if address == "local":
+            stack.callback(_reload_environment)
+            stack.enter_context(_environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=_TOKEN, RAY_worker_niceness="0"))
+            _reload_environment()
+            stack.enter_context(_loopback())
+            cores = math.ceil(max(actors * cpus, os.cpu_count() or 1))
+            given |= {"num_cpus": cores, "include_dashboard": False}
+            if sys.platform == "linux":  # elsewhere paths of sockets may become too long there
+                folder = tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True)
+                given["_temp_dir"] = stack.enter_context(folder)
+        stack.callback(ray.shutdown)
+        with _signals_kept():
+            try:
+                ray.init(log_to_driver=False, **given)
+            except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+                why = reason(error).strip().rstrip(".")
+                if address == "local":
+                    raise RuntimeError(f"Ray cannot start on this machine: {why}.") from error
+                raise RuntimeError(
+                    f"The Ray cluster at {address} cannot be joined: {why}. Have all machines the same token "
+                    "(RAY_AUTH_TOKEN) and the same versions of Ray and Python?"
+                ) from error
+        yield ray
+
+
+def _to_join(address: str | None) -> str:
+    """The address of a cluster that accepts connections, or ``local``. RuntimeError where it does not: Ray itself would
+    try for minutes.
+    """
+    found, answers = found_cluster()
+    if address is None:
+        address = os.environ.get("RAY_ADDRESS") or (found if answers else "local")
+    if address == "auto":
+        if not found:
+            raise RuntimeError("No Ray cluster is found on this machine. Start one: ray start --head.")
+        address = found
+    if address != "local" and not (answers if address == found else accepts(address)):
+        raise RuntimeError(
+            f"No Ray cluster can be joined at {address}: nothing accepts connections there. `ray start --head` on that "
+            "machine starts one; a firewall may be between."
+        )
+    return address
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Restore the handlers of signals, of which Ray sets one."""
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)} if main else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _environment(**wanted: str) -> Iterator[None]:
+    """Set what is not set yet, for this process and those that it starts, until the block ends."""
+    added = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Have a Ray that starts in this block listen on the loopback alone, as it does where it knows no clusters."""
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER  # was read when ray was imported
+    with _environment(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0"):
+        ray_constants.ENABLE_RAY_CLUSTER = False
+        try:
+            yield
+        finally:
+            ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def _reload_environment() -> None:
+    """Have Ray, which is imported, read its token and whether there is one from the environment again."""
+    with suppress(ImportError, AttributeError):  # before it knew tokens
+        raylet: Any = import_module("ray._raylet")
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
+        raylet.Config.initialize("")
+
+
+def found_cluster() -> tuple[str, bool]:
+    """The address of the Ray cluster that ``RAY_ADDRESS`` names, or that this user has started on this machine, and
+    whether it accepts connections; empty where there is none. Ray itself is not asked, nor imported.
+    """
+    places = [os.environ.get("RAY_TMPDIR"), os.environ.get("TMPDIR"), "/tmp", tempfile.gettempdir()]
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address in ("auto", "local"):
+        address = ""
+    for place in filter(None, places):
+        file = Path(place, "ray", "ray_current_cluster")
+        with suppress(OSError):
+            if not address and (os.name == "nt" or file.stat().st_uid == os.getuid()):
+                address = file.read_text(encoding="utf-8").strip()
+    return address, accepts(address)
+
+
+def accepts(address: str) -> bool:
+    """True where something accepts connections at ``host:port``."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+class _Cluster:
+    """``with``: room on the cluster for the servers and the workers of a run. It is given back at the end, with all
+    that is left in it.
+    """
+
+    def __init__(self, ray: Any, engine: Ray, config: Config, servers: int, stop: Stop) -> None:
+        self.ray, self._engine, self._config, self._servers, self._stop = ray, engine, config, servers, stop
+        self._count = servers + config.workers
+        self._group: Any = None
+        self._leaving: float | None = None
+        self.events: list[tuple[float, str]] = []
+        self.nodes: dict[str, tuple[str, int]] = {
+            node["NodeID"]: (node["NodeManagerAddress"], node["NodeManagerPort"]) for node in ray.nodes()
+        }
+
+    def __enter__(self) -> Self:
+        from ray.util.placement_group import placement_group
+
+        cpus, ray = self._engine.cpus, self.ray
+        self._group = placement_group([{"CPU": cpus}] * self._count, strategy="SPREAD")
+        try:
+            if not self._wait(self._group.wait, PLACED_S):
+                there, free = (has.get("CPU", 0) for has in (ray.cluster_resources(), ray.available_resources()))
+                raise RuntimeError(
+                    f"The Ray cluster has no room for {self._count} servers and workers of {cpus:g} CPU each: "
+                    f"{free:g} of its {there:g} CPUs are free. Use fewer, or Ray(cpus=…) with less for each."
+                )
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        from ray.util.placement_group import remove_placement_group
+
+        with suppress(self.ray.exceptions.RayError):
+            remove_placement_group(self._group)  # and the actors in it
+
+    def _wait(self, done: Callable[[float], Any], limit: float) -> bool:
+        """Call ``done``, which waits for so many seconds at most, until it returns True; False after ``limit`` seconds.
+        In short turns, between which Ctrl-C is handled. RuntimeError where the run is stopped.
+        """
+        deadline = time.monotonic() + limit
+        while not done(1.0):
+            if self._stop():
+                raise RuntimeError("The run was stopped before Ray had started its servers and workers.")
+            if time.monotonic() > deadline:
+                return False
+        return True
+
+    def start(self, *names: str) -> "list[Child]":
+        """An actor for each name, servers first. RuntimeError where they cannot be had."""
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        ray, config, transport = self.ray, self._config, self._config.transport
+        assert isinstance(transport, Tcp)
+        encrypts = self._engine.tls and not (transport.certificate or transport.authority)
+        make = ray.remote(concurrency_groups={"hear": 1, "say": 1})(Actor)
+        bundles = self._bundles()
+        if config.link and len({node for _, node in bundles}) > 1:
+            raise ValueError(
+                f"{config.link!r} shapes what processes of one machine exchange, by their clock, and these are on "
+                "several. Use link=None."
+            )
+        actors = []
+        for place, (bundle, _) in enumerate(bundles):
+            where = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
+            options = {"num_cpus": self._engine.cpus, "scheduling_strategy": where, "max_restarts": 0}
+            serves = encrypts and place < (self._servers or self._count)
+            actors.append(make.options(**options).remote(serves))
+        infos: list[ActorInfo] = self._started(names, [actor.info.remote() for actor in actors])
+        offsets = self._clock_offsets({node: actor for actor, (_, node) in zip(actors, bundles, strict=True)})
+        authorities = "".join(info.certificate for info in infos)
+        on = defaultdict(list)
+        for who, info in zip(names, infos, strict=True):
+            on[info.host].append(who)
+        if len(on) > 1:
+            places = "; ".join(f"{host}: {', '.join(there)}" for host, there in on.items())
+            self.events.append((0.0, f"placed on {places}"))
+        return [
+            _ActorChild(self, who, actor, info, node, (authorities, offsets[node]))
+            for who, actor, info, (_, node) in zip(names, actors, infos, bundles, strict=True)
+        ]
+
+    def _bundles(self) -> list[tuple[int, str]]:
+        """A bundle and its node for each server and then each worker: from all nodes in turn, so that the servers are
+        apart from each other where there are nodes enough.
+        """
+        from ray.util.placement_group import placement_group_table
+
+        of_node = defaultdict(list)
+        for bundle, node in sorted(placement_group_table(self._group)["bundles_to_node_id"].items()):
+            of_node[node].append((bundle, node))
+        return [one for turn in zip_longest(*of_node.values()) for one in turn if one]
+
+    def _started(self, names: Sequence[str], answers: list[Any]) -> list[Any]:
+        """The first answer of each new actor. RuntimeError where one could not start."""
+        ray = self.ray
+        self._wait(lambda seconds: not ray.wait(answers, num_returns=len(answers), timeout=seconds)[1], READY_S)
+        found = []
+        for who, answer in zip(names, answers, strict=True):
+            try:
+                found.append(ray.get(answer, timeout=0))
+            except ray.exceptions.GetTimeoutError:
+                raise RuntimeError(f"{who} did not start within {READY_S:g} seconds. Is its node overloaded?") from None
+            except ray.exceptions.RayError as error:
+                raise RuntimeError(
+                    f"{who} could not start on its node: {_last_line(error)}. Is minips, in this version, installed "
+                    'on every node: pip install "minips[ray]"?'
+                ) from error
+        return found
+
+    def _clock_offsets(self, actors: dict[str, Any]) -> dict[str, float]:
+        """By node, how many seconds this machine's clock is ahead of that node's. The node's clock is taken to have
+        been read in the middle of the shortest round trip (Cristian 1989, "Probabilistic clock synchronization"); an
+        offset that is within the error of that is 0.
+        """
+        ray, offsets, error_s = self.ray, {}, 0.0
+        here = ray.get_runtime_context().get_node_id()
+        for node, actor in actors.items():
+            offsets[node] = 0.0
+            trips = []
+            for _ in range(0 if node == here else TRIPS):
+                began = time.monotonic()
+                there = ray.get(actor.now.remote(), timeout=READY_S)
+                took = time.monotonic() - began
+                trips.append((took, began + took / 2 - there))
+            took, seconds = min(trips, default=(0.0, 0.0))
+            if abs(seconds) > took / 2:
+                offsets[node], error_s = seconds, max(error_s, took / 2)
+        if error_s:
+            self.events.append((0.0, f"clocks of other machines are known to {error_s * 1e3:.1f} ms"))
+        return offsets
+
+    def left(self, timeout: float) -> float:
+        """Seconds that are left of a ``timeout`` that all actors share for their end."""
+        if self._leaving is None:
+            self._leaving = time.monotonic() + timeout
+        return max(0.0, self._leaving - time.monotonic())
+
+
+class _ActorChild(Child):
+    """An actor, and a thread that passes its words to the supervisor's pipe."""
+
+    def __init__(
+        self, cluster: _Cluster, who: str, actor: Any, info: ActorInfo, node: str, arguments: tuple[str, float]
+    ) -> None:
+        here, self._there = multiprocess().Pipe()
+        super().__init__(who, here, f"tcp://{netloc(info.host, 0)}")
+        self._cluster, self._actor, self._node, self._arguments = cluster, actor, node, arguments
+        self._place = f"process {info.pid} on {info.host}"
+        self._how = f"its actor ended, {self._place}"
+        self._leaving = threading.Event()
+        self._collector = threading.Thread(target=self._collect, name=f"minips-ray-{who}", daemon=True)
+
+    def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
+        self._actor.begin.remote(ship({"role": role, **parts}), *self._arguments)
+        self._collector.start()
+
+    def say(self, word: str, value: Any = None) -> None:
+        self._actor.say.options(concurrency_group="say").remote(word, value)
+
+    def end(self, timeout: float) -> str:
+        self.pipe.close()
+        if self._collector.is_alive():
+            self._collector.join(self._cluster.left(timeout))
+        self._leaving.set()
+        self._cluster.ray.kill(self._actor)
+        if self._collector.ident:
+            self._collector.join(FAREWELL_S)
+        self._there.close()
+        self.gone = True
+        return self._how
+
+    def _collect(self) -> None:
+        """Pass on the actor's words until it ends."""
+        try:
+            while (words := self._next()) is not None:
+                for word in words:
+                    with suppress(OSError):  # the supervisor reads no more; the actor's end is still waited for
+                        self._there.send_bytes(word)
+        except self._cluster.ray.exceptions.RayError as error:
+            self._how = f"its actor was lost, {self._place}: {_last_line(error)}"
+        except OSError as error:
+            self._how = f"its node does not answer, {self._place}: {reason(error)}"
+        finally:
+            self._there.close()
+
+    def _next(self) -> list[bytes] | None:
+        """The next words, perhaps none; None at the end. OSError where the node is gone."""
+        ray = self._cluster.ray
+        answer = self._actor.hear.options(concurrency_group="hear").remote(POLL_S)
+        while not ray.wait([answer], timeout=POLL_S + SILENCE_S)[0]:
+            if self._leaving.is_set():
+                return None
+            with suppress(KeyError):
+                socket.create_connection(self._cluster.nodes[self._node], CONNECT_S).close()
+        return cast("list[bytes] | None", ray.get(answer))
+
+
+def _last_line(error: BaseException) -> str:
+    """The line of one of Ray's long error texts that has the reason, without advice."""
+    line = str(error).strip().splitlines()[-1].strip()
+    line = line.rpartition("Worker exit detail: ")[2] or line
+    line = re.sub(r"The actor \w{32} is unavailable: ", "", line)
+    return re.split(r"(?<=[.:]) (?:Some common causes|The task may)", line)[0].rstrip(".")

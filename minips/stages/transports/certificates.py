@@ -1,0 +1,66 @@
+"""Certificates for one run: made where a server is, for that address alone, and never written to a disk."""
+
+import ipaddress
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+
+VALID = timedelta(days=30)
+"""From when it was made on, and as long before, for clocks that do not agree."""
+
+
+def issued(host: str) -> tuple[str, str]:
+    """A certificate for the IP address ``host``, signed by itself, and its key, as PEM texts. ModuleNotFoundError
+    without `cryptography`.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"minips {host}")])
+    usage = dict.fromkeys(
+        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign"), False
+    )
+    usage |= {"encipher_only": False, "decipher_only": False, "digital_signature": True, "key_cert_sign": True}
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - VALID, now + VALID)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.KeyUsage(**usage), critical=True)
+        .add_extension(identifier, critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM).decode(), secret.decode()
+
+
+@contextmanager
+def files(*texts: str) -> Iterator[list[str]]:
+    """For each text the path of a file that holds it until the block ends: in this process's memory on Linux, so that
+    nothing is left where the process is killed; elsewhere one that its owner alone can read.
+    """
+    with ExitStack() as stack:
+        yield [stack.enter_context(_file(text)) for text in texts]
+
+
+@contextmanager
+def _file(text: str) -> Iterator[str]:
+    if not hasattr(os, "memfd_create"):
+        with tempfile.TemporaryDirectory(prefix="minips-") as folder:  # of mode 700
+            path = os.path.join(folder, "file.pem")
+            with open(path, "w", encoding="ascii") as file:
+                file.write(text)
+            yield path
+        return
+    with open(os.memfd_create("minips", os.MFD_CLOEXEC), "w", encoding="ascii") as file:
+        file.write(text)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
