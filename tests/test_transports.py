@@ -877,7 +877,7 @@ def test_http_keeps_nothing_of_a_channel_that_is_closed():
     for _ in range(3):
         talk()
     gc.collect()
-    assert [one for one in gc.get_objects() if isinstance(one, aiohttp.ClientSession)] == []
+    assert [one for one in gc.get_objects() if type(one) is aiohttp.ClientSession] == []
 
 
 STRANGE = (
