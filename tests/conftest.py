@@ -93,7 +93,7 @@ def somebody_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def held() -> set[str]:
     """In words, all that this process holds and that a test could leave behind."""
-    return {*processes(), *threads(), *descriptors(), *map(str, SHM.glob("*"))}
+    return {*processes(), *threads(), *descriptors(), *shared_memory()}
 
 
 def processes() -> Iterator[str]:
@@ -139,6 +139,11 @@ def descriptors() -> Iterator[str]:
             )
             if not ordinary and number not in of_trackers:
                 yield f"descriptor of {target}"
+
+
+def shared_memory() -> Iterator[str]:
+    """The machine's shared memory by name, without joblib's semaphores, which a process of joblib's own removes."""
+    return (str(one) for one in SHM.glob("*") if not one.name.startswith("sem.loky-"))
 
 
 def in_use_elsewhere(segment: str) -> bool:
