@@ -55,10 +55,6 @@ class Driven(Future[T]):
     such a future works for it itself, ``drive``; for one that no thread waits for, ``attend`` has that done.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._waiters = _Waiters(self)  # those of ``concurrent.futures.wait``
-
     def __await__(self) -> Generator[Any, None, T]:
         """In a program of asyncio: the event loop goes on meanwhile. Who is cancelled waits no longer; what has been
         sent counts all the same, and ``result()`` still has the answer.
@@ -111,6 +107,19 @@ class Driven(Future[T]):
         """Call ``fn`` when it is done, whichever thread completes it, and whenever."""
         super().add_done_callback(fn)
 
+    @property
+    def _waiters(self) -> list[Any]:
+        """The waiters of `concurrent.futures.wait`. It adds its own, which waits without a call that could be driven:
+        so the future is attended from then on.
+        """
+        if not self.completed():
+            self.attend()
+        return self._waiting
+
+    @_waiters.setter
+    def _waiters(self, waiters: list[Any]) -> None:
+        self._waiting = waiters
+
     def _driven(self, timeout: float | None) -> float | None:
         """Drive, where that is still to be done, and return the seconds that are left of ``timeout``."""
         if super().done():
@@ -118,19 +127,6 @@ class Driven(Future[T]):
         began = time.monotonic()
         self.drive(timeout)
         return None if timeout is None else max(0.0, began + timeout - time.monotonic())
-
-
-class _Waiters(list[Any]):
-    """The waiters of a future, which is attended once there is one: they wait without a call that could be driven."""
-
-    def __init__(self, future: Driven[Any]) -> None:
-        super().__init__()
-        self._future = weakref.ref(future)
-
-    def append(self, waiter: Any) -> None:
-        super().append(waiter)
-        if future := self._future():
-            future.attend()
 
 
 class Then(Driven[T]):
