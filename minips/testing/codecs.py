@@ -170,10 +170,9 @@ def _check_malformed(serializer: Serializer) -> None:
         with refusing(f"{serializer!r}, loads with {how}", ValueError):
             serializer.loads(cut)
     for how, frames in garbled(whole):
-        what = f"{serializer!r}, loads with {how}"
-        with failing_only_with(ValueError, what):
+        with failing_only_with(ValueError, f"{serializer!r}, loads with {how}"):
             got = serializer.loads(frames)
-            require(isinstance(got, Packet), f"{what}: it gave a {type(got).__name__}.")
+            require(isinstance(got, Packet), f"it gave a {type(got).__name__}.")
 
 
 def shortened(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
@@ -243,7 +242,6 @@ def _check_damaged(compressor: Compressor) -> None:
         position, flip = int(rng.integers(len(flipped))), int(rng.integers(1, 256))
         flipped[position] ^= flip
         for how, wrong in ((f"byte {position} flipped", flipped), ("random bytes", rng.bytes(50))):
-            what = f"{compressor!r}, decompress with {how}"
-            with failing_only_with(ValueError, what):
+            with failing_only_with(ValueError, f"{compressor!r}, decompress with {how}"):
                 got = compressor.decompress(wrong, limit)
-                require(len(got) <= limit, f"{what}: {len(got)} bytes, the limit is {limit}.")
+                require(len(got) <= limit, f"{len(got)} bytes, the limit is {limit}.")
