@@ -20,26 +20,21 @@ def require(truth: object, sentence: str) -> None:
 
 @contextmanager
 def doing(what: str, outcome: str = "it raised") -> Iterator[None]:
-    """An error within becomes an AssertionError that starts with ``what`` and ``outcome``."""
+    """An error within becomes an AssertionError that starts with ``what``, and says its type after ``outcome``."""
     try:
         yield
-    except AssertionError:
-        raise
+    except AssertionError as error:
+        raise AssertionError(f"{what}: {error}") from error
     except Exception as error:
         raise AssertionError(f"{what}: {outcome} {type(error).__name__}: {error}") from error
 
 
 @contextmanager
 def strictly(what: str) -> Iterator[None]:
-    """Every failure within begins with ``what``; a warning, and any other error, is a failure too."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            yield
-    except AssertionError as error:
-        raise AssertionError(f"{what}: {error}") from error
-    except Exception as error:
-        raise AssertionError(f"{what}: it raised {type(error).__name__}: {error}") from error
+    """The same, where a warning is a failure too."""
+    with doing(what), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
 
 
 @contextmanager
@@ -51,9 +46,9 @@ def refusing(what: str, kind: type[Exception], mentions: str = "") -> Iterator[N
         except kind as error:
             said = str(error)
         else:
-            raise AssertionError(f"{what}: expected {kind.__name__}, and nothing was raised.")
-    require(said, f"{what}: the {kind.__name__} has no text; say what was got and what to do.")
-    require(mentions in said, f"{what}: the {kind.__name__} should mention {mentions!r}; it says: {said}")
+            raise AssertionError(f"expected {kind.__name__}, and nothing was raised.")
+        require(said, f"the {kind.__name__} has no text; say what was got and what to do.")
+        require(mentions in said, f"the {kind.__name__} should mention {mentions!r}; it says: {said}")
 
 
 @contextmanager

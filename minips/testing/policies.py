@@ -35,12 +35,12 @@ def check_aggregator(aggregator: Aggregator) -> None:
             what = f"{aggregator!r} with {workers} contributions of {np.dtype(dtype)}"
             with failing_only_with(ValueError, what) if workers < max(WORKERS) else doing(what):
                 aggregator.combine(contributions)
-                _check_combined(aggregator, contributions, what)
+                _check_combined(aggregator, contributions)
 
 
-def _check_combined(aggregator: Aggregator, contributions: list[Contribution], what: str) -> None:
+def _check_combined(aggregator: Aggregator, contributions: list[Contribution]) -> None:
     before = copy.deepcopy([one.gradients for one in contributions])
-    with strictly(what):
+    with strictly("combine"):
         first, again = aggregator.combine(contributions), aggregator.combine(contributions)
         require(list(first) == list(before[0]), f"the names are {list(first)}, expected {list(before[0])}.")
         for name, y in first.items():
@@ -63,11 +63,10 @@ def check_consistency(consistency: Consistency) -> None:
     """Check a consistency model against its contract: rounds that can be completed, and waits that end."""
     check_stage(consistency)
     for workers in WORKERS:
-        what = f"{consistency!r}.quorum({workers})"
-        with failing_only_with(ValueError, what):
+        with failing_only_with(ValueError, f"{consistency!r}.quorum({workers})"):
             quorum = consistency.quorum(workers)
             possible = quorum is None or (isinstance(quorum, int) and 1 <= quorum <= workers)
-            require(possible, f"{what} is {quorum!r}; it takes None, or 1 to {workers} pushes to complete a round.")
+            require(possible, f"it is {quorum!r}; it takes None, or 1 to {workers} pushes to complete a round.")
     for slowest, clock in itertools.product(range(8), range(8)):
         _check_may_pull(consistency, clock, slowest)
 

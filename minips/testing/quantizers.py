@@ -22,8 +22,7 @@ def check_quantizer(quantizer: Quantizer) -> None:
     check_stage(quantizer)
     for dtype in (np.float32, np.float64):
         for name, x in arrays(dtype):
-            what = f"{quantizer!r} with {name} values, {described(x)}"
-            with strictly(what):
+            with strictly(f"{quantizer!r} with {name} values, {described(x)}"):
                 parts = _encode(quantizer, x)
                 _check_decoded(quantizer, x, parts)
                 said, real = quantizer.nbytes(x.shape, x.dtype), sum(array.nbytes for array in parts.values())
@@ -91,7 +90,7 @@ def _check_damage(quantizer: Quantizer) -> None:
             what = f"{quantizer!r}, decode of the shape {shape} with the part {name!r} {how}"
             with failing_only_with(ValueError, what):
                 y = fresh.decode({**parts, name: array})
-                require(isinstance(y, np.ndarray), f"{what}: it gave a {type(y).__name__}, neither array nor error.")
+                require(isinstance(y, np.ndarray), f"it gave a {type(y).__name__}, neither array nor error.")
 
 
 def damaged(array: Array) -> Iterator[tuple[str, Array]]:

@@ -127,24 +127,17 @@ class CallChannel(Channel):
         return answer
 
     def _run(self) -> None:
-        while self._complete(self._begun.get()):
-            pass
-
-    def _complete(self, begun: tuple[_Message, Callable[[], memoryview]] | None) -> bool:
-        """Wait for the answer of a call that has begun. False where none follows."""
-        if begun is None:
-            return False
-        answer, wait = begun
-        try:
-            if self._gone:
-                raise self._gone
-            answer.set_result(split(wait()))
-        except Exception as error:  # each library has its own
-            words = f"The server at {self._address} closed the connection. {reason(error)}"
-            self._gone = self._gone or ConnectionError(words)
-            answer.set_exception(ConnectionError(str(self._gone)))
-            self._server.shutdown()
-        return True
+        for answer, wait in iter(self._begun.get, None):
+            try:
+                if self._gone:
+                    raise self._gone
+                answer.set_result(split(wait()))
+            except Exception as error:  # each library has its own
+                words = f"The server at {self._address} closed the connection. {reason(error)}"
+                self._gone = self._gone or ConnectionError(words)
+                answer.set_exception(ConnectionError(str(self._gone)))
+                self._server.shutdown()
+            del answer, wait  # before the next one comes
 
 
 def _frames(answer: _Message) -> Frames:

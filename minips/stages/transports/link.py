@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from minips.stage import Frames, Value, option
 from minips.stages.transports.base import Channel, Connection, Endpoint, Handler, Service, Transport, service_of
+from minips.stages.transports.framing import size
 from minips.stages.transports.streams import Then
 
 _DEPARTURE = struct.Struct("<d")
@@ -78,7 +79,7 @@ class _Shaped(Transport):
 
     def depart(self, frames: Frames) -> Frames:
         """The frames, behind one that says when their first byte leaves."""
-        start, _ = self._out.take(time.monotonic(), _size(frames))
+        start, _ = self._out.take(time.monotonic(), size(frames))
         return [_DEPARTURE.pack(start), *frames]
 
     def arrive(self, frames: Frames) -> Frames:
@@ -88,7 +89,7 @@ class _Shaped(Transport):
         (start,) = _DEPARTURE.unpack(frames[0])
         if not abs(start - time.monotonic()) < _PLAUSIBLE_S:
             raise ValueError(f"The peer says that its message left {start - time.monotonic():g} seconds from now.")
-        _, end = self._in.take(start, _size(frames[1:]))
+        _, end = self._in.take(start, size(frames[1:]))
         left = end + self.link.latency_s - time.monotonic()
         if left > 0:
             time.sleep(left)
@@ -122,7 +123,3 @@ class _ShapedChannel(Channel):
 
     def close(self) -> None:
         self._channel.close()
-
-
-def _size(frames: Frames) -> int:
-    return sum(map(len, frames))

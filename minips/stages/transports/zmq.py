@@ -100,20 +100,15 @@ class _Loop(threading.Thread):
             self.socket: Any = self._context.socket(getattr(zmq, kind))
         self._ear.setblocking(False)
         self._bell.setblocking(False)
-        for option_, value in {
-            "LINGER": _FAREWELL_MS,
-            "SNDHWM": 0,
-            "RCVHWM": 0,
-            "MAXMSGSIZE": max_message_bytes,
-            "HEARTBEAT_IVL": _HEARTBEAT_MS,
-            "HEARTBEAT_TIMEOUT": _SILENCE_MS,
-            "RECONNECT_IVL": -1,  # a channel is one connection: when that has gone, so has the channel
-            "IPV6": 1,
-        }.items():
-            self.socket.setsockopt(getattr(zmq, option_), value)
+        self.socket.linger = _FAREWELL_MS
+        self.socket.sndhwm = self.socket.rcvhwm = 0
+        self.socket.maxmsgsize = max_message_bytes
+        self.socket.heartbeat_ivl, self.socket.heartbeat_timeout = _HEARTBEAT_MS, _SILENCE_MS
+        self.socket.reconnect_ivl = -1  # a channel is one connection: when that has gone, so has the channel
+        self.socket.ipv6 = True
         self._strangers: dict[int | None, tuple[socket.socket, float]] = {}
         if self._is_server:
-            self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a send to one who has gone is an error
+            self.socket.router_mandatory = True  # a send to one who has gone is an error
         watched = zmq.EVENT_ACCEPTED if self._is_server else zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
         self._events: Any = self.socket.get_monitor_socket(watched)
 
