@@ -16,7 +16,6 @@ import reprlib
 import secrets
 import signal
 import sys
-import threading
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +31,7 @@ from minips import __version__
 from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.core.run import Progress, Run
+from minips.engines.supervisor import handling
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.stage import Stage, Value, default_of, kinds, missing, names, parse_stage, read_fields, reason, stage_class
 
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.rest = rest
         if rest and options.command is not lab:
             parser.error(f"unknown: {' '.join(rest)}")
-        with _sigterm_raised():
+        with handling(_terminate, signal.SIGTERM):
             return int(options.command(options) or 0)
     except Terminated:
         print("Stopped by SIGTERM; everything that was started has ended.", file=sys.stderr)
@@ -91,21 +91,8 @@ class Terminated(KeyboardInterrupt):
     """The process was told to end (SIGTERM): all that a Ctrl-C ends has to end."""
 
 
-@contextmanager
-def _sigterm_raised() -> Iterator[None]:
-    """Raise `Terminated` in the main thread where a SIGTERM comes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def terminate(number: int, frame: object) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated
 
 
 def _check_folders(*files: str | None) -> None:
