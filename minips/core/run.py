@@ -34,15 +34,6 @@ Watch = Callable[[Progress], None]
 Stop = Callable[[], bool]
 
 
-class Evaluation(NamedTuple):
-    """The pauses of a run: after ``every`` so many clocks of all the workers nothing moves until ``call``, with the
-    step, the parameters, the losses so far and the seconds since the start, has returned. True ends the run there.
-    """
-
-    every: int
-    call: Callable[[int, Tensors, Rows, float], bool]
-
-
 State = dict[str, Any]
 """``servers`` and ``workers``: a list each of what the parties of a run need to go on, as plain values and arrays; None
 for one that was lost."""

@@ -28,9 +28,10 @@ from typing import Any, ClassVar, Self, cast
 
 from minips.core.collectives import PS
 from minips.core.config import Config
-from minips.core.run import Evaluation, Run, State, Stop, Watch
+from minips.core.run import Run, State, Stop, Watch
 from minips.engines.actor import Actor, ActorInfo
 from minips.engines.base import Engine
+from minips.engines.evaluation import Evaluation
 from minips.engines.local import RunSupervisor
 from minips.engines.shipping import ship
 from minips.engines.supervisor import FAREWELL_S, Child, handling, multiprocess
