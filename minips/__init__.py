@@ -92,16 +92,10 @@ __all__ += ["ASP", "BSP", "SSP", "Consistency", "PullView"]
 __all__ += ["SGD", "Adagrad", "Adam", "Cosine", "Optimizer", "Schedule", "StepDecay", "Warmup"]
 __all__ += ["Stage", "build", "kinds", "names", "option", "register"]
 
-for _kind, _name, _where in (
-    ("engine", "simulated", "engines.simulated.engine:Simulated"),
-    ("engine", "ray", "engines.on_ray:Ray"),
-    ("topology", "star", "core.topology:Star"),
-    ("topology", "ring", "core.topology:Ring"),
-    ("topology", "tree", "core.topology:Tree"),
-    ("topology", "fattree", "core.topology:FatTree"),
-    ("topology", "tworacks", "core.topology:TwoRacks"),
-):
-    announce(_kind, _name, f"minips.{_where}")
+announce("engine", "simulated", "minips.engines.simulated.engine:Simulated")
+announce("engine", "ray", "minips.engines.on_ray:Ray")
+for _topology in ("Star", "Ring", "Tree", "FatTree", "TwoRacks"):
+    announce("topology", _topology.lower(), f"minips.core.topology:{_topology}")
 
 
 if TYPE_CHECKING:

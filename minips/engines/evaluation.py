@@ -99,9 +99,7 @@ class CsvLog:
 
 
 class Evaluation:
-    """The pauses of a run: after ``every`` so many clocks of all the workers nothing moves until `call` has returned.
-    It gives the functions of the run's ``on_eval`` their `Eval`.
-    """
+    """The pauses of a run, ``every`` so many clocks: nothing moves until all functions have had their `Eval`."""
 
     def __init__(self, problem: Problem, every: int, calls: Sequence[OnEval], began_s: float) -> None:
         self.every = every
