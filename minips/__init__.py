@@ -60,128 +60,42 @@ from minips.stages.schedules import Cosine, Schedule, StepDecay, Warmup
 from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
 from minips.stages.transports import Grpc, Http, InProc, Link, Pipe, Pyro, SharedMemory, Tcp, Thrift, Transport, Zmq
 
-__all__ = [
-    "ASP",
-    "BSP",
-    "MLP",
-    "PS",
+# The public names, in the groups of docs/reference.md.
+__all__ = ["Codec", "Config", "Delays", "sensitivity", "sweep", "train"]
+__all__ += ["CsvLog", "EarlyStopping", "Eval", "Progress", "Run", "RunTable", "Trace"]
+__all__ += ["Client", "Ref", "Server", "Shard", "connect", "status", "work"]
+__all__ += ["MLP", "LinearRegression", "Problem", "SoftmaxRegression", "datasets"]
+__all__ += ["Engine", "Processes", "Ray", "Simulated", "Threads"]
+__all__ += ["PS", "AllReduce", "Exchange", "HalvingDoubling", "Hop", "RingAllReduce", "TreeAllReduce"]
+__all__ += [
     "QSGD",
-    "SGD",
-    "SSP",
-    "Adagrad",
-    "Adam",
     "Adaptive",
-    "Aggregator",
-    "AllReduce",
     "BFloat16",
-    "Blosc",
-    "Client",
-    "Codec",
-    "Compressor",
-    "Config",
-    "Consistency",
-    "Contribution",
-    "Cosine",
-    "CsvLog",
-    "Delays",
-    "Delta",
-    "EarlyStopping",
-    "Engine",
-    "ErrorFeedback",
-    "Eval",
     "Exact",
-    "Exchange",
     "Float16",
-    "Grpc",
-    "Gzip",
-    "HalvingDoubling",
-    "Hop",
-    "Http",
-    "InProc",
-    "Json",
-    "Krum",
-    "LinearRegression",
-    "Link",
-    "Lz4",
-    "MajorityVote",
-    "Mean",
-    "Median",
-    "Memory",
-    "MomentumCorrection",
-    "MsgPack",
-    "NoCompression",
-    "NoMemory",
-    "Npy",
-    "Optimizer",
-    "Packet",
-    "Pickle",
-    "Pipe",
     "PowerSGD",
-    "Problem",
-    "Processes",
-    "Progress",
-    "Protobuf",
-    "PullView",
-    "Pyro",
     "Quantizer",
     "RandomK",
-    "Ray",
-    "Ref",
-    "RingAllReduce",
-    "Run",
-    "RunTable",
-    "SafeTensors",
-    "Schedule",
-    "Serializer",
-    "Server",
-    "Shard",
-    "SharedMemory",
     "Sign",
-    "Simulated",
-    "SoftmaxRegression",
-    "Stage",
-    "StalenessWeighted",
-    "StepDecay",
-    "Tcp",
     "Ternary",
-    "Threads",
     "Threshold",
-    "Thrift",
     "TopK",
-    "Trace",
-    "Transport",
-    "TreeAllReduce",
-    "TrimmedMean",
     "TwoBit",
     "Uniform",
-    "Warmup",
-    "Zlib",
-    "Zmq",
-    "Zstd",
-    "build",
-    "connect",
-    "datasets",
-    "kinds",
-    "names",
-    "option",
-    "register",
-    "sensitivity",
-    "status",
-    "sweep",
-    "train",
-    "work",
 ]
+__all__ += ["Delta", "ErrorFeedback", "Memory", "MomentumCorrection", "NoMemory"]
+__all__ += ["Json", "MsgPack", "Npy", "Packet", "Pickle", "Protobuf", "SafeTensors", "Serializer"]
+__all__ += ["Blosc", "Compressor", "Gzip", "Lz4", "NoCompression", "Zlib", "Zstd"]
+__all__ += ["Grpc", "Http", "InProc", "Link", "Pipe", "Pyro", "SharedMemory", "Tcp", "Thrift", "Transport", "Zmq"]
+__all__ += ["Aggregator", "Contribution", "Krum", "MajorityVote", "Mean", "Median", "StalenessWeighted", "TrimmedMean"]
+__all__ += ["ASP", "BSP", "SSP", "Consistency", "PullView"]
+__all__ += ["SGD", "Adagrad", "Adam", "Cosine", "Optimizer", "Schedule", "StepDecay", "Warmup"]
+__all__ += ["Stage", "build", "kinds", "names", "option", "register"]
 
-for _kind, _name, _where in (
-    ("engine", "simulated", "engines.simulated.engine:Simulated"),
-    ("engine", "ray", "engines.on_ray:Ray"),
-    ("topology", "star", "core.topology:Star"),
-    ("topology", "ring", "core.topology:Ring"),
-    ("topology", "tree", "core.topology:Tree"),
-    ("topology", "fattree", "core.topology:FatTree"),
-    ("topology", "tworacks", "core.topology:TwoRacks"),
-):
-    announce(_kind, _name, f"minips.{_where}")
+announce("engine", "simulated", "minips.engines.simulated.engine:Simulated")
+announce("engine", "ray", "minips.engines.on_ray:Ray")
+for _topology in ("Star", "Ring", "Tree", "FatTree", "TwoRacks"):
+    announce("topology", _topology.lower(), f"minips.core.topology:{_topology}")
 
 
 if TYPE_CHECKING:

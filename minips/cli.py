@@ -16,7 +16,6 @@ import reprlib
 import secrets
 import signal
 import sys
-import threading
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +31,7 @@ from minips import __version__
 from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.core.run import Progress, Run
+from minips.engines.supervisor import handling
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.stage import Stage, Value, default_of, kinds, missing, names, parse_stage, read_fields, reason, stage_class
 
@@ -50,14 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.rest = rest
         if rest and options.command is not lab:
             parser.error(f"unknown: {' '.join(rest)}")
-        with _sigterm_raised():
+        with handling(_terminate, signal.SIGTERM):
             return int(options.command(options) or 0)
-    except Terminated:
-        print("Stopped by SIGTERM; everything that was started has ended.", file=sys.stderr)
-        return 143
-    except KeyboardInterrupt:
-        print("Stopped by Ctrl-C; everything that was started has ended.", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as end:
+        what, code = ("SIGTERM", 143) if isinstance(end, Terminated) else ("Ctrl-C", 130)
+        print(f"Stopped by {what}; everything that was started has ended.", file=sys.stderr)
+        return code
     except (ValueError, OSError, ModuleNotFoundError, RuntimeError, TypeError) as error:
         print(f"minips: {reason(error)}", file=sys.stderr)
         return 1
@@ -91,21 +89,8 @@ class Terminated(KeyboardInterrupt):
     """The process was told to end (SIGTERM): all that a Ctrl-C ends has to end."""
 
 
-@contextmanager
-def _sigterm_raised() -> Iterator[None]:
-    """Raise `Terminated` in the main thread where a SIGTERM comes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def terminate(number: int, frame: object) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated
 
 
 def _check_folders(*files: str | None) -> None:
@@ -168,10 +153,8 @@ def serve(options: argparse.Namespace) -> int:
 
     _check_folders(options.save, options.json, options.trace)
     config, problem = _config(options), _problem(options)
-    if options.certificate or options.key:
-        config = dataclasses.replace(
-            config, transport=_tls(config.transport, certificate=options.certificate, key=options.key)
-        )
+    transport = _tls(config.transport, certificate=options.certificate, key=options.key)
+    config = dataclasses.replace(config, transport=transport)
     check_private(config.transport, options.bind, options.plaintext)
     token = _token(options.token_file, fresh=True)
 
@@ -239,21 +222,20 @@ def _reached(options: argparse.Namespace, listed: str) -> tuple[list[str], Any]:
     from minips.stages.transports.network import check_private
 
     addresses = listed.split(",")
-    transport = transport_of(addresses[0])
-    if options.authority:
-        transport = _tls(transport, authority=options.authority)
+    transport = _tls(transport_of(addresses[0]), authority=options.authority)
     for address in addresses:
         check_private(transport, address, options.plaintext)
     return addresses, transport
 
 
 def _tls(transport: Any, **files: str | None) -> Any:
-    """The transport with these files for TLS. ValueError where it knows none."""
-    if not hasattr(transport, "certificate"):
+    """The transport with those of these files for TLS that are named. ValueError where it knows none."""
+    named = {name: file for name, file in files.items() if file}
+    if named and not hasattr(transport, "certificate"):
         raise ValueError(
             f"--certificate, --key and --authority are for TLS, which tcp speaks and {transport!r} does not."
         )
-    return dataclasses.replace(transport, **{name: file for name, file in files.items() if file})
+    return dataclasses.replace(transport, **named)
 
 
 def _token(file: str, fresh: bool = False) -> str:

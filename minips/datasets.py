@@ -3,7 +3,6 @@
 Each set comes shuffled, standardised by its training rows, and with held-out rows: ``SoftmaxRegression(*digits())``.
 """
 
-import gzip
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple, overload
@@ -98,8 +97,8 @@ def _classes(name: str, validation: float, seed: int, dtype: DTypeLike) -> Datas
 @cache
 def _table(name: str) -> tuple[Array, Array]:
     """Features and target of a data set in ``minips/data``."""
-    with resources.files("minips").joinpath("data", f"{name}.csv.gz").open("rb") as file, gzip.open(file) as text:
-        rows = np.loadtxt(text, delimiter=",", encoding="ascii")
+    with resources.as_file(resources.files("minips").joinpath("data", f"{name}.csv.gz")) as path:
+        rows = np.loadtxt(path, delimiter=",", encoding="ascii")
     return rows[:, :-1], rows[:, -1]
 
 

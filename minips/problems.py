@@ -1,7 +1,4 @@
-"""Problems to train: models whose gradients have formulas.
-
-The contract is `Problem`. It holds training rows, perhaps held-out rows too, and knows the loss and its gradient.
-"""
+"""Problems to train: their contract, `Problem`, and models whose gradients have formulas."""
 
 import copy
 import inspect

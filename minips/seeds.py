@@ -40,8 +40,6 @@ synthetic = _stream(9)
 """The rows of `datasets.synthetic`, and which of them are held out, by (seed)."""
 fourier = _stream(10)
 """The directions and phases of `datasets.fourier`, by (seed)."""
-
-
 epoch = _stream(12)
 """The order of a worker's rows in one pass over them (`Config.sampling`), by (seed, worker, epoch)."""
 gradient = _stream(13)

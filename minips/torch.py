@@ -156,17 +156,12 @@ class _Networks(threading.local):
         return _Networks, (self._make_net,)
 
 
-def codec_hook(codec: Codec, seed: int = 0) -> "CodecHook":
-    """A communication hook for DistributedDataParallel that sends gradients through a codec.
+class CodecHook:
+    """A communication hook for DistributedDataParallel that sends gradients through a codec: it encodes a rank's,
+    gathers those of all ranks, decodes and averages them, in the order of the ranks.
 
     ``model.register_comm_hook(None, minips.torch.codec_hook(codec))``, at every rank with the same codec. It needs a
     backend that gathers tensors of the processor's memory, such as gloo.
-    """
-    return CodecHook(codec, seed)
-
-
-class CodecHook:
-    """Encodes a rank's gradients, gathers those of all ranks, decodes and averages them, in the order of the ranks.
 
     ``bytes_sent`` counts the frames of this rank, ``bytes_dense`` the same gradients as they are; ``trace`` holds the
     spans. Memories are kept for each parameter: DDP makes its buckets anew in the second iteration. Frames of unequal
@@ -207,6 +202,10 @@ class CodecHook:
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         future.set_result(bucket.buffer())
         return future
+
+
+codec_hook = CodecHook
+"""The hook, called as PyTorch names its own hooks."""
 
 
 def _gathered(body: bytes, ranks: int) -> list[memoryview]:

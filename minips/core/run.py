@@ -4,6 +4,7 @@ import html
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -32,15 +33,6 @@ class Progress(NamedTuple):
 
 Watch = Callable[[Progress], None]
 Stop = Callable[[], bool]
-
-
-class Evaluation(NamedTuple):
-    """The pauses of a run: after ``every`` so many clocks of all the workers nothing moves until ``call``, with the
-    step, the parameters, the losses so far and the seconds since the start, has returned. True ends the run there.
-    """
-
-    every: int
-    call: Callable[[int, Tensors, Rows, float], bool]
 
 
 State = dict[str, Any]
@@ -292,25 +284,15 @@ def check_resumable(before: Run, config: Config, start: Tensors) -> tuple[Tensor
             f"Config.steps is the total: give more than {before.updates // config.workers}, as in "
             "run.config.with_({'steps': …})."
         )
-    for field_name, value in _kept_fields(config).items():
-        if (kept := _kept_fields(before.config)[field_name]) != value:
-            raise ValueError(f"The run has {field_name} {kept!r}, and the config {value!r}: its state would not fit.")
+    for path in ("workers", "servers", "exchange", "optimizer.name", "push.memory.name", "pull.memory.name"):
+        kept, value = map(attrgetter(path), (before.config, config))
+        if kept != value:
+            what = path.removesuffix(".name")
+            raise ValueError(f"The run has {what} {kept!r}, and the config {value!r}: its state would not fit.")
     wanted, got = ({name: (x.shape, x.dtype) for name, x in tensors.items()} for tensors in (start, before.params))
     if wanted != got:
         raise ValueError(f"The problem's parameters are {_described(wanted)}; the run's are {_described(got)}.")
     return before.params, before.state
-
-
-def _kept_fields(config: Config) -> dict[str, Any]:
-    """The fields that a run's state depends on."""
-    return {
-        "workers": config.workers,
-        "servers": config.servers,
-        "exchange": config.exchange,
-        "optimizer": config.optimizer.name,
-        "push.memory": config.push.memory.name,
-        "pull.memory": config.pull.memory.name,
-    }
 
 
 def _described(tensors: dict[str, Any]) -> str:

@@ -122,7 +122,5 @@ def told_config(config: Config) -> dict[str, Any]:
     transport: Any = config.transport
     own = {field.name: field.default for field in dataclasses.fields(transport) if field.metadata.get("operator")}
     told = config.with_({f"transport.{name}": default for name, default in own.items()})
-    plain: dict[str, Any] = json.loads(
-        json.dumps(told.to_dict())
-    )  # whose keys are text, as every serializer takes them
+    plain: dict[str, Any] = json.loads(json.dumps(told.to_dict()))  # keys are text, as every serializer takes them
     return plain

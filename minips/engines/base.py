@@ -4,7 +4,8 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from minips.core.config import Config
-from minips.core.run import Evaluation, Run, State, Stop, Watch
+from minips.core.run import Run, State, Stop, Watch
+from minips.engines.evaluation import Evaluation
 from minips.problems import Problem
 from minips.stage import Stage, Tensors
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minips.core.run import Evaluation, Rows, Run
+from minips.core.run import Rows, Run
 from minips.problems import Problem
 from minips.stage import Tensors
 
@@ -98,15 +98,16 @@ class CsvLog:
         self._rows += 1
 
 
-class Evaluator:
-    """The functions of a run's ``on_eval``, and the evaluations that they are given."""
+class Evaluation:
+    """The pauses of a run, ``every`` so many clocks: nothing moves until all functions have had their `Eval`."""
 
-    def __init__(self, problem: Problem, calls: Sequence[OnEval], began_s: float) -> None:
+    def __init__(self, problem: Problem, every: int, calls: Sequence[OnEval], began_s: float) -> None:
+        self.every = every
         self._held_out, self._calls, self._began_s = problem.held_out(), calls, began_s
         self._step = -1
 
     def call(self, step: int, params: Tensors, losses: Rows, seconds: float) -> bool:
-        """Evaluate the run, and give the evaluation to all the functions; True where one of them ends the run."""
+        """Evaluate the run, ``seconds`` after its start; True where one of the functions ends it."""
         self._step = step
         with np.errstate(over="ignore", invalid="ignore"):
             held_out = None if self._held_out is None else self._held_out.loss(params)
@@ -125,10 +126,10 @@ class Evaluator:
             self.call(step, run.params, run.losses, run.seconds)
 
 
-def evaluator(
+def evaluation(
     every: int | None, on_eval: OnEval | Sequence[OnEval], problem: Problem, began_s: float
-) -> Evaluator | None:
-    """The evaluator of these functions; None where there are none. TypeError or ValueError where one of the two says
+) -> Evaluation | None:
+    """The pauses for these functions; None where there are none. TypeError or ValueError where one of the two says
     nothing without the other.
     """
     calls = [on_eval] if callable(on_eval) else [*on_eval]
@@ -138,9 +139,4 @@ def evaluator(
         raise ValueError("every says after how many steps on_eval is called: give both, or neither.")
     if every is not None and (not isinstance(every, int) or every < 1):
         raise ValueError(f"every is a number of steps, at least 1; got {every!r}.")
-    return Evaluator(problem, calls, began_s) if calls else None
-
-
-def evaluation(every: int | None, evaluator: Evaluator | None) -> Evaluation | None:
-    """The pauses of a run for an engine."""
-    return Evaluation(every, evaluator.call) if every and evaluator else None
+    return Evaluation(problem, every, calls, began_s) if every else None

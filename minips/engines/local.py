@@ -12,10 +12,11 @@ from typing import Any
 from minips.core.collectives import PS
 from minips.core.config import Config
 from minips.core.partition import join
-from minips.core.run import Evaluation, Progress, Rows, Run, State, Stop, Watch, state_of
+from minips.core.run import Progress, Rows, Run, State, Stop, Watch, state_of
 from minips.core.trace import Trace
 from minips.engines import roles
 from minips.engines.base import Engine
+from minips.engines.evaluation import Evaluation
 from minips.engines.replica import check_same, requantization_error
 from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, tell
 from minips.problems import Problem

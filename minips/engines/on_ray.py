@@ -28,12 +28,13 @@ from typing import Any, ClassVar, Self, cast
 
 from minips.core.collectives import PS
 from minips.core.config import Config
-from minips.core.run import Evaluation, Run, State, Stop, Watch
+from minips.core.run import Run, State, Stop, Watch
 from minips.engines.actor import Actor, ActorInfo
 from minips.engines.base import Engine
+from minips.engines.evaluation import Evaluation
 from minips.engines.local import RunSupervisor
 from minips.engines.shipping import ship
-from minips.engines.supervisor import FAREWELL_S, Child, multiprocess
+from minips.engines.supervisor import FAREWELL_S, Child, handling, multiprocess
 from minips.problems import Problem
 from minips.stage import Tensors, option, reason, register
 from minips.stages.transports import Tcp
@@ -128,17 +129,22 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
         address = _to_join(address)
         given: dict[str, Any] = {"address": address, "logging_level": logging.ERROR}
         if address == "local":
+            from ray._private import ray_constants
+
             stack.callback(_reload_environment)
             stack.enter_context(_environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=_TOKEN, RAY_worker_niceness="0"))
             _reload_environment()
-            stack.enter_context(_loopback())
+            # A Ray that knows no clusters listens on the loopback alone; it has read that when it was imported.
+            stack.enter_context(_environment(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0"))
+            stack.callback(setattr, ray_constants, "ENABLE_RAY_CLUSTER", ray_constants.ENABLE_RAY_CLUSTER)
+            ray_constants.ENABLE_RAY_CLUSTER = False
             cores = math.ceil(max(actors * cpus, os.cpu_count() or 1))
             given |= {"num_cpus": cores, "include_dashboard": False}
             if sys.platform == "linux":  # elsewhere paths of sockets may become too long there
                 folder = tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True)
                 given["_temp_dir"] = stack.enter_context(folder)
         stack.callback(ray.shutdown)
-        with _signals_kept():
+        with handling(None, signal.SIGINT, signal.SIGTERM):  # of which Ray sets one
             try:
                 ray.init(log_to_driver=False, **given)
             except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
@@ -172,19 +178,6 @@ def _to_join(address: str | None) -> str:
 
 
 @contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Restore the handlers of signals, of which Ray sets one."""
-    main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)} if main else {}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if handler is not None:
-                signal.signal(number, handler)
-
-
-@contextmanager
 def _environment(**wanted: str) -> Iterator[None]:
     """Set what is not set yet, for this process and those that it starts, until the block ends."""
     added = {name: value for name, value in wanted.items() if name not in os.environ}
@@ -194,20 +187,6 @@ def _environment(**wanted: str) -> Iterator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
-
-
-@contextmanager
-def _loopback() -> Iterator[None]:
-    """Have a Ray that starts in this block listen on the loopback alone, as it does where it knows no clusters."""
-    from ray._private import ray_constants
-
-    before = ray_constants.ENABLE_RAY_CLUSTER  # was read when ray was imported
-    with _environment(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0"):
-        ray_constants.ENABLE_RAY_CLUSTER = False
-        try:
-            yield
-        finally:
-            ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def _reload_environment() -> None:

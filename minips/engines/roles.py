@@ -23,8 +23,7 @@ from minips.core.trace import Trace
 from minips.drivers.client import Client
 from minips.drivers.peer import LostError, Peer
 from minips.drivers.server import Server
-from minips.engines.rank import train_allreduce
-from minips.engines.replica import Replica
+from minips.engines.replica import Replica, train_allreduce
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import Seen, at_step, train_ps, worker_state
 from minips.problems import Problem

@@ -208,18 +208,26 @@ def multiprocess() -> Any:
 @contextmanager
 def ctrl_c_later() -> Iterator[None]:
     """Hold a Ctrl-C, and a SIGTERM, back until the block has ended, so that no child is left half started."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python interrupts the main thread alone
-        return
     came: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not None}
-    for number in before:
-        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        with handling(lambda number, _: came.append(number), signal.SIGINT, signal.SIGTERM):
+            yield
+    finally:
+        for held in came:
+            signal.raise_signal(held)
+
+
+@contextmanager
+def handling(handle: Callable[[int, Any], object] | None, *numbers: int) -> Iterator[None]:
+    """Call ``handle`` when one of these signals comes (None: what is called for it already), until the block has ended;
+    then restore the former handlers. Does nothing outside of the main thread, the only one that Python interrupts.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: handler for number in numbers if main and (handler := signal.getsignal(number)) is not None}
+    for number, handler in before.items():
+        signal.signal(number, handle or handler)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for held in came:
-            signal.raise_signal(held)

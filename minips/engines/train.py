@@ -10,7 +10,7 @@ from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
 from minips.core.run import Progress, Run, check_resumable
 from minips.engines import Engine, Processes
-from minips.engines.evaluation import OnEval, evaluation, evaluator
+from minips.engines.evaluation import OnEval, evaluation
 from minips.engines.progress import showing
 from minips.problems import Problem
 from minips.stage import build
@@ -52,18 +52,18 @@ def train(
     state = None
     if before:
         params, state = check_resumable(before, config, params)
-    observer = evaluator(every, on_eval, problem, before.seconds if before else 0.0)
+    pauses = evaluation(every, on_eval, problem, before.seconds if before else 0.0)
     stopping = stop.is_set if isinstance(stop, threading.Event) else stop or (lambda: False)
     with showing(progress, _figures) as watch:
         try:
-            run = chosen.run(problem, config, params, watch, stopping, evaluation(every, observer), state)
+            run = chosen.run(problem, config, params, watch, stopping, pauses, state)
         except KeyboardInterrupt as interrupt:
             words = "The run was interrupted; all that it started has ended."
             interrupt.args = (words,)
             vars(interrupt)["_render_traceback_"] = lambda: [words]  # what a notebook shows instead of a traceback
             raise
-    if observer:
-        observer.end(run)
+    if pauses:
+        pauses.end(run)
     if before:
         run = run.after(before)
     return run.judge(problem)

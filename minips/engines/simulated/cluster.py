@@ -18,10 +18,11 @@ from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.machines import Machines
 from minips.core.message import DivergedError
-from minips.core.run import Evaluation, Progress, Rows, Stop, Watch
+from minips.core.run import Progress, Rows, Stop, Watch
 from minips.core.topology import Network, Traffic
 from minips.core.trace import Span, Trace
 from minips.drivers.virtual import Party, Way
+from minips.engines.evaluation import Evaluation
 from minips.engines.simulated.flows import FlowNetwork
 from minips.problems import Problem
 from minips.stage import Frames, Tensors, reason

@@ -14,9 +14,10 @@ from minips.core.calibration import Calibration
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.machines import Machines, check_one_network
-from minips.core.run import Evaluation, Run, State, Stop, Watch
+from minips.core.run import Run, State, Stop, Watch
 from minips.core.topology import Own, Star, Topology, Traffic
 from minips.engines import Engine
+from minips.engines.evaluation import Evaluation
 from minips.problems import Problem
 from minips.stage import StageField, Tensors, ValueField, option, register
 

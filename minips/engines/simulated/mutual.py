@@ -1,7 +1,7 @@
 """Workers that add up their gradients among themselves, in virtual time.
 
 `minips.core.allreduce_session.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time. It
-trains as `minips.engines.rank.train_allreduce` does, and `Replica` makes the steps.
+trains as `minips.engines.replica.train_allreduce` does, and `Replica` makes the steps.
 """
 
 from collections import Counter, defaultdict
@@ -21,8 +21,7 @@ from minips.core.run import Rows, Run, State, state_of
 from minips.core.sessions import Receive, Send
 from minips.drivers.peer import greeting_of
 from minips.drivers.virtual import Way
-from minips.engines.rank import contribute
-from minips.engines.replica import Replica, check_same, requantization_error
+from minips.engines.replica import Replica, check_same, contribute, requantization_error
 from minips.engines.simulated.cluster import UNTIMED, Simulation, Trainer, size
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
