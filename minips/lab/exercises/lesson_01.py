@@ -85,7 +85,7 @@ def _follows_huber(problem: Any, params: Tensors) -> None:
             refuse_if(shape != p.shape, f"{said} the gradient of {name!r} has shape {shape}, expected {p.shape}.")
             got, falls = (np.round(x, 4).tolist() for x in (gradient[name], wanted[name]))
             near = np.allclose(gradient[name], wanted[name], rtol=1e-4, atol=1e-5)
-            refuse_if(not near, f"{said} the gradient of {name!r} is {got}, but the loss has the slope {falls} there.")
+            refuse_if(not near, f"{said} the gradient of {name!r} is {got}, but your loss has the slope {falls} there.")
     with case("(shared by two workers)"):
         halves = [problem.shard(i, 2).gradient(params) for i in range(2)]
         _is_close({name: (halves[0][name] + halves[1][name]) / 2 for name in params}, problem.gradient(params))
