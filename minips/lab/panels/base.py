@@ -42,9 +42,6 @@ _cells: dict[str, list[str]] = {}
 _jobs: "weakref.WeakValueDictionary[str, Job]" = weakref.WeakValueDictionary()
 """The last job of each name."""
 
-_panels: "weakref.WeakSet[Interactive]" = weakref.WeakSet()
-"""Those that are referred to."""
-
 Size = tuple[float, float]
 """Width and height of a figure, in inches."""
 Asked = TypeVar("Asked", bound=Value)
@@ -232,9 +229,7 @@ class Interactive(ABC):
 
     def __init__(self, job: Job) -> None:
         self.job, self.panel = job, job.panel
-        _panels.add(self)
-        if shell := get_ipython():
-            shell.events.register("post_run_cell", _refresh)  # once, however often it is said
+        _refresh_after_cells(self)
 
     def stop(self) -> None:
         """End what is under way; what it has so far is kept."""
@@ -407,7 +402,17 @@ def _saved(panel: Any) -> bool:
     return panel.model_id in book
 
 
-def _refresh(*result: Any) -> None:
-    """Called after each cell of a notebook."""
-    for panel in list(_panels):
-        panel.refresh()
+def _refresh_after_cells(panel: Any) -> None:
+    """In a notebook, call ``panel.refresh()`` after each cell, for as long as the panel is referred to."""
+    shell: Any = get_ipython()
+    if shell is None:
+        return
+    held = weakref.ref(panel)
+
+    def refresh(*result: Any) -> None:
+        if alive := held():
+            alive.refresh()
+        else:
+            shell.events.unregister("post_run_cell", refresh)
+
+    shell.events.register("post_run_cell", refresh)
