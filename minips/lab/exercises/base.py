@@ -37,17 +37,17 @@ class Refused(Exception):  # noqa: N818, it is the outcome of a check and not an
     """An answer's failure, with the input on which it failed."""
 
 
-Test = Callable[[Any, np.random.Generator], str]
-"""Checks an answer on inputs drawn from the generator, and returns what to say of a good one."""
-
-
 class Exercise(NamedTuple):
-    """The check of a task's answers, and its hints in the order in which they are given."""
+    """A task, the check of its answers, and its hints in the order in which they are given."""
 
     key: str
+    task: str
     hints: tuple[str, ...]
-    test: Test
+    test: Callable[[Any], str]
 
+
+Test = Callable[[Any, np.random.Generator], str]
+"""Checks an answer on inputs drawn from the generator, and returns what to say of a good one."""
 
 EXERCISES: dict[str, Exercise] = {}
 _hinted: dict[str, int] = {}
@@ -85,7 +85,7 @@ def check(key: str, thing: Any) -> Verdict:
 def _verdict(asked: Exercise, thing: Any) -> Verdict:
     try:
         with _limited():
-            words = asked.test(thing, np.random.default_rng())
+            words = asked.test(thing)
         return done(asked.key, words)
     except Refused as refusal:
         words = str(refusal)
@@ -172,7 +172,7 @@ def asks(key: str, *hints: str) -> Callable[[Test], Test]:
     """Decorator: the function that follows checks the answers to exercise ``key``; its docstring is the task."""
 
     def add(test: Test) -> Test:
-        EXERCISES[key] = Exercise(key, hints, test)
+        EXERCISES[key] = Exercise(key, test.__doc__ or "", hints, lambda thing: test(thing, np.random.default_rng()))
         return test
 
     return add
