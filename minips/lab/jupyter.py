@@ -28,13 +28,15 @@ def checked(options: Sequence[str]) -> list[str]:
 def free_port(wanted: int | None) -> int:
     """The port that is wanted, or the first free one. OSError where it is taken."""
     for port in [wanted] if wanted is not None else range(FIRST_PORT, FIRST_PORT + PORTS):
-        try:
-            with socket.create_server(("127.0.0.1", port)) as probe:
-                return int(probe.getsockname()[1])
-        except OverflowError:
-            raise ValueError(f"Expected a port from 0 to 65535; got {port}.") from None
-        except OSError:
-            continue
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, sys.platform != "win32")
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OverflowError:
+                raise ValueError(f"Expected a port from 0 to 65535; got {port}.") from None
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
     if wanted is not None:
         raise OSError(f"Port {wanted} is taken. Choose another one, or leave --port out.")
     raise OSError(f"No port from {FIRST_PORT} to {FIRST_PORT + PORTS - 1} is free. Name one with --port.")
