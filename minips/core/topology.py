@@ -218,11 +218,11 @@ class Network:
         return known
 
     def _find(self, source: Hashable, target: Hashable) -> Route:
-        links = np.array([self._numbers[hop] for hop in pairwise(self._path(source, target))], np.intp)
+        links = np.array([self._numbers[hop] for hop in pairwise(self.path(source, target))], np.intp)
         loss = 1 - float(np.prod(1 - self._loss[links]))
         return Route(links[np.isfinite(self.capacity[links])], float(self._latency_s[links].sum()), loss)
 
-    def _path(self, source: Hashable, target: Hashable) -> list[Hashable]:
+    def path(self, source: Hashable, target: Hashable) -> list[Hashable]:
         """The nodes on the way. One that has a single neighbour has no choice, so that its neighbour's way will do:
         a thousand hosts on one switch ask for one.
         """

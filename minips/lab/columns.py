@@ -85,9 +85,6 @@ class Column(Controls):
             words = type(owner).__dataclass_fields__[path[-1]].metadata["help"]
             picker = StagePicker(name, label, words, stage, self.changed, NARROW.get(label, 1))
             self.pickers[label], self.rows[label], self.rows[label + REST] = picker, picker.row, picker.rest
-        slow = config.delays.slow if config.delays else {}
-        self._slow = {worker: factor for worker, factor in slow.items() if worker != config.workers - 1}
-        """Of the workers other than the last, which have no control."""
         self._lent = False
         """Whether the compute time is there for the straggler's sake."""
         for label, widget in self._plain(config):
@@ -121,7 +118,7 @@ class Column(Controls):
     def load(self, config: Config) -> None:
         """Show another config. ValueError where it has a stage for each tensor, for which there is no control."""
         fresh = Column(self.name, config)
-        self._base, self._slow = config, fresh._slow
+        self._base = config
         for label, picker in fresh.pickers.items():
             self.pickers[label].load(picker.stage())
         self.fields["bandwidth"].options = fresh.fields["bandwidth"].options
@@ -136,7 +133,8 @@ class Column(Controls):
         if said["bandwidth"]:
             link = Link(bandwidth_bps=said["bandwidth"], latency_s=said["latency"] / 1e3)
         last = said["workers"] - 1
-        slow = {worker: factor for worker, factor in self._slow.items() if worker < last}
+        known = base.delays.slow if base.delays else {}  # of which only the last worker's has a control
+        slow = {worker: factor for worker, factor in known.items() if worker < last and worker != base.workers - 1}
         if said["straggler"] != 1:
             slow[last] = said["straggler"]
         if said["compute"] > 0 or slow:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.exercises.base import Refused, asks, case, drawn_seed, equals, refuse_if
+from minips.lab.exercises.base import asks, case, drawn_seed, equals, refuse_if
 
 
 @asks(
@@ -22,19 +22,18 @@ def fewer_bytes(config: Any, rng: np.random.Generator) -> str:
     seed = drawn_seed(rng)
     before, after = _runs(ps.Config(steps=100), config, "push", seed=seed)
     ratio, lost = after.bytes_sent / before.bytes_sent, float(before.accuracy or 0) - float(after.accuracy or 0)
+    fell = f"from {before.accuracy:.3f} to {after.accuracy:.3f}"
     with case(f"With seed {seed}"):
         refuse_if(ratio > 0.25, f"the workers sent {ratio:.2f} of the bytes; at most 0.25 is asked for.")
-        if lost > 0.03:
-            fell = f"from {before.accuracy:.3f} to {after.accuracy:.3f}"
-            raise Refused(f"the accuracy fell {fell}; a loss of at most 0.03 is asked for.")
+        refuse_if(lost > 0.03, f"the accuracy fell {fell}; a loss of at most 0.03 is asked for.")
     return f"{ratio:.2f} of the bytes; accuracy {after.accuracy:.3f} in place of {before.accuracy:.3f} (seed {seed})."
 
 
 def _runs(base: ps.Config, config: ps.Config, stage: str, **trial: Any) -> tuple[ps.Run, ps.Run]:
     """Digits trained with ``base`` and with ``config``, both changed by ``trial``; they differ in ``stage`` alone."""
-    if dataclasses.replace(config, **{stage: getattr(base, stage)}) != base:
-        said = f"Leave everything but {stage} as it was at the start, with steps={base.steps}"
-        raise Refused(f"{said}, so that the two runs can be compared.")
+    said = f"Leave everything but {stage} as it was at the start, with steps={base.steps}"
+    changed = dataclasses.replace(config, **{stage: getattr(base, stage)}) != base
+    refuse_if(changed, f"{said}, so that the two runs can be compared.")
     problem = ps.SoftmaxRegression(*ps.datasets.digits())
     trials = (dataclasses.replace(one, **trial) for one in (base, config))
     before, after = (ps.train(problem, one, engine=ps.Threads()) for one in trials)

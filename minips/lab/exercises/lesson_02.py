@@ -42,24 +42,22 @@ def momentum(optimizer: Any, rng: np.random.Generator) -> str:
 def _follows_the_formula(mine: Any, dtype: str, rng: np.random.Generator) -> None:
     shapes: dict[str, tuple[int, ...]] = {"w": (int(rng.integers(2, 6)), 3), "u": (4,), "v": (4,), "b": ()}
     params: Tensors = {name: np.array(rng.normal(size=shape), dtype) for name, shape in shapes.items()}
-    objects, state = dict(params), {}  # type: Tensors, dict[str, Any]
-    wanted = {name: p.astype("float64") for name, p in params.items()}
-    velocity = {name: np.zeros(shape) for name, shape in shapes.items()}
+    wanted: Tensors = {name: p.astype("float64") for name, p in params.items()}
+    own = ps.SGD(lr=mine.lr, momentum=mine.momentum)
+    objects, state, own_state = dict(params), dict[str, Any](), dict[str, Any]()
     for step in range(1, 5):
         grads: Tensors = {name: np.array(rng.normal(size=shape), dtype) for name, shape in shapes.items()}
-        for name in shapes:
-            velocity[name] = mine.momentum * velocity[name] + grads[name]
-            wanted[name] = wanted[name] - mine.lr * velocity[name]
+        own.step(wanted, {name: g.astype("float64") for name, g in grads.items()}, own_state)
         mine.step(params, grads, state)
         for name, shape in shapes.items():
             tensor = f"tensor {name!r} {dtype}{list(shape)}"
             with case(f"At step {step}, {tensor}, lr={mine.lr:.3f}, momentum={mine.momentum:.3f}:"):
-                if params[name] is not objects[name]:
-                    raise Refused("params holds another array now. Change the arrays in place, with p -= …")
+                other = params[name] is not objects[name]
+                refuse_if(other, "params holds another array now. Change the arrays in place, with p -= …")
                 far = float(np.abs(params[name] - wanted[name]).max())
-                if not far <= (1e-9 if dtype == "float64" else 1e-4):
-                    later = " The first step was right, so look at what is kept between steps." if step > 1 else ""
-                    raise Refused(f"off the formula by {far:.3g}.{later}")
+                later = " The first step was right, so look at what is kept between steps." if step > 1 else ""
+                near = far <= (1e-9 if dtype == "float64" else 1e-4)
+                refuse_if(not near, f"off the formula by {far:.3g}.{later}")
 
 
 @asks(
@@ -101,7 +99,7 @@ def careful_handle(handle: Any, rng: np.random.Generator) -> str:
                 raise Refused(f"it stopped with {type(error).__name__}: {error}. The server would die.") from None
             changed = [name for name in before if not np.array_equal(before[name], params[name])]
             refuse_if(changed or params.keys() != before.keys(), f"it changed {', '.join(changed) or 'names'}.")
-            if not (isinstance(answer, tuple) and len(answer) == 2 and answer[0] == "error" and str(answer[1]).strip()):
-                said = f"{type(answer).__name__} {str(answer)[:40]!r}"
-                raise Refused(f"it answered {said}, expected ('error', 'a sentence').")
+            said = f"{type(answer).__name__} {str(answer)[:40]!r}"
+            right = isinstance(answer, tuple) and len(answer) == 2 and answer[0] == "error" and str(answer[1]).strip()
+            refuse_if(not right, f"it answered {said}, expected ('error', 'a sentence').")
     return "Good messages work as before; five kinds of nonsense were refused, and nothing was changed."

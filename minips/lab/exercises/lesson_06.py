@@ -51,9 +51,8 @@ def _travels_as_a_copy(transport: StreamTransport, content: bytes) -> None:
             (answer,) = channel.call([mine]).result(WAIT_S)
         except RuntimeError as error:
             raise Refused(str(error).removeprefix("Refused: ")) from None
-        if mine != content:
-            got = f"the frame of {len(content)} bytes that it got"
-            raise Refused(f"The handler wrote into {got}, and the sender's buffer changed.")
+        got = f"the frame of {len(content)} bytes that it got"
+        refuse_if(mine != content, f"The handler wrote into {got}, and the sender's buffer changed.")
         refuse_if(bytes(answer) != content, f"The answer to a frame of {len(content)} bytes is not what was sent back.")
         back = memoryview(answer)
         refuse_if(back.readonly, f"An answer of {len(content)} bytes came, and the caller may not write into it.")
@@ -83,14 +82,12 @@ def _gives_up(transport: StreamTransport, timeout: float) -> None:
             wire.shutdown()
             thread.join(PATIENCE_S)
             raise Refused(f"receive(timeout={timeout:.2f}) was still waiting {PATIENCE_S:g} seconds later.")
-        if not isinstance(outcome[0], TimeoutError):
-            asked = f"On a silent wire receive(timeout={timeout:.2f})"
-            raise Refused(f"{asked} gave {outcome[0]!r}, expected TimeoutError.")
+        asked, timed_out = f"On a silent wire receive(timeout={timeout:.2f})", isinstance(outcome[0], TimeoutError)
+        refuse_if(not timed_out, f"{asked} gave {outcome[0]!r}, expected TimeoutError.")
         peer.send(7, [b"late"])
         tag, frames = wire.receive(WAIT_S)
-        if (tag, [bytes(frame) for frame in frames]) != (7, [b"late"]):
-            came = f"the next message came as {tag, frames!r}"
-            raise Refused(f"After a TimeoutError {came}, expected tag 7 and the frame b'late'.")
+        came, late = f"the next message came as {tag, frames!r}", [bytes(frame) for frame in frames] == [b"late"]
+        refuse_if(tag != 7 or not late, f"After a TimeoutError {came}, expected tag 7 and the frame b'late'.")
 
 
 @asks(
@@ -183,54 +180,52 @@ def call_again(function: Any, rng: np.random.Generator) -> str:
 
 def _breaks(function: Callable[..., Any], fates: list[str], attempts: int) -> None:
     """One call whose channels break as the fates say, one after the other."""
-    line = _BrokenLine(fates)
+    made: list[_Fated] = []
+
+    def connect() -> Channel:
+        fate = fates[len(made)] if len(made) < len(fates) else "answer"
+        made.append(_Fated(fate, ConnectionError(f"attempt {len(made) + 1}")))
+        return made[-1].opened()
+
     try:
-        got: Any = function(line.connect, [b"frame"], attempts)
+        got: Any = function(connect, [b"frame"], attempts)
     except (ConnectionError, ValueError) as error:
         got = error
     tries = min(attempts, len(fates))
-    refuse_if(line.tries != tries, f"it tried {line.tries} times, expected {tries}.")
+    refuse_if(len(made) != tries, f"it tried {len(made)} times, expected {tries}.")
     wanted = {"answer": "the answer", "error": "ValueError"}.get(fates[tries - 1], "ConnectionError")
     came = "the answer" if got == [b"answer"] else type(got).__name__
     refuse_if(came != wanted, f"there came {came}, expected {wanted}.")
-    if isinstance(got, ConnectionError) and str(got) != f"attempt {tries}":
-        raise Refused(f"the ConnectionError of {got} came out, expected that of attempt {tries}.")
-    refuse_if(line.open, f"it left {line.open} channels open. Use with.")
-    refuse_if(line.used_twice, "it called again over a channel that had broken. Make a fresh one.")
-
-
-class _BrokenLine:
-    """Channels that end as they are fated to."""
-
-    def __init__(self, fates: list[str]) -> None:
-        self.fates, self.tries, self.open, self.used_twice = fates, 0, 0, False
-
-    def connect(self) -> Channel:
-        fate = self.fates[self.tries] if self.tries < len(self.fates) else "answer"
-        self.tries += 1
-        if fate == "refused":
-            raise ConnectionError(f"attempt {self.tries}")
-        self.open += 1
-        return _Fated(self, fate, ConnectionError(f"attempt {self.tries}"))
+    another = isinstance(got, ConnectionError) and str(got) != f"attempt {tries}"
+    refuse_if(another, f"the ConnectionError of {got} came out, expected that of attempt {tries}.")
+    left_open = sum(channel.open for channel in made)
+    refuse_if(left_open, f"it left {left_open} channels open. Use with.")
+    again = any(channel.calls > 1 for channel in made)
+    refuse_if(again, "it called again over a channel that had broken. Make a fresh one.")
 
 
 class _Fated(Channel):
-    def __init__(self, line: _BrokenLine, fate: str, error: ConnectionError) -> None:
-        self._line, self._fate, self._error = line, fate, error
-        self._used, self._open = False, True
+    """A channel that ends as it is fated to."""
+
+    def __init__(self, fate: str, error: ConnectionError) -> None:
+        self.fate, self.error, self.calls, self.open = fate, error, 0, False
+
+    def opened(self) -> Channel:
+        if self.fate == "refused":
+            raise self.error
+        self.open = True
+        return self
 
     def call(self, frames: Frames) -> "Future[Frames]":
-        self._line.used_twice |= self._used
-        self._used = True
+        self.calls += 1
+        if self.fate == "cut":
+            raise self.error
         future: Future[Frames] = Future()
-        if self._fate == "cut":
-            raise self._error
-        if self._fate == "answer":
+        if self.fate == "answer":
             future.set_result([b"answer"])
         else:
-            future.set_exception(self._error if self._fate == "lost" else ValueError("the handler's own error"))
+            future.set_exception(self.error if self.fate == "lost" else ValueError("the handler's own error"))
         return future
 
     def close(self) -> None:
-        self._line.open -= self._open
-        self._open = False
+        self.open = False

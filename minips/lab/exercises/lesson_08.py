@@ -63,9 +63,8 @@ def clipped(aggregator: Any, rng: np.random.Generator) -> str:
             for name in ("w", "b"):
                 pieces = [scale * g[name] for scale, g in zip(scales, grads, strict=True)]
                 far = distance(got, {name: np.mean(pieces, axis=0)})
-                refuse_if(
-                    not far <= 1e-9 * max(limit, 1), f"{name!r} is off the mean of the shortened ones by {far:.3g}."
-                )
+                near = far <= 1e-9 * max(limit, 1)
+                refuse_if(not near, f"{name!r} is off the mean of the shortened ones by {far:.3g}.")
     traitor, seed = int(rng.integers(5)), drawn_seed(rng)
     accuracy, plain = (_accuracy((traitor,), garbage, aggregator=one, seed=seed) for one in (aggregator, ps.Mean()))
     refuse_if(accuracy < 0.8, f"Worker {traitor} sent garbage (seed {seed}), and the accuracy was {accuracy:.2f}.")

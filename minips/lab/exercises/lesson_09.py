@@ -1,6 +1,7 @@
 """Lesson 09: predict the cost."""
 
 import time
+import timeit
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -75,10 +76,6 @@ def cost_of(function: Any, rng: np.random.Generator) -> str:
 
 
 def _takes(stage: ps.Exact, size: int) -> float:
-    rng, times = np.random.default_rng(), []
+    rng = np.random.default_rng()
     x = rng.normal(size=size).astype(np.float32)
-    for _ in range(5):
-        began = time.perf_counter()
-        stage.decode(stage.encode(x, rng))
-        times.append(time.perf_counter() - began)
-    return float(np.median(times))
+    return float(np.median(timeit.repeat(lambda: stage.decode(stage.encode(x, rng)), repeat=5, number=1)))

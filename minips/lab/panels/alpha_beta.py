@@ -84,14 +84,11 @@ class AlphaBeta(Panel[Asked, Told]):
             layout={"width": "min(100%, 560px)"},
         )
         ipywidgets.dlink((self.slider, "value"), (field, "value"), lambda value: float(f"{value:.3g}"))
-        field.observe(lambda change: self._slide(), "value")
+        ipywidgets.dlink(
+            (field, "value"), (self.slider, "value"), lambda typed: self.slider.value if field.wrong else field.number
+        )
         title, controls, *rest = self.panel.children
         self.panel.children = (title, controls, self.slider, *rest)
-
-    def _slide(self) -> None:
-        field = self.controls["kilobytes"]
-        if not field.wrong:
-            self.slider.value = field.number
 
     def find(self, asked: Asked) -> Told:
         link = Link(asked.megabits * 1e6, asked.milliseconds / 1e3)

@@ -1,9 +1,8 @@
 """The base of the lab's panels: a picture with words beside it, work in a thread of its own, and a whole small
 panel made of both.
 
-A panel says what it asks, as a frozen dataclass of options; what it finds out, given an answer to each; and how that is
-drawn and put into words. The controls, the thread, the errors and the still picture for readers without a kernel follow
-from these. `GradientShards` is the example.
+`Panel` says what one of your own needs; the controls, the thread, the errors and the still picture for readers without
+a kernel follow from that. `GradientShards` is the example.
 
 Work runs beside the notebook's own thread, so it changes nothing but traits, and draws with matplotlib's `Figure`,
 never with pyplot. What goes wrong is a sentence in the panel, which stays usable.

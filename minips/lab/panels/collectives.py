@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from minips.core.collectives import AllReduce, Exchange, RingAllReduce
 from minips.core.config import Config
+from minips.core.topology import Network
 from minips.cost import Simulated, Star, Topology, Traffic
 from minips.cost.rehearsal import FixedGradients
 from minips.engines.train import train
@@ -42,7 +43,7 @@ class Met(NamedTuple):
     asked: Meeting
     graph: Any
     """A ``networkx.Graph``."""
-    carried: Counter[tuple[str, str]]
+    carried: Counter[tuple[Any, Any]]
     """Bytes of a step by link and direction, without headers."""
     seconds: dict[str, float]
     """Of a step, for each exchange by its name, where that many workers can do it."""
@@ -140,13 +141,10 @@ def _seconds(asked: Meeting) -> float:
     return run.losses[1][0] - run.losses[0][0]
 
 
-def _carried(asked: Meeting, graph: Any) -> Counter[tuple[str, str]]:
-    import networkx as nx
-
-    weight = "weight" if any("weight" in edge for _, _, edge in graph.edges(data=True)) else None
-    carried: Counter[tuple[str, str]] = Counter()
+def _carried(asked: Meeting, graph: Any) -> Counter[tuple[Any, Any]]:
+    carried, network = Counter[tuple[Any, Any]](), Network(graph)
     for source, target, nbytes in _messages(asked):
-        for hop in pairwise(nx.shortest_path(graph, source, target, weight=weight)):
+        for hop in pairwise(network.path(source, target)):
             carried[hop] += nbytes  # type: ignore[assignment]
     return carried
 
