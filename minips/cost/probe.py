@@ -28,9 +28,6 @@ from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.consistency import BSP
 
-LOOK_EVERY = 5
-"""Accuracy is looked at after so many steps, since that may take longer than a step."""
-
 
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     """The parameters after each round of BSP, whatever the config's consistency, until one would not be finite."""
@@ -45,13 +42,13 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
 
 
 @one_blas_thread
-def steps_to(problem: Problem, config: Config, target_accuracy: float) -> int | None:
-    """The first step, of every fifth, after which that share of the held-out rows is classified rightly; None where
-    the config's steps are not enough.
+def steps_to(problem: Problem, config: Config, target_accuracy: float, *, every: int = 5) -> int | None:
+    """The first step after which that share of the held-out rows is classified rightly; None where the config's steps
+    are not enough. That is looked at after ``every`` so many steps, since to look may take longer than a step.
     """
     held_out = problem.held_out()
     for step, params in enumerate(rounds(problem, config), 1):
-        if step % LOOK_EVERY == 0 or step == config.steps:
+        if step % every == 0 or step == config.steps:
             accuracy = None if held_out is None else held_out.accuracy(params)
             if accuracy is None:
                 raise ValueError(
