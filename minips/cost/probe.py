@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
@@ -36,9 +37,11 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     params = problem.init(seeds.init(config.seed))
     with suppress(NonFiniteError, DivergedError):
         if isinstance(config.exchange, AllReduce):
-            yield from _limited(_together(parts, params, config, config.exchange))
+            each = _together(parts, params, config, config.exchange)
         else:
-            yield from _limited(_served(parts, params, config))
+            each = _served(parts, params, config)
+        following = one_blas_thread(partial(next, each, None))  # computed as in a run
+        yield from iter(following, None)
 
 
 @one_blas_thread
@@ -57,16 +60,6 @@ def steps_to(problem: Problem, config: Config, target_accuracy: float, *, every:
             if accuracy >= target_accuracy:
                 return step
     return None
-
-
-def _limited(each: Iterator[Tensors]) -> Iterator[Tensors]:
-    """The same, where what is computed between two of them is computed as in a run."""
-    while True:
-        with one_blas_thread:
-            params = next(each, None)
-        if params is None:
-            return
-        yield params
 
 
 def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[Tensors]:
