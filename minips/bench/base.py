@@ -48,18 +48,21 @@ class Chart(NamedTuple):
     label: str
 
 
-def rota(turns: Mapping[str, int], rounds: int) -> Iterator[tuple[int, str]]:
+def rota(turns: Mapping[str, int], rounds: int, watch: Watch = lambda text, share: None) -> Iterator[tuple[int, str]]:
     """Round and contender of each turn: as many turns as are wished, spread evenly over the rounds, and in each round
-    the order is drawn anew (with a fixed seed).
+    the order is drawn anew (with a fixed seed). ``watch`` is told who is next.
 
     >>> [number for number, name in rota({"always": 4, "now and then": 2}, 4) if name == "now and then"]
     [0, 2]
     """
     rng = np.random.default_rng(0)
     present = {name: {i * rounds // count for i in range(count)} for name, count in turns.items()}
+    done, planned = 0, sum(map(len, present.values()))
     for number in range(rounds):
         names = [name for name in turns if number in present[name]]
         for name in rng.permutation(names).tolist():
+            watch(name, done / planned)
+            done += 1
             yield number, name
 
 
@@ -75,9 +78,7 @@ def take_turns(
         call_s = first_s[name] if first_s[name] > 1 else min(first_s[name], turn())
         wished[name] = min(max(int(BUDGET_S / call_s), LEAST_TURNS), rounds)
     seconds: dict[str, dict[int, float]] = {name: {} for name in turns}
-    plan = list(rota(wished, rounds))
-    for done, (number, name) in enumerate(plan):
-        watch(name, done / len(plan))
+    for number, name in rota(wished, rounds, watch):
         seconds[name][number] = turns[name]()
     return seconds
 

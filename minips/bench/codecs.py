@@ -13,12 +13,11 @@ import numpy as np
 from rich.table import Table
 
 from minips import datasets
-from minips.arithmetic import one_blas_thread
 from minips.bench import base
 from minips.bench.base import Chart, Spread, Watch
 from minips.core.codec import Codec
 from minips.core.config import Config
-from minips.cost.probe import rounds
+from minips.cost.probe import steps_to
 from minips.problems import SoftmaxRegression
 from minips.stage import Array, names, stage_class
 from minips.stages.memories import ErrorFeedback, Memory, NoMemory
@@ -83,17 +82,11 @@ def _over_memcpy(quantizer: Quantizer, x: Array, rounds: int) -> tuple[int, Spre
     return sum(part.nbytes for part in parts.values()), Spread.of(encode), Spread.of(decode)
 
 
-@one_blas_thread
 def steps_to_target(quantizer: Quantizer, memory: Memory) -> int | None:
     """Rounds of BSP until ``TARGET`` of the held-out digits are classified rightly; None after ``STEPS`` in vain."""
     problem = SoftmaxRegression(*datasets.digits())
     config = Config(push=Codec(quantizer, memory), workers=2, steps=STEPS, batch_size=64, optimizer=SGD(lr=0.1))
-    held_out = problem.held_out()
-    assert held_out is not None
-    for step, params in enumerate(rounds(problem, config), 1):
-        if held_out.accuracy(params) >= TARGET:
-            return step
-    return None
+    return steps_to(problem, config, TARGET, every=1)
 
 
 def table(rows: Sequence[Row]) -> Table:

@@ -75,9 +75,7 @@ def _rows(
     loops: dict[str, dict[int, float]] = {name: {} for name in engines}
     startups: dict[str, list[float]] = {name: [] for name in engines}
     first: Run | None = None
-    plan = list(base.rota(dict.fromkeys(engines, rounds), rounds))
-    for done, (turn, name) in enumerate(plan):
-        watch(name, done / len(plan))
+    for turn, name in base.rota(dict.fromkeys(engines, rounds), rounds, watch):
         began = time.monotonic()
         run = train(problem, config, engine=engines[name])
         loops[name][turn] = run.seconds

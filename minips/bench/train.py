@@ -85,11 +85,10 @@ def measure(
     for i, size in enumerate(features):
         lifted, skipped = problem(size), dict(absent)
         done: dict[str, dict[int, Job]] = {name: {} for name in names if not skipped[name]}
-        plan = list(base.rota(dict.fromkeys(done, rounds), rounds))
-        for turn, (number, name) in enumerate(plan):
+        tell = base.part(watch, i, len(features), f"{size:,} features")
+        for number, name in base.rota(dict.fromkeys(done, rounds), rounds, tell):
             if skipped[name]:
                 continue
-            base.part(watch, i, len(features), f"{size:,} features")(name, turn / len(plan))
             try:
                 done[name][number] = RUN[name](lifted, config, size)
             except RuntimeError as error:

@@ -13,7 +13,7 @@ from minips import datasets
 from minips.bench import base
 from minips.bench.base import Chart, Spread, Watch
 from minips.core.config import Config
-from minips.cost.tune import Tuning, tune, words
+from minips.cost.tune import tune, words
 from minips.problems import SoftmaxRegression
 from minips.stages.optimizers import SGD
 from minips.stages.transports import Link
@@ -44,15 +44,12 @@ def measure(features: int = FEATURES, target: float = TARGET, watch: Watch = lam
     for number, link in enumerate(LINKS):
         name = f"{link.bandwidth_bps / 1e6:g} Mbit/s, {link.latency_s * 1e3:g} ms"
         tell = base.part(watch, number, len(LINKS), name)
-        yield from _rows(name, tune(problem, link, target, start=start, tried=STEPS, watch=tell))
-
-
-def _rows(link: str, tuning: Tuning) -> Iterator[Row]:
-    best = min((choice.measured_s for choice in tuning.tried if choice.measured_s is not None), default=None)
-    for place, choice in enumerate(tuning.choices, 1):
-        measured = choice.measured_s
-        over = measured / best if measured is not None and best else None
-        yield Row(link, place, words(choice.config), choice.steps, choice.predicted_s, measured, over)
+        choices = tune(problem, link, target, start=start, tried=STEPS, watch=tell).choices
+        best = min((choice.measured_s for choice in choices if choice.measured_s is not None), default=None)
+        for place, choice in enumerate(choices, 1):
+            measured = choice.measured_s
+            over = measured / best if measured is not None and best else None
+            yield Row(name, place, words(choice.config), choice.steps, choice.predicted_s, measured, over)
 
 
 def table(rows: Sequence[Row]) -> Table:

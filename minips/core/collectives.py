@@ -102,19 +102,15 @@ class TreeAllReduce(AllReduce):
 
     def schedule(self, rank: int, workers: int) -> list[Hop]:
         _check(rank, workers)
-        up, down = [], []
-        everything = range(1)
+        up, everything = [], range(1)
         for distance in (2**level for level in range((workers - 1).bit_length())):
             if rank % (2 * distance) == distance:
                 up.append(Hop(to=rank - distance, sends=everything))
-                down.append(Hop(source=rank - distance, receives=everything, adds=False))
             elif rank % (2 * distance) == 0 and rank + distance < workers:
                 up.append(Hop(source=rank + distance, receives=everything))
-                down.append(Hop(to=rank + distance, sends=everything, adds=False))
             else:
                 up.append(Hop())
-                down.append(Hop(adds=False))
-        return [*up, *reversed(down)]
+        return _and_back(up)
 
 
 @register
@@ -139,15 +135,19 @@ class HalvingDoubling(AllReduce):
                 f"Recursive halving-doubling wants a power of two of workers, got {workers}. "
                 "Take another number, or a ring or a tree."
             )
-        halving, doubling = [], []
-        for distance in (2**level for level in range(workers.bit_length() - 1)):
+        halving = []
+        for distance in (2**level for level in reversed(range(workers.bit_length() - 1))):
             partner = rank ^ distance
             mine, theirs = (
                 range(one // distance * distance, (one // distance + 1) * distance) for one in (rank, partner)
             )
             halving.append(Hop(partner, theirs, partner, mine))
-            doubling.append(Hop(partner, mine, partner, theirs, adds=False))
-        return [*reversed(halving), *doubling]
+        return _and_back(halving)
+
+
+def _and_back(hops: list[Hop]) -> list[Hop]:
+    """The hops, and then their mirror images: what a hop sent comes back to it as the complete sum."""
+    return [*hops, *(Hop(hop.source, hop.receives, hop.to, hop.sends, adds=False) for hop in reversed(hops))]
 
 
 def _one(piece: int, pieces: int) -> range:

@@ -118,8 +118,7 @@ def parameter_server_s(
     >>> round(parameter_server_s(4, 80_000, 12.5e6, latency=1e-3), 4)
     0.0532
     """
-    _check(workers, nbytes, bytes_per_s, latency)
-    _check_servers(servers)
+    _check(workers, nbytes, bytes_per_s, latency, servers)
     return 2 * (latency + max(workers / servers, 1) * nbytes / bytes_per_s)
 
 
@@ -152,8 +151,7 @@ def parameter_server_step_s(
     [0.034, 0.0512]
     """
     pulled = nbytes if pulled_nbytes is None else pulled_nbytes
-    _check(workers, min(nbytes, pulled), bytes_per_s, latency)
-    _check_servers(servers)
+    _check(workers, min(nbytes, pulled), bytes_per_s, latency, servers)
     share = workers / servers
     step = 2 * latency + max(share * nbytes + pulled, nbytes + share * pulled) / bytes_per_s
     return step if full_duplex else max(step, max(share, 1) * (nbytes + pulled) / bytes_per_s)
@@ -320,20 +318,17 @@ def best_chunks(stages: Sequence[float], fixed: float) -> float:
     return max(1.0, sqrt((sum(stages) - max(stages)) / fixed))
 
 
-def _check(workers: int, nbytes: float, bytes_per_s: float, latency: float) -> None:
+def _check(workers: int, nbytes: float, bytes_per_s: float, latency: float, servers: int = 1) -> None:
     """ValueError where these are not sizes of an exchange."""
     if workers < 1:
         raise ValueError(f"There must be at least one worker, got {workers}.")
+    if servers < 1:
+        raise ValueError(f"There must be at least one server, got {servers}.")
     if nbytes < 0 or latency < 0 or bytes_per_s <= 0:
         raise ValueError(
             "Sizes and latencies are at least 0 and bandwidths above 0; "
             f"got {nbytes} bytes, {latency} s and {bytes_per_s} bytes per second."
         )
-
-
-def _check_servers(servers: int) -> None:
-    if servers < 1:
-        raise ValueError(f"There must be at least one server, got {servers}.")
 
 
 def _samples(times: Sequence[ArrayLike]) -> "list[np.ndarray[tuple[int], np.dtype[np.float64]]]":

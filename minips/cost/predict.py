@@ -5,9 +5,9 @@ rehearsal.
 """
 
 import statistics
-import time
 from dataclasses import dataclass, replace
 from functools import partial
+from timeit import timeit
 
 import numpy as np
 
@@ -173,9 +173,4 @@ def _processes(config: Config) -> str:
 def _time_gradient(part: Problem, config: Config, params: Tensors) -> float:
     """Seconds of one batch's gradient here and now: the median of nine."""
     quick = replace(config, delays=None, accumulate=1)
-    times = []
-    for clock in range(9):
-        began = time.monotonic()
-        compute(part, quick, params, 0, clock)
-        times.append(time.monotonic() - began)
-    return statistics.median(times)
+    return statistics.median(timeit(partial(compute, part, quick, params, 0, clock), number=1) for clock in range(9))

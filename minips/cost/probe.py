@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
@@ -28,9 +29,6 @@ from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.consistency import BSP
 
-LOOK_EVERY = 5
-"""Accuracy is looked at after so many steps, since that may take longer than a step."""
-
 
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     """The parameters after each round of BSP, whatever the config's consistency, until one would not be finite."""
@@ -39,19 +37,21 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     params = problem.init(seeds.init(config.seed))
     with suppress(NonFiniteError, DivergedError):
         if isinstance(config.exchange, AllReduce):
-            yield from _limited(_together(parts, params, config, config.exchange))
+            each = _together(parts, params, config, config.exchange)
         else:
-            yield from _limited(_served(parts, params, config))
+            each = _served(parts, params, config)
+        following = one_blas_thread(partial(next, each, None))  # computed as in a run
+        yield from iter(following, None)
 
 
 @one_blas_thread
-def steps_to(problem: Problem, config: Config, target_accuracy: float) -> int | None:
-    """The first step, of every fifth, after which that share of the held-out rows is classified rightly; None where
-    the config's steps are not enough.
+def steps_to(problem: Problem, config: Config, target_accuracy: float, *, every: int = 5) -> int | None:
+    """The first step after which that share of the held-out rows is classified rightly; None where the config's steps
+    are not enough. That is looked at after ``every`` so many steps, since to look may take longer than a step.
     """
     held_out = problem.held_out()
     for step, params in enumerate(rounds(problem, config), 1):
-        if step % LOOK_EVERY == 0 or step == config.steps:
+        if step % every == 0 or step == config.steps:
             accuracy = None if held_out is None else held_out.accuracy(params)
             if accuracy is None:
                 raise ValueError(
@@ -60,16 +60,6 @@ def steps_to(problem: Problem, config: Config, target_accuracy: float) -> int | 
             if accuracy >= target_accuracy:
                 return step
     return None
-
-
-def _limited(each: Iterator[Tensors]) -> Iterator[Tensors]:
-    """The same, where what is computed between two of them is computed as in a run."""
-    while True:
-        with one_blas_thread:
-            params = next(each, None)
-        if params is None:
-            return
-        yield params
 
 
 def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[Tensors]:

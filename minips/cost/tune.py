@@ -136,18 +136,12 @@ def tune(
         ranked.append(Choice(config, needed, predict(problem, config, calibrations[stages]).seconds))
     ranked.sort(key=lambda choice: (choice.predicted_s is None, choice.predicted_s or 0.0))
     note = next((known.note for known in calibrations.values() if known.note), "")
-    return Tuning(target_accuracy, list(_try(problem, ranked, tried, engine, watch)), note)
-
-
-def _try(
-    problem: Problem, ranked: list[Choice], tried: int, engine: Engine | str | None, watch: Callable[[str, float], None]
-) -> Iterator[Choice]:
-    for number, choice in enumerate(ranked):
-        if number < tried and choice.predicted_s is not None:
-            watch(f"trying {words(choice.config)}", (len(ranked) + number) / (len(ranked) + tried))
+    for number, choice in enumerate(ranked[:tried]):
+        if choice.predicted_s is not None:
+            watch(f"trying {words(choice.config)}", (len(plan) + number) / parts)
             run = train(problem, choice.config, engine=engine)
-            choice = replace(choice, measured_s=run.seconds, accuracy=run.accuracy)
-        yield choice
+            ranked[number] = replace(choice, measured_s=run.seconds, accuracy=run.accuracy)
+    return Tuning(target_accuracy, ranked, note)
 
 
 def candidates_of(start: Config) -> Iterator[Config]:

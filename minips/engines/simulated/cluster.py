@@ -60,11 +60,11 @@ class Simulation:
         self.ended = False
         """True where the evaluation has ended the run."""
         self._evaluation = evaluation
-        self._raised: BaseException | None = None
         self.env = simpy.Environment()
         self.halt = self.env.event()
         """Happens when the run is stopped from outside."""
-        self._failed, self._over = self.env.event(), self.env.event()
+        self._over = self.env.event()
+        """Happens when it diverges, and fails with what a node or the evaluation raised."""
         self.diverged: str | None = None
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples, which the garbage collector need not see
         self._watch, self._stop, self._told_at = watch, stop, time.monotonic()
@@ -80,18 +80,14 @@ class Simulation:
         """Until all the processes have ended, or one of the other events has happened. RuntimeError where a worker
         failed.
         """
-        self.env.run(until=self.env.any_of([self.env.all_of(processes), self._failed, self._over, *others]))
-        if self._raised:
-            raise self._raised
-        if self._failed.triggered:
-            raise cast(RuntimeError, self._failed.value)
+        self.env.run(until=self.env.any_of([self.env.all_of(processes), self._over, *others]))
 
     def fail(self, who: str, error: Exception) -> None:
         """A node failed, which ends the run."""
-        if not self._failed.triggered:
+        if not self._over.triggered:
             failure = RuntimeError(f"{who} failed: {type(error).__name__}: {reason(error)}")
             failure.__cause__ = error
-            self._failed.succeed(failure)
+            self._over.fail(failure)
 
     def evaluate(self, step: int, params: Tensors, losses: Rows) -> bool:
         """Nothing moves: evaluate the parameters; True where the run ends with them. What the call raises ends it
@@ -101,8 +97,7 @@ class Simulation:
         try:
             self.ended = self._evaluation.call(step, params, losses, float(self.env.now))
         except BaseException as error:
-            self._raised = error
-            self._over.succeed()
+            self._over.fail(cast(Exception, error))  # SimPy takes an interrupt, too
             return True
         return self.ended
 

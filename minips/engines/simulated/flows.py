@@ -155,6 +155,4 @@ class FlowNetwork:
         self._new = []
 
     def _callback(self, seconds: float, function: Any) -> None:
-        event = self._env.timeout(seconds)
-        assert event.callbacks is not None
-        event.callbacks.append(lambda _: function())
+        self._env.timeout(seconds).callbacks.append(lambda _: function())

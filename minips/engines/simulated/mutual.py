@@ -68,11 +68,9 @@ class Team:
     ) -> None:
         count = cluster.config.workers
         kept = state["workers"] if state else [{}] * count
-        self.cluster, self.changed_at = cluster, 0.0
+        self.cluster, self.exchange, self.changed_at = cluster, exchange, 0.0
         self.losses: Rows = []
-        self.members = [
-            SimRank(self, rank, problem.shard(rank, count), params, exchange, kept[rank]) for rank in range(count)
-        ]
+        self.members = [SimRank(self, rank, problem.shard(rank, count), params, kept[rank]) for rank in range(count)]
         self.applied = sum(member.replica.shard.applied for member in self.members)
         self._began = self.applied // count
         self._decided = cluster.env.event()
@@ -100,22 +98,14 @@ class Team:
 class SimRank(Trainer):
     """A worker, its replica of the parameters, and a box for what comes from each of the others."""
 
-    def __init__(
-        self,
-        team: Team,
-        rank: int,
-        problem: Problem,
-        params: Tensors,
-        exchange: AllReduce,
-        state: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, team: Team, rank: int, problem: Problem, params: Tensors, state: Mapping[str, Any]) -> None:
         cluster, config = team.cluster, team.cluster.config
         calibration = cluster.conditions.calibration
         super().__init__(cluster, rank, problem, rank_lines(calibration, config) if calibration else {})
         rng = seeds.all_reduce(config.seed, rank)
         self._team = team
         self._message = calibration.message if calibration else Line()
-        self._reduction = AllReduceState(exchange, rank, config.workers, params, config.push, rng, UNTIMED)
+        self._reduction = AllReduceState(team.exchange, rank, config.workers, params, config.push, rng, UNTIMED)
         self._boxes: dict[int, simpy.Store] = defaultdict(partial(simpy.Store, self.env))
         self.replica = Replica(params, config, rank, UNTIMED, cluster.every, state.get("replica"))
         self._seen = state.get("seen")
