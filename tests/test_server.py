@@ -607,6 +607,17 @@ def test_the_first_worker_that_nobody_is_goes_to_each_who_asks():
                 raw.channel.close()
 
 
+def test_a_worker_that_was_lost_is_given_away_last():
+    with serve(dataclasses.replace(LOCAL, workers=2)) as server, Raw(server, worker=-1) as other:
+        with Raw(server, worker=-1) as raw:
+            assert raw.say("hello", client=A).header["worker"] == 0
+        while 0 in server.shard.live:
+            time.sleep(0.01)
+        assert other.say("hello", client=B).header["worker"] == 1
+        with Raw(server) as again:
+            assert again.say("hello", client=A, again=True).header["worker"] == 0
+
+
 @pytest.mark.parametrize("client", [7, ["a"], None])
 def test_an_identity_is_a_text(client):
     with serve() as server, Raw(server) as raw, pytest.raises(ValueError, match="identity is a text"):

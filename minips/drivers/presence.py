@@ -123,10 +123,12 @@ class Attendance:
         ]
 
     def _free(self, client: str) -> int:
-        """The first worker that nobody is, or that this client is already. ValueError where there is none."""
+        """The first worker that nobody is, or that this client is already. One whose connection was lost comes last,
+        as its client may come back. ValueError where there is none.
+        """
         free = [
             worker
-            for worker, one in enumerate(self.present)
+            for worker, one in sorted(enumerate(self.present), key=lambda pair: pair[1].lost)
             if not one.connections and (not one.client or worker not in self.shard.live)
         ]
         mine = [worker for worker, one in enumerate(self.present) if one.client == client]
