@@ -5,6 +5,7 @@ import gc
 import multiprocessing
 import multiprocessing.resource_tracker
 import os
+import re
 import sys
 import threading
 import time
@@ -93,7 +94,7 @@ def somebody_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def held() -> set[str]:
     """In words, all that this process holds and that a test could leave behind."""
-    return {*processes(), *threads(), *descriptors(), *shared_memory()}
+    return {*processes(), *threads(), *descriptors(), *map(str, SHM.glob("*"))}
 
 
 def processes() -> Iterator[str]:
@@ -141,17 +142,19 @@ def descriptors() -> Iterator[str]:
                 yield f"descriptor of {target}"
 
 
-def shared_memory() -> Iterator[str]:
-    """The machine's shared memory by name, without joblib's semaphores, which a process of joblib's own removes."""
-    return (str(one) for one in SHM.glob("*") if not one.name.startswith("sem.loky-"))
-
-
 def in_use_elsewhere(segment: str) -> bool:
-    """True where a process that is not of this test run uses the shared memory: another run's, on the same machine."""
+    """True where a process that is not of this test run uses the shared memory: another run's, on the same machine.
+
+    It is known by its inode, as the process that makes a semaphore maps it under another name.
+    """
+    try:
+        mapped = re.compile(rf" {os.stat(segment).st_ino} +{SHM}/")
+    except FileNotFoundError:
+        return True
     ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
     for process in psutil.process_iter():
         if process.pid not in ours:
             with contextlib.suppress(OSError):
-                if segment in Path(f"/proc/{process.pid}/maps").read_text():
+                if mapped.search(Path(f"/proc/{process.pid}/maps").read_text()):
                     return True
     return not Path(segment).exists()

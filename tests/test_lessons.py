@@ -193,20 +193,13 @@ def test_a_learner_who_predicts_nothing_gets_through(
     assert {line.partition(": ")[2].strip() for line in waiting} == {*questions}
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(
-    "paths",
-    [
-        pytest.param(LESSONS[3:4], marks=pytest.mark.soak, id="one"),
-        pytest.param(LESSONS, marks=pytest.mark.campaign, id="all"),  # their cells have run under nbval above
-    ],
-)
-def test_readers_may_run_them_with_nbval(paths: list[Path]) -> None:
-    which = [str(paths[0])] if len(paths) == 1 else ["lessons"]
-    command = [sys.executable, "-m", "pytest", "--nbval", *which, "-p", "no:cacheprovider", "--color=no"]
+def test_readers_may_run_them_with_nbval() -> None:
+    command = [sys.executable, "-m", "pytest", "--nbval", "lessons", "-p", "no:cacheprovider", "--color=no"]
     done = subprocess.run(command, cwd=LESSONS[0].parents[1], capture_output=True, text=True, timeout=1140)
     assert done.returncode == 0, done.stdout + done.stderr
-    cells = sum(len(code_cells(lesson(path))) for path in paths)
+    cells = sum(len(code_cells(lesson(path))) for path in LESSONS)
     assert re.search(rf"^=+ {cells} passed in", done.stdout, re.MULTILINE)
 
 
