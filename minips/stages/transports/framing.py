@@ -31,7 +31,7 @@ AHEAD_BYTES = 2**14
 """Messages up to here are read, and written, with one system call."""
 KEPT = 2
 """Blocks in use that `Blocks` remembers, to fill them again."""
-_ZEROS = bytes(ALIGNMENT)
+_PADDING = [bytes(-nbytes % ALIGNMENT) for nbytes in range(ALIGNMENT)]
 
 
 def pieces(tag: int, frames: Frames) -> list[Buffer]:
@@ -41,13 +41,10 @@ def pieces(tag: int, frames: Frames) -> list[Buffer]:
 
 
 def padded(frames: Frames) -> list[Buffer]:
-    """The frames, each followed by zeros up to a multiple of 64 bytes; an empty one is left out."""
+    """The frames, each followed by zeros up to a multiple of 64 bytes."""
     buffers: list[Buffer] = []
     for frame in frames:
-        if nbytes := len(frame):
-            buffers.append(frame)
-            if padding := -nbytes % ALIGNMENT:
-                buffers.append(_ZEROS[:padding])
+        buffers += frame, _PADDING[len(frame) % ALIGNMENT]
     return buffers
 
 
@@ -223,26 +220,31 @@ class Framer:
         return room[len(some) :]
 
     def _message_of(
-        self, here: memoryview, head_nbytes: int, tag: int, sizes: Sequence[int], frames: Frames | None
+        self, here: memoryview, end: int, tag: int, sizes: Sequence[int], frames: Frames | None
     ) -> tuple[int, Frames] | None:
-        """The message whose head is here; None where its frames have not all come."""
-        total = 0
+        """The message whose head is here, up to ``end``; None where its frames have not all come."""
         if frames is None:
+            begin, views = end, []
             for nbytes in sizes:
-                total += nbytes + -nbytes % ALIGNMENT
-        body = here[head_nbytes : head_nbytes + total]
-        if len(body) == total:
-            self._start += head_nbytes + total
-            if self._start == self._stop:
-                self._start = self._stop = 0
-            self.room = self._ahead[self._stop :]
-            return tag, cut(memoryview(bytearray(body)), sizes) if frames is None else frames
+                views.append(here[end : end + nbytes])
+                end += nbytes + -nbytes % ALIGNMENT
+            if end > len(here):
+                self._begin(here[begin:], tag, sizes, end - begin)
+                return None
+            frames = [*map(bytearray, views)]
+        self._start += end
+        if self._start == self._stop:
+            self._start = self._stop = 0
+        self.room = self._ahead[self._stop :]
+        return tag, frames
+
+    def _begin(self, some: memoryview, tag: int, sizes: Sequence[int], total: int) -> None:
+        """Have room for the frames of a large message, of which some bytes have come."""
         block = self._blocks.take(total)
-        block[: len(body)] = body
+        block[: len(some)] = some
         self._start = self._stop = 0
-        self._coming, self._left = (tag, block, sizes), block[len(body) :]
+        self._coming, self._left = (tag, block, sizes), block[len(some) :]
         self.room = self._left
-        return None
 
     def _want(self, nbytes: int, here: memoryview) -> None:
         """Have room for so many bytes in a row, of which these have come."""

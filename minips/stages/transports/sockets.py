@@ -111,8 +111,7 @@ class SocketWire(Wire):
     def take(self, room: memoryview, deadline: float | None) -> int:
         """Bytes that came into the room. EOFError where the peer is gone, TimeoutError past the deadline."""
         while True:
-            left = TICK_S if deadline is None else deadline - time.monotonic()
-            tick = min(TICK_S, max(left, 1e-3))
+            tick = TICK_S if deadline is None else min(TICK_S, max(deadline - time.monotonic(), 1e-3))
             try:
                 if KERNEL_TIMES_OUT:
                     if tick != self._tick:
@@ -168,9 +167,8 @@ class SocketListener(Acceptor[P]):
 
 
 def advance(buffers: list[memoryview], done: int) -> None:
-    """Drop the first ``done`` bytes of the buffers."""
-    while done:
-        if done < len(buffers[0]):
-            buffers[0] = buffers[0][done:]
-            return
+    """Drop the first ``done`` bytes of the buffers, and the empty ones behind them."""
+    while buffers and done >= len(buffers[0]):
         done -= len(buffers.pop(0))
+    if done:
+        buffers[0] = buffers[0][done:]
