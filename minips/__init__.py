@@ -40,22 +40,13 @@ from minips.stages.compressors import Blosc, Compressor, Gzip, Lz4, NoCompressio
 from minips.stages.consistency import ASP, BSP, SSP, Consistency, PullView
 from minips.stages.memories import Delta, ErrorFeedback, Memory, MomentumCorrection, NoMemory
 from minips.stages.optimizers import SGD, Adagrad, Adam, Optimizer
-from minips.stages.quantizers import (
-    QSGD,
-    Adaptive,
-    BFloat16,
-    Exact,
-    Float16,
-    PowerSGD,
-    Quantizer,
-    RandomK,
-    Sign,
-    Ternary,
-    Threshold,
-    TopK,
-    TwoBit,
-    Uniform,
-)
+from minips.stages.quantizers.adaptive import Adaptive
+from minips.stages.quantizers.base import Quantizer
+from minips.stages.quantizers.casts import BFloat16, Exact, Float16
+from minips.stages.quantizers.integers import QSGD, Ternary, TwoBit, Uniform
+from minips.stages.quantizers.lowrank import PowerSGD
+from minips.stages.quantizers.signs import Sign
+from minips.stages.quantizers.sparse import RandomK, Threshold, TopK
 from minips.stages.schedules import Cosine, Schedule, StepDecay, Warmup
 from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
 from minips.stages.transports import Grpc, Http, InProc, Link, Pipe, Pyro, SharedMemory, Tcp, Thrift, Transport, Zmq
@@ -67,22 +58,8 @@ __all__ += ["Client", "Ref", "Server", "Shard", "connect", "status", "work"]
 __all__ += ["MLP", "LinearRegression", "Problem", "SoftmaxRegression", "datasets"]
 __all__ += ["Engine", "Processes", "Ray", "Simulated", "Threads"]
 __all__ += ["PS", "AllReduce", "Exchange", "HalvingDoubling", "Hop", "RingAllReduce", "TreeAllReduce"]
-__all__ += [
-    "QSGD",
-    "Adaptive",
-    "BFloat16",
-    "Exact",
-    "Float16",
-    "PowerSGD",
-    "Quantizer",
-    "RandomK",
-    "Sign",
-    "Ternary",
-    "Threshold",
-    "TopK",
-    "TwoBit",
-    "Uniform",
-]
+__all__ += ["QSGD", "Adaptive", "BFloat16", "Exact", "Float16", "PowerSGD", "Quantizer"]
+__all__ += ["RandomK", "Sign", "Ternary", "Threshold", "TopK", "TwoBit", "Uniform"]
 __all__ += ["Delta", "ErrorFeedback", "Memory", "MomentumCorrection", "NoMemory"]
 __all__ += ["Json", "MsgPack", "Npy", "Packet", "Pickle", "Protobuf", "SafeTensors", "Serializer"]
 __all__ += ["Blosc", "Compressor", "Gzip", "Lz4", "NoCompression", "Zlib", "Zstd"]

@@ -160,7 +160,7 @@ def serve(options: argparse.Namespace) -> int:
 
     def read(progress: Progress) -> tuple[str, float]:
         loss = f", loss {progress.losses[-1][2]:.4f}" if progress.losses else ""
-        there = f"{served.connected} of {config.workers} workers"
+        there = f"{served.servers[0].connected} of {config.workers} workers"
         return f"{there}, {progress.applied} of {progress.updates} updates{loss}", progress.applied / progress.updates
 
     with byhand.serving(problem, config, options.bind, token, options.index) as served:
@@ -613,7 +613,3 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
             known = f": {', '.join(names(field.name))}" if field.name in kinds() else ""
             unit = f", in {field.metadata['unit']}" if field.metadata["unit"] else ""
             add(field.name, "VALUE", f"{field.metadata['help']}{unit}{known} (default {default_of(field)!r})")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

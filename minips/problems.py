@@ -312,12 +312,7 @@ class MLP(SoftmaxRegression):
     """
 
     def __init__(
-        self,
-        *rows: Any,
-        hidden: int = 32,
-        classes: int | None = None,
-        l2: float = 0.0,
-        weights: Array | None = None,
+        self, *rows: Any, hidden: int = 32, classes: int | None = None, l2: float = 0.0, weights: Array | None = None
     ) -> None:
         super().__init__(*rows, classes=classes, l2=l2, weights=weights)
         self.hidden = hidden

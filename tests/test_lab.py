@@ -29,7 +29,6 @@ import minips as ps
 from minips import lab
 from minips.lab import predictions
 from minips.lab.columns import STAGES
-from minips.lab.controls import full_name
 from minips.lab.source import code
 from minips.lab.workbench import PRESETS
 
@@ -340,7 +339,7 @@ class TestWorkbench:
         for side in ("A", "B"):
             bench.columns[side].controls["quantizer"].value = "uniform"
             bench.columns[side].controls["pull quantizer"].value = "uniform"
-        labels = [full_name(w) for column in bench.columns.values() for w in column.controls.values()]
+        labels = [w.full_name for column in bench.columns.values() for w in column.controls.values()]
         assert "A quantizer" in labels
         assert "B quantizer bits" in labels
         assert all(labels)

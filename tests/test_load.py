@@ -31,7 +31,7 @@ STAGES = """
 
 def minips(*arguments, folder, **environment):
     return subprocess.run(
-        [sys.executable, "-P", "-m", "minips.cli", *arguments],
+        [sys.executable, "-P", "-m", "minips", *arguments],
         cwd=folder,
         env={**os.environ, **environment},
         capture_output=True,

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 import minips as ps
 from minips import cost, lab
 from minips.lab import panels
-from minips.lab.controls import full_name
 from minips.lab.panels import base
 from minips.lab.panels.compressor_explorer import WHAT
 
@@ -66,7 +65,7 @@ def test_every_panel_has_a_picture_with_words_and_a_name_for_each_control(make: 
     panel = make()
     bundle = panel._repr_mimebundle_()
     assert bundle["text/plain"] == repr(panel)
-    labels = [full_name(widget) for widget in panel.controls.values()]
+    labels = [widget.full_name for widget in panel.controls.values()]
     assert all(widget.tooltip in html.unescape(panel.help.value) for widget in panel.controls.values())
     assert all(label.startswith(panel.title) for label in labels)
     assert len(set(labels)) == len(labels)
@@ -96,12 +95,12 @@ def test_the_panels_of_two_cells_have_different_names(monkeypatch: pytest.Monkey
     other, bench = Slow(), lab.Workbench()
     cell["cellId"] = "a third"
     another = lab.Workbench()
-    labels = [[full_name(widget) for widget in panel.controls.values()] for panel in (first, again, other)]
+    labels = [[widget.full_name for widget in panel.controls.values()] for panel in (first, again, other)]
     assert labels[0] == labels[1] == ["Slow quantizer", "Slow rows"]
     assert labels[2] == ["Slow 2 quantizer", "Slow 2 rows"]
     assert (again.job.run_button.description, other.job.run_button.description) == ("Run slow", "Run slow 2")
-    assert full_name(bench.columns["B"].controls["steps"]) == "B steps"
-    assert full_name(another.columns["B"].controls["steps"]) == "B 2 steps"
+    assert bench.columns["B"].controls["steps"].full_name == "B steps"
+    assert another.columns["B"].controls["steps"].full_name == "B 2 steps"
     assert "<th>steps</th>" in another.help.value
 
 

@@ -21,17 +21,7 @@ import numpy as np
 from minips.core.message import PROTOCOL_VERSION, VERSIONS, Header, Message, check_finite
 from minips.core.partition import native
 from minips.core.trace import DECODE, ENCODE, Trace
-from minips.stage import (
-    DEFAULTS,
-    Array,
-    Frames,
-    StageField,
-    Tensors,
-    Value,
-    default_stage,
-    option,
-    reason,
-)
+from minips.stage import DEFAULTS, Array, Frames, StageField, Tensors, Value, default_stage, option, reason
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
@@ -183,7 +173,9 @@ class Encoder(_Half):
                 if not isinstance(part, _ARRAYS):
                     raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
         except Exception as error:
-            raise _does_not_encode(name, quantizer, error) from error
+            raise ValueError(  # perhaps a learner's own
+                f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {reason(error)}"
+            ) from error
         if not memory.stateless:
             began = time.monotonic()
             memory.update(p, quantizer.decode(parts), state)
@@ -256,13 +248,6 @@ class Receiver:
         """
         packet, _ = unpack(frames, self.codec, self.trace)
         return self._decoder.decode(packet).tensors
-
-
-def _does_not_encode(name: str, quantizer: Quantizer, error: Exception) -> ValueError:
-    """The sentence with the tensor's name, where a quantizer, perhaps a learner's own, gives no parts."""
-    return ValueError(
-        f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {reason(error)}"
-    )
 
 
 def _compressed(compressor: Compressor, frames: Frames) -> Frames:

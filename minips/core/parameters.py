@@ -28,11 +28,7 @@ class Parameters:
     """
 
     def __init__(
-        self,
-        params: Mapping[str, Array],
-        aggregator: Aggregator,
-        optimizer: Optimizer,
-        now: Callable[[], float] = lambda: 0.0,
+        self, params: Mapping[str, Array], aggregator: Aggregator, optimizer: Optimizer, now: Callable[[], float]
     ) -> None:
         check_finite(dict(params), "The parameter")
         self.aggregator, self.optimizer, self._now = aggregator, optimizer, now

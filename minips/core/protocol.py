@@ -86,10 +86,6 @@ class ServerLink:
         while self._marks and self._marks[0][0] < clock and not self._over:
             self._marks.popleft()
 
-    def meet_again(self) -> None:
-        """The connection is a new one: what is pulled is remembered anew, on both sides."""
-        self.decoder = Decoder(self.trace)
-
     def state(self) -> dict[str, Any]:
         """The link's state for a run that is saved, for `restore`, without the pushes that were not taken."""
         encoder = self.encoder.state()
@@ -148,8 +144,9 @@ class WorkerSession:
     def hello(self, index: int | None = None) -> Session[list[Message]]:
         """Say who this is: to all servers, or again, over a new connection, to one. Returns the answers."""
         if index is not None:
-            answers = yield from self._call([self.links[index]], [self._word("hello", again=True, **self._identity)])
-            self.links[index].meet_again()
+            answers = yield from self.tell(index, "hello", again=True, **self._identity)
+            link = self.links[index]
+            link.decoder = Decoder(link.trace)  # what is pulled is remembered anew, on both sides
             return answers
         answers = yield from self.say("hello", **self._identity)
         for link, answer in zip(self.links, answers, strict=True):
@@ -163,19 +160,15 @@ class WorkerSession:
         """A word without tensors to all servers. Returns the answers."""
         return self._call(self.links, [self._word(kind, **more) for _ in self.links])
 
-    def leave(self, index: int, **why: str) -> Session[list[Message]]:
-        """Say goodbye to one server. Returns the answer."""
-        return self._call([self.links[index]], [self._word("bye", **why)])
-
-    def alive(self, link: ServerLink) -> Session[list[Message]]:
-        """Say that this worker is still there. Returns the answer."""
-        return self._call([link], [self._word("alive")])
+    def tell(self, index: int, kind: str, **more: Any) -> Session[list[Message]]:
+        """A word without tensors to one server. Returns the answer."""
+        return self._call([self.links[index]], [self._word(kind, **more)])
 
     def agree(self) -> Session[None]:
         """Ask the servers of pushes that failed which of them were taken."""
         for link in self.links:
             if link.unsure:
-                yield from self.alive(link)
+                yield from self.tell(link.index, "alive")
                 link.clock, link.unsure = link.known_clock, False
                 link.undo_pushes()
 

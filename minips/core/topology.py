@@ -212,15 +212,11 @@ class Network:
 
     def route(self, source: Hashable, target: Hashable) -> Route:
         """The way from ``source`` to ``target``. ValueError where there is none."""
-        known = self._routes.get((source, target))
-        if known is None:
-            known = self._routes[source, target] = self._find(source, target)
-        return known
-
-    def _find(self, source: Hashable, target: Hashable) -> Route:
-        links = np.array([self._numbers[hop] for hop in pairwise(self.path(source, target))], np.intp)
-        loss = 1 - float(np.prod(1 - self._loss[links]))
-        return Route(links[np.isfinite(self.capacity[links])], float(self._latency_s[links].sum()), loss)
+        if (source, target) not in self._routes:
+            links = np.array([self._numbers[hop] for hop in pairwise(self.path(source, target))], np.intp)
+            narrow, loss = links[np.isfinite(self.capacity[links])], 1 - float(np.prod(1 - self._loss[links]))
+            self._routes[source, target] = Route(narrow, float(self._latency_s[links].sum()), loss)
+        return self._routes[source, target]
 
     def path(self, source: Hashable, target: Hashable) -> list[Hashable]:
         """The nodes on the way. One that has a single neighbour has no choice, so that its neighbour's way will do:

@@ -25,49 +25,16 @@ from minips.cost.measured import against_measured
 from minips.cost.predict import Comparison, Prediction, compare, message_nbytes, predict
 from minips.cost.probe import rounds, steps_to
 from minips.cost.tune import Choice, Tuning, tune
-from minips.engines.simulated import Simulated
+from minips.engines.simulated.engine import Simulated
 
-__all__ = [
-    "Calibration",
-    "Choice",
-    "Cluster",
-    "ClusterTable",
-    "CodecMap",
-    "Comparison",
-    "FatTree",
-    "Prediction",
-    "Ring",
-    "Sample",
-    "Simulated",
-    "Star",
-    "Topology",
-    "Traffic",
-    "Tree",
-    "Tuning",
-    "TwoRacks",
-    "against_measured",
-    "alone",
-    "asynchronous_lr_limit",
-    "asynchronous_update_s",
-    "best_chunks",
-    "break_even_bandwidth",
-    "calibrate",
-    "codec_map",
-    "compare",
-    "crossover_nbytes",
-    "exponential_round_s",
-    "exponential_update_s",
-    "halving_doubling_s",
-    "message_nbytes",
-    "parameter_server_s",
-    "parameter_server_step_s",
-    "pipelined_s",
-    "predict",
-    "problem_words",
-    "ring_allreduce_s",
-    "rounds",
-    "steps_to",
-    "synchronous_round_s",
-    "tree_allreduce_s",
-    "tune",
-]
+__all__ = ["Calibration", "alone", "calibrate", "problem_words"]
+__all__ += ["Cluster", "ClusterTable", "against_measured"]
+__all__ += ["FatTree", "Ring", "Simulated", "Star", "Topology", "Traffic", "Tree", "TwoRacks"]
+__all__ += ["asynchronous_lr_limit", "asynchronous_update_s", "synchronous_round_s"]
+__all__ += ["exponential_round_s", "exponential_update_s"]
+__all__ += ["best_chunks", "break_even_bandwidth", "crossover_nbytes", "pipelined_s"]
+__all__ += ["halving_doubling_s", "ring_allreduce_s", "tree_allreduce_s"]
+__all__ += ["parameter_server_s", "parameter_server_step_s"]
+__all__ += ["CodecMap", "Sample", "codec_map"]
+__all__ += ["Comparison", "Prediction", "compare", "message_nbytes", "predict"]
+__all__ += ["Choice", "Tuning", "rounds", "steps_to", "tune"]

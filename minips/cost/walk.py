@@ -118,9 +118,7 @@ def _same(one: list[float], other: list[float]) -> bool:
 class Walk:
     """``seconds`` of the run, and ``spans``: seconds by name, of all the workers and servers, for one update."""
 
-    def __init__(
-        self, config: Config, calibration: Calibration, load: Workload, cluster: Machines | None = None
-    ) -> None:
+    def __init__(self, config: Config, calibration: Calibration, load: Workload, cluster: Machines | None) -> None:
         self.config, self.calibration, self.load = config, calibration, load
         even = config.delays is None and config.consistency.quorum(config.workers) == config.workers
         self.steps = min(config.steps, EVEN_STEPS if even else MAX_STEPS)

@@ -84,8 +84,7 @@ def config_told(told: Header, transport: Transport) -> Config:
     """The config of a server's status, for a client that reaches it over ``transport``. ValueError where it names a
     serializer that can run code.
     """
-    config = Config.from_dict(told["config"])
-    config = config.with_({"transport": transport})
+    config = Config.from_dict(told["config"]).with_({"transport": transport})
     if config.pull.serializer.trusted_only or config.push.serializer.trusted_only:
         raise ValueError(
             f"The server's config names a serializer that can run code: {config.pull.serializer!r}. Give the config "

@@ -226,7 +226,7 @@ class Client(Closable):
                 self._connections[index].close()
                 with suppress(Exception), dial() as channel:
                     self._carry_out(self._session.hello(index), channel)
-                    self._carry_out(self._session.leave(index, **why), channel)
+                    self._carry_out(self._session.tell(index, "bye", **why), channel)
         self._shutdown()
         self._heart.join()
 
@@ -330,7 +330,7 @@ class Client(Closable):
             for link in self._links:
                 if not link.outstanding:
                     with suppress(Exception):
-                        self._begin(self._session.alive(link)).result(self._beat_s)
+                        self._begin(self._session.tell(link.index, "alive")).result(self._beat_s)
 
     def _shutdown(self) -> None:
         self._closing.set()

@@ -110,11 +110,6 @@ class Served:
     def __init__(self, servers: Sequence[Server], problem: Problem) -> None:
         self.servers, self._problem = servers, problem
 
-    @property
-    def connected(self) -> int:
-        """The number of workers that have a connection."""
-        return self.servers[0].connected
-
     def wait(self, progress: Callable[[Progress], None] | None = None) -> None:
         """Block until the run is over, as `Server.wait` does."""
         for server in self.servers:

@@ -191,11 +191,6 @@ def placed(widget: Any) -> Any:
     return widget
 
 
-def full_name(widget: Any) -> str:
-    """The name of a control, as a screen reader tells it."""
-    return str(getattr(widget, "full_name", widget.description))
-
-
 def named(before: str, shown: str) -> str:
     """A description of which the page shows the end alone."""
     return f"<span class='minips-told'>{html.escape(before)} </span>{html.escape(shown)}"
@@ -261,7 +256,7 @@ class Form(Controls):
 def explained(*parts: Controls) -> str:
     """The names of all controls, without their part's, and what they mean, folded, as HTML."""
     words = {
-        full_name(one).removeprefix(f"{part.name} "): one.tooltip for part in parts for one in part.controls.values()
+        one.full_name.removeprefix(f"{part.name} "): one.tooltip for part in parts for one in part.controls.values()
     }
     rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(told)}</td></tr>" for name, told in words.items())
     return f"<details><summary>What the controls mean</summary><table>{rows}</table></details>"

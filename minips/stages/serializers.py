@@ -11,7 +11,8 @@ import io
 import json
 import pickle
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -112,7 +113,7 @@ class Json(Serializer):
             dtype, shape, values = entry
             return np.array(values, array_dtype(dtype)).reshape(shape)
 
-        with _Malformed("JSON"):
+        with _reading("JSON"):
             header, index = json.loads(bytes(frames[0]))
             return restore(header, index, array)
 
@@ -134,7 +135,7 @@ class Pickle(Serializer):
         return [head, *(array.raw() for array in arrays)]
 
     def loads(self, frames: Frames) -> Packet:
-        with _Malformed("pickle"):
+        with _reading("pickle"):
             header, tensors = pickle.loads(frames[0], buffers=frames[1:])
             return Packet(dict(header), dict(tensors))
 
@@ -169,7 +170,7 @@ class Npy(Serializer):
             array_dtype(dtype.name)
             return np.frombuffer(next(rest, b""), dtype).reshape(shape, order="F" if fortran else "C")
 
-        with _Malformed("npy"):
+        with _reading("npy"):
             header, index = json.loads(bytes(frames[0]))
             return restore(header, index, array)
 
@@ -202,7 +203,7 @@ class Protobuf(Serializer):
             (part,) = entry
             return np.frombuffer(part.values, array_dtype(part.dtype)).reshape(tuple(part.shape))
 
-        with _Malformed("Protocol Buffers"):
+        with _reading("Protocol Buffers"):
             message = _protobuf_packet().FromString(bytes(frames[0]))
             index = [[one.name, one.quantizer, [[part.name, part] for part in one.parts]] for one in message.tensors]
             return restore(json.loads(message.header), index, array)
@@ -232,7 +233,7 @@ class SafeTensors(Serializer):
     def loads(self, frames: Frames) -> Packet:
         from safetensors.numpy import load
 
-        with _Malformed("safetensors"):
+        with _reading("safetensors"):
             data = bytes(frames[0])
             length = int.from_bytes(data[:8], "little")
             header, index = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["packet"])
@@ -299,18 +300,13 @@ def array_dtype(name: Any) -> "np.dtype[Any]":
         raise ValueError(f"{name!r} is not a dtype of numbers") from None
 
 
-class _Malformed:
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
     """Turns whatever goes wrong while reading into one ValueError that names the format."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception):
-            raise _malformed(self.what, error) from error
+    try:
+        yield
+    except Exception as error:
+        raise _malformed(what, error) from error
 
 
 def _malformed(what: str, error: Exception) -> ValueError:

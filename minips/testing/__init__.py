@@ -17,19 +17,9 @@ from minips.testing.quantizers import check_quantizer
 from minips.testing.stages import check_stage
 from minips.testing.transports import check_transport
 
-__all__ = [
-    "check",
-    "check_aggregator",
-    "check_compressor",
-    "check_consistency",
-    "check_memory",
-    "check_optimizer",
-    "check_problem",
-    "check_quantizer",
-    "check_serializer",
-    "check_stage",
-    "check_transport",
-]
+__all__ = ["check", "check_problem", "check_stage"]
+__all__ += ["check_compressor", "check_memory", "check_quantizer", "check_serializer", "check_transport"]
+__all__ += ["check_aggregator", "check_consistency", "check_optimizer"]
 
 
 def check(stage: Stage | Problem) -> None:

@@ -21,10 +21,11 @@ from minips.core.run import Rows, Run, State, state_of
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
 from minips.drivers.virtual import Way
-from minips.engines.simulated.cluster import UNTIMED, Node, Simulation, Trainer, size
+from minips.engines.simulated.cluster import UNTIMED, Node, Simulation, Trainer
 from minips.engines.worker import Seen, at_step, compute, worker_state
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
+from minips.stages.transports.framing import size
 
 _SILENCE_S = 30.0
 """The limit that a simulated server names in its hello; simulated workers are never silent."""

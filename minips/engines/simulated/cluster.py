@@ -25,7 +25,7 @@ from minips.drivers.virtual import Party, Way
 from minips.engines.evaluation import Evaluation
 from minips.engines.simulated.flows import FlowNetwork
 from minips.problems import Problem
-from minips.stage import Frames, Tensors, reason
+from minips.stage import Tensors, reason
 
 UNTIMED = Trace(limit=0)
 """For the codec, whose spans are of the clock on the wall."""
@@ -279,8 +279,3 @@ class Trainer(Node):
         except Exception as error:
             self.cluster.fail(self.who, error)
             yield self.env.event()  # that never happens: nothing waits for this in vain, as the run is over
-
-
-def size(frames: Frames) -> int:
-    """Bytes of a message."""
-    return sum(map(len, frames))

@@ -22,10 +22,11 @@ from minips.core.sessions import Receive, Send
 from minips.drivers.peer import greeting_of
 from minips.drivers.virtual import Way
 from minips.engines.replica import Replica, check_same, contribute, requantization_error
-from minips.engines.simulated.cluster import UNTIMED, Simulation, Trainer, size
+from minips.engines.simulated.cluster import UNTIMED, Simulation, Trainer
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
+from minips.stages.transports.framing import size
 
 _SENT_AT = bytes(8)
 """The frame in which a real message says when it was sent."""

@@ -11,15 +11,5 @@ from minips.lab.panels.robust_aggregation import RobustAggregation
 from minips.lab.panels.stragglers import Stragglers
 from minips.lab.panels.transport_ladder import TransportLadder
 
-__all__ = [
-    "AlphaBeta",
-    "CodecExplorer",
-    "Collectives",
-    "CompressorExplorer",
-    "FrameViewer",
-    "GradientShards",
-    "Panel",
-    "RobustAggregation",
-    "Stragglers",
-    "TransportLadder",
-]
+__all__ = ["AlphaBeta", "CodecExplorer", "Collectives", "CompressorExplorer", "FrameViewer", "GradientShards"]
+__all__ += ["Panel", "RobustAggregation", "Stragglers", "TransportLadder"]
