@@ -37,6 +37,13 @@ class Summed(ps.LinearRegression):
         return loss * count, {name: np.asarray(g * g.dtype.type(count)) for name, g in gradient.items()}
 
 
+class Sharded(ps.LinearRegression):
+    def shard(self, worker, workers):
+        part = super().shard(worker, workers)
+        part.y = part.y + 100 * (worker == 0) * (workers > 1)
+        return part
+
+
 class Wide(ps.SoftmaxRegression):
     def loss_and_gradient(self, params, rows=None):
         loss, gradient = super().loss_and_gradient(params, rows)
@@ -66,6 +73,7 @@ class Noisy(ps.SoftmaxRegression):
         (Summed(X, Y), "two halves of the rows do not average"),
         (Wide(X, Y), r"gradient of 'W' is float64 of \(5, 3\), the parameter float32"),
         (Greedy(X, Y), "changed the parameter 'W'"),
+        (Sharded(X, Y), "two halves of the rows do not average"),
         (Noisy(X, Y), "other bits the second time"),
     ],
 )

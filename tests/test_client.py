@@ -116,6 +116,31 @@ def test_rows_that_there_are_not_are_refused(name, rows):
         connect().pull(rows={name: rows})
 
 
+@pytest.mark.parametrize("rows", [[False, True], [1.9], [None], 1, ["a"], [[0, 1]], None], ids=repr)
+@pytest.mark.parametrize("fetch", [True, False])
+def test_rows_that_are_no_list_of_whole_numbers_are_refused(rows, fetch):
+    with cluster() as (_, connect):
+        client = connect()
+        if fetch and rows is None:  # all of them
+            return
+        with pytest.raises(ValueError, match="Rows are a list of whole numbers"):
+            client.refs()["W"].fetch(rows) if fetch else client.pull(rows={"W": rows})
+
+
+def test_a_pull_whose_answer_does_not_decode_leaves_both_halves_of_a_memory_the_same(monkeypatch):
+    config = dataclasses.replace(ONE, pull=ps.Codec(memory=ps.Delta()))
+    with cluster(config) as (servers, connect):
+        client = connect()
+        client.pull().result(WAIT_S)
+        client.push(ONES).result(WAIT_S)
+        with monkeypatch.context() as patch:
+            patch.setattr(ps.Delta, "restore", lambda memory, received, state: received / 0 if state is None else 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                client.pull().result(WAIT_S)
+        for _ in range(2):
+            np.testing.assert_array_equal(client.pull().result(WAIT_S)["W"], servers[0].params["W"], strict=True)
+
+
 def test_rows_do_not_pass_through_a_memory_of_whole_tensors():
     config = dataclasses.replace(ONE, pull=ps.Codec(memory=ps.Delta()))
     with cluster(config) as (_, connect), pytest.raises(ValueError, match="remembers whole tensors"):

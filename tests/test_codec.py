@@ -316,3 +316,64 @@ def test_patterns_come_back_from_json():
     assert ps.Codec(quantizer={"name": "uniform", "bits": 4}) == ps.Codec(ps.Uniform(bits=4))
     with pytest.raises(ValueError, match="Did you mean exact"):
         ps.Codec(quantizer={"b": "exakt"})
+
+
+class Picky(ps.Exact):
+    """Refuses arrays of two values, on the way out or on the way in."""
+
+    def encode(self, x, rng):
+        if x.shape == (2,):
+            raise ArithmeticError("not two")
+        return super().encode(x, rng)
+
+
+def test_a_message_that_does_not_encode_leaves_the_memories_as_they_were():
+    codec = ps.Codec(quantizer={"b": Picky(), "*": ps.TopK(fraction=0.5)}, memory=ps.ErrorFeedback())
+    sender, receiver = codec.sender(), codec.receiver()
+    sender.encode({"a": np.float32([4, 1])})
+    with pytest.raises(ValueError, match="'b' does not encode"):
+        sender.encode({"a": np.float32([8, 3]), "b": np.zeros(2, "f4")})
+    np.testing.assert_array_equal(receiver.decode(sender.encode({"a": np.zeros(2, "f4")}))["a"], [0, 1])
+
+
+def test_a_message_that_does_not_decode_leaves_the_memories_as_they_were():
+    codec = ps.Codec(memory=ps.Delta())
+    sender, receiver = codec.sender(), codec.receiver()
+    frames = sender.encode({"a": np.float32([4, 1]), "b": np.float32([2])})
+    broken = [*frames[:2], frames[2], frames[3][:2]]
+    for bad in (broken, [*frames[:1], frames[1].replace(b"exact", b"wrong"), *frames[2:]]):
+        with pytest.raises(ValueError, match=r"not a packet|does not decode|There is no"):
+            receiver.decode(bad)
+    np.testing.assert_array_equal(receiver.decode(frames)["a"], [4, 1])
+
+
+def test_a_memory_that_fails_half_way_has_restored_nothing(monkeypatch):
+    codec = ps.Codec(memory=ps.Delta())
+    sender, receiver = codec.sender(), codec.receiver()
+    frames, restore = sender.encode({"a": np.float32([4, 1]), "b": np.float32([2])}), ps.Delta.restore
+
+    def half(memory, received, state):
+        if received.shape == (1,):
+            raise MemoryError
+        return restore(memory, received, state)
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(ps.Delta, "restore", half)
+        receiver.decode(frames)
+    np.testing.assert_array_equal(receiver.decode(frames)["a"], [4, 1])
+
+
+@pytest.mark.parametrize("memory", [[], {}, 7, None], ids=repr)
+def test_a_memory_whose_name_is_none_is_a_value_error(memory):
+    with pytest.raises(ValueError, match="memory"):
+        Decoder(ps.Trace()).decode(Packet({"memory": memory}, {}))
+
+
+@pytest.mark.parametrize("shape", [(1,), (5,), (3, 1), ()])
+def test_a_tensor_keeps_its_shape_where_its_past_is_remembered(shape):
+    sender = ps.Codec(memory=ps.ErrorFeedback(), quantizer=ps.Sign()).sender()
+    sender.encode({"w": np.zeros(3, "f4")})
+    with pytest.raises(ValueError, match=r"The tensor 'w' had the shape \(3,\), which its memory has"):
+        sender.encode({"w": np.zeros(shape, "f4")})
+    free = ps.Codec(quantizer=ps.Sign()).sender()
+    assert free.encode({"w": np.zeros(3, "f4")}) != free.encode({"w": np.zeros(shape, "f4")})

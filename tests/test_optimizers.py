@@ -120,3 +120,15 @@ def test_a_subclass_that_steps_otherwise_does_so_everywhere():
     new, old = {"w": np.zeros(2)}, {"w": np.ones(2)}
     Halves().step_into(new, old, {"w": np.ones(2)}, {})
     assert (new["w"].tolist(), old["w"].tolist()) == ([0.5, 0.5], [1, 1])
+
+
+@pytest.mark.parametrize("optimizer", [ps.Adagrad(), ps.Adam()], ids=lambda optimizer: optimizer.name)
+def test_half_floats_take_the_steps_of_single_ones(optimizer):
+    ways = {}
+    for dtype in ("float16", "float32"):
+        params, state = {"w": np.array([1.0, -1.0, 0.5], dtype)}, {}
+        for _ in range(20):
+            optimizer.step(params, {"w": np.array([0.0, 1e-4, -2.0], dtype)}, state)
+        ways[dtype] = params["w"]
+    assert ways["float16"].dtype == np.float16
+    np.testing.assert_allclose(ways["float16"], ways["float32"], rtol=0.02)

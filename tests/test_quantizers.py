@@ -688,3 +688,10 @@ def test_a_shape_tag_cannot_claim_the_memory():
 def test_a_part_that_is_missing_is_named():
     with pytest.raises(ValueError, match=r"have no 'scale'; they have: values, like"):
         part({"values": np.zeros(1), "like": np.zeros(1)}, "scale")
+
+
+def test_a_half_floats_norm_is_worked_out_in_single_ones():
+    small, many = np.array([2.9e-4], "f2"), np.full(70_000, 100, "f2")
+    for x in (small, many):
+        y = ps.QSGD().decode(ps.QSGD().encode(x, np.random.default_rng(0)))
+        assert np.mean(y, dtype="f8") == pytest.approx(np.mean(x, dtype="f8"), rel=0.05)

@@ -77,6 +77,13 @@ def test_a_run_without_rounds_goes_on_with_all_that_was_applied(engine, tmp_path
             np.testing.assert_array_equal(state["known"], sent[name]["known"])
 
 
+def test_a_run_without_rounds_goes_on_with_rounds():
+    config = ps.Config(workers=2, steps=6, consistency="asp", timeout_s=10.0)
+    first = ps.train(PROBLEM, config, engine="threads")
+    run = ps.train(PROBLEM, config.with_({"steps": 10, "consistency": "bsp"}), engine="threads", resume=first)
+    assert (run.updates, run.late) == (20, 0)
+
+
 def test_a_run_that_a_function_has_ended_goes_on_from_there(tmp_path):
     config = ps.Config(workers=2, servers=2, steps=20, push=TOPK, optimizer="adam")
     whole = ps.train(PROBLEM, config, engine="threads")
@@ -142,6 +149,7 @@ def test_values_come_back_as_they_were(tmp_path):
     values = {
         "a": [1, -2.5, float("inf"), None, True, "ü", 2**100],
         "b": {"t": (1, (2,)), 3: np.float32(1.5), ("x", 1): np.arange(6, dtype=">i2").reshape(2, 3)},
+        "keys": {np.int64(0): np.float32(1.0), np.int64(1): np.ones(2), "1": np.zeros(2), 1: np.full(2, 3.0)},
         "empty": [{}, (), [], np.zeros((0, 3), "f4"), np.array(7.0)],
     }
     saved.write(tmp_path / "v", values)

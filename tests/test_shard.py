@@ -589,3 +589,43 @@ def test_an_update_past_all_numbers_is_not_applied_and_ends_the_run(consistency,
 def test_parameters_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="The parameter 'w' holds NaN or infinity"):
         make(BSP(), params={"w": np.array([1, np.inf])})
+
+
+def test_a_push_that_never_counted_is_new_after_two_absences():
+    shard = make(ASP(), workers=2)
+    for _ in range(2):
+        shard.leave(1)
+        push(shard, 0)
+        push(shard, 0)
+        shard.join(1)
+    assert shard.clocks[1] == 4
+    assert [push(shard, 1, clock) for clock in (0, 3, 0)] == ["applied", "applied", "duplicate"]
+    assert shard.applied == 6
+
+
+def test_a_worker_that_leaves_a_failed_run_brings_no_update_about():
+    class Raises(Mean):
+        def combine(self, contributions):
+            if len(contributions) == 2:
+                raise ArithmeticError("not these two")
+            return super().combine(contributions)
+
+    shard = make(BSP(), workers=2, aggregator=Raises())
+    assert push(shard, 0) == "held"
+    with pytest.raises(RuntimeError, match="not these two"):
+        push(shard, 1)
+    shard.leave(1)
+    assert shard.version == 0
+    assert_same(shard.params, START)
+
+
+def test_a_push_that_waited_for_its_round_at_the_end_is_made_again_after_a_restore():
+    shard = make(BSP(), workers=2)
+    push(shard, 0), push(shard, 1), push(shard, 0)
+    shard.end()
+    state = shard.state()
+    assert state["clocks"] == [2, 1]
+    again = make(BSP(), workers=2, params=shard.params)
+    again.restore(state)
+    assert again.clocks == [1, 1]
+    assert [push(again, 0), push(again, 1)] == ["held", "applied"]

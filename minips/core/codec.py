@@ -126,9 +126,13 @@ class Encoder(_Half):
     def encode(self, message: Message) -> Frames:
         """The frames of a message. The tensors must be finite."""
         codec, began, self._compensating = self.codec, time.monotonic(), 0.0
-        tensors = {}
-        for name, x in message.tensors.items():
-            tensors[name] = self._quantized(name, x)
+        tensors, mark = {}, {} if codec.memory.stateless else self.mark()
+        try:
+            for name, x in message.tensors.items():
+                tensors[name] = self._quantized(name, x)
+        except BaseException:
+            self.go_back(mark)
+            raise
         quantized = time.monotonic()
         frames = codec.serializer.dumps(Packet({**message.header, "memory": codec.memory.name}, tensors))
         serialized = time.monotonic()
@@ -194,7 +198,7 @@ class Decoder(_Half):
         """The message of a packet. ValueError where its parts do not fit together."""
         began = time.monotonic()
         name = packet.header.get("memory", "none")
-        memory: Any = DEFAULTS.get(("memory", name)) or default_stage("memory", str(name))
+        memory: Any = DEFAULTS.get(("memory", str(name))) or default_stage("memory", str(name))
         tensors: Tensors = {}
         for name, (quantizer, parts) in packet.tensors.items():
             try:
@@ -204,7 +208,14 @@ class Decoder(_Half):
                     raise TypeError(f"decode gave {type(x).__name__}, expected an array.")
             except Exception as error:
                 raise ValueError(f"The tensor {name!r} does not decode with {quantizer}: {reason(error)}") from error
-            tensors[name] = x if memory.stateless else memory.restore(x, self._states[name])  # type: ignore[assignment]
+            tensors[name] = x  # type: ignore[assignment]
+        if not memory.stateless:
+            mark = self.mark()
+            try:
+                tensors = {name: memory.restore(x, self._states[name]) for name, x in tensors.items()}
+            except BaseException:
+                self.go_back(mark)
+                raise
         if tensors:
             self.trace.laps(("dequantize",), (began, time.monotonic()))
         return Message(packet.header, tensors)
@@ -223,6 +234,7 @@ class Sender:
     def __init__(self, codec: Codec, seed: int | Sequence[int], trace: Trace) -> None:
         self.trace = trace
         self._encoder = Encoder(codec, np.random.default_rng(seed), trace)
+        self._shapes: dict[str, tuple[int, ...]] = {}
 
     def encode(self, tensors: Mapping[str, Array]) -> Frames:
         """The frames of these arrays, by name. NonFiniteError for NaN or infinity, ValueError where one does not
@@ -230,6 +242,12 @@ class Sender:
         """
         whole = {name: native(x) for name, x in tensors.items()}
         check_finite(whole, "The tensor")
+        for name, x in () if self._encoder.codec.memory.stateless else whole.items():
+            if self._shapes.setdefault(name, x.shape) != x.shape:
+                raise ValueError(
+                    f"The tensor {name!r} had the shape {self._shapes[name]}, which its memory has, and now has "
+                    f"{x.shape}. Give it another name, or take a fresh sender and receiver."
+                )
         return self._encoder.encode(Message({}, whole))
 
 

@@ -38,7 +38,10 @@ class Layout(NamedTuple):
         ValueError where there are no such rows. A row is all that has the same first index.
         """
         count = self.shape[0] if self.shape else 0
-        wanted = np.asarray(rows, np.intp).reshape(-1)
+        given = np.asarray(rows)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise ValueError(f"Rows are a list of whole numbers, which np.flatnonzero makes of a mask; got {rows!r}.")
+        wanted = given.astype(np.intp)
         if wanted.size and not 0 <= wanted.min() <= wanted.max() < count:
             some = ", ".join(map(str, [*rows][:8])) + ", …" * (len(rows) > 8)
             raise ValueError(f"A tensor of shape {self.shape} has the rows 0 to {count - 1}; got {some}.")

@@ -168,7 +168,8 @@ class WorkerSession:
         """Ask the servers of pushes that failed which of them were taken."""
         for link in self.links:
             if link.unsure:
-                yield from self.tell(link.index, "alive")
+                again = not link.config.pull.memory.stateless  # an answer may be lost: the memories of pulls begin anew
+                yield from self.hello(link.index) if again else self.tell(link.index, "alive")
                 link.clock, link.unsure = link.known_clock, False
                 link.undo_pushes()
 
@@ -247,6 +248,7 @@ class WorkerSession:
                 failed = failed or error
                 if pushes:
                     link.push_failed(clocks[number], perhaps_taken=True)
+                link.unsure |= pulls and not link.config.pull.memory.stateless
             else:
                 link.note(stamp)
                 if pulls:
@@ -449,14 +451,7 @@ class ServerSession:
 
         Frames that are the parameters' own memory are not kept: while they are, an update goes to new arrays.
         """
-        if not self.config.pull.memory.stateless:
-            mark = encoder.mark()
-            try:
-                return encoder.encode(message)[1:]
-            except BaseException:
-                encoder.go_back(mark)
-                raise
-        if not shared:
+        if not shared or not self.config.pull.memory.stateless:
             return encoder.encode(message)[1:]
         with self._encoding:
             asked = message.header["version"], *message.tensors

@@ -72,6 +72,8 @@ def _to_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
     if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, np.generic)):
         return value
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+        while where in arrays:  # 1 and "1" as keys, or several keys that are NumPy's
+            where += "'"
         arrays[where] = np.asarray(value)
         return {"scalar" if isinstance(value, np.generic) else "array": where}
     if isinstance(value, Mapping):

@@ -134,8 +134,9 @@ class Shard:
         """Go on from the state of a saved run. ValueError where the optimizer's is of other pieces."""
         for name in _STATE:
             setattr(self, name, copy.deepcopy(state[name]))
-        if self.quorum is not None:
-            self.clocks = [max(clock, self.rounds) for clock in self.clocks]
+        if self.quorum is not None:  # what waited for its round was dropped; a run without rounds has counted none
+            self.rounds = max(self.rounds, self.applied // self.workers)
+            self.clocks = [self.rounds] * self.workers
         self.parameters.restore(state["optimizer"])
         self.done = self.updates is not None and self.applied >= self.updates
         self.go_on()
@@ -263,8 +264,9 @@ class Shard:
         One that comes back goes on where the slowest of the others is, so that no worker waits for what it missed.
         """
         if self.validate_worker(worker) not in self.live:
-            self._missed[worker] = range(self.clocks[worker], max(self.clocks[worker], self.slowest()))
-            self.clocks[worker] = max(self.clocks[worker], self.slowest())
+            at, missed = self.clocks[worker], self._missed[worker]
+            self.clocks[worker] = max(at, self.slowest())
+            self._missed[worker] = range(missed.start if missed and missed.stop == at else at, self.clocks[worker])
             self.live.add(worker)
             self._slowest = None
         return self.clocks[worker]
@@ -301,7 +303,7 @@ class Shard:
         """Apply the contributions as one aggregate, if there are enough of them."""
         assert self.quorum is not None
         arrived = len(self._held)
-        if self._held and (arrived >= self.quorum or self.live <= self._held.keys()):
+        if self._held and not self._failed and (arrived >= self.quorum or self.live <= self._held.keys()):
             if arrived < self._least:
                 self.stuck = (
                     f"{len(self.live)} workers are left, and {self.aggregator!r} needs {self.aggregator.least} "

@@ -180,7 +180,7 @@ class Client(Closable):
         if not isinstance(rows, Mapping | None):
             raise TypeError(f"pull takes rows as a mapping, such as {{'w': [0, 2]}}; got {rows!r}.")
         names = None if names is None else list(names)
-        chosen = {name: [int(row) for row in some] for name, some in (rows or {}).items()}
+        chosen = {name: np.asarray(some).tolist() for name, some in (rows or {}).items()}
         for name in (*(names or ()), *chosen):
             if name not in self._refs:
                 raise ValueError(f"There is no tensor {name!r} on the servers; there are {', '.join(self._refs)}.")

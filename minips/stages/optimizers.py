@@ -88,8 +88,8 @@ class Adagrad(Optimizer):
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
         lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
-            g = grads[name]
-            total = _zeros(state, "squares", name, p)
+            g = _wide(grads[name])
+            total = _zeros(state, "squares", name, g)
             total += g * g
             p -= lr * g / (np.sqrt(total) + self.epsilon)
 
@@ -115,12 +115,18 @@ class Adam(Optimizer):
         state["steps"] = t = state.get("steps", 0) + 1
         lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
-            g, m, v = grads[name], _zeros(state, "mean", name, p), _zeros(state, "squares", name, p)
+            g = _wide(grads[name])
+            m, v = _zeros(state, "mean", name, g), _zeros(state, "squares", name, g)
             m *= self.beta1
             m += (1 - self.beta1) * g
             v *= self.beta2
             v += (1 - self.beta2) * (g * g)
             p -= lr * (m / (1 - self.beta1**t)) / (np.sqrt(v / (1 - self.beta2**t)) + self.epsilon)
+
+
+def _wide(g: Array) -> Array:
+    """``g``, half floats in float32: their squares, and ``epsilon``, would vanish."""
+    return g.astype(np.result_type(g, np.float32), copy=False)
 
 
 def _zeros(state: dict[str, Any], what: str, name: str, like: Array) -> Array:

@@ -73,20 +73,19 @@ def _check_slopes(problem: Problem, params: Tensors, rng: np.random.Generator) -
 def _check_shards(problem: Problem, params: Tensors) -> None:
     if problem.rows < WORKERS:
         return
-    rows = problem.rows - problem.rows % WORKERS
-    whole = problem.loss_and_gradient(params, slice(0, rows))[1]
     part: Any = problem.shard(0, 1)
     require(part.rows == problem.rows, f"shard(0, 1) has {part.rows} of {problem.rows} rows.")
-    each = rows // WORKERS
-    pieces = [problem.loss_and_gradient(params, slice(i * each, (i + 1) * each))[1] for i in range(WORKERS)]
+    parts: list[Any] = [problem.shard(worker, WORKERS) for worker in range(WORKERS)]
+    counts = [part.rows for part in parts]
+    require(sum(counts) == problem.rows, f"shards of {counts} rows do not make {problem.rows}.")
+    whole = problem.loss_and_gradient(params)[1]
+    pieces = [part.loss_and_gradient(params)[1] for part in parts]
     near = NEAR[min(p.dtype.itemsize for p in params.values())]
     for name, g in whole.items():
-        mean = np.mean([piece[name].astype(float) for piece in pieces], axis=0)
+        mean = np.average([piece[name].astype(float) for piece in pieces], axis=0, weights=counts)
         scale = max(float(np.abs(mean).max(initial=0)), 1e-6)
         off = float(np.abs(mean - g).max(initial=0)) / scale
         require(off <= near, f"the gradients of {name!r} on two halves of the rows do not average to the whole's.")
-    counts = [problem.shard(worker, WORKERS).rows for worker in range(WORKERS)]
-    require(sum(counts) == problem.rows, f"shards of {counts} rows do not make {problem.rows}.")
 
 
 def _figures(values: Any) -> str:

@@ -113,7 +113,7 @@ def chunks(size: int) -> Iterator[slice]:
 
 def norm(x: Array) -> float:
     """The Euclidean norm ``|x|₂``, also where the squares leave the range of the dtype."""
-    flat = x.reshape(-1)
+    flat = x.reshape(-1).astype(np.result_type(x, np.float32), copy=False)
     with np.errstate(over="ignore", under="ignore"):
         square = sum(float(np.dot(flat[some], flat[some])) for some in chunks(x.size))
     if 1e-30 < square < math.inf:
