@@ -1,5 +1,6 @@
 """Futures whose waiter does the work, and the channel that is built on them."""
 
+import errno
 import socket
 import threading
 import time
@@ -108,6 +109,40 @@ def test_a_wait_that_ends_in_the_middle_of_a_message_loses_nothing(ends):
             answer.result(0.05)
         there._sock.sendall(message[stop:])
         assert bytes(answer.result(WAIT_S)[0]) == payload
+
+
+def test_a_time_out_holds_while_bytes_trickle_in(ends):
+    channel, there = ends
+    payload = bytes(100_000)
+    message, sent = b"".join(pieces(CALL, [payload])), 0
+    answer, waiting = channel.call([b"question"]), threading.Event()
+
+    def trickle():
+        nonlocal sent
+        while not waiting.wait(0.002) and sent < 20_000:
+            sent += there._sock.send(message[sent : sent + 8])
+
+    peer = threading.Thread(target=trickle)
+    peer.start()
+    with pytest.raises(TimeoutError):
+        answer.result(0.2)
+    waiting.set()
+    peer.join()
+    assert sent < 20_000
+    there._sock.sendall(message[sent:])
+    assert bytes(answer.result(WAIT_S)[0]) == payload
+
+
+def test_the_systems_word_for_a_peer_that_is_gone_is_no_time_out(ends):
+    channel, _ = ends
+
+    def gone(*_):
+        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+
+    channel._wire.receive_into = gone
+    for answer in (channel.call([b"one"]), channel.call([b"two"])):
+        with pytest.raises(ConnectionError, match="Connection timed out"):
+            answer.result(WAIT_S)
 
 
 def test_two_who_wait_are_both_answered(ends):

@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -155,6 +156,16 @@ def test_a_place_that_cannot_be_is_a_value_error(said, words):
     all_pools._come[bytes(16)] = {0: None}
     with pytest.raises(ValueError, match=words):
         all_pools.join(None, said)
+
+
+def test_connections_that_disagree_on_their_number_are_no_pool(monkeypatch):
+    monkeypatch.setattr(pools, "COMPLETE_S", 0.2)
+    all_pools = Pools()
+    with ThreadPoolExecutor(2) as threads:
+        said = [[bytes(16), bytes(place)] for place in ((0, 2), (2, 3))]
+        for one in [threads.submit(all_pools.join, None, frames) for frames in said]:
+            with pytest.raises(TimeoutError, match="connections of a pool came"):
+                one.result(WAIT_S)
 
 
 def test_a_pool_that_does_not_become_complete_is_hung_up_on(monkeypatch):

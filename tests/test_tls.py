@@ -14,6 +14,7 @@ import pytest
 import trustme
 
 import minips as ps
+from minips.stages.transports import tls
 from minips.stages.transports.certificates import files, issued
 from minips.testing.transports import check_transport
 
@@ -121,6 +122,27 @@ def test_a_stranger_of_another_authority_is_no_server(papers, tmp_path):
             ps.Tcp().connect(endpoint.address, timeout=2.0)
         with ps.Tcp(**papers).connect(endpoint.address) as channel:
             assert bytes(channel.call([b"still here"]).result(20)[0]) == b"still here"
+
+
+def test_a_stranger_that_shakes_hands_byte_by_byte_is_hung_up_on(papers, monkeypatch):
+    monkeypatch.setattr(tls, "HANDSHAKE_S", 1.0)
+    hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500)
+    with (
+        ps.Tcp(**papers).serve(lambda frames: frames) as endpoint,
+        socket.create_connection(ps.Tcp().host_and_port(endpoint.address)) as stranger,
+    ):
+        stranger.settimeout(0.1)
+        for byte in hello[:200]:  # one every tenth of a second, 20 s in all
+            try:
+                stranger.send(bytes([byte]))
+                if not stranger.recv(1):
+                    break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("the stranger is still connected")
 
 
 def test_a_server_without_tls_is_said_to_have_none(papers):

@@ -175,6 +175,62 @@ def test_a_server_that_can_start_no_thread_says_so_and_serves_the_next(monkeypat
         assert ask(channel, b"a") == [b"a"]
 
 
+@pytest.mark.parametrize("transport", [ps.Tcp(), ps.Pipe()], ids=lambda t: t.name)
+def test_a_call_that_finds_no_thread_is_not_sent_and_the_next_gets_its_own_answer(transport, monkeypatch):
+    start = threading.Thread.start
+
+    def start_none(thread):
+        if thread.name.startswith("minips-read"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with talking(transport) as (_, channel):
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start_none)
+            first = channel.call([b"1"])
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                channel.call([b"2"])
+        third = channel.call([b"3"])
+        assert [[*map(bytes, one.result(WAIT_S))] for one in (first, third)] == [[b"1"], [b"3"]]
+
+
+@every_wire
+def test_an_endpoint_that_can_start_no_thread_leaves_nothing_behind(transport, monkeypatch):
+    start = threading.Thread.start
+
+    def start_none(thread):
+        if thread.name.startswith("minips-accept"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    before = {*threading.enumerate()}
+    with monkeypatch.context() as patch, contextlib.suppress(RuntimeError):
+        patch.setattr(threading.Thread, "start", start_none)
+        transport.serve(echo, token=TOKEN).close()
+    for thread in {*threading.enumerate()} - before:
+        thread.join(WAIT_S)
+    assert {*threading.enumerate()} <= before
+    if isinstance(transport, ps.InProc):
+        assert not minips.stages.transports.inproc._listeners
+
+
+@pytest.mark.parametrize("transport", [ps.Pipe(), ps.Http()], ids=lambda t: t.name)
+def test_closing_waits_for_all_blocked_handlers_at_once(transport, monkeypatch):
+    monkeypatch.setattr(minips.stages.transports.streams, "HANDSHAKE_S", 1.0)
+    gate = threading.Event()
+    with contextlib.ExitStack() as stack:
+        endpoint = transport.serve(lambda frames: [str(gate.wait(WAIT_S)).encode()], token=TOKEN)
+        for _ in range(12):
+            stack.enter_context(transport.connect(endpoint.address, TOKEN)).call([b"a"])
+        closing = threading.Thread(target=endpoint.close)
+        closing.start()
+        closing.join(6.0)
+        blocked = closing.is_alive()
+        gate.set()
+        closing.join(WAIT_S)
+    assert not blocked
+
+
 # Peers that vanish
 
 SERVER = """
@@ -258,6 +314,26 @@ def test_tcp_says_what_an_address_looks_like(address):
         ps.Tcp().connect(address, timeout=1.0)
 
 
+@pytest.mark.parametrize(
+    ("address", "error", "words"),
+    [
+        ("pipe://" + "x" * 200, OSError, r"cannot be served: \w.*Choose another name"),
+        ("tcp://127.0.0.1:²", ValueError, "takes an address such as"),
+    ],
+    ids=["long", "digit"],
+)
+def test_an_address_that_cannot_be_served_is_a_sentence(address, error, words):
+    transport = ps.Tcp() if address.startswith("tcp") else ps.Pipe()
+    with pytest.raises(error, match=words) as raised:
+        transport.serve(echo, address)
+    assert "None. " not in str(raised.value)
+
+
+def test_a_host_that_cannot_be_one_is_a_connection_error():
+    with pytest.raises(ConnectionError, match=r"No server answers at tcp://foo\.\.bar:5000"):
+        ps.Tcp().connect("tcp://foo..bar:5000", timeout=1.0)
+
+
 def test_tcp_serves_loopback_unless_another_host_is_named():
     with ps.Tcp().serve(echo) as endpoint:
         assert endpoint.address.startswith("tcp://127.0.0.1:")
@@ -300,6 +376,25 @@ def test_a_message_above_the_limit_ends_its_connection_and_no_other(transport):
         with transport.connect(endpoint.address, TOKEN) as greedy, pytest.raises(ConnectionError):
             ask(greedy, bytes(11_000))
         assert ask(channel, b"still here") == [b"still here"]
+
+
+@between_processes
+def test_an_answer_above_the_clients_limit_is_refused(transport):
+    careful = dataclasses.replace(transport, max_message_bytes=2**16)
+    with (
+        transport.serve(lambda frames: [bytes(2**20)], token=TOKEN) as endpoint,
+        careful.connect(endpoint.address, TOKEN) as channel,
+        pytest.raises(ConnectionError),
+    ):
+        ask(channel, b"a")
+
+
+@pytest.mark.parametrize("transport", [ps.Tcp(), ps.Pipe(), ps.SharedMemory()], ids=lambda t: t.name)
+def test_small_messages_after_one_with_a_large_head_need_not_wait_for_more(transport, monkeypatch):
+    monkeypatch.setattr(minips.stages.transports.sockets, "TICK_S", 2 * WAIT_S)
+    with talking(transport) as (_, channel):
+        assert ask(channel, *[b"x"] * 5000) == [b"x"] * 5000
+        assert [ask(channel, b"small") for _ in range(3)] == [[b"small"]] * 3
 
 
 @every_wire
@@ -867,6 +962,21 @@ def test_pyros_client_asks_and_takes_answers_in_msgpack_alone(hostile):
 
 
 @optional(ps.Http)
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: x\r\nX: "], ids=["nothing", "half a head"])
+def test_http_hangs_up_on_silent_strangers(said, monkeypatch):
+    from minips.stages.transports.http import calls
+
+    monkeypatch.setattr(calls, "_IDLE_S", 0.5)
+    monkeypatch.setattr(calls, "HANDSHAKE_S", 0.5)
+    with (
+        ps.Http().serve(echo, token=TOKEN) as endpoint,
+        socket.create_connection(ps.Http().host_and_port(endpoint.address), WAIT_S) as stranger,
+    ):
+        stranger.sendall(said)
+        while stranger.recv(2**16):  # perhaps words; then the end
+            pass
+
+
 def test_http_keeps_nothing_of_a_channel_that_is_closed():
     import aiohttp
 

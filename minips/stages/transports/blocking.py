@@ -50,12 +50,16 @@ class _Ends:
 
 
 class _BlockingServer(_Ends, RemoteServer):
-    def __init__(self, sock: Metered, ask: Callable[[bytes], bytes]) -> None:
+    def __init__(self, sock: Metered, ask: Callable[[bytes], bytes], max_message_bytes: int) -> None:
         super().__init__(sock)
-        self._ask = ask
+        self._ask, self._max = ask, max_message_bytes
 
     def begin(self, body: Body) -> Callable[[], memoryview]:
-        return lambda: writable(self._ask(b"".join(body)))
+        def wait() -> memoryview:
+            self.sock.left = self._max + _ENVELOPE_BYTES
+            return writable(self._ask(b"".join(body)))
+
+        return wait
 
 
 class _BlockingCaller(_Ends, RemoteCaller):
@@ -101,7 +105,7 @@ class BlockingTransport(CallTransport):
     def reach(self, address: str, timeout: float) -> RemoteServer:
         sock = _ready(self.dialled(address, timeout))
         try:
-            server = _BlockingServer(sock, self.client(sock))
+            server = _BlockingServer(sock, self.client(sock), self.max_message_bytes)
         except Exception as error:
             sock.close()
             raise ConnectionError(f"The peer at {address} is not a minips server, or it is closing. {error}") from None

@@ -89,7 +89,11 @@ class CallChannel(Channel):
         self._gone: Exception | None = None
         self._begun: SimpleQueue[tuple[_Message, Callable[[], memoryview]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"minips-calls-{address}", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            server.close()
+            raise
         self._last: _Message = Future()
         self._begun.put((self._last, server.begin([])))
 

@@ -195,7 +195,7 @@ class Framer:
         if len(self._left):
             return None
         tag, block, sizes = self._coming
-        self._coming, self._left, self.room = (0, memoryview(b""), ()), None, self._ahead
+        self._coming, self._left, self.room = (0, memoryview(b""), ()), None, self._ahead[:AHEAD_BYTES]
         return tag, cut(block, sizes)
 
     def head(self, here: memoryview, limit: int) -> "int | tuple[int, int, Sequence[int], Frames | None]":
@@ -235,7 +235,7 @@ class Framer:
         self._start += end
         if self._start == self._stop:
             self._start = self._stop = 0
-        self.room = self._ahead[self._stop :]
+        self.room = self._ahead[self._stop : self._stop + AHEAD_BYTES]
         return tag, frames
 
     def _begin(self, some: memoryview, tag: int, sizes: Sequence[int], total: int) -> None:
@@ -254,7 +254,7 @@ class Framer:
             else:
                 self._ahead[: len(here)] = bytes(here)
             self._start, self._stop = 0, len(here)
-        self.room = self._ahead[self._stop :]
+        self.room = self._ahead[self._stop : self._stop + AHEAD_BYTES]
 
 
 def check_head(nbytes: int, limit: int) -> int:

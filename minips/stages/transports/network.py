@@ -25,13 +25,13 @@ class NetworkTransport(Transport):
         """A socket connected to the address. ConnectionError where no server answers."""
         try:
             return socket.create_connection(self.host_and_port(address), timeout)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter for a host that cannot be one
             raise ConnectionError(f"No server answers at {address}: {error}. Is the server running?") from None
 
     def host_and_port(self, address: str | None) -> tuple[str, int]:
         """``scheme://host:port`` taken apart; an IPv6 host stands in brackets. None: a free port of this machine."""
         host, separator, port = self.rest(f"{self.scheme}://:0" if address is None else address).rpartition(":")
-        if not separator or not port.isdigit() or int(port) > 65535:
+        if not separator or not port.isdecimal() or int(port) > 65535:
             raise ValueError(
                 f"{type(self).__name__} takes an address such as {self.scheme}://127.0.0.1:5000, got {address!r}."
             )

@@ -33,7 +33,7 @@ class LocalTransport(StreamTransport):
         except OSError as error:
             sock.close()
             raise OSError(
-                f"{address} cannot be served: {error.strerror}. Choose another name, or None for a fresh one."
+                f"{address} cannot be served: {error.strerror or error}. Choose another name, or None for a fresh one."
             ) from None
         if isinstance(place, tuple):  # which has its port only now
             address = "{}://{}:{}".format(self.scheme, *sock.getsockname())

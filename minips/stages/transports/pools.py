@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
-from minips.stage import Buffer, Frames, reason
+from minips.stage import Buffer, Frames
 from minips.stages.transports.framing import (
     ALIGNMENT,
     Blocks,
@@ -78,10 +78,8 @@ class Pool(Closable):
         try:
             for one in filled:
                 one.result()
-        except BaseException as error:
+        except BaseException:
             self.first.shutdown()
-            if isinstance(error, TimeoutError):  # the system's word for a peer that is gone
-                raise ConnectionError(reason(error)) from None
             raise
         if late:
             raise TimeoutError("no message came in time")
@@ -141,7 +139,7 @@ class Pools:
                 raise ValueError(f"there is a connection {place} of this pool already")
             come[place] = wire
             self._changed.notify_all()
-            complete = self._changed.wait_for(lambda: len(come) == count, COMPLETE_S)
+            complete = self._changed.wait_for(lambda: come.keys() == {*range(count)}, COMPLETE_S)
             self._come.pop(key, None)
         if not complete:
             raise TimeoutError(f"{len(come)} of the {count} connections of a pool came")

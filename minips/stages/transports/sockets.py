@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
-from minips.stage import Buffer, Frames
+from minips.stage import Buffer, Frames, reason
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
 from minips.stages.transports.wire import POOL, Acceptor, Interruptible, Wire
 
@@ -69,8 +69,12 @@ class SocketWire(Wire):
         if self.pool and self.pool.coming:
             return self.pool.receive(deadline)
         try:
+            late = False
             while (message := framer.message(limit)) is None:
+                if late:
+                    raise TimeoutError("no whole message came in time")
                 framer.took(self.take(framer.room, deadline))
+                late = deadline is not None and time.monotonic() >= deadline
             if message[0] == POOL and self.pool:
                 return self.pool.receive(deadline, message[1])
             return message
@@ -124,6 +128,8 @@ class SocketWire(Wire):
             except BlockingIOError:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError("no message came in time") from None
+            except TimeoutError as error:  # the system's word for a peer that is gone
+                raise ConnectionError(reason(error)) from None
             else:
                 if not got:
                     raise EOFError
@@ -168,7 +174,10 @@ class SocketListener(Acceptor[P]):
 
 def advance(buffers: list[memoryview], done: int) -> None:
     """Drop the first ``done`` bytes of the buffers, and the empty ones behind them."""
-    while buffers and done >= len(buffers[0]):
-        done -= len(buffers.pop(0))
+    count = 0
+    while count < len(buffers) and done >= len(buffers[count]):
+        done -= len(buffers[count])
+        count += 1
+    del buffers[:count]  # at once: each removal moves all that are left
     if done:
         buffers[0] = buffers[0][done:]

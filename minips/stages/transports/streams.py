@@ -182,7 +182,11 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
         self._listener, self._talk, self._lock, self._closing = listener, talk, threading.Lock(), False
         self._wires = weakref.WeakKeyDictionary[threading.Thread, P]()  # a thread that has ended is forgotten
         self._accepting = threading.Thread(target=self._accept, name=f"minips-accept-{self.address}", daemon=True)
-        self._accepting.start()
+        try:
+            self._accepting.start()
+        except RuntimeError:
+            listener.close()
+            raise
 
     def close(self) -> None:
         with self._lock:
@@ -191,9 +195,10 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
         self._listener.shutdown()
         for wire in wires.values():
             wire.shutdown()
+        deadline = time.monotonic() + HANDSHAKE_S
         for thread in (self._accepting, *wires):
             if thread is not threading.current_thread():
-                thread.join(HANDSHAKE_S)
+                thread.join(max(deadline - time.monotonic(), 0.0))
 
     def _accept(self) -> None:
         try:
@@ -298,9 +303,9 @@ class StreamChannel(Channel):
         with self._sending:
             if self._gone:
                 raise ConnectionError(str(self._gone))
+            if self._waiting or not self._wire.resumes:
+                self.attend()  # which may find that no thread can be started: before anything waits for an answer
             self._waiting.append(caller)
-            if len(self._waiting) > 1 or not self._wire.resumes:
-                self.attend()
             try:
                 self._wire.send(CALL, frames)
             except OSError:  # the reader finds the end of the stream, and tells all that wait
@@ -343,10 +348,11 @@ class StreamChannel(Channel):
         if not self._background:
             with self._starting:
                 if not self._background and not self._gone:
-                    self._background = threading.Thread(
+                    thread = threading.Thread(
                         target=self._read_in_background, name=f"minips-read-{self._address}", daemon=True
                     )
-                    self._background.start()
+                    thread.start()
+                    self._background = thread
         self._wake.set()
 
     def _read_in_background(self) -> None:

@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,12 +37,15 @@ class TlsSocket:
         """ConnectionError where the peer does not speak TLS, or is not who it should be."""
         if self._greeted:  # and nothing to be sent, which a reader might have to wait for
             return
+        until = time.monotonic() + HANDSHAKE_S
         while not self._greeted:
             try:
                 with self._encrypting:
                     self._tls.do_handshake()
                     self._greeted = True
             except ssl.SSLWantReadError:
+                if time.monotonic() > until:  # a peer that sends byte by byte
+                    raise ConnectionError("The peer did not agree on TLS in time.") from None
                 self._flush()
                 self._more()
             except ssl.SSLError as error:

@@ -28,7 +28,7 @@ class Http(CallTransport):
     def reach(self, address: str, timeout: float) -> RemoteServer:
         from minips.stages.transports.http.calls import HttpServer
 
-        server = HttpServer(f"http://{netloc(*self.host_and_port(address))}/", self.pool)
+        server = HttpServer(f"http://{netloc(*self.host_and_port(address))}/", self.pool, self.max_message_bytes)
         try:
             server.loop.do(server.open(timeout), timeout + 1)
         except Exception as error:

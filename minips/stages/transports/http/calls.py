@@ -75,9 +75,10 @@ class _EventLoop(threading.Thread):
 class HttpServer(RemoteServer):
     """The client's side: a session, and the pool."""
 
-    def __init__(self, url: str, pool: int) -> None:
+    def __init__(self, url: str, pool: int, max_message_bytes: int) -> None:
         self.loop = _EventLoop(f"minips-http-{url}")
         self._url, self._pool, self._session, self._numbers = url, pool, "", count()
+        self._max = max_message_bytes
         self._http: Any = None
         self._line: Any = None
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
@@ -128,6 +129,11 @@ class HttpServer(RemoteServer):
                     async with self._http.post(self._url, data=_cut(body), headers=headers) as response:
                         if response.status != 200 or response.content_length is None:
                             raise ConnectionError(f"it answered {response.status} {response.reason}")
+                        if response.content_length > self._max:
+                            raise ConnectionError(
+                                f"a message of {response.content_length} bytes is larger than the {self._max} that are "
+                                "allowed"
+                            )
                         return await _read(response.content, response.content_length)
                 except aiohttp.ClientConnectorError:
                     if pause is None or self._line.content.at_eof():
@@ -221,6 +227,7 @@ class HttpListener(InboxListener[RemoteCaller]):
             access_log=None,
             logger=_logger,
             lingering_time=1.0,
+            keepalive_timeout=_IDLE_S + HANDSHAKE_S,  # longer than a client keeps one, whose next call it would cut
             read_bufsize=_BUFFER_BYTES,
         )
         self._taking = asyncio.create_task(self._take())
