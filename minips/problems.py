@@ -73,7 +73,10 @@ class Problem(ABC):
 
     @abstractmethod
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
-        """The mean loss over some rows (indices or a slice; None: all) and its gradient, shaped like ``params``."""
+        """The mean loss over some rows (indices or a slice; None: all) and its gradient, shaped like ``params``.
+
+        No later call may write into the arrays of the gradient: they may still be travelling.
+        """
 
     def loss(self, params: Tensors, rows: Any = None) -> float:
         """The mean loss over the chosen training rows."""

@@ -147,6 +147,21 @@ def test_what_a_problem_raises_reaches_the_servers_events():
         assert [text for _, text in server.events] == ["worker 0 has left: KeyError: 'no such column'"]
 
 
+def test_a_problem_whose_own_connection_breaks_reaches_the_servers_events(monkeypatch):
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(classes=3))
+
+    def hung_up(*_):
+        raise ConnectionResetError("the data store hung up")
+
+    monkeypatch.setattr(problem, "shard", hung_up)
+    with serving(dataclasses.replace(TWO, workers=1)) as server:
+        with pytest.raises(ConnectionResetError, match="data store"):
+            ps.work(problem, server.address, token="t")
+        assert [text for _, text in server.events] == [
+            "worker 0 has left: ConnectionResetError: the data store hung up"
+        ]
+
+
 def test_two_servers_at_ports_that_follow_each_other():
     config = dataclasses.replace(TWO, servers=2, transport="tcp", push=ps.Codec())
     with byhand.serving(PROBLEM, config, None, "t") as served:
@@ -180,6 +195,8 @@ def test_two_servers_at_ports_that_follow_each_other():
         (lambda address: ps.work(PROBLEM, "morse://x", token="t"), ValueError, "begins with a transport's name"),
         (lambda address: ps.status("inproc", "t"), ValueError, "begins with a transport's name.*got 'inproc'"),
         (lambda address: ps.status(address, ""), ValueError, "not empty"),
+        (lambda address: ps.status(address, "t", over_s=-1), ValueError, "over_s takes seconds above 0"),
+        (lambda address: ps.work(PROBLEM, address, token="t", stop=3), TypeError, "stop takes a threading.Event; got"),
         (lambda address: ps.status("tcp://127.0.0.1:9", "t"), ConnectionError, "No server answers"),
     ],
 )

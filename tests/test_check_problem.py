@@ -37,6 +37,15 @@ class Summed(ps.LinearRegression):
         return loss * count, {name: np.asarray(g * g.dtype.type(count)) for name, g in gradient.items()}
 
 
+class Reuses(ps.LinearRegression):
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        kept = vars(self).setdefault("kept", {name: g.copy() for name, g in gradient.items()})
+        for name, g in gradient.items():
+            kept[name][...] = g
+        return loss, dict(kept)
+
+
 class Sharded(ps.LinearRegression):
     def shard(self, worker, workers):
         part = super().shard(worker, workers)
@@ -73,6 +82,7 @@ class Noisy(ps.SoftmaxRegression):
         (Summed(X, Y), "two halves of the rows do not average"),
         (Wide(X, Y), r"gradient of 'W' is float64 of \(5, 3\), the parameter float32"),
         (Greedy(X, Y), "changed the parameter 'W'"),
+        (Reuses(X, Y), "writes into the arrays that it returned before"),
         (Sharded(X, Y), "two halves of the rows do not average"),
         (Noisy(X, Y), "other bits the second time"),
     ],

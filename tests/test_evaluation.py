@@ -2,7 +2,9 @@
 
 import csv
 import math
+import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -96,6 +98,46 @@ def test_a_stop_in_a_pause_ends_the_run():
     assert run.updates < 100
 
 
+class Dies(ps.SoftmaxRegression):
+    """Its worker 0 is killed in its third step, when the first of two servers has its push and the other has not."""
+
+    def loss_and_gradient(self, params, rows=None):
+        steps = vars(self).setdefault("steps", [])
+        steps.append(self.rows)
+        if self.rows == 334 and len(steps) == 3:
+            import os
+            import signal
+            import time
+
+            from minips.stages.transports import streams
+
+            ask = streams.StreamChannel.ask
+
+            def ask_once(channel, frames, caller):
+                ask(channel, frames, caller)
+                time.sleep(0.1)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            streams.StreamChannel.ask = ask_once
+        return super().loss_and_gradient(params, rows)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
+def test_a_worker_that_is_lost_between_two_servers_does_not_hold_up_the_pauses():
+    problem = Dies(PROBLEM.X[:1000], PROBLEM.y[:1000])
+    assert [problem.shard(worker, 3).rows for worker in range(3)] == [334, 333, 333]
+    began, steps = time.monotonic(), []
+    run = ps.train(
+        problem,
+        ps.Config(workers=3, servers=2, steps=12, timeout_s=5.0),
+        stop=lambda: time.monotonic() > began + 30,
+        every=1,
+        on_eval=lambda now: steps.append(now.step),
+    )
+    assert not run.stopped
+    assert steps == [*range(1, 13)]
+
+
 def test_early_stopping_keeps_the_best():
     evaluations = []
     stopping = ps.EarlyStopping(patience=2, min_delta=0.0)
@@ -107,6 +149,9 @@ def test_early_stopping_keeps_the_best():
     assert stopping.best.step == 4
     assert not stopping(ps.Eval(1, {}, math.nan, 5.0, 0.0))  # another run
     assert stopping.best.step == 1
+    assert not stopping(ps.Eval(9, {}, math.nan, 4.0, 7.0))
+    assert not stopping(ps.Eval(25, {}, math.nan, 4.5, 1.0))  # another one, which is not that far in time
+    assert stopping.best.step == 25
     patient = ps.EarlyStopping(patience=1, min_delta=0.5)
     assert [patient(ps.Eval(step, {}, 0.0, loss, 0.0)) for step, loss in ((1, 2.0), (2, 1.6))] == [False, True]
 

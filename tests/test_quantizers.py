@@ -695,3 +695,16 @@ def test_a_half_floats_norm_is_worked_out_in_single_ones():
     for x in (small, many):
         y = ps.QSGD().decode(ps.QSGD().encode(x, np.random.default_rng(0)))
         assert np.mean(y, dtype="f8") == pytest.approx(np.mean(x, dtype="f8"), rel=0.05)
+
+
+@pytest.mark.parametrize("name", sorted(names("quantizer")))
+@pytest.mark.parametrize("shape", [(0,), (), (7,), (3, 5), (1000,)])
+def test_half_floats_come_back_as_half_floats(name, shape):
+    for scale in (1e-5, 1.0, 10.0):
+        x = np.asarray(scale * normal(shape), np.float16)
+        quantizer = ps.build("quantizer", name)
+        y = quantizer.decode(quantizer.encode(x, np.random.default_rng(0)))
+        assert (y.shape, y.dtype) == (x.shape, x.dtype)
+        assert np.isfinite(y).all()
+        if (bound := quantizer.error_bound(x)) is not None:
+            assert np.abs(x.astype("f8") - y).max(initial=0) <= bound * (1 + 1e-6) + 2.0**-10 * np.abs(x).max(initial=0)

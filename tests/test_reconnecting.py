@@ -100,6 +100,27 @@ def test_without_pauses_nothing_is_tried_again():
     channel.close()
 
 
+def test_an_error_of_the_new_connection_that_is_none_of_a_connection_reaches_all_that_wait():
+    channel, _ = scripted(2, 0)
+    ask(channel, [b"a"]).result(WAIT_S)
+    call = Scripted.call
+
+    def no_memory(self, frames):
+        if self.breaks_at == 0:
+            raise RuntimeError("There is no shared memory.")
+        return call(self, frames)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scripted, "call", no_memory)
+        answers = [ask(channel, [b"b"]), ask(channel, [b"c"])]
+        for answer in answers:
+            with pytest.raises(RuntimeError, match=r"no shared memory"):
+                answer.result(WAIT_S)
+    with pytest.raises(ConnectionError, match="no shared memory"):
+        ask(channel, [b"d"])
+    channel.close()
+
+
 def test_the_last_call_is_no_reason_to_connect_again():
     channel, log = scripted(2, pauses_s=(WAIT_S,))
     ask(channel, [b"a"]).result(WAIT_S)

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 import minips as ps
+from minips.engines import local
+from minips.engines.supervisor import Supervisor
 from minips.engines.worker import batch, compute
 from minips.stage import missing
 
@@ -472,6 +474,87 @@ def test_what_is_no_problem_is_refused_in_a_sentence(problem):
 def test_what_cannot_stop_a_run_is_refused_in_a_sentence(stop):
     with pytest.raises(TypeError, match=r"stop takes a threading\.Event, or a function.*got"):
         ps.train(SINGLE, BASE, engine=THREADS, stop=stop)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: ps.train(SINGLE, {"steps": 3}), "train takes a Config, such as"),
+        (lambda: list(ps.sweep(SINGLE, [ps.Codec()])), "train takes a Config, such as"),
+        (lambda: ps.train(SINGLE, BASE, progress=1), "progress takes True, False, or a function"),
+        (lambda: ps.train(SINGLE, BASE, every=1, on_eval=5), "on_eval takes functions"),
+    ],
+)
+def test_what_is_no_plan_of_a_run_is_refused_in_a_sentence(call, words):
+    with pytest.raises(TypeError, match=words):
+        call()
+
+
+def test_a_sweep_takes_a_single_config_too():
+    (run,) = ps.sweep(SINGLE, dataclasses.replace(BASE, steps=2), engine=THREADS)
+    assert run.config.steps == 2
+
+
+class Reuses(ps.LinearRegression):
+    """Writes each gradient into the arrays of the one before."""
+
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        kept = vars(self).setdefault("kept", {name: g.copy() for name, g in gradient.items()})
+        for name, g in gradient.items():
+            kept[name][...] = g
+        return loss, dict(kept)
+
+
+def test_batches_are_added_up_also_where_a_problem_uses_its_arrays_again():
+    rows, config = ps.datasets.diabetes(), ps.Config(workers=2, steps=5, accumulate=3, batch_size=20)
+    one, other = (ps.train(kind(*rows), config, engine="simulated") for kind in (ps.LinearRegression, Reuses))
+    for name, p in one.params.items():
+        np.testing.assert_array_equal(p, other.params[name])
+
+
+@pytest.mark.parametrize("exchange", [ps.PS(), ps.RingAllReduce()], ids=lambda exchange: exchange.name)
+def test_the_parameters_may_take_their_time_to_come_home(exchange, monkeypatch):
+    monkeypatch.setattr(local, "FAREWELL_S", 0.0)
+    run = ps.train(SINGLE, dataclasses.replace(BASE, exchange=exchange), engine=THREADS)
+    assert run.updates == run.config.workers * run.config.steps
+
+
+def test_all_children_together_have_one_farewell():
+    given = []
+
+    class Lingers:
+        def __init__(self, who):
+            self.who = who
+
+        def say(self, word, value=None):
+            pass
+
+        def end(self, timeout):
+            given.append(timeout)
+            time.sleep(timeout)
+            return "it took all of its time"
+
+    with Supervisor(lambda *names: [*map(Lingers, names)]) as supervisor:
+        supervisor.start("a", "b", "c", "d")
+        supervisor.farewell_s = 0.1
+    assert len(given) == 4
+    assert sum(given) <= 0.1
+
+
+def test_a_stopped_round_that_can_no_longer_be_completed_loses_no_workers_report():
+    slow = ps.Delays(seconds=0.01, slow={4: 40.0})
+    config = ps.Config(workers=5, steps=500, aggregator="krum", delays=slow)
+    seen = []
+    run = ps.train(
+        ps.SoftmaxRegression(*ps.datasets.digits()),
+        config,
+        engine=THREADS,
+        progress=lambda now: seen.append(time.monotonic()) if now.applied else None,
+        stop=lambda: bool(seen) and time.monotonic() > seen[0] + 0.2,
+    )
+    assert run.stopped
+    assert all(run.state["workers"])
 
 
 def test_more_workers_than_rows_are_refused_before_anything_starts():

@@ -80,7 +80,7 @@ class Shard:
         self.rounds = 0
         self.applied = 0
         self.pause_at = every
-        """The applied pushes at which the shard pauses next."""
+        """The count at which the shard pauses next."""
         self.late = 0
         self.duplicates = 0
         self.clocks = [0] * workers
@@ -89,7 +89,7 @@ class Shard:
         self._dropped = [deque[int](maxlen=OUTSTANDING) for _ in range(workers)]
         """The clocks of each worker's last late pushes, for repetitions of them."""
         self._over = [0] * workers
-        """Pushes of each worker after the end of the run."""
+        """Pushes of each worker after the end of the run, or that waited for their round then."""
         self.live = set(range(workers))
         self._slowest: int | None = None
         self.staleness: Counter[int] = Counter()
@@ -126,7 +126,7 @@ class Shard:
         """All but the parameters that going on needs, for `restore`: without pushes that wait for their round, or that
         came after the end.
         """
-        clocks = [clock - over for clock, over in zip(self.clocks, self._over, strict=True)]
+        clocks = [at - self._over[worker] - (worker in self._held) for worker, at in enumerate(self.clocks)]
         kept = {name: getattr(self, name) for name in _STATE}
         return {**kept, "clocks": clocks, "optimizer": self.parameters.states}
 
@@ -144,15 +144,24 @@ class Shard:
     @property
     def paused(self) -> bool:
         """True where pushes and pulls wait for `go_on`."""
-        return self.applied >= self.pause_at and not self.done
+        return self._counted >= self.pause_at and not self.done
+
+    @property
+    def _counted(self) -> int:
+        """The count that pauses go by: applied pushes or, with rounds, those of whole rounds, of which all servers have
+        the same number even where a worker was lost between two of them.
+        """
+        return self.applied if self.quorum is None else self.rounds * self.workers
 
     def go_on(self) -> None:
         """Leave a pause, until the next one."""
-        self.pause_at = (self.applied // self.every + 1) * self.every
+        self.pause_at = (self._counted // self.every + 1) * self.every
 
     def end(self) -> None:
         """End the run with the parameters as they are; what waits for its round is dropped."""
         if not self.done:
+            for worker in self._held:
+                self._over[worker] += 1
             self._held, self.done = {}, True
 
     def diverge(self, reason: str) -> None:
@@ -188,7 +197,7 @@ class Shard:
 
     def may_push(self, clock: int) -> bool:
         """False while a push of this clock has to wait for the round before it, or for the end of a pause."""
-        return self.done or (self.applied < self.pause_at and (self.quorum is None or clock <= self.rounds))
+        return self.done or (self._counted < self.pause_at and (self.quorum is None or clock <= self.rounds))
 
     def push(self, contribution: Contribution, checked: bool = False) -> Outcome:
         """Take a push. ValueError, with nothing changed, where it does not fit the parameters or is not finite;
@@ -241,7 +250,7 @@ class Shard:
 
     def may_pull(self, worker: int) -> bool:
         """True where a pull of this worker is to be answered now. After the end of the run, all are."""
-        if self.done or self.applied >= self.pause_at:
+        if self.done or self._counted >= self.pause_at:
             return self.done
         if not self.sees_time:
             slowest = self.rounds if self.quorum is not None else self.slowest()

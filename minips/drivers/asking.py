@@ -31,6 +31,8 @@ def status(
     """
     check_token(token)
     check_seconds("timeout", timeout)
+    if over_s:
+        check_seconds("over_s", over_s)
     with asking(address, token, transport, timeout) as ask:
         first, began = Status.from_dict(ask("status")), time.monotonic()
         if not over_s:

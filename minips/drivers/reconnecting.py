@@ -85,13 +85,13 @@ class Reconnecting(Closable):
                 self._connected.close()
                 self._connected = self._connect()
                 self._resume(self._connected)
+                if self._send_again():
+                    return
             except OSError:  # no server there yet, or gone again
                 continue
             except Exception as error:
                 self._broken = error
                 break
-            if self._send_again():
-                return
         with self._lock:
             self.channel, requests = _Broken(self._broken), self._queue.take()
         for request in requests:
@@ -101,13 +101,12 @@ class Reconnecting(Closable):
         """Send what has not been answered; False where the new connection broke too."""
         with self._lock:
             requests = self._queue.take()
-            while requests and not self._queue.requests:  # none must overtake one that has failed again
-                try:
+            try:
+                while requests and not self._queue.requests:  # none must overtake one that has failed again
                     self._connected.ask(requests[0].frames, requests[0])
-                except ConnectionError:
-                    break
-                del requests[0]
-            self._queue.requests += requests
+                    del requests[0]
+            finally:
+                self._queue.requests += requests
             if self._queue.requests:
                 return False
             self.channel, self._broken, self._thread = self._connected, None, None

@@ -76,6 +76,8 @@ def work(
     ConnectionError, PermissionError and ValueError as `connect`; what the problem raises, once the servers know.
     """
     check_problem("work", problem)
+    if not isinstance(stop, Event | None):
+        raise TypeError(f"stop takes a threading.Event; got {stop!r}.")
     halt = stop or Event()
     client = connect(address, config, worker=rank, token=token, timeout=timeout, transport=transport)
     diverged = None
@@ -93,8 +95,9 @@ def work(
                 raise
             diverged = at_step(client.clock, client.worker, error)
             client.close(diverged=diverged)
-        except ConnectionError:
-            if not client.done:  # the servers have hung up without a word
+        except ConnectionError as error:
+            if not client.done:  # the servers have hung up without a word, or the problem's own source has
+                client.close(failed=_words(error))
                 raise
         except BaseException as error:
             client.close(failed=_words(error))

@@ -7,10 +7,10 @@ the same bits, and an evaluation costs the run its time.
 
 import csv
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class EarlyStopping:
     best: Eval | None = field(default=None, init=False)
     waited: int = field(default=0, init=False)
     """Evaluations since the best one."""
-    _step: int = field(default=0, init=False, repr=False)
+    _last: Eval | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.patience < 1 or self.min_delta < 0:
@@ -67,9 +67,9 @@ class EarlyStopping:
                 "EarlyStopping watches the loss of held-out rows, and the problem has none. Give it X_validation and "
                 "y_validation."
             )
-        if now.step <= self._step:  # another run
+        if self._last and (now.step <= self._last.step or now.seconds < self._last.seconds):  # another run
             self.best, self.waited = None, 0
-        self._step = now.step
+        self._last = now
         if self.best is None or loss < (self.best.validation_loss or 0.0) - self.min_delta:
             self.best, self.waited = now, 0
         else:
@@ -108,6 +108,8 @@ class Evaluation:
 
     def call(self, step: int, params: Tensors, losses: Rows, seconds: float) -> bool:
         """Evaluate the run, ``seconds`` after its start; True where one of the functions ends it."""
+        if step == self._step:  # a round of fewer workers
+            return False
         self._step = step
         with np.errstate(over="ignore", invalid="ignore"):
             held_out = None if self._held_out is None else self._held_out.loss(params)
@@ -132,7 +134,7 @@ def evaluation(
     """The pauses for these functions; None where there are none. TypeError or ValueError where one of the two says
     nothing without the other.
     """
-    calls = [on_eval] if callable(on_eval) else [*on_eval]
+    calls: list[Any] = [on_eval] if callable(on_eval) or not isinstance(on_eval, Iterable) else [*on_eval]
     if not all(map(callable, calls)):
         raise TypeError(f"on_eval takes functions of a ps.Eval; got {on_eval!r}.")
     if bool(calls) != (every is not None):

@@ -24,6 +24,8 @@ from minips.stage import Tensors
 
 START_S = 60.0
 """How long the children may take to be ready."""
+REPORT_S = 60.0
+"""How long those who hold the parameters may take to report them: nothing else has them."""
 GRACE_S = 2.0
 """How long the reason may take to come in after a worker has found another one gone."""
 
@@ -80,8 +82,8 @@ class RunSupervisor(Supervisor):
             elif self.evaluation:
                 tell(self.servers, "end")  # so that no worker waits for the end of a pause
         self.ending = True
-        self._collect(self.workers)
-        self._collect(self.servers)
+        self._collect(self.workers, FAREWELL_S if self.servers else REPORT_S)
+        self._collect(self.servers, REPORT_S)
         return self._results()
 
     def _brief(self, problem: Problem, params: Tensors, state: State | None) -> None:
@@ -121,9 +123,11 @@ class RunSupervisor(Supervisor):
         words = f"did not end their step within {limit:g} seconds after the run was stopped."
         self._all(self.workers, "finished", limit, words)
 
-    def _collect(self, children: list[Child]) -> None:
+    def _collect(self, children: list[Child], limit: float) -> None:
         tell(children, "stop")
-        self.wait(lambda: all(child.done or child.gone for child in children), FAREWELL_S)
+        if not self.wait(lambda: all(child.done or child.gone for child in children), limit):
+            late = [child.who for child in children if not (child.done or child.gone)]
+            self._note(f"{', '.join(late)} sent no report within {limit:g} seconds after the end")
 
     def _all(self, children: list[Child], word: str, limit: float, words: str) -> None:
         """Wait until all have said the word; RuntimeError with the names of those who have not."""
@@ -167,7 +171,6 @@ class RunSupervisor(Supervisor):
         if not self.ending:
             super().failed(child, text, details)
         self._note(f"{child.who}, while it was ending: {text}")
-        child.gone = True
 
     def lost(self, child: Child) -> None:
         if self.ending:

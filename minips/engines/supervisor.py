@@ -188,8 +188,9 @@ class Supervisor:
     def __exit__(self, *error: object) -> None:
         with ctrl_c_later():
             self.stop()
+            deadline = time.monotonic() + self.farewell_s  # for all together
             for child in reversed(self.children):  # those who serve have started first
-                child.end(self.farewell_s)
+                child.end(max(deadline - time.monotonic(), 0.0))
 
 
 def multiprocess() -> Any:

@@ -35,7 +35,7 @@ def sweep(
     >>> [row["optimizer.lr"] for row in ps.RunTable(runs).rows]
     [0.1, 0.5]
     """
-    plan = list(configs)
+    plan = [configs] if isinstance(configs, Config) else list(configs)
 
     def read(done: int) -> tuple[str, float]:
         return f"{done} of {len(plan)} runs", done / len(plan)

@@ -43,6 +43,10 @@ def train(
     one. ValueError where the two cannot go together.
     """
     check_problem("train", problem)
+    if not isinstance(config, Config | None):
+        raise TypeError(f"train takes a Config, such as ps.Config(workers=2), or None; got {reprlib.repr(config)}.")
+    if not (isinstance(progress, bool) or callable(progress)):
+        raise TypeError(f"progress takes True, False, or a function of a ps.Progress; got {progress!r}.")
     if not (stop is None or isinstance(stop, threading.Event) or callable(stop)):
         raise TypeError(f"stop takes a threading.Event, or a function that returns True to end the run; got {stop!r}.")
     before = Run.load(resume) if isinstance(resume, str | Path) else resume

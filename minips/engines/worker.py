@@ -88,6 +88,8 @@ def compute(
             more, summand = problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn), **own)
             if turn == 0:
                 loss, gradients = more, summand
+                if config.accumulate > 1:
+                    gradients = {name: np.array(g) for name, g in summand.items()}  # the problem may reuse its own
                 continue
             loss += more
             for name, g in summand.items():

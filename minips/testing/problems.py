@@ -43,9 +43,12 @@ def _check_gradient(problem: Problem, params: Tensors) -> None:
         fits = isinstance(g, np.ndarray) and (g.shape, g.dtype) == (p.shape, p.dtype)
         require(fits, f"the gradient of {name!r} is {got}, the parameter {p.dtype} of {p.shape}.")
         require(same_bits(p, before[name]), f"loss_and_gradient changed the parameter {name!r}.")
-    loss, gradient = problem.loss_and_gradient(params)
-    same = loss == first[0] and all(same_bits(g, first[1][name]) for name, g in gradient.items())
+    loss, again = problem.loss_and_gradient(params)
+    same = loss == first[0] and all(same_bits(g, first[1][name]) for name, g in again.items())
     require(same, "loss_and_gradient gives other bits the second time; draw from a generator with a fixed seed.")
+    problem.loss_and_gradient({name: np.asarray(p / 2, p.dtype) for name, p in params.items()})
+    kept = all(same_bits(g, first[1][name]) for name, g in gradient.items())
+    require(kept, "loss_and_gradient writes into the arrays that it returned before; return new ones each time.")
 
 
 def _check_slopes(problem: Problem, params: Tensors, rng: np.random.Generator) -> None:

@@ -20,7 +20,7 @@ VALUES = {"ordinary": 1.0, "large": 1e30, "tiny": 1e-30}
 def check_quantizer(quantizer: Quantizer) -> None:
     """Check a quantizer against its contract, with arrays of every shape, layout, float size and magnitude."""
     check_stage(quantizer)
-    for dtype in (np.float16, np.float32, np.float64):
+    for dtype in (np.float32, np.float64):
         for name, x in arrays(dtype):
             with strictly(f"{quantizer!r} with {name} values, {described(x)}"):
                 parts = _encode(quantizer, x)
@@ -34,11 +34,10 @@ def check_quantizer(quantizer: Quantizer) -> None:
 
 def arrays(dtype: DTypeLike) -> Iterator[tuple[str, Array]]:
     """Named arrays of this dtype: all shapes and magnitudes, constants and zeros, and views that are not contiguous."""
-    rng, half = np.random.default_rng(1), np.dtype(dtype) == np.float16
+    rng = np.random.default_rng(1)
     for shape in SHAPES:
         normal = np.asarray(rng.standard_normal(shape))
-        for name, scale in VALUES.items():
-            yield name, np.asarray((np.clip(scale, 1e-5, 10) if half else scale) * normal, dtype)
+        yield from ((name, np.asarray(scale * normal, dtype)) for name, scale in VALUES.items())
         yield "constant", np.full(shape, -3.25, dtype)
         yield "zero", np.zeros(shape, dtype)
     square = rng.standard_normal((6, 8)).astype(dtype)
