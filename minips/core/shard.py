@@ -55,8 +55,8 @@ class Shard:
     """Parameters, and the rules by which they change.
 
     ``updates`` is how many applied pushes end the run; None for a shard without an end. ``now()`` is the time
-    that a consistency model sees. After ``every`` so many applied pushes the shard pauses: neither push nor pull may go
-    on before `go_on`.
+    that a consistency model sees. After ``every`` so many applied pushes the shard pauses: no push may go on before
+    `go_on` and, with rounds, no pull.
     """
 
     def __init__(
@@ -249,8 +249,12 @@ class Shard:
             self.clocks[worker] = self.rounds
 
     def may_pull(self, worker: int) -> bool:
-        """True where a pull of this worker is to be answered now. After the end of the run, all are."""
-        if self.done or self._counted >= self.pause_at:
+        """True where a pull of this worker is to be answered now. After the end of the run, all are.
+
+        In a pause none is where there are rounds. Without them all may be: nothing moves but by a push, and a worker
+        that went on may be the one that brings the other servers to their pauses.
+        """
+        if self.done or (self.quorum is not None and self.paused):
             return self.done
         if not self.sees_time:
             slowest = self.rounds if self.quorum is not None else self.slowest()

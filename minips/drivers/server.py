@@ -156,7 +156,7 @@ class Server(Closable):
 
     @property
     def paused(self) -> bool:
-        """True where pushes and pulls wait for `go_on`."""
+        """True where pushes, and with rounds pulls, wait for `go_on`."""
         return self.shard.paused
 
     def go_on(self, end: bool = False) -> None:
