@@ -44,8 +44,6 @@ class SharesLarge(Protocol):
 class SocketWire(Wire):
     """A wire over a stream socket."""
 
-    resumes = True
-
     def __init__(self, sock: Any, framer: Framer) -> None:
         self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or what behaves like one
         self.receive_into: Callable[..., int] = sock.recv_into

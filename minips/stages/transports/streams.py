@@ -303,7 +303,7 @@ class StreamChannel(Channel):
         with self._sending:
             if self._gone:
                 raise ConnectionError(str(self._gone))
-            if self._waiting or not self._wire.resumes:
+            if self._waiting:
                 self.attend()  # which may find that no thread can be started: before anything waits for an answer
             self._waiting.append(caller)
             try:
@@ -334,7 +334,7 @@ class StreamChannel(Channel):
             self._reading.release()
 
     def read(self, until: Callable[[], bool], timeout: float | None) -> None:
-        if self._wire.resumes and self._reading.acquire(blocking=False):
+        if self._reading.acquire(blocking=False):
             deadline = None if timeout is None else time.monotonic() + timeout
             try:
                 while not until() and self._read_one(deadline):

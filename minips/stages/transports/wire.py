@@ -2,7 +2,7 @@
 
 import queue
 from abc import ABC, abstractmethod
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from minips.stage import Frames
 
@@ -50,16 +50,13 @@ class Interruptible(Closable):
 class Wire(Interruptible):
     """One end of a connection: whole messages in order. One thread sends at a time, one receives."""
 
-    resumes: ClassVar[bool] = False
-    """True where a ``receive`` that times out loses nothing, and the next one goes on where it stopped."""
-
     @abstractmethod
     def send(self, tag: int, frames: Frames) -> None:
         """Send one message. OSError where the peer is gone."""
 
     @abstractmethod
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        """The next message, its frames writable.
+        """The next message, its frames writable. One that has timed out has lost nothing: the next goes on from there.
 
         EOFError where the peer is gone, TimeoutError after ``timeout`` seconds, ValueError past ``limit`` bytes.
         """
@@ -106,8 +103,6 @@ class InboxListener(Acceptor[P]):
 
 class InboxWire(Wire):
     """A wire whose messages come in through a queue; None is their end."""
-
-    resumes = True
 
     def __init__(self, inbox: "queue.SimpleQueue[tuple[int, Frames] | None]") -> None:
         self.inbox, self.ended = inbox, False
