@@ -547,24 +547,31 @@ def _rank(text: str) -> int | None:
     return None if text == "auto" else int(text)
 
 
+def _count(text: str) -> int:
+    """How many of something there are to be."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number, from 1 on; got {text!r}")
+    return int(text)
+
+
 def _add_tables(parser: argparse.ArgumentParser) -> None:
     """A command for each table of the bench; its own options are what the table's ``measure`` takes."""
     transports = ("transports", str, "*", "only these transports")
     references = ("references", str, "*", "only these of what the transports are held against")
-    features = ("features", int, None, "random Fourier features; 10 parameters each")
-    rounds = ("rounds", int, None, "how often each takes its turn, at most")
-    tables: dict[str, tuple[str, list[tuple[str, type, str | None, str]]]] = {
+    features = ("features", _count, None, "random Fourier features; 10 parameters each")
+    rounds = ("rounds", _count, None, "how often each takes its turn, at most")
+    tables: dict[str, tuple[str, list[tuple[str, Callable[[str], Any], str | None, str]]]] = {
         "pushpull": (
             "a push and pull over each transport, and what it is held against",
-            [("values", int, "+", "float32 values in a gradient"), transports, references, rounds],
+            [("values", _count, "+", "float32 values in a gradient"), transports, references, rounds],
         ),
         "train": (
             "the same training run on minips, pipes, torch RPC and Ray, and gradients alone",
             [
-                ("features", int, "+", "random Fourier features; 10 parameters each"),
+                ("features", _count, "+", "random Fourier features; 10 parameters each"),
                 ("transport", str, None, "minips' transport"),
                 ("contenders", str, "+", "only these"),
-                ("steps", int, None, "clocks of both workers"),
+                ("steps", _count, None, "clocks of both workers"),
                 rounds,
             ],
         ),
@@ -573,14 +580,14 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
             [
                 transports,
                 references,
-                ("small", int, None, "bytes of the frame for the latency"),
-                ("large", int, None, "bytes of the frame for the throughput"),
+                ("small", _count, None, "bytes of the frame for the latency"),
+                ("large", _count, None, "bytes of the frame for the throughput"),
                 rounds,
             ],
         ),
         "codecs": (
             "bits, times and steps of every quantizer",
-            [("values", int, None, "float32 values in the array"), rounds],
+            [("values", _count, None, "float32 values in the array"), rounds],
         ),
         "engines": ("the same run in processes and in actors on Ray", [rounds]),
         "cost": ("seconds per step, predicted and measured, behind links and on the bare loopback", [features, rounds]),
@@ -590,7 +597,7 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
     for name, (words, takes) in tables.items():
         one = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
         for option, kind, count, text in takes:
-            metavar = "N" if kind is int else "NAME"
+            metavar = "N" if kind is _count else "NAME"
             one.add_argument(f"--{option}", type=kind, nargs=count, metavar=metavar, help=text)
         one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
         one.add_argument("--plot", metavar="FILE.png", help="draw the table")

@@ -334,6 +334,22 @@ def test_the_command_shows_writes_and_draws(tmp_path, capsys, monkeypatch):
     assert "Other programs took 1.3 of 2 cores while this was measured" in said
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "codecs --rounds 0",
+        "pushpull --values 10 0",
+        "codecs --values=-5",
+        "tune --features 0",
+        "transports --small 1.5",
+    ],
+)
+def test_a_count_is_a_whole_number_from_one_on(arguments, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", *arguments.split()])
+    assert "expected a whole number, from 1 on; got '" in capsys.readouterr().err
+
+
 def test_a_picture_wants_the_lab_and_says_so_before_it_measures():
     script = "import sys; sys.modules['matplotlib'] = None; from minips.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", script, "bench", "pushpull", "--plot", "rows.png"]

@@ -185,6 +185,8 @@ def test_a_calibration_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatc
     monkeypatch.setattr(calibrate, "_measure", None)
     with pytest.raises(OSError, match=r"no folder .*nowhere for the cache .*Make it, or choose another"):
         cost.calibrate(ps.Config(), cache=tmp_path / "nowhere" / "here.json")
+    with pytest.raises(OSError, match=r"The cache .* is a folder\. Name a file in it, such as .*calibration\.json\."):
+        cost.calibrate(ps.Config(), cache=tmp_path)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import simpy
 
-from minips.core.topology import Network
+from minips.core.topology import Network, Own
 from minips.cost import Star, Traffic
 from minips.engines.simulated import flows
 from minips.engines.simulated.flows import PACKET_BYTES, FlowNetwork
@@ -111,3 +111,16 @@ def test_each_time_that_something_is_missing_costs_a_round_trip():
     assert {(seconds - 2) % 4 for seconds in rounds} == {0.0}
     # One packet, lost with probability 1/2: a mean of one more round of four seconds, of standard deviation 4·√2.
     assert np.mean(rounds) == pytest.approx(2 + 4, abs=4 * 4 * 2**0.5 / 20)
+
+
+def test_a_loss_of_nearly_all_takes_long_on_the_clock_alone_and_one_of_all_is_a_sentence():
+    def came(loss, hops=1, nbytes=1000 * PACKET_BYTES):
+        graph = nx.Graph()
+        nx.add_path(graph, ["worker 0", *range(hops - 1), "server 0"], bandwidth_bps=np.inf, latency_s=1.0, loss=loss)
+        return arrivals((0.0, "worker 0", "server 0", nbytes), topology=Own(graph), workers=1)[0]
+
+    # The most of a thousand geometric numbers of mean 1/p is about ln(1000)/p, give or take 1/p; two seconds each.
+    assert came(1 - 1e-9) / 2e9 == pytest.approx(np.log(1000), abs=6)
+    assert came(1 - 1e-9, nbytes=0) == 1.0
+    with pytest.raises(ValueError, match=r"Nothing gets from 'worker 0' to 'server 0': its 20 links lose all of it"):
+        came(0.9, hops=20)

@@ -239,6 +239,9 @@ def test_impossible_sizes_are_refused_with_a_sentence():
         cost.pipelined_s([])
     with pytest.raises(ValueError, match="cost nothing"):
         cost.best_chunks([1.0], fixed=0.0)
+    for stages in ([], [-1, 2, -5]):
+        with pytest.raises(ValueError, match="Expected at least one stage, and seconds of at least 0"):
+            cost.best_chunks(stages, fixed=1.0)
     with pytest.raises(ValueError, match="can do without 0 to 2"):
         cost.exponential_round_s(1.0, 3, backup=3)
     with pytest.raises(ValueError, match="compute times"):

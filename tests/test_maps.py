@@ -37,6 +37,18 @@ def test_where_encoding_is_free_fewer_bytes_win_and_where_it_is_slow_they_do_bel
     assert (one.samples, one.hits, one.regret) == ([], 0, 0.0)
 
 
+def test_a_map_of_an_all_reduce_is_drawn_of_its_own_hops_and_one_of_epochs_of_a_few_steps():
+    known = {"calibrations": {"exact": FREE}, "latency_s": 1e-3}
+    start = ps.Config(workers=8, exchange=ps.RingAllReduce())
+    found = cost.codec_map({"exact": ps.Codec()}, [100_000], [1e8], start=start, **known)
+    assert found.seconds.item() == pytest.approx(cost.ring_allreduce_s(8, 4e5, 1e8 / 8, 1e-3))
+    of_steps, of_epochs = (
+        cost.codec_map({"exact": ps.Codec()}, [100_000], [1e8], start=ps.Config(**fields), **known)
+        for fields in ({"steps": 7}, {"epochs": 2})
+    )
+    assert of_steps.seconds == of_epochs.seconds
+
+
 def test_samples_are_run_and_held_against_the_map():
     told = []
     found = cost.codec_map(

@@ -12,7 +12,7 @@ from minips.core.calibration import Calibration
 from minips.core.codec import Encoder
 from minips.core.fit import Line
 from minips.core.message import Message
-from minips.core.trace import SPANS
+from minips.core.trace import SPANS, Trace
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, features=200, classes=3))
 STAGES = ("compensate", "quantize", "serialize", "compress", "decompress", "deserialize", "dequantize")
@@ -108,6 +108,32 @@ def test_the_names_are_those_of_the_trace_and_a_comparison_joins_them():
     assert comparison.rows[-1] == ("total", prediction.seconds_per_step, run.seconds_per_step)
     assert all(name in str(comparison) for name in ("predicted", "measured", "ratio", *names))
     assert prediction.seconds == pytest.approx(10 * prediction.seconds_per_step)
+
+
+@pytest.mark.parametrize("kept", [40, 1000], ids=["a part", "all"])
+def test_a_comparison_counts_the_updates_whose_spans_are_kept(kept, tmp_path):
+    """Fifty steps of a second, of which a server's trace ends after the twentieth."""
+    worker, server = Trace("worker 0"), Trace("server 0", limit=kept)
+    for step in range(50):
+        worker.add("compute", step, 0.5)
+        server.laps(("aggregate", "apply"), (step + 0.5, step + 0.75, step + 1.0))
+    config = ps.Config(workers=1, steps=50)
+    run = ps.train(PROBLEM, config, engine=ps.Simulated(compute_s=1.0))
+    run = replace(run, trace=worker + server, seconds=50.0)
+    run.save(tmp_path / "run.npz")
+    prediction = cost.predict(PROBLEM, config, CALIBRATION)
+    for one in (run, ps.Run.load(tmp_path / "run.npz")):
+        measured = {name: seconds for name, _, seconds in cost.compare(prediction, one).rows}
+        found = [measured[name] for name in ("compute", "aggregate", "apply")]
+        assert found == pytest.approx([0.5, 0.25, 0.25], rel=0.03)
+        assert kept < 1000 or found == [0.5, 0.25, 0.25]
+    assert measured["total"] == 1.0
+
+
+def test_a_simulated_run_says_from_when_on_its_spans_are_missing(monkeypatch):
+    monkeypatch.setattr("minips.engines.simulated.cluster.MAX_SPANS", 5)
+    run = ps.train(PROBLEM, ps.Config(workers=1, steps=9), engine=ps.Simulated(compute_s=1.0))
+    assert (len(run.trace), run.trace.until) == (5, 5.0)
 
 
 def test_the_interval_holds_the_prediction_and_narrows_with_the_calibrations():

@@ -101,6 +101,13 @@ def test_a_calibration_is_repeated_and_keeps_the_note_and_a_busy_one_in_a_cache_
     assert Calibration.from_dict(old) == again
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not say which cores it gives")
+def test_a_calibration_has_the_cores_that_this_process_may_use(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 5, 9})
+    assert calibrate._cores(ps.Config()) == 3
+    assert calibrate._cores(ps.Config(transport="inproc")) == 1
+
+
 def test_a_prediction_a_comparison_and_a_clusters_table_say_it():
     problem = ps.LinearRegression(*ps.datasets.synthetic(rows=64, features=4))
     config = ps.Config(workers=2, steps=5)
@@ -115,7 +122,7 @@ def test_a_prediction_a_comparison_and_a_clusters_table_say_it():
 
 def test_where_the_processors_time_is_not_known_nothing_is_said(monkeypatch):
     monkeypatch.setattr(quiet, "_processor_seconds", lambda: None)
-    assert quiet.Meanwhile().disturbance() == Disturbance(len(quiet._cores()))
+    assert quiet.Meanwhile().disturbance() == Disturbance(len(quiet.usable_cores()))
 
 
 SPIN = "import time\nwhile time.process_time() < {}: pass"
@@ -133,7 +140,7 @@ def test_a_child_is_no_other_program():
 @pytest.mark.skipif(sys.platform != "linux", reason="wants /proc")
 def test_a_program_of_others_that_spins_is_noticed_and_a_repetition_bounded(monkeypatch):
     core = min(os.sched_getaffinity(0))
-    monkeypatch.setattr(quiet, "_cores", lambda: {core})
+    monkeypatch.setattr(quiet, "usable_cores", lambda: {core})
     code = f"import os\nos.sched_setaffinity(0, [{core}])\nprint(flush=True)\n" + SPIN.format(0.4)
     tries = []
 

@@ -1,5 +1,7 @@
 """One tensor at a time is quantized, and nothing else changes."""
 
+import pytest
+
 import minips as ps
 
 PROBLEM = ps.MLP(*ps.datasets.synthetic(rows=200, features=6, classes=3), hidden=8)
@@ -32,3 +34,13 @@ def test_a_name_with_a_bracket_is_no_pattern():
 
     runs = ps.sensitivity(Odd(*ps.datasets.synthetic(rows=50)), CONFIG)
     assert runs["w[0]"].config.push.quantizer_of("w[0]").name == "topk"
+
+
+@pytest.mark.parametrize("name", ["all", "none"])
+def test_a_tensor_with_the_name_of_a_run_to_compare_with_is_refused(name):
+    class Odd(ps.LinearRegression):
+        def init(self, rng):
+            return {name: super().init(rng)["w"]}
+
+    with pytest.raises(ValueError, match=f"A tensor is called '{name}', which is the name of a run"):
+        ps.sensitivity(Odd(*ps.datasets.synthetic(rows=50)), CONFIG)

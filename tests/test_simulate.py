@@ -12,6 +12,7 @@ import pytest
 import minips as ps
 from minips import cost
 from minips.core.fit import Line
+from minips.core.trace import DECODE, ENCODE, UPDATE
 
 SOFTMAX = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=120, classes=3))
 TOP = ps.Codec(ps.TopK(0.2), ps.ErrorFeedback())
@@ -252,7 +253,8 @@ def test_calibrated_stages_take_their_time_one_after_the_other_at_each_node():
         worker_rest=Line(6.0),
         server_rest=Line(100.0),
         idle=Line(2000.0),
-        message=Line(3000.0),
+        hop_rest=Line(8.0),
+        hop_idle=Line(3000.0),
         gradient=Line(1e5, 1e3),
         together=2,
     )
@@ -266,9 +268,43 @@ def test_calibrated_stages_take_their_time_one_after_the_other_at_each_node():
     assert simulate(SOFTMAX, ps.Simulated(calibration=calibration, compute_s=0.0), **config).seconds < 5e3
 
     run = simulate(SOFTMAX, ps.Simulated(calibration=calibration, compute_s=0.0), **config, exchange="ring")
-    # Encode a piece; the way; decode it as a server does, and add half of a round's aggregate; encode, the way, decode;
-    # update.
-    assert run.seconds == 2 + 3000 + (10 + 5) + 2 + 3000 + 10 + (5 + 10)
+    # Encode a piece; the way, with half of a hop's rest at either end; decode it as a server does, and add half of a
+    # round's aggregate; encode, the way, decode; update.
+    assert run.seconds == 2 + (4 + 3000 + 4) + (10 + 5) + 2 + (4 + 3000 + 4) + 10 + (5 + 10)
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["in turn", "overlap"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"workers": 1},
+        {},
+        {"servers": 2},
+        {"exchange": "ring"},
+        {"exchange": "tree"},
+        {"exchange": "halvingdoubling"},
+        {"exchange": "ring", "link": ps.Link(1e9, 1e-3)},
+    ],
+    ids=str,
+)
+def test_with_one_calibration_a_step_takes_what_is_predicted_of_it(fields, overlap):
+    calibration = cost.Calibration(
+        worker={name: Line(2e-5, 1e-9) for name in (*ENCODE, *DECODE)},
+        server={name: Line(1e-5, 1e-9) for name in (*ENCODE, *DECODE, *UPDATE)},
+        worker_rest=Line(2e-4),
+        server_rest=Line(1.5e-4),
+        idle=Line(1e-4),
+        hop_rest=Line(8e-5, 1e-9),
+        hop_idle=Line(6e-5),
+        message=Line(4e-5),
+        gradient=Line(3e-4),
+        cores=64,
+        problem=cost.problem_words(SOFTMAX),
+    )
+    config = ps.Config(**{"workers": 4, "steps": 30, "overlap": overlap, **fields})
+    told = cost.predict(SOFTMAX, config, calibration).seconds_per_step
+    run = ps.train(SOFTMAX, config, engine=ps.Simulated(calibration=calibration))
+    assert run.seconds_per_step == pytest.approx(told, rel=1e-3)
 
 
 @pytest.mark.parametrize("exchange", ["ps", "ring"])

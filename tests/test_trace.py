@@ -1,6 +1,7 @@
 """Where the time went."""
 
 import json
+import math
 from itertools import pairwise
 
 import pytest
@@ -53,6 +54,19 @@ def test_beyond_its_limit_a_trace_keeps_nothing_more():
     for _ in range(5):
         trace.add("compute", 0.0, 1.0)
     assert len(trace) == 2
+
+
+def test_a_trace_says_from_when_on_spans_are_missing():
+    first, other = Trace("worker 0", limit=3), Trace("worker 1", limit=9)
+    for start in (10.0, 11.0):
+        first.add("compute", start, 0.5)
+    assert first.until == math.inf
+    first.laps(("aggregate", "apply"), (12.0, 12.5, 13.0))
+    first.add("compute", 14.0, 0.5)  # for which there is room
+    first.add("compute", 15.0, 0.5)
+    assert (len(first), first.until) == (3, 12.0)
+    assert (other + first).since(10.0).until == 2.0
+    assert (other + other).since(10.0).until == math.inf
 
 
 def test_to_chrome_writes_complete_events_in_microseconds(trace, tmp_path):

@@ -44,6 +44,14 @@ def test_steps_are_counted_to_the_first_look_that_finds_the_accuracy():
         cost.steps_to(regression, config, 0.5)
 
 
+def test_epochs_are_counted_as_steps_of_the_problem():
+    config = ps.Config(workers=2, epochs=3, batch_size=50, transport="inproc")
+    steps = config.for_rows(PROBLEM.rows).steps
+    assert sum(1 for _ in cost.rounds(PROBLEM, config)) == steps < config.steps
+    assert cost.steps_to(PROBLEM, config, 1.01) is None
+    assert cost.tune(PROBLEM, None, 0.0, candidates=[config], tried=0).choices[0].steps == 5
+
+
 def test_there_are_24_candidates_and_all_are_sound_and_told_apart():
     candidates = list(candidates_of(ps.Config(steps=30, consistency="asp", workers=2)))
     assert len(candidates) == len({words(config) for config in candidates}) == 24
@@ -73,6 +81,15 @@ def test_the_first_choices_are_tried_for_real_and_what_cannot_get_there_comes_la
     assert all(choice.config.link == ps.Link(1e6, 1e-3) for choice in tuning.choices)
     assert [share for _, share in told] == sorted(share for _, share in told)
     assert "were tried" in str(tuning)
+
+
+def test_the_share_that_is_done_comes_to_its_end_where_more_are_to_be_tried_than_there_are():
+    told = []
+    start = ps.Config(workers=1, steps=10, transport="inproc")
+    cost.tune(
+        PROBLEM, None, 0.0, candidates=[start], tried=300, engine="threads", watch=lambda *what: told.append(what)
+    )
+    assert [share for _, share in told] == [0.0, 0.5]
 
 
 def test_a_tuning_says_how_good_its_ranking_was():

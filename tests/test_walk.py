@@ -117,6 +117,24 @@ def test_two_cores_work_for_four_workers_and_overlap_hides_the_shorter_half():
     assert pace(replace(config, overlap=True), alone) == pytest.approx(0.015, rel=1e-3)
 
 
+def test_with_overlap_a_gradient_begins_when_all_is_sent_and_hides_what_comes_after():
+    calibration = Calibration(
+        worker={"quantize": Line(1e-3), "dequantize": Line(2e-3)},
+        server={"dequantize": Line(3e-3)},
+        worker_rest=Line(4e-3),
+        idle=Line(6e-3),
+        gradient=Line(9e-3),
+        cores=64,
+    )
+    sent, gradient, back = 1e-3 + 2e-3, 9e-3, 6e-3 + 3e-3 + (2e-3 + 2e-3)
+    assert pace(ps.Config(workers=1), calibration) == pytest.approx(sent + gradient + back)
+    assert pace(ps.Config(workers=1, overlap=True), calibration) == pytest.approx(sent + max(gradient, back))
+    slower = replace(calibration, gradient=Line(20e-3))
+    assert pace(ps.Config(workers=1, overlap=True), slower) == pytest.approx(sent + 20e-3)
+    # And to two servers: all is encoded, then all is sent.
+    assert pace(ps.Config(workers=1, servers=2, overlap=True), slower) == pytest.approx(2 * sent + 20e-3)
+
+
 def test_a_single_worker_takes_what_was_measured_of_one_and_a_round_aggregates_once():
     calibration = Calibration(
         worker={"quantize": Line(1e-3, 1e-7), "dequantize": Line(2e-3)},

@@ -50,8 +50,8 @@ class Line(Value):
         """The line through pairs of (x, seconds), several for each x.
 
         First the median of each x, then least squares of the relative errors, ``Σ((fixed + each·x − m)/m)²``, neither
-        part below zero: what is slow once moves no median, and small sizes count as much as large ones. One x gives a
-        line through the origin's value of that x: all of it fixed.
+        part below zero: what is slow once moves no median, and small sizes count as much as large ones. A single x
+        gives its median, all of it fixed.
         """
         x, y = np.array(timings, float).reshape(-1, 2).T
         sizes = np.unique(x)

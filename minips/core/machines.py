@@ -23,7 +23,7 @@ class Machines(Value):
     )
     bandwidth_bps: float = option(1e9, "bits per second of each machine's link, each way", above=0, unit="bit/s")
     latency_s: float = option(1e-4, "seconds that a message travels from one machine to another", minimum=0, unit="s")
-    compute_s: float = option(0.0, "seconds that a worker computes in a step", minimum=0, unit="s")
+    compute_s: float = option(0.0, "seconds that a worker computes for a batch", minimum=0, unit="s")
     cores: int = option(1, "cores of each machine; a process works on one of them at a time", minimum=1, step=1)
 
     @property

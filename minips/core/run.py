@@ -4,6 +4,7 @@ import html
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from math import inf, isinf
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -138,6 +139,7 @@ class Run:
             "losses": np.array(self.losses, float).reshape(-1, 3),
             "grants": np.array(self.grants, int).reshape(-1, 3),
             "trace": [[*spans[0]], [*spans[1]], *map(np.array, spans[2:])],
+            "trace_until": None if isinf(self.trace.until) else self.trace.until,
             "staleness": dict(self.staleness),
         }
         whole = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "problem"}
@@ -153,11 +155,13 @@ class Run:
         values = saved.read(path)
         try:
             names, who, *numbers = values["trace"]
+            spans = zip(names, who, *(column.tolist() for column in numbers), strict=True)
+            until = values.get("trace_until")
             values |= {
                 "config": Config.from_dict(values["config"]),
                 "losses": [(at, int(step), loss) for at, step, loss in values["losses"].tolist()],
                 "grants": [Grant(*row) for row in values["grants"].tolist()],
-                "trace": Trace(spans=zip(names, who, *(column.tolist() for column in numbers), strict=True)),
+                "trace": Trace(spans=spans, until=inf if until is None else until),
                 "staleness": Counter(values["staleness"]),
             }
             known = {field.name for field in fields(cls)}

@@ -211,10 +211,15 @@ class Network:
         self._latency_s, self._loss = table[:, 1], table[:, 2]
 
     def route(self, source: Hashable, target: Hashable) -> Route:
-        """The way from ``source`` to ``target``. ValueError where there is none."""
+        """The way from ``source`` to ``target``. ValueError where there is none, or all is lost on it."""
         if (source, target) not in self._routes:
             links = np.array([self._numbers[hop] for hop in pairwise(self.path(source, target))], np.intp)
             narrow, loss = links[np.isfinite(self.capacity[links])], 1 - float(np.prod(1 - self._loss[links]))
+            if loss == 1:  # as far as a float can tell
+                raise ValueError(
+                    f"Nothing gets from {source!r} to {target!r}: its {len(links)} links lose all of it together. "
+                    "Lower their loss."
+                )
             self._routes[source, target] = Route(narrow, float(self._latency_s[links].sum()), loss)
         return self._routes[source, target]
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,8 +62,9 @@ class Trace:
     ['compute']
     """
 
-    def __init__(self, who: str = "", spans: Iterable[_Row] = (), limit: int = 200_000) -> None:
-        self.who, self.step, self.limit = who, 0, limit
+    def __init__(self, who: str = "", spans: Iterable[_Row] = (), limit: int = 200_000, until: float = inf) -> None:
+        self.who, self.step, self.limit, self.until = who, 0, limit, until
+        """``until`` is when the first span began that was not kept: before it none is missing."""
         self._rows: list[_Row | _Laps] = list(spans)  # plain tuples: they are made in the loop that is measured
         self._room = limit - len(self._rows)
 
@@ -80,12 +82,16 @@ class Trace:
         if self._room >= len(names):
             self._room -= len(names)
             self._rows.append((names, self.who, moments, self.step))
+        else:
+            self.until = min(self.until, moments[0])
 
     def add(self, name: str, start: float, seconds: float) -> None:
         """Record a span that was measured elsewhere. Beyond ``limit`` spans nothing more is kept."""
         if self._room > 0:
             self._room -= 1
             self._rows.append((name, self.who, start, seconds, self.step))
+        else:
+            self.until = min(self.until, start)
 
     @property
     def spans(self) -> list[Span]:
@@ -135,10 +141,11 @@ class Trace:
 
     def since(self, origin: float) -> "Trace":
         """The same spans, their starts counted from ``origin``."""
-        return Trace(self.who, (span._replace(start=span.start - origin) for span in self), self.limit)
+        spans = (span._replace(start=span.start - origin) for span in self)
+        return Trace(self.who, spans, self.limit, self.until - origin)
 
     def __add__(self, other: "Trace") -> "Trace":
-        return Trace("", [*self, *other], self.limit + other.limit)
+        return Trace("", [*self, *other], self.limit + other.limit, min(self.until, other.until))
 
     def __iter__(self) -> Iterator[Span]:
         for row in self._rows:

@@ -7,7 +7,6 @@ how much more a push takes in a crowd. The link, the delays, other workers and s
 """
 
 import json
-import os
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -30,7 +29,7 @@ from minips.core.run import Stop
 from minips.core.trace import SPANS
 from minips.cost import meters
 from minips.cost.meters import Block
-from minips.cost.quiet import quietly
+from minips.cost.quiet import quietly, usable_cores
 from minips.cost.walk import EVEN_STEPS, Workload, walk
 from minips.engines import Processes, Threads
 from minips.engines.local import START_S
@@ -84,6 +83,10 @@ def calibrate(
     as long again as the first, it is measured again, twice at most; the quietest of them counts. Where that was not
     quiet either, its ``note`` says so.
     """
+    if cache and Path(cache).is_dir():  # known before it is measured, not after
+        raise OSError(f"The cache {cache} is a folder. Name a file in it, such as {Path(cache) / 'calibration.json'}.")
+    if cache and not Path(cache).absolute().parent.is_dir():
+        raise OSError(f"There is no folder {Path(cache).parent} for the cache {cache}. Make it, or choose another.")
     subject = json.dumps(alone(config).to_dict(), sort_keys=True)
     described = problem_words(problem) if problem else ""
     if cache and Path(cache).exists():
@@ -92,8 +95,6 @@ def calibrate(
             made_for = known.subject, known.problem, known.cores
             if made_for == (subject, described, _cores(config)) and not known.note:
                 return known
-    if cache and not Path(cache).absolute().parent.is_dir():  # known before it is measured, not after
-        raise OSError(f"There is no folder {Path(cache).parent} for the cache {cache}. Make it, or choose another.")
     with showing(progress, lambda share: ("calibrating", share)) as show:
         numbers = count()
 
@@ -292,4 +293,4 @@ def _ratios(codec: Codec, tensors: Tensors) -> dict[str, float]:
 
 def _cores(config: Config) -> int:
     """The cores that work at the same time: threads of one interpreter take turns, so within a process it is one."""
-    return 1 if config.transport.name == "inproc" else os.cpu_count() or 1
+    return 1 if config.transport.name == "inproc" else len(usable_cores())

@@ -88,7 +88,7 @@ class Cluster(Machines):
     def _row(self, config: Config, values: float, calibration: Calibration | None) -> dict[str, Any]:
         exchange = config.exchange
         if isinstance(exchange, AllReduce):
-            load, bytes_sent, bytes_busiest = _all_reduced(exchange, config, values)
+            load, bytes_sent, bytes_busiest = all_reduced(exchange, config, values)
         else:
             load, bytes_sent, bytes_busiest = _served(config, values)
         closed_s, fair_s = self._closed_forms(config, load)
@@ -213,7 +213,7 @@ def _served(config: Config, values: float) -> tuple[Workload, float, float]:
     return Workload(values, 0, pushed, pulled), pushed * config.servers, busiest
 
 
-def _all_reduced(exchange: AllReduce, config: Config, values: float) -> tuple[Workload, float, float]:
+def all_reduced(exchange: AllReduce, config: Config, values: float) -> tuple[Workload, float, float]:
     """The same of an all-reduce of near-equal pieces; ``pushed`` are the bytes of all the pieces."""
     pieces = exchange.pieces(config.workers)
     piece = _nbytes(config.push, values / pieces)

@@ -313,7 +313,8 @@ def best_chunks(stages: Sequence[float], fixed: float) -> float:
     >>> round(best, 1), min(range(1, 99), key=lambda k: pipelined_s([8e-3, 10e-3, 6e-3], k, 1e-4))
     (11.8, 12)
     """
-    if fixed <= 0:
+    pipelined_s(stages, fixed=fixed)  # which checks them
+    if fixed == 0:
         raise ValueError(f"Chunks that cost nothing by themselves cannot be too many; got {fixed} s for each.")
     return max(1.0, sqrt((sum(stages) - max(stages)) / fixed))
 

@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from minips.core.calibration import Calibration
 from minips.core.codec import Codec
+from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.cost.calibrate import calibrate
+from minips.cost.cluster import all_reduced
 from minips.cost.predict import message_nbytes
 from minips.cost.rehearsal import FixedGradients
 from minips.cost.walk import Workload, walk
@@ -108,7 +110,7 @@ def codec_map(
     bandwidths = np.unique(np.logspace(6.5, 10, 12) if bandwidths_bps is None else np.array(bandwidths_bps, float))
     start = start or Config(workers=4, optimizer=SGD(lr=1e-3))
     known = dict(calibrations or {})
-    plan = {name: replace(start, push=codec, steps=STEPS) for name, codec in codecs.items()}
+    plan = {name: replace(start, push=codec, steps=STEPS, epochs=None) for name, codec in codecs.items()}
     parts, done = 2 * len(plan) + bool(samples) * len(plan), 0
     for name, config in plan.items():
         watch(f"calibrating {name}", done / parts)
@@ -123,8 +125,12 @@ def codec_map(
         links = [replace(config, link=Link(float(bandwidth), latency_s)) for bandwidth in bandwidths]
         calibration = replace(known[name], gradient=None)
         for row, share in enumerate(shares):  # the bytes of a server's share; headers are a few bytes longer in a run
-            nbytes = message_nbytes(config.push, share), message_nbytes(config.pull, share)
-            seconds[number, row] = _predict(links, calibration, Workload(int(sizes[row]), 0, *nbytes))
+            if isinstance(config.exchange, AllReduce):
+                load, *_ = all_reduced(config.exchange, config, int(sizes[row]))
+            else:
+                nbytes = message_nbytes(config.push, share), message_nbytes(config.pull, share)
+                load = Workload(int(sizes[row]), 0, *nbytes)
+            seconds[number, row] = _predict(links, calibration, load)
     found = CodecMap(list(plan), sizes, bandwidths, seconds, [])
     chosen = list(_spread(seconds.max(axis=0) * SAMPLE_STEPS < SAMPLE_S, samples))
     for number, (row, column) in enumerate(chosen):

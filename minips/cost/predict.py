@@ -138,10 +138,16 @@ class Comparison:
 
 
 def compare(prediction: Prediction, run: Run) -> Comparison:
-    """Predicted and measured seconds of one update by span name, and seconds per step as ``total``."""
-    measured = run.trace.seconds()
+    """Predicted and measured seconds of one update by span name, and seconds per step as ``total``. Of a run that has
+    more spans than a trace keeps, the spans count up to where the first is missing.
+    """
+    trace, updates = run.trace, float(max(run.updates, 1))
+    if 0 < trace.until < run.seconds:
+        updates *= trace.until / run.seconds
+        trace = Trace(spans=[span for span in trace if span.start < trace.until])
+    measured = trace.seconds()
     names = [name for name in SPANS if name in prediction.spans or name in measured]
-    rows = [(name, prediction.spans.get(name, 0.0), measured.get(name, 0.0) / max(run.updates, 1)) for name in names]
+    rows = [(name, prediction.spans.get(name, 0.0), measured.get(name, 0.0) / updates) for name in names]
     return Comparison([*rows, ("total", prediction.seconds_per_step, run.seconds_per_step)], prediction.note)
 
 

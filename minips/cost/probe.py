@@ -32,7 +32,7 @@ from minips.stages.consistency import BSP
 
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     """The parameters after each round of BSP, whatever the config's consistency, until one would not be finite."""
-    config = replace(config, delays=None, overlap=False, consistency=BSP())
+    config = replace(config.for_rows(problem.rows), delays=None, overlap=False, consistency=BSP())
     parts = [problem.shard(worker, config.workers) for worker in range(config.workers)]
     params = problem.init(seeds.init(config.seed))
     with suppress(NonFiniteError, DivergedError):
@@ -49,7 +49,7 @@ def steps_to(problem: Problem, config: Config, target_accuracy: float, *, every:
     """The first step after which that share of the held-out rows is classified rightly; None where the config's steps
     are not enough. That is looked at after ``every`` so many steps, since to look may take longer than a step.
     """
-    held_out = problem.held_out()
+    held_out, config = problem.held_out(), config.for_rows(problem.rows)
     for step, params in enumerate(rounds(problem, config), 1):
         if step % every == 0 or step == config.steps:
             accuracy = None if held_out is None else held_out.accuracy(params)

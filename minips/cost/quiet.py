@@ -69,14 +69,14 @@ class Meanwhile:
 
     def disturbance(self, drift: float = 1.0) -> Disturbance:
         """The disturbance so far."""
-        seconds, now, cores = time.monotonic() - self._began, _processor_seconds(), len(_cores())
+        seconds, now, cores = time.monotonic() - self._began, _processor_seconds(), len(usable_cores())
         if not (self._before and now) or seconds < LEAST_S:
             return Disturbance(cores, drift=drift)
         everybodys, ours = (after - before for after, before in zip(now, self._before, strict=True))
         return Disturbance(cores, min(max(0.0, (everybodys - ours) / seconds), cores), drift)
 
 
-def _cores() -> set[int]:
+def usable_cores() -> set[int]:
     """The numbers of the cores that this process may use."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
@@ -86,7 +86,7 @@ def _processor_seconds() -> tuple[float, float] | None:
     that cannot be known.
     """
     with suppress(OSError, AttributeError, ValueError, IndexError):
-        hertz, cores = os.sysconf("SC_CLK_TCK"), {f"cpu{core}" for core in _cores()}
+        hertz, cores = os.sysconf("SC_CLK_TCK"), {f"cpu{core}" for core in usable_cores()}
         rows = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
         # user, nice, system, and what other machines on this hardware took; interrupts belong to nobody
         everybodys = sum(int(row[column]) for row in rows if row[0] in cores for column in (1, 2, 3, 8))

@@ -18,11 +18,15 @@ def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = Non
 
     Two more stand beside them: ``none``, all exact, and ``all``. Compare their ``validation_loss``. Nothing but the
     loss is asked, so the runs are threads without a network unless an ``engine`` is given; under BSP they repeat to the
-    bit.
+    bit. ValueError where a tensor has the name of one of the two.
     """
     names = list(problem.init(seeds.init(config.seed)))
     quantizer = config.push.quantizer
     choices: dict[str, Quantizer | dict[str, Quantizer]] = {"none": Exact(), "all": quantizer}
+    if taken := choices.keys() & names:
+        raise ValueError(
+            f"A tensor is called {min(taken)!r}, which is the name of a run to compare with. Rename the tensor."
+        )
     for name in names:
         one = config.push.quantizer_of(name)
         choices[name] = {escape(name): one, "*": Exact()}

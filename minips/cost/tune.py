@@ -115,8 +115,9 @@ def tune(
     ``engine`` (None: `Processes`), for as many steps as they need. ``watch`` is told what happens, and the share of the
     whole that is done.
     """
-    plan = [replace(config, link=link) for config in (candidates or candidates_of(start or Config(steps=PROBE_STEPS)))]
-    parts = len(plan) + tried
+    given = candidates or candidates_of(start or Config(steps=PROBE_STEPS))
+    plan = [replace(config.for_rows(problem.rows), link=link) for config in given]
+    parts = len(plan) + min(tried, len(plan))
     calibrations: dict[str, Calibration] = {}
     steps: dict[str, int | None] = {}
     ranked: list[Choice] = []

@@ -2,7 +2,8 @@
 
 Compute, encode, the link, the server or the next worker, the link again, decode: the seconds are the calibration's, who
 waits for whom is decided by the same `Shard`, or the same schedule, as in a run. A process does one thing at a time,
-processes share the cores, and messages wait for each other on the nodes' links, in the order in which they are sent.
+but computes beside what travels. Processes share the cores, and messages wait for each other on the nodes' links, in
+the order in which they are sent.
 """
 
 import gc
@@ -284,6 +285,10 @@ class _Trainer(_SizedParty):
     def exchange(self, clock: int) -> Task:
         """The way from a gradient to the parameters that come of it."""
 
+    def let_go(self) -> Task:
+        """The way from the beginning of an exchange until the next gradient can begin, with overlap."""
+        yield 0.0
+
     def train(self) -> Task:
         """Compute and exchange, again and again."""
         config, clockwork, gradient = self.walk.config, self.clockwork, self.walk.calibration.gradient
@@ -292,7 +297,8 @@ class _Trainer(_SizedParty):
         yield from self.prepare()
         while (clock := self.clock) is not None:
             began = clockwork.now
-            yield self.work(gradient_s)
+            if gradient_s:
+                yield self._cores.work(gradient_s)  # beside what travels
             if config.delays:
                 yield began + config.delays.of(self.number, clock, config.seed) - clockwork.now
             self.totals["compute"] += clockwork.now - began
@@ -301,7 +307,9 @@ class _Trainer(_SizedParty):
                 clock = self.clock
             if clock is not None:
                 travelling = clockwork.start(self.exchange(clock))
-            if not config.overlap and travelling:
+            if config.overlap:
+                yield from self.let_go()
+            elif travelling:
                 yield travelling
                 travelling = None
 
@@ -316,6 +324,7 @@ class _Worker(_Trainer):
         super().__init__(walk, who, number, calibration.worker, rest_s)
         self._flight_s = calibration.idle.at(walk.share) / 2
         self._trips: list[deque[Signal]] = [deque() for _ in walk.servers]
+        self._sent = Signal()
         self._session = WorkerSession(number, [_DeclaredLink(walk, number, index) for index in range(config.servers)])
 
     @property
@@ -326,12 +335,19 @@ class _Worker(_Trainer):
         return self.carry_out(self._session.pull(), _SessionTimes(0))
 
     def exchange(self, clock: int) -> Task:
+        self._sent = Signal()
         return self.carry_out(self._session.push({}, 0.0, None, pulls=True), _SessionTimes(clock))
+
+    def let_go(self) -> Task:
+        """A push returns once all of it is sent."""
+        yield self._sent
 
     def send(self, message: Send, times: _SessionTimes) -> Iterator[Signal]:
         yield self.work(self._transfer_s)
         trip = self._trip(self.walk.servers[message.to], message.parcel)
         self._trips[message.to].append(self.clockwork.start(trip))
+        if message.to == len(self._trips) - 1:
+            self._sent.succeed()
 
     def receive(self, wanted: Receive, times: _SessionTimes) -> Way[Sized]:
         answered = self._trips[wanted.source].popleft()

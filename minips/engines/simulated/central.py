@@ -192,6 +192,8 @@ class SimWorker(Trainer):
         self._links = [ServerLink(config, rank, index, UNTIMED) for index in range(config.servers)]
         self.session = WorkerSession(rank, self._links)
         self._trips: list[deque[simpy.Process]] = [deque() for _ in self._links]
+        self._sent = self.env.event()
+        """Happens when all of a push is sent."""
         self._seen: Seen | None = None
 
     def begin(self, state: Any) -> None:
@@ -258,6 +260,8 @@ class SimWorker(Trainer):
             elif self.config.overlap:
                 travelling = self.process(self._push_pull(gradients, loss, read))
                 yield self.env.timeout(0)  # it has begun now
+                if not self._sent.triggered:  # a push returns once all of it is sent
+                    yield self._sent
             else:
                 params, versions = (yield from self._push_pull(gradients, loss, read)), session.versions
         self._seen = Seen(params, versions, (yield travelling) if travelling else None)
@@ -268,13 +272,15 @@ class SimWorker(Trainer):
     def _push_pull(self, gradients: Tensors, loss: float, versions: tuple[int, ...]) -> Way[Tensors]:
         whole = {name: native(g) for name, g in gradients.items()}
         check_finite(whole, "The gradient of")
-        session = self.session
+        session, self._sent = self.session, self.env.event()
         answers = yield from self.carry_out(session.push(whole, float(loss), versions, pulls=True), session.clock)
         return session.join(answers)
 
     def send(self, message: Send, step: int) -> Way[None]:
         yield from self.spend(("transfer",), message.values, step)
         self._trips[message.to].append(self.process(self._trip(self._servers[message.to], message.parcel, step)))
+        if message.to == len(self._servers) - 1 and not self._sent.triggered:
+            self._sent.succeed()
 
     def receive(self, wanted: Receive, step: int) -> Way[Frames]:
         return cast(Frames, (yield self._trips[wanted.source].popleft()))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from typing import Any, NamedTuple, cast
 
 import simpy
@@ -67,6 +68,7 @@ class Simulation:
         """Happens when it diverges, and fails with what a node or the evaluation raised."""
         self.diverged: str | None = None
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples, which the garbage collector need not see
+        self._until = inf
         self._watch, self._stop, self._told_at = watch, stop, time.monotonic()
         graph, rng = conditions.graph, seeds.loss(config.seed)
         self._wire = None if graph is None else FlowNetwork(self.env, Network(graph), conditions.traffic, rng)
@@ -130,11 +132,13 @@ class Simulation:
         seconds = (self.env.now if end is None else end) - start
         if seconds > 0 and len(self._spans) < MAX_SPANS:
             self._spans.append((name, who, start, seconds, step))
+        elif seconds > 0:
+            self._until = min(self._until, start)
 
     @property
     def trace(self) -> Trace:
         """The spans, by now."""
-        return Trace(spans=map(Span._make, self._spans))
+        return Trace(spans=map(Span._make, self._spans), until=self._until)
 
     def tell(self, applied: int, losses: Rows, last: bool = False) -> None:
         """The parameters have changed: report progress, now and then and at the ``last``; see whether to stop."""
@@ -208,6 +212,15 @@ class Node(Party):
 
     def event(self) -> simpy.Event:
         return self.env.event()
+
+    def hear(self, values: float) -> Way[None]:
+        """The time that a message of so many values takes of the processor when it comes in, which is in no span of its
+        own.
+        """
+        if line := self._times.get("transfer"):
+            with self._processor.request() as turn:
+                yield turn
+                yield from self.cluster.work(self.who, line.at(values))
 
     def spend(self, spans: tuple[str, ...], values: float, step: int) -> Way[None]:
         """Until the processor is free, that is a wait."""

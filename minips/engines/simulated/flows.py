@@ -69,12 +69,10 @@ class FlowNetwork:
 
     def _sent_again(self, route: Route, nbytes: float) -> tuple[float, float]:
         """The bytes of all that is sent until nothing is missing, and the seconds of asking for it."""
-        packets = missing = ceil(nbytes / PACKET_BYTES)
-        sent, seconds = packets, 0.0
-        while missing := int(self._rng.binomial(missing, route.loss)):
-            sent += missing
-            seconds += 2 * route.latency_s
-        return nbytes * sent / max(packets, 1), seconds
+        if not nbytes:
+            return 0.0, 0.0
+        tries = self._rng.geometric(1 - route.loss, ceil(nbytes / PACKET_BYTES))
+        return nbytes * float(tries.mean()), 2 * route.latency_s * float(tries.max() - 1)
 
     def _compete(self, one: Traffic, limit: int) -> Way[None]:
         route = self._network.route(one.source, one.target)

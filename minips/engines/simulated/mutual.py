@@ -102,10 +102,11 @@ class SimRank(Trainer):
     def __init__(self, team: Team, rank: int, problem: Problem, params: Tensors, state: Mapping[str, Any]) -> None:
         cluster, config = team.cluster, team.cluster.config
         calibration = cluster.conditions.calibration
-        super().__init__(cluster, rank, problem, rank_lines(calibration, config) if calibration else {})
+        rest = {"transfer": calibration.hop_rest.times(1 / 2)} if calibration else {}
+        super().__init__(cluster, rank, problem, {**rank_lines(calibration, config), **rest} if calibration else {})
         rng = seeds.all_reduce(config.seed, rank)
         self._team = team
-        self._message = calibration.message if calibration else Line()
+        self._idle = calibration.hop_idle if calibration else Line()
         self._reduction = AllReduceState(team.exchange, rank, config.workers, params, config.push, rng, UNTIMED)
         self._boxes: dict[int, simpy.Store] = defaultdict(partial(simpy.Store, self.env))
         self.replica = Replica(params, config, rank, UNTIMED, cluster.every, state.get("replica"))
@@ -153,11 +154,11 @@ class SimRank(Trainer):
             self.replica.shard.go_on()
         return ending
 
-    def send(self, message: Send, step: int) -> tuple[()]:
+    def send(self, message: Send, step: int) -> Way[None]:
+        yield from self.spend(("transfer",), message.values, step)
         frames = [_SENT_AT, *message.parcel]
         self.bytes_sent += size(frames)
-        self.process(self._deliver(self._team.members[message.to], frames))
-        return ()
+        self.process(self._deliver(self._team.members[message.to], frames, message.values))
 
     def receive(self, wanted: Receive, step: int) -> Way[Frames]:
         began = self.env.now
@@ -167,8 +168,9 @@ class SimRank(Trainer):
         self.bytes_received += size(frames)
         return cast(Frames, frames[1:])
 
-    def _deliver(self, target: "SimRank", frames: Frames) -> Way[None]:
+    def _deliver(self, target: "SimRank", frames: Frames, values: float) -> Way[None]:
         """A message's way into its box. What a worker sends leaves in turn, whatever its target, as hops do."""
-        sent, nbytes = self.env.now, size(frames)
-        yield from self.cluster.travel(self, target, nbytes, self._message.at(nbytes), line=self.who)
+        sent = self.env.now
+        yield from self.cluster.travel(self, target, size(frames), self._idle.at(values), line=self.who)
+        yield from target.hear(values)
         target._boxes[self.rank].put((sent, frames))
