@@ -407,3 +407,23 @@ def test_a_cluster_is_the_only_network():
         ps.Simulated(cluster=cluster, topology="ring")
     with pytest.raises(ValueError, match="The cluster has a network of its own"):
         ps.train(SOFTMAX, ps.Config(steps=1, link=LINK), engine=ps.Simulated(cluster=cluster))
+
+
+class Bursts(ps.SoftmaxRegression):
+    """Its gradient is NaN from the tenth step on."""
+
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        steps = vars(self).setdefault("steps", [])
+        steps.append(loss)
+        return loss, {name: g * np.float32(np.nan if len(steps) > 9 else 1) for name, g in gradient.items()}
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["in turn", "overlap"])
+@pytest.mark.parametrize("exchange", ["ps", "ring"])
+def test_a_gradient_that_is_not_finite_ends_the_run_as_in_a_real_one(exchange, overlap):
+    config, rows = ps.Config(workers=1, steps=20, exchange=exchange, overlap=overlap), ps.datasets.digits()
+    run, real = (ps.train(Bursts(*rows), config, engine=engine) for engine in ("simulated", "threads"))
+    assert run.diverged == real.diverged
+    assert run.diverged.startswith("At step 9 of worker 0")
+    assert run.updates == real.updates

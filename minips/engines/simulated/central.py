@@ -14,7 +14,7 @@ import simpy
 from minips.core.calibration import update_lines
 from minips.core.codec import envelope, unpack
 from minips.core.fit import Line
-from minips.core.message import NonFiniteError, check_finite
+from minips.core.message import Message, NonFiniteError, check_finite
 from minips.core.partition import cut, join, native, partition
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
 from minips.core.run import Rows, Run, State, state_of
@@ -267,14 +267,17 @@ class SimWorker(Trainer):
         self._seen = Seen(params, versions, (yield travelling) if travelling else None)
 
     def _pull(self) -> Way[Tensors]:
-        return self.session.join((yield from self.carry_out(self.session.pull(), 0)))
+        return self._joined(self.session.pull(), 0)
 
     def _push_pull(self, gradients: Tensors, loss: float, versions: tuple[int, ...]) -> Way[Tensors]:
+        """NonFiniteError at once, not on the way."""
         whole = {name: native(g) for name, g in gradients.items()}
         check_finite(whole, "The gradient of")
         session, self._sent = self.session, self.env.event()
-        answers = yield from self.carry_out(session.push(whole, float(loss), versions, pulls=True), session.clock)
-        return session.join(answers)
+        return self._joined(session.push(whole, float(loss), versions, pulls=True), session.clock)
+
+    def _joined(self, call: Session[list[Message]], step: int) -> Way[Tensors]:
+        return self.session.join((yield from self.carry_out(call, step)))
 
     def send(self, message: Send, step: int) -> Way[None]:
         yield from self.spend(("transfer",), message.values, step)
