@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         what, code = ("SIGTERM", 143) if isinstance(end, Terminated) else ("Ctrl-C", 130)
         print(f"Stopped by {what}; everything that was started has ended.", file=sys.stderr)
         return code
-    except (ValueError, OSError, ModuleNotFoundError, RuntimeError, TypeError) as error:
+    except (ValueError, OSError, ModuleNotFoundError, RuntimeError, TypeError, MemoryError) as error:
         print(f"minips: {reason(error)}", file=sys.stderr)
         return 1
 
@@ -94,8 +94,12 @@ def _terminate(number: int, frame: object) -> None:
 
 
 def _check_folders(*files: str | None) -> None:
-    """OSError where a file that is to be written has no folder; asked before the work that it takes, not after."""
+    """OSError where a file that is to be written is a folder, or has none; asked before the work that it takes, not
+    after.
+    """
     for file in filter(None, files):
+        if os.path.isdir(file):
+            raise OSError(f"{file} is a folder. Name a file in it.")
         if not os.path.isdir(os.path.dirname(file) or "."):
             raise OSError(f"There is no folder {os.path.dirname(file)} for {file}. Make it, or choose another.")
 
@@ -110,10 +114,10 @@ def demo(options: argparse.Namespace) -> None:
         for row in runs.demo(Console(stderr=True)):
             rows.append(row)
     finally:
-        if options.json:
-            Path(options.json).write_text(json.dumps([row.to_dict() for row in rows], indent=1))
         if rows:
             Console().print(runs.table(rows))
+        if options.json:
+            Path(options.json).write_text(json.dumps([row.to_dict() for row in rows], indent=1))
     Console().print(runs.verdict(rows))
 
 
@@ -132,14 +136,14 @@ def train(options: argparse.Namespace) -> None:
 
 
 def _write_run(run: Run, options: argparse.Namespace) -> None:
-    """Print a run, and write it into the files of the options."""
+    """Print a run, and write it into the files of the options: first the one that the others could be made of."""
     print(run.summary())
+    if options.save:
+        run.save(options.save)
     if options.json:
         Path(options.json).write_text(json.dumps(run.to_dict(), indent=1))
     if options.trace:
         run.trace.to_chrome(options.trace)
-    if options.save:
-        run.save(options.save)
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -262,7 +266,7 @@ def _token(file: str, fresh: bool = False) -> str:
 
 def stages(options: argparse.Namespace) -> None:
     """The catalogue: every stage of every kind, its fields, and which extra is missing."""
-    console = Console()
+    console = Console(markup=False, emoji=False)  # a docstring's brackets and colons are its own
     for kind in [options.kind] if options.kind else kinds():
         listing = Table(title=kind, title_justify="left", show_edge=False)
         for heading in ("name", "class", "fields", "what it does"):
@@ -270,7 +274,7 @@ def stages(options: argparse.Namespace) -> None:
         for name in names(kind):
             cls: Any = stage_class(kind, name)
             fields = ", ".join(f"{field.name}={default_of(field)!r}" for field in dataclasses.fields(cls))
-            absent = f' [needs: pip install "minips\\[{cls.extra}]"]' if missing(cls) else ""
+            absent = f' [needs: pip install "minips[{cls.extra}]"]' if missing(cls) else ""
             listing.add_row(name, cls.__name__, fields, (cls.__doc__ or "").strip().split("\n")[0] + absent)
         console.print(listing, "")
 
@@ -284,6 +288,8 @@ def bench(options: argparse.Namespace) -> None:
     _check_folders(options.json, options.plot)
     if options.plot:
         from minips.lab import plots  # now, since to measure takes its time
+
+        plots.check_ending(options.plot)
     if warning := base.busy():
         print(warning, file=sys.stderr)
     module = importlib.import_module(f"minips.bench.{options.what}")
@@ -342,11 +348,15 @@ def _ray() -> str:
 
 
 def _packages() -> dict[str, list[str]]:
-    """The packages that each extra installs, as the installed metadata says; the core ones under no name."""
+    """The packages that each extra installs on this Python, as the installed metadata says; the core ones under no
+    name.
+    """
     packages: dict[str, list[str]] = {}
     for line in requires("minips") or []:
         package, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)", line)
-        if package and package[0] != "minips":
+        limit = re.search(r"python_version *(<|>=) *['\"](\d+)\.(\d+)", line)
+        wanted = not limit or (sys.version_info[:2] < (int(limit[2]), int(limit[3]))) == (limit[1] == "<")
+        if package and package[0] != "minips" and wanted:
             packages.setdefault(extra[1] if extra else "", []).append(package[0])
     return packages
 
@@ -411,7 +421,11 @@ def _config(options: argparse.Namespace, start: Config | None = None) -> Config:
     """The config of the file, or ``start``, with what the options say instead."""
     start = start or Config()
     if options.config:
-        start = Config.from_dict(json.loads(Path(options.config).read_text()))
+        try:
+            fields = json.loads(Path(options.config).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{options.config} is no JSON: {error}.") from None
+        start = Config.from_dict(fields)
     codecs = {side: _given(options, Codec, prefix) for side, prefix in (("push", ""), ("pull", "pull_"))}
     changes = {side: dataclasses.replace(getattr(start, side), **given) for side, given in codecs.items() if given}
     return dataclasses.replace(start, **changes, **_given(options, Config))
@@ -443,7 +457,7 @@ def _value(hint: Any, text: str) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise ValueError(f"Expected a number, got {text!r}.") from None
+        raise ValueError(f"Expected a {'whole ' if kind is int else ''}number, got {text!r}.") from None
 
 
 def _problem(options: argparse.Namespace) -> Problem:

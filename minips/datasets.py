@@ -73,8 +73,11 @@ def fourier(X: Array | Dataset, features: int, seed: int = 0, *, scale: float | 
     A linear model on them approximates one on a Gaussian kernel of width ``scale`` (None: √d, the typical length of a
     standardised row). The same seed gives the same features, so training and held-out rows may be lifted apart, or a
     whole `Dataset` at once. A lifted row has length 1 or nearly so: a learning rate of some units suits it. Source:
-    Rahimi and Recht 2007, "Random Features for Large-Scale Kernel Machines", algorithm 1.
+    Rahimi and Recht 2007, "Random Features for Large-Scale Kernel Machines", algorithm 1. ValueError for fewer than 1
+    feature.
     """
+    if features < 1:
+        raise ValueError(f"features must be at least 1; got {features}.")
     if isinstance(X, Dataset):
         train, rest = (fourier(part, features, seed, scale=scale) for part in (X.X, X.X_validation))
         return X._replace(X=train, X_validation=rest)

@@ -44,6 +44,8 @@ epoch = _stream(12)
 """The order of a worker's rows in one pass over them (`Config.sampling`), by (seed, worker, epoch)."""
 gradient = _stream(13)
 """A problem's own draws in one gradient, such as dropout, by (seed, worker, clock, turn)."""
+statistics = _stream(14)
+"""A network's draws while it takes the statistics of the training rows (`TorchProblem.module`), by (seed)."""
 
 
 def split(seed: int) -> np.random.Generator:

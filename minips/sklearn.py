@@ -93,6 +93,10 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True, reset=reset
         )
+        if self.workers < 1:
+            raise ValueError(f"workers must be at least 1; got {self.workers}.")
+        if not reset:  # the parameters keep the type that the first rows gave them
+            X = X.astype(next(iter(self._params.values())).dtype, copy=False)
         y = column_or_1d(y, warn=True)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=X.dtype)
         return X, y, weights
@@ -139,7 +143,7 @@ class PSRegressor(RegressorMixin, _Trained):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, sample_weight: Any, before: Tensors | None, steps: int | None) -> Self:
         X, y, weights = self._table(X, y, sample_weight, reset=before is None)
         problem = LinearRegression(X, y.astype(X.dtype), l2=self.l2, weights=weights)
-        params = self._train(problem, before, steps or self._pass(problem.rows))
+        params = self._train(problem, before, self._pass(problem.rows) if steps is None else steps)
         self.coef_, self.intercept_ = params["w"], params["b"]
         return self
 
@@ -208,7 +212,7 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
         if len(self.classes_) < 2:
             raise ValueError(f"A classifier needs two classes; got 1 class, {self.classes_.tolist()[0]!r}.")
         problem = SoftmaxRegression(X, numbers, classes=len(self.classes_), l2=self.l2, weights=weights)
-        params = self._train(problem, before, steps or self._pass(problem.rows))
+        params = self._train(problem, before, self._pass(problem.rows) if steps is None else steps)
         W, b = params["W"].T, params["b"]
         if len(self.classes_) == 2:
             W, b = W[1:] - W[:1], b[1:] - b[:1]

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from minips import seeds
 from minips.core.codec import Codec, Receiver, Sender
 from minips.core.trace import Trace
 from minips.problems import Problem
@@ -59,8 +60,8 @@ class TorchProblem(Problem):
     `torch.optim.swa_utils.update_bn` does (Izmailov et al. 2018, "Averaging Weights Leads to Wider Optima and Better
     Generalization", section 3.2).
 
-    Layers that draw, such as dropout, draw the same on every engine. Each thread computes on a network of its own.
-    ValueError where a parameter is of a type that NumPy has not.
+    Layers that draw, such as dropout, draw the same on every engine, and the same each time that those statistics are
+    taken. Each thread computes on a network of its own. ValueError where a parameter is of a type that NumPy has not.
     """
 
     def __init__(
@@ -129,7 +130,8 @@ class TorchProblem(Problem):
         """The network with these parameters, in evaluation mode, its statistics those of the training rows."""
         net = self._filled(params)
         rows = [torch.from_numpy(self._trained_on)]
-        torch.optim.swa_utils.update_bn(rows, net)
+        with _drawing(seeds.statistics(0)):  # for which the network trains, so that its dropout draws
+            torch.optim.swa_utils.update_bn(rows, net)
         return net.eval()
 
     def _filled(self, params: Tensors) -> torch.nn.Module:

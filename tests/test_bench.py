@@ -359,9 +359,13 @@ def test_a_picture_wants_the_lab_and_says_so_before_it_measures():
     assert done.stdout == ""
 
 
-def test_a_picture_without_a_folder_is_one_sentence(capsys, tmp_path):
-    assert cli.main(["bench", "codecs", "--plot", str(tmp_path / "none" / "rows.png")]) == 1
-    assert "There is no folder" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("file", "words"), [("none/rows.png", "There is no folder"), ("rows.xyz", "cannot be written as 'xyz'")]
+)
+def test_a_picture_that_cannot_be_written_is_one_sentence_before_it_measures(file, words, capsys, tmp_path):
+    assert cli.main(["bench", "codecs", "--plot", str(tmp_path / file)]) == 1
+    shown, said = capsys.readouterr()
+    assert (shown, words in said) == ("", True)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The command line, as a person types it."""
 
+import dataclasses
 import json
 import os
 import re
@@ -8,16 +9,19 @@ import socket
 import subprocess
 import sys
 import time
+import types
 from importlib.util import find_spec
 
 import psutil
 import pytest
 
 import minips as ps
-from minips import cli
-from minips.lab import state
+from minips import cli, demo
+from minips.lab import jupyter, state
 
 MINIPS = [sys.executable, "-m", "minips"]
+LONG = 300 * "x"
+"""A name that no file can have."""
 
 
 @pytest.mark.soak
@@ -101,6 +105,32 @@ def test_a_file_without_a_folder_is_refused_before_the_training(option, capsys):
     )
 
 
+@pytest.mark.parametrize(
+    "command", ["train --save", "train --json", "train --trace", "serve --token-file x --save", "demo --json"]
+)
+def test_a_folder_is_no_file_to_write_to_as_is_said_before_the_training(command, tmp_path, capsys):
+    assert cli.main([*command.split(), str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"minips: {tmp_path} is a folder. Name a file in it.\n"
+
+
+@pytest.mark.parametrize("option", ["--json", "--trace"])
+def test_a_file_that_cannot_be_written_does_not_cost_the_saved_run(option, tmp_path, capsys):
+    run = tmp_path / "run.npz"
+    train = "train --data synthetic --engine threads --transport inproc --steps 3"
+    assert cli.main([*train.split(), option, LONG, "--save", str(run)]) == 1
+    said = capsys.readouterr()
+    assert "File name too long" in said.err
+    assert ps.Run.load(run).updates == 12
+    assert "updates" in said.out
+
+
+def test_the_demo_shows_its_table_where_its_rows_cannot_be_written(monkeypatch, capsys):
+    monkeypatch.setattr(demo, "demo", lambda console: iter([types.SimpleNamespace(to_dict=dict)]))
+    monkeypatch.setattr(demo, "table", lambda rows: f"the table of {len(rows)} row")
+    assert cli.main(["demo", "--json", LONG]) == 1
+    assert capsys.readouterr().out == "the table of 1 row\n"
+
+
 @pytest.mark.parametrize("command", [["stages"], ["train", "--help"], ["train", "--engine", "θ"]], ids=" ".join)
 def test_a_terminal_that_knows_ascii_alone_is_written_to(command):
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -174,12 +204,16 @@ def test_train_takes_an_option_for_each_field_of_the_config(tmp_path, capsys):
         ("--optimizer sgd:lr=abc", "--optimizer: SGD.lr takes a float, got 'abc'."),
         ("--delays slow=many", "--delays: Delays.slow takes a dict, got 'many'."),
         ("--engine thread", "Did you mean threads?"),
-        ("--workers many", "--workers: Expected a number, got 'many'."),
+        ("--workers many", "--workers: Expected a whole number, got 'many'."),
+        ("--steps 1e3", "--steps: Expected a whole number, got '1e3'."),
         ("--timeout-s soon", "--timeout-s: Expected a number, got 'soon'."),
         ("--overlap perhaps", "Expected true or false"),
         ("--consistency bsp:backup=4", "needs more than 4 workers"),
         ("--link bandwith_bps=1e6", "Did you mean bandwidth_bps?"),
         ("--config nowhere.json", "nowhere.json"),
+        (f"--config {os.devnull}", f"{os.devnull} is no JSON: Expecting value: line 1 column 1 (char 0)."),
+        ("--features -5", "features must be at least 1; got -5."),
+        ("--features 100000000000000", "Unable to allocate"),
     ],
 )
 def test_what_cannot_be_is_one_sentence_and_exit_code_1(arguments, words, capsys):
@@ -196,6 +230,36 @@ def test_stages_lists_every_registered_stage(capsys):
         assert kind in listed
         for name in ps.names(kind):
             assert name in listed
+
+
+@pytest.mark.usefixtures("registry")
+def test_stages_shows_a_docstring_as_it_stands(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+    @ps.register
+    @dataclasses.dataclass(frozen=True)
+    class Clip(ps.Exact):
+        """Clips to [lo, hi], [bold]not[/b] :b:."""
+
+        name = "clip"
+        ends: str = ps.option("[lo]", "the ends")
+
+    assert cli.main(["stages", "quantizer"]) == 0
+    said = capsys.readouterr().out
+    assert "Clips to [lo, hi], [bold]not[/b] :b:." in said
+    assert "ends='[lo]'" in said
+
+
+def test_doctor_asks_for_nothing_that_is_not_for_this_python(monkeypatch):
+    lines = [
+        "numpy>=2.0",
+        "new>=1.0; (python_version < '3.99') and extra == 'codecs'",
+        "old>=1.0; (python_version < '3.11') and extra == 'codecs'",
+        'late; python_version>="3.99" and extra == "codecs"',
+        'there; python_version>="3.11" and extra == "codecs"',
+    ]
+    monkeypatch.setattr(cli, "requires", lambda package: lines)
+    assert cli._packages() == {"": ["numpy"], "codecs": ["new", "there"]}
 
 
 def test_doctor_finds_this_machine_ready(capsys, monkeypatch):
@@ -260,6 +324,17 @@ def test_lab_says_in_a_sentence_what_is_wrong(arguments, words, tmp_path, monkey
     said = capsys.readouterr().err.strip()
     assert words in said.splitlines()[-1]
     assert "Errno" not in said
+
+
+def test_a_port_that_needs_a_right_is_not_called_taken(monkeypatch):
+    def bind(self, address):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(jupyter.socket.socket, "bind", bind)
+    with pytest.raises(OSError, match=r"Port 80 may not be used by you\. Choose one from 1024 on"):
+        jupyter.free_port(80)
+    with pytest.raises(OSError, match="Port 5000 is taken"):
+        jupyter.free_port(5000)
 
 
 def test_lab_forgets_progress_when_told_to(tmp_path, monkeypatch, capsys):

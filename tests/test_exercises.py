@@ -94,6 +94,16 @@ def test_a_refusal_says_what_failed_and_hints(config: Any, words: str) -> None:
     assert verdict.endswith('A hint: lab.hint("00.1")')
 
 
+def test_the_border_itself_is_not_said_to_grow() -> None:
+    def on_the_border(curvature: float, workers: int, overlap: bool) -> float:
+        age = 2 * workers - 1 if overlap else workers - 1
+        return workers * ps.cost.asynchronous_lr_limit(age, curvature)
+
+    words = lab.check("07.3", on_the_border).words
+    assert "this is the border itself, where swings never end: keep a margin" in words
+    assert "grow" not in words
+
+
 @pytest.mark.alone
 def test_another_way_past_the_straggler() -> None:
     verdict = lab.check("00.2", ps.Config(steps=30, consistency=ps.BSP(backup=1)))

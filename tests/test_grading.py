@@ -1,8 +1,13 @@
 """Grading from the shell: the notebook's cells run in a fresh kernel, up to the check."""
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -47,6 +52,44 @@ def test_an_exercise_that_is_not_solved(
     said = capsys.readouterr()
     assert words in said.out + said.err
     assert "Traceback" not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("number", "where", "name", "code"),
+    [(signal.SIGINT, "in a cell", "Ctrl-C", 130), (signal.SIGTERM, "as the kernel starts", "SIGTERM", 143)],
+    ids=["Ctrl-C in a cell", "SIGTERM as the kernel starts"],
+)
+def test_a_check_that_is_stopped_ends_with_one_sentence_and_no_kernel_left(
+    number: int, where: str, name: str, code: int, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    path = notebook(tmp_path, f"import time\nopen({str(begun)!r}, 'w')\ntime.sleep(60)", CHECK)
+    command = [sys.executable, "-m", "minips", "check", "00.3", path]
+    check = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        deadline = time.monotonic() + 30
+        while not (kernels := psutil.Process(check.pid).children()) or (where == "in a cell" and not begun.exists()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        check.send_signal(number)
+        said, _ = check.communicate(timeout=30)
+    finally:
+        check.kill()
+    assert (check.returncode, said) == (code, f"Stopped by {name}; everything that was started has ended.\n")
+    _, alive = psutil.wait_procs(kernels, timeout=10)
+    assert not alive
+
+
+def test_a_kernel_that_is_not_installed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = notebook(tmp_path, IMPORTS, SOLVED, CHECK)
+    book = nbformat.read(path, as_version=4)
+    book.metadata["kernelspec"] = {"name": "my-own", "display_name": "My own", "language": "python"}
+    nbformat.write(book, path)
+    assert cli.main(["check", "00.3", path]) == 1
+    assert capsys.readouterr().err == (
+        f"minips: {path} wants the kernel 'my-own', which is not installed here. Choose another in JupyterLab and save "
+        "it.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 import minips as ps
 from minips import cost, lab
 from minips.lab import panels
-from minips.lab.panels import base
+from minips.lab.panels import base, collectives
 from minips.lab.panels.compressor_explorer import WHAT
 
 PNG = b"\x89PNG"
@@ -144,6 +144,27 @@ def test_an_instant_panel_follows_its_controls_and_the_last_move_counts() -> Non
         panel.controls["rows"].value = rows
     panel.go_on.set()
     assert panel.wait(10)
+    assert panel.found == 7
+
+
+def test_what_is_asked_for_after_a_stop_is_not_stopped_with_it() -> None:
+    panel = Quick()
+    stopped, begun, go_on = [], threading.Event(), threading.Event()
+
+    def find(asked: Wishes) -> int:
+        begun.set()
+        assert go_on.wait(10)
+        stopped.append(panel.job.stopping.is_set())
+        return asked.rows
+
+    panel.find = find  # type: ignore[method-assign]
+    panel.run()
+    assert begun.wait(10)
+    panel.stop()
+    panel.controls["rows"].value = 7
+    go_on.set()
+    assert panel.wait(10)
+    assert stopped == [True, False]
     assert panel.found == 7
 
 
@@ -410,6 +431,29 @@ class TestCollectives:
         calm.static()
         busy.static()
         assert busy.found.seconds["ring"] > 1.2 * calm.found.seconds["ring"]
+
+    def test_it_can_be_stopped_between_two_exchanges(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        panel = lab.Collectives(workers=4)
+        begun, go_on, simulated = threading.Event(), threading.Event(), []
+
+        def seconds(asked: Any) -> float:
+            simulated.append(asked.exchange.name)
+            begun.set()
+            assert go_on.wait(10)
+            return 1.0
+
+        monkeypatch.setattr(collectives, "_seconds", seconds)
+        panel.run()
+        assert begun.wait(10)
+        panel.stop()
+        go_on.set()
+        assert panel.wait(10)
+        assert len(simulated) == 1
+        assert "stopped before each exchange had its turn" in panel.job.message.value
+
+    def test_a_gradient_that_would_take_gigabytes_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"kilobytes.*at most 4000"):
+            lab.Collectives(workers=16, kilobytes=100_000)
 
 
 class TestAlphaBeta:

@@ -108,6 +108,28 @@ def test_partial_fit_goes_on():
         model.partial_fit(X[:2], np.array(["setosa", "rose"]))
 
 
+@pytest.mark.parametrize("make", [PSClassifier, PSRegressor])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize(("first", "then"), [("f4", "f8"), ("f8", "f4")])
+def test_partial_fit_keeps_the_type_of_the_first_rows(make, form, first, then):
+    model = make(random_state=0)
+    classes = {"classes": [0, 1, 2]} if make is PSClassifier else {}
+    model.partial_fit(form(X.astype(first)), Y, **classes).partial_fit(
+        form(X.astype(then)), Y, sample_weight=np.ones(len(Y))
+    )
+    assert model.coef_.dtype == model.intercept_.dtype == first
+
+
+@pytest.mark.parametrize("make", [PSClassifier, PSRegressor])
+def test_no_steps_and_no_workers_are_refused(make):
+    with pytest.raises(ValueError, match=r"Config\.steps must be at least 1; got 0"):
+        make(steps=0).fit(X, Y)
+    classes = {"classes": [0, 1, 2]} if make is PSClassifier else {}
+    for train, more in (("fit", {}), ("partial_fit", classes)):
+        with pytest.raises(ValueError, match=r"^workers must be at least 1; got 0\.$"):
+            getattr(make(workers=0), train)(X, Y, **more)
+
+
 def test_a_run_that_diverges_warns():
     with pytest.warns(ConvergenceWarning, match="Lower the learning rate"):
         PSRegressor(optimizer="sgd:lr=1e30", random_state=0).fit(X, Y)

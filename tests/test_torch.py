@@ -134,6 +134,16 @@ def test_a_network_learns_and_predicts_with_the_statistics_of_the_training_rows(
     np.testing.assert_allclose(net[2].running_mean.numpy(), first.mean((0, 2, 3)).detach().numpy(), atol=1e-5)
 
 
+def test_statistics_behind_a_dropout_are_the_same_at_each_call():
+    nn = torch.nn
+    ours = problem(lambda: nn.Sequential(nn.Dropout(0.5), nn.BatchNorm1d(64), nn.Linear(64, 10)))
+    params = ours.init(np.random.default_rng(0))
+    loss, state = ours.loss(params), torch.get_rng_state()
+    assert ours.loss(params) == loss
+    np.testing.assert_array_equal(ours.predict(params, X_TEST), ours.predict(params, X_TEST))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_the_gradient_is_that_of_finite_differences():
     def smooth():
         return torch.nn.Sequential(torch.nn.Linear(64, 3), torch.nn.Tanh(), torch.nn.Linear(3, 10)).double()

@@ -1,31 +1,62 @@
 """Grade an exercise of a notebook file: run its cells up to the check in a fresh kernel, and read the verdict."""
 
+import asyncio
 import json
 import os
+import signal
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import nbformat
+from jupyter_client.kernelspec import NoSuchKernel
+from nbclient import NotebookClient
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+
+from minips.engines.supervisor import handling
 from minips.lab.exercises.base import Verdict, done, exercise, full_key
 from minips.lab.lessons import arguments, read
 
 CELL_S = 120
 """How long one cell may take."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""What ends a check early."""
 ASK = """import json as _json
 from minips.lab.exercises.base import VERDICTS as _verdicts
 print(_json.dumps([_verdicts[{key!r}].passed, _verdicts[{key!r}].words] if {key!r} in _verdicts else None))"""
 """The cell that is added after the check."""
 
 
+class _Client(NotebookClient):
+    """Runs a notebook, and is cancelled by Ctrl-C and SIGTERM, which ends the kernel in order. nbclient's own handlers
+    take the kernel from under what waits for it, which then fails in many ways.
+    """
+
+    stopped_by: int | None = None
+    """The signal that came."""
+
+    async def async_start_new_kernel(self, **options: Any) -> None:
+        """Start the kernel, with other handlers in place of those that nbclient has just set."""
+        loop, work = asyncio.get_running_loop(), asyncio.current_task()
+        assert work is not None
+
+        def stop(number: int) -> None:
+            self.stopped_by = number
+            work.cancel()
+
+        with suppress(RuntimeError):  # on Windows, and outside of the main thread, there are no such handlers
+            for number in SIGNALS:
+                loop.add_signal_handler(number, stop, number)
+        await super().async_start_new_kernel(**options)
+
+
 def grade(key: str, path: Path) -> Verdict:
     """The verdict of ``lab.check(key, …)`` in the notebook at ``path``; predictions answer themselves there.
 
-    ValueError where there is no such exercise, no notebook, or no such check in it; RuntimeError where a cell stopped
-    the check from being reached. A pass is noted.
+    ValueError where there is no such exercise, no notebook, or no such check in it; RuntimeError where the
+    notebook's kernel is not installed, or a cell stopped the check from being reached. A pass is noted.
     """
-    import nbformat
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellTimeoutError, DeadKernelError
-
     key = exercise(key).key
     cells = read(path)["cells"]
     checks = [i for i, cell in enumerate(cells) if key in map(full_key, arguments(cell, "check"))]
@@ -34,18 +65,27 @@ def grade(key: str, path: Path) -> Verdict:
     book: Any = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     book.cells = book.cells[: checks[-1] + 1]
     book.cells.append(nbformat.v4.new_code_cell(ASK.format(key=key)))  # type: ignore[no-untyped-call]
-    client = NotebookClient(
+    client = _Client(
         book,
         timeout=CELL_S,
         allow_errors=True,
         store_widget_state=False,
         resources={"metadata": {"path": str(path.resolve().parent)}},
     )
+    environment = {**os.environ, "MINIPS_AUTOPLAY": "1"}
     try:
-        client.execute(env={**os.environ, "MINIPS_AUTOPLAY": "1"})
+        with handling(None, *SIGNALS):
+            client.execute(env=environment, stderr=subprocess.DEVNULL)  # a kernel that is stopped in a cell complains
     except CellTimeoutError:
         raise RuntimeError(f"A cell of {path} took longer than {CELL_S} s.") from None
-    except DeadKernelError:
+    except NoSuchKernel as error:
+        raise RuntimeError(
+            f"{path} wants the kernel {error.name!r}, which is not installed here. Choose another in JupyterLab and "
+            "save it."
+        ) from None
+    except (asyncio.CancelledError, DeadKernelError):
+        if client.stopped_by is not None:
+            signal.raise_signal(client.stopped_by)
         raise RuntimeError(f"The kernel died while it ran {path}.") from None
     said = "".join(output.get("text", "") for output in book.cells[-1].outputs)
     outcome = json.loads(said) if said.strip() else None

@@ -14,6 +14,9 @@ FLAGS = ("--no-browser", "--allow-root", "--debug")
 FIRST_PORT, PORTS = 8888, 50
 """Where a free port is looked for, and how many are tried."""
 
+FREE_FOR_ALL = 1024
+"""The first port that needs no right of its own."""
+
 
 def checked(options: Sequence[str]) -> list[str]:
     """Options for JupyterLab. ValueError where one is not ``--option=value``: its value would be the folder's name."""
@@ -26,7 +29,7 @@ def checked(options: Sequence[str]) -> list[str]:
 
 
 def free_port(wanted: int | None) -> int:
-    """The port that is wanted, or the first free one. OSError where it is taken."""
+    """The port that is wanted, or the first free one. OSError where it is taken, or not for this user."""
     for port in [wanted] if wanted is not None else range(FIRST_PORT, FIRST_PORT + PORTS):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, sys.platform != "win32")
@@ -34,6 +37,12 @@ def free_port(wanted: int | None) -> int:
                 probe.bind(("127.0.0.1", port))
             except OverflowError:
                 raise ValueError(f"Expected a port from 0 to 65535; got {port}.") from None
+            except PermissionError:
+                if port < FREE_FOR_ALL:
+                    raise OSError(
+                        f"Port {port} may not be used by you. Choose one from {FREE_FOR_ALL} on, or leave --port out."
+                    ) from None
+                continue
             except OSError:
                 continue
             return int(probe.getsockname()[1])

@@ -7,6 +7,7 @@ unit. ``runs`` is a run, or several by name: ``{"exact": run, "top 1 %": other}`
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -221,6 +222,13 @@ def _edges(points: NDArray[Any]) -> NDArray[Any]:
     logs = np.log10(points)
     half = np.diff(logs) / 2 if len(logs) > 1 else np.array([0.5])
     return np.asarray(10 ** np.concatenate([logs[:1] - half[:1], logs[:-1] + np.diff(logs) / 2, logs[-1:] + half[-1:]]))
+
+
+def check_ending(file: str) -> None:
+    """ValueError where `save` cannot write a file of this ending."""
+    known = Figure().canvas.get_supported_filetypes()
+    if (ending := Path(file).suffix[1:]) and ending.lower() not in known:
+        raise ValueError(f"A picture cannot be written as {ending!r}, for {file}. Known endings: {', '.join(known)}.")
 
 
 def save(ax: Axes, file: str) -> None:

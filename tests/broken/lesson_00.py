@@ -20,6 +20,8 @@ BROKEN = {
         "what was wanted": ("run.updates", "(run.config.workers * run.config.steps)"),
         "received": ("run.bytes_sent", "run.bytes_received"),
         "a step of all the workers": ("run.updates", "run.config.steps"),
+        "whole bytes": (" / run.updates", " // run.updates"),
+        "rounded": ("run.bytes_sent / run.updates", "round(run.bytes_sent / run.updates)"),
         "text": ("run.bytes_sent / run.updates", "f'{run.bytes_sent / run.updates:.1f}'"),
     },
 }

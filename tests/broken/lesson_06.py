@@ -26,6 +26,7 @@ BROKEN = {
         "one too few": ("range(attempts)", "range(attempts - 1)"),
         "no error in the end": ("attempts - 1:", "attempts:"),
         "any error": ("except ConnectionError", "except Exception"),
+        "a time-out too": ("except ConnectionError", "except OSError"),
         "left open": ("with connect() as channel:", "for channel in [connect()]:"),
         "its own error": ("                raise", "                raise ConnectionError('no luck') from None"),
     },

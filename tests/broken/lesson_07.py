@@ -24,7 +24,8 @@ BROKEN = {
         "always overlap": ("2 * workers - 1 if overlap else workers - 1", "2 * workers - 1"),
         "not of one push": ("0.9 * workers", "0.9"),
         "timid": ("0.9 * workers", "0.7 * workers"),
-        "on the border": ("0.9 * workers", "1.01 * workers"),
+        "on the border": ("0.9 * workers", "workers"),
+        "above the border": ("0.9 * workers", "1.01 * workers"),
         "no curvature": ("(age, curvature)", "(age, 1.0)"),
     },
 }

@@ -73,7 +73,9 @@ def bytes_per_push(function: Any, rng: np.random.Generator) -> str:
         config = ps.Config(workers=int(rng.choice([2, 4])), steps=int(rng.integers(3, 9)), transport="inproc")
         run = ps.train(problem, config, engine=ps.Threads())
         if early:
-            run = dataclasses.replace(run, updates=run.updates // 3, stopped=True)  # and no whole step of them all
+            pushes = run.updates // 3  # and no whole step of them all, nor whole bytes in each
+            sent = run.bytes_sent // pushes * pushes + 1
+            run = dataclasses.replace(run, updates=pushes, bytes_sent=sent, stopped=True)
         about = f"For {run.bytes_sent} bytes in {run.updates} pushes"
         with case(about + (" (a run that was stopped early)" if early else "")):
             equals(function(run), run.bytes_sent / run.updates)

@@ -189,11 +189,11 @@ def _breaks(function: Callable[..., Any], fates: list[str], attempts: int) -> No
 
     try:
         got: Any = function(connect, [b"frame"], attempts)
-    except (ConnectionError, ValueError) as error:
+    except (ConnectionError, TimeoutError) as error:
         got = error
     tries = min(attempts, len(fates))
     refuse_if(len(made) != tries, f"it tried {len(made)} times, expected {tries}.")
-    wanted = {"answer": "the answer", "error": "ValueError"}.get(fates[tries - 1], "ConnectionError")
+    wanted = {"answer": "the answer", "error": "TimeoutError"}.get(fates[tries - 1], "ConnectionError")
     came = "the answer" if got == [b"answer"] else type(got).__name__
     refuse_if(came != wanted, f"there came {came}, expected {wanted}.")
     another = isinstance(got, ConnectionError) and str(got) != f"attempt {tries}"
@@ -224,7 +224,7 @@ class _Fated(Channel):
         if self.fate == "answer":
             future.set_result([b"answer"])
         else:
-            future.set_exception(self.error if self.fate == "lost" else ValueError("the handler's own error"))
+            future.set_exception(self.error if self.fate == "lost" else TimeoutError("the handler's own error"))
         return future
 
     def close(self) -> None:

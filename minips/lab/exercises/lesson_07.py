@@ -92,6 +92,8 @@ def safe_lr(function: Any, rng: np.random.Generator) -> str:
                 refuse_if(not 0 < lr < np.inf, f"is {lr}, not a learning rate above 0.")
                 growth, above = (_growth(factor * lr / workers * curvature, age) for factor in (1, 1.25))
                 words = f"is {lr:.4g}. The gradients are {age} versions old"
+                border = "this is the border itself, where swings never end: keep a margin, such as a factor of 0.9"
+                refuse_if(1 <= growth < 1.001, f"{words}, and {border}.")
                 refuse_if(growth >= 1, f"{words}, and the swings grow by a factor of {growth:.3f} with each push.")
                 refuse_if(above < 1, f"{words}, and 1.25 times as much would still be stable: too timid.")
     return "Stable for 40 random cases, and within 1.25 of the border."

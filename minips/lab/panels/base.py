@@ -181,8 +181,8 @@ class Job:
         """Ask the work that is under way to end; what it has so far is kept."""
         with self.lock:
             self._next = None
-            self.stopping.set()
             if self._thread is not None:
+                self.stopping.set()
                 self.say("Stopping …")
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -219,6 +219,7 @@ class Job:
                 self.fail(error)
             with self.lock:
                 following, self._next = self._next, None
+                self.stopping.clear()  # it was for what has ended: `stop` leaves nothing to follow
                 if following is None:
                     self._thread = None
                     self.run_button.disabled, self.stop_button.button_style = False, ""
@@ -367,7 +368,9 @@ def _heed_interrupts() -> None:
 
     def stop(number: int, frame: Any) -> None:
         for job in list(_jobs.values()):
-            job.stopping.set()
+            if job.busy:
+                job._next = None
+                job.stopping.set()
 
     def install() -> None:  # after the message that started the work: the kernel puts its own handler back after each
         signal.signal(signal.SIGINT, stop)

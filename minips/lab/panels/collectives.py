@@ -33,7 +33,7 @@ class Meeting(Value):
     exchange: Exchange = option(RingAllReduce(), "servers, or a way of all-reduce among the workers")
     workers: int = option(8, "each has a gradient", minimum=1, maximum=16, step=1)
     servers: int = option(1, "of an exchange that has servers", minimum=1, maximum=8, step=1)
-    kilobytes: int = option(400, "size of a gradient", minimum=1, maximum=100_000, step=1, unit="kB")
+    kilobytes: int = option(400, "size of a gradient", minimum=1, maximum=4_000, step=1, unit="kB")
     busy: bool = option(False, "other traffic: a long transfer from worker 0 to worker 1")
 
 
@@ -72,6 +72,8 @@ class Collectives(Panel[Meeting, Met]):
         exchanges[asked.exchange.name] = asked.exchange
         seconds = {}
         for name, exchange in exchanges.items():
+            if self.job.stopping.is_set():
+                raise RuntimeError("It was stopped before each exchange had its turn. Move a control to begin again.")
             try:
                 seconds[name] = _seconds(replace(asked, exchange=exchange))
             except ValueError:
