@@ -26,7 +26,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import minips as ps
-from minips import lab
+from minips import cost, lab
 from minips.lab import predictions
 from minips.lab.columns import STAGES
 from minips.lab.source import code
@@ -122,7 +122,55 @@ class TestWorkbench:
         bench.stop()
         assert bench.wait(30)
         assert bench.history == []
-        assert "Stopped before" in bench.job.message.value
+        assert bench.job.message.value == "Stopped before anything was trained."
+
+    def test_a_stop_before_the_second_training_is_said_and_keeps_the_earlier_result(
+        self, problem: ps.SoftmaxRegression, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench = lab.Workbench(problem, ps.Config(workers=2, steps=3), engine="threads", predict=False)
+        bench.run()
+        assert bench.wait(30)
+        curves, picture = bench.loss.words.value, bench.loss.png
+        measuring = threading.Event()
+
+        def calibrate(*args: Any, stop: Any, **options: Any) -> Any:
+            measuring.set()
+            while not stop():
+                time.sleep(0.01)
+            raise RuntimeError("The calibration was stopped.")
+
+        monkeypatch.setattr(cost, "calibrate", calibrate)
+        bench.columns["B"].controls["quantizer"].value = "sign"
+        bench.predict.value = True
+        bench.run("B")
+        assert measuring.wait(10)
+        bench.stop()
+        assert bench.wait(30)
+        assert bench.job.message.value == "Stopped before anything was trained."
+        assert (bench.loss.words.value, bench.loss.png) == (curves, picture)
+        bench.predict.value = False
+        bench.run("A")
+        assert bench.wait(30)
+        assert "B is at" in bench.loss.words.value
+
+    def test_a_stop_between_the_trainings_of_two_columns_is_said(
+        self, bench: lab.Workbench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench.run()
+        assert bench.wait(30)
+        train, begun = bench._train, []
+
+        def train_and_stop(*args: Any) -> None:
+            begun.append(args[0])
+            train(*args)
+            bench.stop()
+
+        monkeypatch.setattr(bench, "_train", train_and_stop)
+        bench.run()
+        assert bench.wait(30)
+        assert begun == ["A"]
+        assert bench.job.message.value.startswith("Stopped before column B was trained. A: accuracy ")
+        assert "B is at" in bench.loss.words.value
 
     def test_the_first_columns_result_stands_where_the_second_fails(self, bench: lab.Workbench) -> None:
         bench.columns["B"].controls["workers"].value = 100_000

@@ -471,3 +471,14 @@ class TestAlphaBeta:
         panel.controls["kilobytes"].value = 20
         assert panel.wait(20)
         assert panel.slider.value == pytest.approx(20, rel=0.03)
+
+    def test_what_is_typed_stays_and_what_is_drawn_has_three_digits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        panel = lab.AlphaBeta()
+        monkeypatch.setattr(panel, "run", lambda: None)
+        field = panel.controls["kilobytes"]
+        for typed in ("1234", "123.456", "350", "4000", "1", "0.5", "abc"):
+            field.value = typed
+            assert field.value == typed
+        field.value = "1234"
+        panel.slider.value = 1345.6
+        assert field.value == "1350"

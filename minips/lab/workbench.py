@@ -229,6 +229,7 @@ class Workbench(Interactive):
             self.columns[side].load(config)
 
     def _work(self, configs: dict[str, Config]) -> None:
+        known = len(self.history)
         try:
             for turn, (side, config) in enumerate(configs.items()):
                 self._predictions[side] = self._predict(side, config)
@@ -239,7 +240,15 @@ class Workbench(Interactive):
             else:
                 self.job.bar.value = self.job.bar.max
         finally:
-            self._show_result()
+            with self.job.lock:
+                trained = {record.side for record in self.history[known:]}
+                before = {side: list(run.losses) for side, run in self.runs.items()}
+                self._rows = before | {side: rows for side, rows in self._rows.items() if rows}
+            if trained:
+                missed = " and ".join(side for side in configs if side not in trained)
+                self._show_result(f"Stopped before column {missed} was trained. " if missed else "")
+            else:
+                self.job.say("Stopped before anything was trained.")
 
     def _train(self, side: str, config: Config, turn: int, turns: int) -> None:
         self.job.say(f"Column {side} is training …")
@@ -312,13 +321,10 @@ class Workbench(Interactive):
             last = {record.side: record for record in self.history}
         return {side: last[side] for side in SIDES if side in last}
 
-    def _show_result(self) -> None:
+    def _show_result(self, first: str) -> None:
         records = self._last()
-        if not records:
-            self.job.say("Stopped before anything was trained.")
-            return
         runs = {side: record.run for side, record in records.items()}
-        self.job.say(results.in_words(runs))
+        self.job.say(first + results.in_words(runs))
         self.table.value = results.table(runs)
         self._draw()
         for picture in (self.spans, self.timeline, self.staleness):

@@ -83,7 +83,11 @@ class AlphaBeta(Panel[Asked, Told]):
             style={"description_width": "196px"},
             layout={"width": "min(100%, 560px)"},
         )
-        ipywidgets.dlink((self.slider, "value"), (field, "value"), lambda value: float(f"{value:.3g}"))
+        ipywidgets.dlink(
+            (self.slider, "value"),
+            (field, "value"),
+            lambda value: field.value if not field.wrong and field.number == value else float(f"{value:.3g}"),
+        )
         ipywidgets.dlink(
             (field, "value"), (self.slider, "value"), lambda typed: self.slider.value if field.wrong else field.number
         )
