@@ -4,12 +4,14 @@ import dataclasses
 import html
 import threading
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 from IPython.core.events import EventManager, available_events
+from ipywidgets.widgets.widget import _instances
 from matplotlib.figure import Figure
 
 import minips as ps
@@ -102,6 +104,53 @@ def test_the_panels_of_two_cells_have_different_names(monkeypatch: pytest.Monkey
     assert bench.columns["B"].controls["steps"].full_name == "B steps"
     assert another.columns["B"].controls["steps"].full_name == "B 2 steps"
     assert "<th>steps</th>" in another.help.value
+
+
+@pytest.mark.parametrize(
+    ("cells", "runs", "closed"),
+    [("aa", "12", True), ("aa", "11", False), ("ab", "12", False), (["", ""], "12", False)],
+    ids=["the cell run again", "two in one run", "another cell", "no notebook"],
+)
+def test_a_panel_made_again_by_its_cell_takes_the_place_of_the_earlier_one(
+    cells: Any, runs: str, closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "_cells", {})
+    parent: dict[str, Any] = {}
+    events = EventManager(None, available_events)
+    shell = types.SimpleNamespace(get_parent=lambda: parent, events=events)
+    monkeypatch.setattr(base, "get_ipython", lambda: shell)
+    made = []
+    for cell, run in zip(cells, runs, strict=True):
+        parent |= {"metadata": {"cellId": cell}, "header": {"msg_id": run}}
+        made.append((lab.Workbench(), Slow()))
+    events.trigger("post_run_cell", None)
+    assert len(events.callbacks["post_run_cell"]) == (2 if closed else 4)
+    for earlier, later in zip(*made, strict=True):
+        assert {part.comm is None for part in parts(earlier.panel)} == {closed}
+        assert {part.comm is None for part in parts(later.panel)} == {False}
+        assert (earlier.job.run_button.comm is None) == closed
+    bench, slow = made[0]
+    bench.columns["A"].controls["steps"].value = 7  # and from code it stays usable
+    assert bench.columns["A"].config().steps == 7
+    assert slow.form.value() == Wishes()
+
+
+def parts(widget: Any) -> Iterator[Any]:
+    """A widget with all that is in it."""
+    yield widget
+    for part in (*getattr(widget, "children", ()), getattr(widget, "layout", None), getattr(widget, "style", None)):
+        if part is not None:
+            yield from parts(part)
+
+
+def test_a_preset_leaves_no_widgets_behind() -> None:
+    bench = lab.Workbench()
+    presets = ("a straggler", "no server", "as it was opened")
+    counts = []
+    for preset in 2 * presets:
+        bench.preset.value = preset
+        counts.append(len(_instances))
+    assert counts[:3] == counts[3:]
 
 
 def test_run_stop_and_run_again() -> None:

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import ipywidgets
 
 from minips.core.config import Config, Delays
-from minips.lab.controls import Controls, Number, Row, StagePicker, bare, control, placed, sentence
+from minips.lab.controls import Controls, Number, Row, StagePicker, bare, close, control, placed, sentence
 from minips.lab.source import code
 from minips.stage import Stage
 from minips.stages.transports import Link
@@ -125,6 +125,7 @@ class Column(Controls):
         for label, widget in fresh.fields.items():
             self.fields[label].value = widget.value
         self.fields["compute"].value, self._lent = fresh.fields["compute"].value, False
+        close(fresh.error, fresh.code, *(row.panel for row in fresh.rows.values()))
         self.changed()
 
     def config(self) -> Config:

@@ -22,6 +22,8 @@ SHOWN_IN = {"bit/s": ("Mbit/s", 1e-6), "s": ("ms", 1e3)}
 """The unit that a control shows in place of a field's own, and how many of it are one of those."""
 
 STYLE = {"description_width": "136px"}
+PARTS = ("layout", "style")
+"""The widgets that a widget may have beside its children."""
 LAYOUT = {"width": "auto", "margin": "1px 4px"}
 
 
@@ -164,13 +166,22 @@ class StagePicker:
         self.dropdown.tooltip = f"{self._help}. {self._cls.name}: {words}"
         if self._narrow is not None:
             for widget in self.fields.values():
-                widget.style = {**STYLE, "description_width": "initial"}
+                widget.style.description_width = "initial"
                 widget.add_class("minips-slim")
         fields = list(self.fields.items())
         split = len(fields) if self._narrow is None else self._narrow
         self.row.controls, self.rest.controls = {"": self.dropdown, **dict(fields[:split])}, dict(fields[split:])
         for row in (self.row, self.rest):
+            gone = [one for one in row.panel.children if one is not self.dropdown]
             row.panel.children = [placed(widget) for widget in row.controls.values()]
+            close(*gone)
+
+
+def close(*widgets: Any) -> None:
+    """Let go of widgets and all that is in them: ipywidgets, and the page, keep what is not closed."""
+    for widget in widgets:
+        close(*getattr(widget, "children", ()), *(getattr(widget, part) for part in PARTS if hasattr(widget, part)))
+        widget.close()
 
 
 def bare(widget: Any) -> Any:

@@ -29,7 +29,7 @@ from IPython.core.getipython import get_ipython
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from minips.lab.controls import Form, explained, sentence
+from minips.lab.controls import Form, close, explained, sentence
 from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
 from minips.stage import Value
 
@@ -48,11 +48,17 @@ Asked = TypeVar("Asked", bound=Value)
 Found = TypeVar("Found")
 
 
+def _cell() -> tuple[str, str]:
+    """The notebook's cell that runs now, and which of its runs this is; empty where that is not known."""
+    parent: Any = getattr(get_ipython(), "get_parent", dict)()
+    return parent.get("metadata", {}).get("cellId", ""), parent.get("header", {}).get("msg_id", "")
+
+
 def numbered(name: str) -> str:
     """The name of a panel, with a number where another cell has such a panel; the same cell run again keeps its own."""
-    parent: Any = getattr(get_ipython(), "get_parent", dict)()
+    cell, _ = _cell()
     cells = _cells.setdefault(name, [])
-    if (cell := parent.get("metadata", {}).get("cellId", "")) not in cells:
+    if cell not in cells:
         cells.append(cell)
     number = cells.index(cell) + 1
     return f"{name} {number}".strip() if number > 1 else name
@@ -119,16 +125,21 @@ class Job:
     """Work in a thread of its own, one piece at a time, with the controls around it: Run, Stop, a bar, a message.
 
     The work looks at ``stopping`` now and then. Shared state is read and changed under ``lock``. A new job takes the
-    place of an earlier one of the same name, whose work is stopped: its cell was run again. In a notebook the ■ button
-    stops the work too. Stop is never disabled, for it may hold the focus.
+    place of an earlier one of the same name, whose work is stopped; where its cell was run again, its widgets are
+    closed. In a notebook the ■ button stops the work too. Stop is never disabled, for it may hold the focus.
     """
 
     def __init__(self, name: str) -> None:
         self.panel = ipywidgets.VBox()
         """The widget that holds all controls."""
         self.panel.add_class("minips-panel")
+        self.closed = False
+        """Whether the page has let go of it: its cell was run again."""
+        self._made = _cell()
         if before := _jobs.get(name):
             before.stop()
+            if self._made[0] and before._made[1] != self._made[1]:  # two in one run stand side by side
+                before.close()
         _jobs[name] = self
         self.lock = threading.RLock()
         self.stopping = threading.Event()
@@ -142,6 +153,11 @@ class Job:
         self.message = ipywidgets.HTML()
         self._failure = ""
         self.stop_button.on_click(lambda button: self.stop())
+
+    def close(self) -> None:
+        """Let the widgets go, those that the panel does not show too; from code it can still be used."""
+        self.closed = True
+        close(self.panel, self.run_button, self.stop_button, self.bar)
 
     @property
     def busy(self) -> bool:
@@ -406,14 +422,14 @@ def _saved(panel: Any) -> bool:
 
 
 def _refresh_after_cells(panel: Any) -> None:
-    """In a notebook, call ``panel.refresh()`` after each cell, for as long as the panel is referred to."""
+    """In a notebook, call ``panel.refresh()`` after each cell, until the panel's own is run again."""
     shell: Any = get_ipython()
     if shell is None:
         return
     held = weakref.ref(panel)
 
     def refresh(*result: Any) -> None:
-        if alive := held():
+        if (alive := held()) and not alive.job.closed:
             alive.refresh()
         else:
             shell.events.unregister("post_run_cell", refresh)
