@@ -497,8 +497,10 @@ class TestCollectives:
         panel.stop()
         go_on.set()
         assert panel.wait(10)
-        assert len(simulated) == 1
-        assert "stopped before each exchange had its turn" in panel.job.message.value
+        assert simulated == ["ring"], "the one that was asked for comes first"
+        assert panel.found.seconds == {"ring": 1.0}
+        assert "takes 1e+03 ms a step" in panel.picture.words.value
+        assert not panel.job.message.value
 
     def test_a_gradient_that_would_take_gigabytes_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"kilobytes.*at most 4000"):

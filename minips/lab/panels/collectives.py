@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -46,7 +47,7 @@ class Met(NamedTuple):
     carried: Counter[tuple[Any, Any]]
     """Bytes of a step by link and direction, without headers."""
     seconds: dict[str, float]
-    """Of a step, for each exchange by its name, where that many workers can do it."""
+    """Of a step, for each exchange by its name, where that many workers can do it, and it was not stopped before."""
 
 
 class Collectives(Panel[Meeting, Met]):
@@ -69,17 +70,12 @@ class Collectives(Panel[Meeting, Met]):
         served = 0 if isinstance(asked.exchange, AllReduce) else asked.servers
         graph = asked.topology.graph(asked.workers, served)
         exchanges: dict[str, Any] = {name: stage_class("exchange", name)() for name in names("exchange")}
-        exchanges[asked.exchange.name] = asked.exchange
-        seconds = {}
+        seconds = {asked.exchange.name: _seconds(asked)}
         for name, exchange in exchanges.items():
-            if self.job.stopping.is_set():
-                raise RuntimeError("It was stopped before each exchange had its turn. Move a control to begin again.")
-            try:
-                seconds[name] = _seconds(replace(asked, exchange=exchange))
-            except ValueError:
-                if name == asked.exchange.name:
-                    raise
-        return Met(asked, graph, _carried(asked, graph), seconds)
+            if name not in seconds and not self.job.stopping.is_set():
+                with suppress(ValueError):  # not among so many workers
+                    seconds[name] = _seconds(replace(asked, exchange=exchange))
+        return Met(asked, graph, _carried(asked, graph), {name: seconds[name] for name in exchanges if name in seconds})
 
     def draw(self, found: Met, figure: Figure) -> None:
         import networkx as nx
