@@ -53,7 +53,7 @@ SERVED = {
         Shard._complete_round, "arrived >= self.quorum", "arrived >= self.quorum - 1", EVERY_CLOCK
     ),
     "a pull does not wait": Mutation(
-        ServerSession.answer, "yield Until(lambda: shard.may_pull(worker), worker)", "pass", EVERY_CLOCK
+        ServerSession.answer, "yield Until(partial(shard.may_pull, worker), worker)", "pass", EVERY_CLOCK
     ),
     "an answer is one version old": Mutation(
         ServerSession.answer,

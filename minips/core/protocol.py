@@ -373,7 +373,7 @@ class ServerSession:
             if kind == "pull":
                 yield Do(RECEIVING[:1], self.values, nothing)
             try:
-                yield Until(lambda: shard.may_pull(worker), worker)
+                yield Until(partial(shard.may_pull, worker), worker)
             except (TimeoutError, RuntimeError) as error:
                 if outcome is None:
                     raise
@@ -402,7 +402,8 @@ class ServerSession:
 
     def _push(self, worker: int, header: Header, parcel: Parcel) -> Session[Outcome]:
         """Take a push, once. An earlier connection may have brought the same one and still be at it."""
-        shard, link, clock = self.shard, self.links[worker], _integer(header, "clock")
+        shard, link = self.shard, self.links[worker]
+        clock, version = _integer(header, "clock"), _integer(header, "version")
         if link.pushing:
             link.queued += 1
             try:
@@ -424,7 +425,7 @@ class ServerSession:
             loss = header.get("loss")
             loss = float(loss) if isinstance(loss, int | float) else float("nan")
             before = shard.version
-            contribution = Contribution(worker, clock, _integer(header, "version"), gradients, loss)
+            contribution = Contribution(worker, clock, version, gradients, loss)
             outcome = shard.push(contribution, checked=True)
             taken = outcome != "over"
             if shard.version > before:
