@@ -1,5 +1,6 @@
 """The check of problems: those of minips pass, and each seeded mistake is caught."""
 
+import misfits
 import numpy as np
 import pytest
 
@@ -35,15 +36,6 @@ class Summed(ps.LinearRegression):
         loss, gradient = super().loss_and_gradient(params, rows)
         count = len(self._chosen(rows)[1])
         return loss * count, {name: np.asarray(g * g.dtype.type(count)) for name, g in gradient.items()}
-
-
-class Reuses(ps.LinearRegression):
-    def loss_and_gradient(self, params, rows=None):
-        loss, gradient = super().loss_and_gradient(params, rows)
-        kept = vars(self).setdefault("kept", {name: g.copy() for name, g in gradient.items()})
-        for name, g in gradient.items():
-            kept[name][...] = g
-        return loss, dict(kept)
 
 
 class Sharded(ps.LinearRegression):
@@ -82,7 +74,7 @@ class Noisy(ps.SoftmaxRegression):
         (Summed(X, Y), "two halves of the rows do not average"),
         (Wide(X, Y), r"gradient of 'W' is float64 of \(5, 3\), the parameter float32"),
         (Greedy(X, Y), "changed the parameter 'W'"),
-        (Reuses(X, Y), "writes into the arrays that it returned before"),
+        (misfits.Reuses(X, Y), "writes into the arrays that it returned before"),
         (Sharded(X, Y), "two halves of the rows do not average"),
         (Noisy(X, Y), "other bits the second time"),
     ],

@@ -53,6 +53,21 @@ def talking(transport, handler=echo):
         yield endpoint, channel
 
 
+@contextmanager
+def no_thread_for(name, monkeypatch):
+    """No thread whose name begins like that can be started."""
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name.startswith(name):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        yield
+
+
 def ask(channel, *frames):
     return [bytes(frame) for frame in channel.call(list(frames)).result(WAIT_S)]
 
@@ -158,18 +173,10 @@ def test_an_error_without_a_text_arrives_with_words(transport, error):
 
 
 def test_a_server_that_can_start_no_thread_says_so_and_serves_the_next(monkeypatch):
-    start = threading.Thread.start
-
-    def start_none(thread):
-        if thread.name.startswith("minips-serve"):
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
     with talking(ps.Tcp()) as (endpoint, channel):
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", start_none)
-            with pytest.raises(ConnectionError, match=r"cannot serve one more connection: can't start new thread\. Is"):
-                ps.Tcp().connect(endpoint.address, TOKEN)
+        words = r"cannot serve one more connection: can't start new thread\. Is"
+        with no_thread_for("minips-serve", monkeypatch), pytest.raises(ConnectionError, match=words):
+            ps.Tcp().connect(endpoint.address, TOKEN)
         with ps.Tcp().connect(endpoint.address, TOKEN) as other:
             assert ask(other, b"other") == [b"other"]
         assert ask(channel, b"a") == [b"a"]
@@ -177,16 +184,8 @@ def test_a_server_that_can_start_no_thread_says_so_and_serves_the_next(monkeypat
 
 @pytest.mark.parametrize("transport", [ps.Tcp(), ps.Pipe()], ids=lambda t: t.name)
 def test_a_call_that_finds_no_thread_is_not_sent_and_the_next_gets_its_own_answer(transport, monkeypatch):
-    start = threading.Thread.start
-
-    def start_none(thread):
-        if thread.name.startswith("minips-read"):
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
     with talking(transport) as (_, channel):
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", start_none)
+        with no_thread_for("minips-read", monkeypatch):
             first = channel.call([b"1"])
             with pytest.raises(RuntimeError, match="can't start new thread"):
                 channel.call([b"2"])
@@ -196,16 +195,8 @@ def test_a_call_that_finds_no_thread_is_not_sent_and_the_next_gets_its_own_answe
 
 @every_wire
 def test_an_endpoint_that_can_start_no_thread_leaves_nothing_behind(transport, monkeypatch):
-    start = threading.Thread.start
-
-    def start_none(thread):
-        if thread.name.startswith("minips-accept"):
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
     before = {*threading.enumerate()}
-    with monkeypatch.context() as patch, contextlib.suppress(RuntimeError):
-        patch.setattr(threading.Thread, "start", start_none)
+    with no_thread_for("minips-accept", monkeypatch), contextlib.suppress(RuntimeError):
         transport.serve(echo, token=TOKEN).close()
     for thread in {*threading.enumerate()} - before:
         thread.join(WAIT_S)

@@ -176,8 +176,8 @@ class Encoder(_Half):
             for part in parts.values() if isinstance(parts, dict) else (None,):
                 if not isinstance(part, _ARRAYS):
                     raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
-        except Exception as error:
-            raise ValueError(  # perhaps a learner's own
+        except Exception as error:  # the quantizer may be a learner's own
+            raise ValueError(
                 f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {reason(error)}"
             ) from error
         if not memory.stateless:

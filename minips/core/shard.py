@@ -143,7 +143,7 @@ class Shard:
 
     @property
     def paused(self) -> bool:
-        """True where pushes and pulls wait for `go_on`."""
+        """True where pushes, and with rounds pulls, wait for `go_on`."""
         return self._counted >= self.pause_at and not self.done
 
     @property

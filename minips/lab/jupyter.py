@@ -14,7 +14,7 @@ FLAGS = ("--no-browser", "--allow-root", "--debug")
 FIRST_PORT, PORTS = 8888, 50
 """Where a free port is looked for, and how many are tried."""
 
-FREE_FOR_ALL = 1024
+FIRST_UNPRIVILEGED = 1024
 """The first port that needs no right of its own."""
 
 
@@ -38,9 +38,10 @@ def free_port(wanted: int | None) -> int:
             except OverflowError:
                 raise ValueError(f"Expected a port from 0 to 65535; got {port}.") from None
             except PermissionError:
-                if port < FREE_FOR_ALL:
+                if port < FIRST_UNPRIVILEGED:
                     raise OSError(
-                        f"Port {port} may not be used by you. Choose one from {FREE_FOR_ALL} on, or leave --port out."
+                        f"Port {port} may not be used by you. Choose one from {FIRST_UNPRIVILEGED} on, "
+                        "or leave --port out."
                     ) from None
                 continue
             except OSError:

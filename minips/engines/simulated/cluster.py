@@ -213,15 +213,6 @@ class Node(Party):
     def event(self) -> simpy.Event:
         return self.env.event()
 
-    def hear(self, values: float) -> Way[None]:
-        """The time that a message of so many values takes of the processor when it comes in, which is in no span of its
-        own.
-        """
-        if line := self._times.get("transfer"):
-            with self._processor.request() as turn:
-                yield turn
-                yield from self.cluster.work(self.who, line.at(values))
-
     def spend(self, spans: tuple[str, ...], values: float, step: int) -> Way[None]:
         """Until the processor is free, that is a wait."""
         times = [(name, self._times[name].at(values)) for name in spans if name in self._times]

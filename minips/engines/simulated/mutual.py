@@ -172,5 +172,14 @@ class SimRank(Trainer):
         """A message's way into its box. What a worker sends leaves in turn, whatever its target, as hops do."""
         sent = self.env.now
         yield from self.cluster.travel(self, target, size(frames), self._idle.at(values), line=self.who)
-        yield from target.hear(values)
+        yield from target._hear(values)
         target._boxes[self.rank].put((sent, frames))
+
+    def _hear(self, values: float) -> Way[None]:
+        """The time that a message of so many values takes of the processor when it comes in, which is in no span of its
+        own.
+        """
+        if line := self._times.get("transfer"):
+            with self._processor.request() as turn:
+                yield turn
+                yield from self.cluster.work(self.who, line.at(values))
