@@ -2,17 +2,22 @@
 
 import dataclasses
 import itertools
+import random
 import threading
+import time
 from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import partial
 
 import numpy as np
 import pytest
 
 import minips as ps
-from minips.drivers.reconnecting import Reconnecting
-from minips.stages.transports import Channel
+from minips.drivers.reconnecting import PAUSES_S, Reconnecting
+from minips.stages.transports import Channel, Connection, Service
 
 WAIT_S = 20.0
+TOKEN = "broken"
 CONFIG = ps.Config(transport="tcp", workers=1, consistency="asp", optimizer=ps.SGD(lr=1.0), timeout_s=20.0)
 START = {"w": np.zeros(4)}
 ONES = {"w": np.ones(4)}
@@ -198,3 +203,101 @@ def test_a_push_that_was_missed_while_its_worker_was_away_is_late():
     assert shard.push(ps.Contribution(0, 0, 0, ONES)) == "late"
     assert (shard.applied, shard.late, shard.duplicates) == (1, 1, 0)
     np.testing.assert_array_equal(shard.params["w"], -np.ones(4))
+
+
+# A connection to one of several servers
+
+
+class Gate(Service):
+    """Passes calls on to the server at ``address``. ``cut()`` breaks its connections, and refuses new ones for a while."""
+
+    def __init__(self, transport, address):
+        super().__init__(partial(Passing, self))
+        self.transport, self.address, self.passing = transport, address, set()
+        self.endpoint = transport.serve(self, None, TOKEN)
+
+    def cut(self, seconds):
+        for connection in [*self.passing]:
+            connection.channel.close()  # a call that waits in it fails, and with it the connection
+        self.endpoint.close()
+        time.sleep(seconds)
+        self.endpoint = self.transport.serve(self, self.endpoint.address, TOKEN)
+
+
+class Passing(Connection):
+    def __init__(self, gate):
+        self.gate, self.channel = gate, gate.transport.connect(gate.address, TOKEN)
+        gate.passing.add(self)
+
+    def answer(self, frames):
+        try:
+            return self.channel.call([bytes(frame) for frame in frames]).result(WAIT_S)
+        except ConnectionError:
+            threading.Event().wait(0.2)  # the end of the connection arrives, and not this error
+            raise
+
+    def closed(self):
+        self.gate.passing.discard(self)
+        self.channel.close()
+
+
+def until(holds):
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def pushed(config, number, gated, deed=lambda gates: None):
+    """The parameters after two rounds of two workers and two servers: the first one's call waits during the deed."""
+    servers = [ps.Server(START, config, index=index).serve(None, TOKEN) for index in range(2)]
+    gates = [Gate(config.transport, server.address) for server in servers] if gated else []
+    direct = [server.address for server in servers]
+    with ExitStack() as stack:
+        for one in (*(gate.endpoint for gate in gates), *servers):
+            stack.enter_context(one)
+        for gate in gates:
+            stack.callback(lambda gate=gate: gate.endpoint.close())
+        first, second = (
+            stack.enter_context(ps.connect(addresses, config, worker=worker, token=TOKEN, pauses_s=PAUSES_S))
+            for worker, addresses in enumerate([[gate.endpoint.address for gate in gates] or direct, direct])
+        )
+        rng = np.random.default_rng(number)
+        for clock in range(2):
+            gradients = [{"w": rng.normal(size=4)} for _ in range(2)]
+            call = first.push_pull(gradients[0])
+            waiter = threading.Thread(target=call.exception, args=(WAIT_S,))
+            waiter.start()
+            if clock == 0:
+                until(lambda: all(server.shard.clocks[0] == 1 for server in servers))  # its push waits for its round
+                deed(gates)
+            second.push_pull(gradients[1])
+            began = time.monotonic()
+            waiter.join(WAIT_S)
+            pulled = call.result(0)["w"]
+            assert time.monotonic() - began < 2.0
+        return pulled
+
+
+def cut_during_a_call(transport, number):
+    config = CONFIG.with_({"transport": transport, "workers": 2, "servers": 2, "consistency": "bsp"})
+    rng = random.Random(number)
+
+    def deed(gates):
+        time.sleep(rng.choice([0.0, 0.01, 0.05]))
+        gates[rng.randrange(2)].cut(0.5)
+
+    np.testing.assert_array_equal(pushed(config, number, True, deed), pushed(config, number, False))
+
+
+@pytest.mark.parametrize("transport", ["tcp", "shm", "http"])
+@pytest.mark.parametrize("number", range(2))
+def test_a_connection_to_one_server_breaks_while_a_call_waits_for_the_others_answer(transport, number):
+    cut_during_a_call(transport, number)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("transport", ["tcp", "shm", "http"])
+def test_a_connection_to_one_server_breaks_twenty_times(transport):
+    for number in range(20):
+        cut_during_a_call(transport, number)

@@ -619,16 +619,29 @@ def test_a_worker_that_leaves_a_failed_run_brings_no_update_about():
     assert_same(shard.params, START)
 
 
-def test_a_push_that_waited_for_its_round_at_the_end_is_made_again_after_a_restore():
-    shard = make(BSP(), workers=2)
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_push_that_was_acknowledged_as_held_counts_after_a_restore(ended):
+    shard, undisturbed = make(BSP(), workers=2), make(BSP(), workers=2)
     push(shard, 0), push(shard, 1), push(shard, 0)
-    shard.end()
-    state = shard.state()
-    assert state["clocks"] == [1, 1]
+    if ended:
+        shard.end()
+        assert push(shard, 1) == "over"  # which nobody is told was taken
+        shard.leave(0), shard.leave(1)
     again = make(BSP(), workers=2, params=shard.params)
-    again.restore(state)
-    assert again.clocks == [1, 1]
-    assert [push(again, 0), push(again, 1)] == ["held", "applied"]
+    again.restore(shard.state())
+    assert again.clocks == [2, 1]
+    assert [push(again, 0, 1), push(again, 1)] == ["duplicate", "applied"]
+    for worker in (0, 1, 0, 1):
+        push(undisturbed, worker)
+    assert_same(again.params, undisturbed.params)
+
+
+def test_a_push_that_was_held_is_applied_where_the_run_goes_on_without_rounds():
+    shard = make(BSP(), workers=2)
+    push(shard, 0)
+    again = make(ASP(), workers=2, params=shard.params)
+    again.restore(shard.state())
+    assert (again.applied, again.clocks) == (1, [1, 0])
 
 
 def test_pauses_are_counted_in_rounds_also_where_a_worker_is_lost_between_two_servers():

@@ -9,11 +9,13 @@ cluster with the real arrays; a prediction, where sizes stand in for arrays and 
 """
 
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 
 Parcel = Any
 """The content of a message: frames or, where nothing is computed, their number of bytes."""
 Result = TypeVar("Result")
+_ALONE = nullcontext()
 
 
 class Do(NamedTuple):
@@ -67,12 +69,16 @@ def carry_out(
     session: Session[Result],
     send: Callable[[Send], object] = _no_other,
     receive: Callable[[Receive], Parcel] = _no_other,
+    stepping: AbstractContextManager[Any] = _ALONE,
 ) -> Result:
-    """Carry a session out here and now, in this thread; what it returns. What it waits for must hold already."""
+    """Carry a session out here and now, in this thread; what it returns. What it waits for must hold already.
+    ``stepping`` is held while the session goes from one need to the next.
+    """
     answer, error = None, None
     while True:
         try:
-            need = session.send(answer) if error is None else session.throw(error)
+            with stepping:
+                need = session.send(answer) if error is None else session.throw(error)
         except StopIteration as end:
             result: Result = end.value
             return result

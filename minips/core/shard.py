@@ -123,12 +123,13 @@ class Shard:
         return self.parameters.lend()
 
     def state(self) -> dict[str, Any]:
-        """All but the parameters that going on needs, for `restore`: without pushes that wait for their round, or that
-        came after the end.
+        """All but the parameters that going on needs, for `restore`: with pushes that wait for their round, without
+        those that came after the end.
         """
         clocks = [at - self._over[worker] - (worker in self._held) for worker, at in enumerate(self.clocks)]
         kept = {name: getattr(self, name) for name in _STATE}
-        return {**kept, "clocks": clocks, "optimizer": self.parameters.states}
+        held = [tuple(one) for one in self._held.values()]
+        return {**kept, "clocks": clocks, "held": held, "optimizer": self.parameters.states}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from the state of a saved run. ValueError where the optimizer's is of other pieces."""
@@ -139,6 +140,8 @@ class Shard:
             self.clocks = [self.rounds] * self.workers
         self.parameters.restore(state["optimizer"])
         self.done = self.updates is not None and self.applied >= self.updates
+        for one in state.get("held", ()):
+            self.push(Contribution(*one), checked=True)
         self.go_on()
 
     @property
@@ -153,16 +156,19 @@ class Shard:
         """
         return self.applied if self.quorum is None else self.rounds * self.workers
 
+    def pause(self, at: float | None = None) -> float:
+        """Pause at this count or (None) at the next clock of all the workers, if no pause comes before; that count."""
+        soon = (self._counted // self.workers + 1) * self.workers
+        self.pause_at = min(self.pause_at, soon) if at is None else at
+        return self.pause_at
+
     def go_on(self) -> None:
         """Leave a pause, until the next one."""
         self.pause_at = (self._counted // self.every + 1) * self.every
 
     def end(self) -> None:
-        """End the run with the parameters as they are; what waits for its round is dropped."""
-        if not self.done:
-            for worker in self._held:
-                self._over[worker] += 1
-            self._held, self.done = {}, True
+        """End the run with the parameters as they are; what waits for its round waits in the state."""
+        self.done = True
 
     def diverge(self, reason: str) -> None:
         """End the run, which has diverged, with the parameters as they are."""
@@ -315,8 +321,8 @@ class Shard:
     def _complete_round(self) -> None:
         """Apply the contributions as one aggregate, if there are enough of them."""
         assert self.quorum is not None
-        arrived = len(self._held)
-        if self._held and not self._failed and (arrived >= self.quorum or self.live <= self._held.keys()):
+        arrived = 0 if self._failed or self.done else len(self._held)
+        if arrived and (arrived >= self.quorum or self.live <= self._held.keys()):
             if arrived < self._least:
                 self.stuck = (
                     f"{len(self.live)} workers are left, and {self.aggregator!r} needs {self.aggregator.least} "

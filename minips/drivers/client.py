@@ -118,6 +118,8 @@ class Client(Closable):
         self._closing = threading.Event()
         self._beginning = threading.Lock()
         """Held from the beginning of a call until all of its messages have been sent."""
+        self._stepping = threading.Lock()
+        """Held while a session goes from one need to the next: calls share the links' clocks and marks."""
         self._links = [_MeteredLink(self, index) for index in range(len(addresses))]
         self._session = WorkerSession(worker, self._links, identity)
         self._connections: list[Reconnecting] = []
@@ -323,7 +325,7 @@ class Client(Closable):
         def receive(need: Receive) -> _Answer:
             return answers[0].result(self.config.timeout_s), None
 
-        carry_out(session, send, receive)
+        carry_out(session, send, receive, self._stepping)
 
     def _beat(self) -> None:
         while not self._closing.wait(self._beat_s):
@@ -425,7 +427,8 @@ class _Call(Driven[Any]):
             if left is not None and left <= 0:
                 return
             self.client._connections[source].channel.read(lambda: self._source != source, left)
-            if self._source == source:  # another thread reads, or the connection is being made again
+            if self._source == source:  # another thread reads, or the connection is being made again: the next answer
+                self.attend()  # that the session needs may come from another server, where no thread reads
                 return
 
     def attend(self) -> None:
@@ -436,7 +439,8 @@ class _Call(Driven[Any]):
         """Give the session an answer, and carry it out until it needs one that has not come."""
         try:
             while True:
-                need = self._session.send(answer) if error is None else self._session.throw(error)
+                with self.client._stepping:
+                    need = self._session.send(answer) if error is None else self._session.throw(error)
                 answer, error = None, None
                 if type(need) is Do:
                     try:

@@ -159,6 +159,13 @@ class Server(Closable):
         """True where pushes, and with rounds pulls, wait for `go_on`."""
         return self.shard.paused
 
+    def pause(self, at: float | None = None) -> float:
+        """Pause as `Shard.pause` does. Of several servers all can come to the largest of the counts that it returns."""
+        with self._changed:
+            at = self.shard.pause(at)
+            self._note()
+            return at
+
     def go_on(self, end: bool = False) -> None:
         """Leave a pause, or ``end`` the run with the parameters as they are."""
         with self._changed:
@@ -284,14 +291,16 @@ class Server(Closable):
                         began = time.monotonic()
                         error = self._wait(need)
                         waited += time.monotonic() - began
-                elif need.call is not nothing and not need.alone:
-                    self._lock.release()
+                elif need.call is not nothing:
+                    if not need.alone:
+                        self._lock.release()
                     try:
                         answer = need.call()
                     except Exception as raised:
                         error = raised
                     finally:
-                        self._lock.acquire()
+                        if not need.alone:
+                            self._lock.acquire()
 
     def _wait(self, need: Until) -> Exception | None:
         """Wait, with the lock held, until ``need.ready()``; the error where that does not come about.

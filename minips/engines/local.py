@@ -7,6 +7,7 @@ import secrets
 import time
 from abc import abstractmethod
 from collections import Counter, defaultdict
+from contextlib import suppress
 from typing import Any
 
 from minips.core.collectives import PS
@@ -66,7 +67,9 @@ class RunSupervisor(Supervisor):
         self.losses: Rows = []
         self.events: list[tuple[float, str]] = []
         self.began = time.monotonic()
-        self.stopped = self.ending = False
+        self.stopped = self.going = False
+        self.ending = self.hopeless = False
+        """Whether children are expected to leave, and whether a server has left with its parameters."""
         self.alone: tuple[float, str] | None = None
         self.diverged: str | None = None
 
@@ -77,14 +80,35 @@ class RunSupervisor(Supervisor):
             self._meet()
             self.wait(lambda: all("finished" in holder.heard for holder in self.holders))
         except _StoppedError:
-            if not self.servers:
-                self._halt()
-            elif self.evaluation:
-                tell(self.servers, "end")  # so that no worker waits for the end of a pause
+            self._end_at_a_clock()
+        except Exception as error:  # of a child, or of a callback
+            if self.going and not self.hopeless:
+                with suppress(Exception):
+                    self.stopped = True
+                    if not self.ending:
+                        self._end_at_a_clock()
+                    error.run = self._ended()  # type: ignore[attr-defined]
+            raise
+        return self._ended()
+
+    def _ended(self) -> Run:
+        """The results, once all children have sent their reports."""
+        limit = FAREWELL_S if self.servers or self.ending else REPORT_S
         self.ending = True
-        self._collect(self.workers, FAREWELL_S if self.servers else REPORT_S)
+        tell(self.servers, "end")  # so that no worker waits for another
+        self._collect(self.workers, limit)
         self._collect(self.servers, REPORT_S)
         return self._results()
+
+    def _end_at_a_clock(self) -> None:
+        """All who hold parameters end with those of one clock, unless the workers take too long to come to it."""
+        if not self.servers:
+            self._halt()
+        elif self.going:
+            tell(self.servers, "pause")
+            self.wait(lambda: all("pausing" in server.heard for server in self.servers), FAREWELL_S)
+            tell(self.servers, "pause", max(server.heard["pausing"] for server in self.servers))
+            self.wait(lambda: all("finished" in server.heard for server in self.servers), FAREWELL_S)
 
     def _brief(self, problem: Problem, params: Tensors, state: State | None) -> None:
         """Start all children, and give them their roles."""
@@ -113,7 +137,7 @@ class RunSupervisor(Supervisor):
         self._all(self.holders, "ready", START_S, words)
         tell(self.workers, "meet", [holder.heard["ready"] for holder in self.holders])
         self._all(self.workers, "met", START_S, words)
-        self.began = time.monotonic()
+        self.began, self.going = time.monotonic(), True
         tell(self.workers, "go")
 
     def _halt(self) -> None:
@@ -139,7 +163,8 @@ class RunSupervisor(Supervisor):
         if self.stop_wanted() and not (self.stopped or self.ending):
             self.stopped = True
             raise _StoppedError
-        if self.alone and time.monotonic() > self.alone[0] + GRACE_S:
+        if self.alone and not self.ending and time.monotonic() > self.alone[0] + GRACE_S:
+            self.ending = True
             raise RuntimeError(self.alone[1])
 
     def said(self, child: Child, word: str, value: Any) -> None:
@@ -163,12 +188,13 @@ class RunSupervisor(Supervisor):
         parts = [one for one in told if one]  # of replicas, the first one's
         params = join([part for part, _ in parts], [layout for _, layout in parts])
         step = self.applied[self.reporters[0]] // (self.config.workers if self.servers else 1)
-        ended = self.evaluation.call(step, params, self.losses, time.monotonic() - self.began)
-        self.stopped = self.stopped or ended
-        tell(self.holders, "end" if ended else "go on")
+        seconds = time.monotonic() - self.began
+        self.stopped = self.stopped or self.evaluation.call(step, params, self.losses, seconds)
+        tell(self.holders, "end" if self.stopped else "go on")
 
     def failed(self, child: Child, text: str, details: str) -> None:
         if not self.ending:
+            self.ending, self.hopeless = True, child in self.servers
             super().failed(child, text, details)
         self._note(f"{child.who}, while it was ending: {text}")
 
@@ -178,6 +204,7 @@ class RunSupervisor(Supervisor):
         how = f"{child.who} ended before its work was done: {child.end(FAREWELL_S)}."
         self._note(how)
         if child in self.holders or "met" not in child.heard or all(worker.gone for worker in self.workers):
+            self.ending, self.hopeless = True, child in self.servers
             raise RuntimeError(how)
 
     def _progress(self, child: Child, applied: int, rows: Rows) -> None:
@@ -208,11 +235,12 @@ class RunSupervisor(Supervisor):
             [report for child in children if (report := child.heard.get("result"))]
             for children in (self.holders, self.workers, self.reporters, self.children)
         )
-        if len(reports) < len(self.holders):
+        whole = len(reports) == len(self.holders)  # of replicas the first one's are enough
+        if not whole and (self.servers or "params" not in (reports or [{}])[0]):
             who = "server" if self.servers else "worker"
             raise RuntimeError(f"A {who} ended without its report, so the parameters are lost.")
         parts = reports if self.servers else reports[:1]
-        digests = [] if self.servers else [report["digest"] for report in reports]
+        digests = [] if self.servers or not whole else [report["digest"] for report in reports]
         check_same(digests)
         events = [
             (at - self.began, f"server {i}: {text}")
@@ -232,9 +260,9 @@ class RunSupervisor(Supervisor):
             grants=[grant for report in counts for grant in report["grants"]],
             trace=sum((report["trace"] for report in everybody), Trace()).since(self.began),
             events=sorted([*self.events, *events]),
-            state=self._state(),
+            state=self._state() if whole else None,
             stopped=self.stopped,
             diverged=self.diverged,
-            requantization_error=None if self.servers else requantization_error([one["samples"] for one in reports]),
+            requantization_error=requantization_error([one["samples"] for one in reports]) if digests else None,
             replicas=digests,
         )

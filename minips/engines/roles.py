@@ -2,12 +2,13 @@
 
 Besides the words of every child (`minips.engines.supervisor`) a role and the supervisor say:
 
-    role → supervisor   ready (where it serves: its address), met, progress, paused, diverged, finished, alone
-    supervisor → role   meet (the addresses of those who serve), go, go on, end, diverged, halt
+    role → supervisor   ready (where it serves: its address), met, progress, paused, pausing, diverged, finished, alone
+    supervisor → role   meet (the addresses of those who serve), go, go on, end, diverged, halt, pause
 
 Servers serve; where gradients meet by an all-reduce, the workers do, and there is no server. After ``every`` so many
-clocks of all the workers those who hold parameters pause, until the supervisor says go on, or end. A ``state`` is what
-the same role's report held under that name in a saved run.
+clocks of all the workers those who hold parameters pause, until the supervisor says go on, or end. So that all servers
+of a run that is stopped end at one clock, the supervisor asks each at which count it could pause, and names the largest
+to all: there they end. A ``state`` is what the same role's report held under that name in a saved run.
 """
 
 import threading
@@ -50,7 +51,7 @@ def serve(
     state: Any = None,
 ) -> Report:
     """One server, from its start until the supervisor says stop; its report."""
-    told, ticks, finished, paused = 0, 0, False, False
+    told, ticks, finished, paused, ending = 0, 0, False, False, False
     updates = config.workers * config.steps
     with Server(params, config, index=index, updates=updates, every=every, state=state).serve(address, token) as server:
         line.say("ready", server.address)
@@ -60,6 +61,11 @@ def serve(
             elif heard[0] in ("go on", "end"):
                 server.go_on(end=heard[0] == "end")
                 paused = False
+            elif heard[0] == "pause":
+                line.say("pausing", server.pause(heard[1]))
+                ending = heard[1] is not None
+            if ending and server.paused:
+                server.stop()
             ticks += 1
             pausing, over = server.paused and not paused, server.shard.done and not finished
             if pausing or over or ticks % NEWS_TICKS == 0:

@@ -232,3 +232,23 @@ def handling(handle: Callable[[int, Any], object] | None, *numbers: int) -> Iter
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def interrupt_kept() -> Iterator[list[KeyboardInterrupt]]:
+    """Keep the KeyboardInterrupt that the handler of Ctrl-C, or of SIGTERM, raises first, so that the block can come to
+    a good end. The second is raised at once.
+    """
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    kept: list[KeyboardInterrupt] = []
+
+    def keep(number: int, frame: Any) -> None:
+        try:
+            before[number](number, frame)
+        except KeyboardInterrupt as interrupt:
+            if kept:
+                raise
+            kept.append(interrupt)
+
+    with handling(keep, *(number for number, handler in before.items() if callable(handler))):
+        yield kept

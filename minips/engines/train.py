@@ -3,7 +3,9 @@
 import reprlib
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
@@ -12,6 +14,7 @@ from minips.core.run import Progress, Run, check_resumable
 from minips.engines import Engine, Processes
 from minips.engines.evaluation import OnEval, evaluation
 from minips.engines.progress import showing
+from minips.engines.supervisor import interrupt_kept
 from minips.problems import Problem
 from minips.stage import build
 
@@ -35,6 +38,10 @@ def train(
     parameters, and `Run.diverged` says why. RuntimeError says which worker or server failed, and why. Until it
     returns, BLAS has one thread in this process too, so that every engine gives the same bits.
 
+    The first Ctrl-C ends the run as ``stop`` does, and then raises KeyboardInterrupt; the second ends it at once. That
+    exception, and any other that ends a run under way, has the run as far as it got as its attribute ``run``, unless
+    the parameters were lost with a server.
+
     After ``every`` so many steps, and at the end, each function in ``on_eval`` is called with an `Eval`, while the run
     waits; one that returns True ends it there.
 
@@ -57,20 +64,35 @@ def train(
     if before:
         params, state = check_resumable(before, config, params)
     pauses = evaluation(every, on_eval, problem, before.seconds if before else 0.0)
-    stopping = stop.is_set if isinstance(stop, threading.Event) else stop or (lambda: False)
-    with showing(progress, _figures) as watch:
+    wanted = stop.is_set if isinstance(stop, threading.Event) else stop or (lambda: False)
+    run = None
+    with interrupt_kept() as came:
         try:
-            run = chosen.run(problem, config, params, watch, stopping, pauses, state)
-        except KeyboardInterrupt as interrupt:
-            words = "The run was interrupted; all that it started has ended."
-            interrupt.args = (words,)
-            vars(interrupt)["_render_traceback_"] = lambda: [words]  # what a notebook shows instead of a traceback
+            with showing(progress, _figures) as watch:
+                run = chosen.run(problem, config, params, watch, lambda: bool(came) or wanted(), pauses, state)
+            if came:
+                raise came[0]
+            if pauses:
+                pauses.end(run)
+        except BaseException as error:
+            ended = came[0] if came and isinstance(error, Exception) else error
+            _keep(getattr(error, "run", run), ended, before, problem)
+            if isinstance(ended, KeyboardInterrupt):
+                words = "The run was interrupted; all that it started has ended."
+                ended.args = (words,)
+                vars(ended)["_render_traceback_"] = lambda: [words]  # what a notebook shows instead of a traceback
+            if ended is not error:
+                raise ended from None
             raise
-    if pauses:
-        pauses.end(run)
-    if before:
-        run = run.after(before)
-    return run.judge(problem)
+    return (run.after(before) if before else run).judge(problem)
+
+
+def _keep(run: Run | None, error: Any, before: Run | None, problem: Problem) -> None:
+    """Let an exception carry the run, if there is one."""
+    if run:
+        error.run = run.after(before) if before else run
+        with suppress(Exception):  # which may be why the run has ended
+            error.run.judge(problem)
 
 
 def check_problem(who: str, problem: object) -> None:

@@ -43,12 +43,12 @@ def run(cluster: Simulation, problem: Problem, params: Tensors, state: State | N
     for worker in workers:
         worker.at_once(worker.session.hello())
         worker.begin(state and state["workers"][worker.rank])
-    cluster.run([worker.start() for worker in workers], cluster.halt)
+    cluster.run([worker.start() for worker in workers])
     for worker in workers:
         worker.at_once(worker.session.say("bye"))
     shard, losses = servers[0].shard, servers[0].losses
     cluster.tell(shard.applied, losses, last=True)
-    return Run(
+    run = Run(
         config=config,
         params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
         seconds=max(server.changed_at for server in servers),
@@ -64,6 +64,7 @@ def run(cluster: Simulation, problem: Problem, params: Tensors, state: State | N
         grants=shard.grants,
         trace=cluster.trace,
     )
+    return cluster.finished(run)
 
 
 class SimServer(Node):
@@ -117,6 +118,10 @@ class SimServer(Node):
                 worker.left_behind()
         if self.index == 0:
             self.cluster.tell(shard.applied, self.losses)
+        if self.cluster.halt:  # all end with those of one clock
+            at = max(server.shard.pause() for server in self._servers)
+            for server in self._servers:
+                server.shard.pause(at)
         if shard.paused and all(server.shard.paused for server in self._servers):
             parts, layouts = [server.shard.params for server in self._servers], [one.layout for one in self._servers]
             ended = self.cluster.evaluate(

@@ -19,7 +19,7 @@ from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.machines import Machines
 from minips.core.message import DivergedError
-from minips.core.run import Progress, Rows, Stop, Watch
+from minips.core.run import Progress, Rows, Run, Stop, Watch
 from minips.core.topology import Network, Traffic
 from minips.core.trace import Span, Trace
 from minips.drivers.virtual import Party, Way
@@ -59,11 +59,13 @@ class Simulation:
         self.conditions, self.config, self.plain = conditions, config, replace(config, delays=None)
         self.every = evaluation.every if evaluation else None
         self.ended = False
-        """True where the evaluation has ended the run."""
+        """True where the evaluation, or a stop, has ended the run."""
+        self.error: Exception | None = None
+        """What the evaluation has raised."""
         self._evaluation = evaluation
         self.env = simpy.Environment()
-        self.halt = self.env.event()
-        """Happens when the run is stopped from outside."""
+        self.halt = False
+        """True once the run is stopped from outside."""
         self._over = self.env.event()
         """Happens when it diverges, and fails with what a node or the evaluation raised."""
         self.diverged: str | None = None
@@ -78,11 +80,9 @@ class Simulation:
             of_each = [SharedCores(self.env, machines.cores) for _ in range(machines.machines)]
             self._cores = {who: of_each[place] for who, place in machines.places(config.workers, servers).items()}
 
-    def run(self, processes: list[simpy.Process], *others: simpy.Event) -> None:
-        """Until all the processes have ended, or one of the other events has happened. RuntimeError where a worker
-        failed.
-        """
-        self.env.run(until=self.env.any_of([self.env.all_of(processes), self._over, *others]))
+    def run(self, processes: list[simpy.Process]) -> None:
+        """Until all the processes have ended, or the run is over. RuntimeError where a worker failed."""
+        self.env.run(until=self.env.any_of([self.env.all_of(processes), self._over]))
 
     def fail(self, who: str, error: Exception) -> None:
         """A node failed, which ends the run."""
@@ -93,15 +93,25 @@ class Simulation:
 
     def evaluate(self, step: int, params: Tensors, losses: Rows) -> bool:
         """Nothing moves: evaluate the parameters; True where the run ends with them. What the call raises ends it
-        too.
+        too, as does a stop.
         """
-        assert self._evaluation
         try:
-            self.ended = self._evaluation.call(step, params, losses, float(self.env.now))
+            self.ended = self.halt or (
+                self._evaluation is not None and self._evaluation.call(step, params, losses, float(self.env.now))
+            )
+        except Exception as error:
+            self.error, self.ended = error, True
         except BaseException as error:
             self._over.fail(cast(Exception, error))  # SimPy takes an interrupt, too
             return True
         return self.ended
+
+    def finished(self, run: Run) -> Run:
+        """The run; what an evaluation has raised carries it."""
+        if self.error:
+            self.error.run = run  # type: ignore[attr-defined]
+            raise self.error
+        return run
 
     def diverge(self, reason: str) -> None:
         """The run is over, with the parameters as they are."""
@@ -142,8 +152,7 @@ class Simulation:
 
     def tell(self, applied: int, losses: Rows, last: bool = False) -> None:
         """The parameters have changed: report progress, now and then and at the ``last``; see whether to stop."""
-        if self._stop() and not self.halt.triggered:
-            self.halt.succeed()
+        self.halt = self.halt or self._stop()
         if last or time.monotonic() - self._told_at > NEWS_S:
             self._told_at = time.monotonic()
             self._watch(Progress(applied, self.config.workers * self.config.steps, losses))

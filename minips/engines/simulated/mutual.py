@@ -42,7 +42,7 @@ def run(cluster: Simulation, problem: Problem, params: Tensors, exchange: AllRed
     digests = [report["digest"] for report in reports]
     check_same(digests)
     cluster.tell(team.applied, team.losses, last=True)
-    return Run(
+    run = Run(
         config=cluster.config,
         params=dict(reports[0]["params"]),
         seconds=team.changed_at,
@@ -59,6 +59,7 @@ def run(cluster: Simulation, problem: Problem, params: Tensors, exchange: AllRed
         requantization_error=requantization_error([report["samples"] for report in reports]),
         replicas=digests,
     )
+    return cluster.finished(run)
 
 
 class Team:
@@ -135,7 +136,7 @@ class SimRank(Trainer):
                 break
             if self.config.overlap:
                 self._seen = [*self.replica.copy()]
-            travelling = self.process(self._exchange(own, self.cluster.halt.triggered, diverged))
+            travelling = self.process(self._exchange(own, self.cluster.halt, diverged))
             if not self.config.overlap and (yield travelling):
                 break
         if travelling:
