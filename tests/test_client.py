@@ -1,6 +1,9 @@
 """A worker's side: futures, references, several servers, and what is refused before it leaves."""
 
 import dataclasses
+import sys
+import threading
+from collections import Counter, deque
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
@@ -155,6 +158,34 @@ def test_many_futures_may_be_outstanding():
         assert [push.result(WAIT_S) for push in pushes] == ["applied"] * 20
         np.testing.assert_array_equal(last.result(WAIT_S)["W"], START["W"] - 20)
         assert client.clock == 20
+
+
+def test_no_push_is_lost_where_two_threads_have_several_outstanding():
+    outcomes = Counter()
+
+    def work():
+        outstanding = deque()
+        for _ in range(10_000):
+            outstanding.append(client.push(ONES))
+            if len(outstanding) == 5:
+                outcomes[outstanding.popleft().result(WAIT_S)] += 1
+        for push in outstanding:
+            outcomes[push.result(WAIT_S)] += 1
+
+    with cluster(dataclasses.replace(ONE, transport="tcp")) as ([server], connect):
+        client = connect()
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-7)
+        try:
+            threads = [threading.Thread(target=work) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(100.0)
+        finally:
+            sys.setswitchinterval(before)
+        assert outcomes == {"applied": 20_000}
+        assert (server.shard.applied, client.clock) == (20_000, 20_000)
 
 
 def test_what_has_been_sent_cannot_be_cancelled():

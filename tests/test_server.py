@@ -1,5 +1,6 @@
 """A server on real connections: what it answers, what it refuses, and whom it no longer waits for."""
 
+import contextlib
 import dataclasses
 import re
 import socket
@@ -15,6 +16,7 @@ import minips as ps
 from minips import stage
 from minips.core.codec import Decoder, Encoder
 from minips.core.message import Message
+from minips.core.sessions import Do, Until, nothing
 from minips.engines import roles
 from minips.engines.supervisor import Supervisor
 
@@ -449,6 +451,70 @@ def test_closing_twice_is_closing_once():
     server.close()
     server.close()
     ps.Server(START, LOCAL).close()  # one that never served
+
+
+def test_a_server_carries_out_every_need_of_a_session():
+    ready = threading.Event()
+
+    def session(lock):
+        assert lock.locked()
+        assert (yield Do((), 0, lambda: lock.locked())) is False  # beside other sessions
+        assert (yield Do((), 0, lambda: lock.locked(), alone=True)) is True
+        assert (yield Do((), 0, nothing)) is None
+        for alone in (False, True):
+            with pytest.raises(ArithmeticError, match="once"):
+                yield Do((), 0, raises, alone)
+            assert lock.locked()
+        yield Until(lambda: True, 0)
+        yield Until(ready.is_set, 0)
+        return 42
+
+    def raises():
+        raise ArithmeticError("once")
+
+    with serve() as server:
+        timer = threading.Timer(0.05, lambda: (ready.set(), server.go_on()))
+        timer.start()
+        result, waited = server._carry_out(session(server._lock))
+        timer.join()
+        assert (result, waited > 0, server._lock.locked()) == (42, True, False)
+
+
+@contextlib.contextmanager
+def connected(server):
+    with contextlib.ExitStack() as stack:
+        made = [ps.connect(server.address, server.config, worker=i, token=server.token) for i in range(2)]
+        yield [stack.enter_context(client) for client in made]
+
+
+def test_a_push_that_was_held_counts_at_the_server_that_goes_on():
+    config = dataclasses.replace(LOCAL, consistency="bsp", push=ps.Codec(ps.TopK(0.5), ps.Delta()))
+    rng = np.random.default_rng(0)
+    rounds = [[{"w": rng.normal(size=3), "b": np.array(rng.normal())} for _ in range(2)] for _ in range(3)]
+
+    def push(clients, clock, workers=(0, 1)):
+        for worker in workers:
+            clients[worker].push(rounds[clock][worker]).result(WAIT_S)
+
+    def params(stopped):
+        with serve(config) as server, connected(server) as clients:
+            push(clients, 0)
+            push(clients, 1, [0])
+            if not stopped:
+                push(clients, 1, [1])
+                push(clients, 2)
+                return server.params
+            state, links = server._sessions.state(), [client.report()["links"] for client in clients]
+            start = server.params
+        with serve(config, start, state=state) as server, connected(server) as clients:
+            for client, kept in zip(clients, links, strict=True):
+                client.restore(kept)
+            push(clients, 1, [1])
+            push(clients, 2)
+            return server.params
+
+    for name, x in params(stopped=True).items():
+        np.testing.assert_array_equal(x, params(stopped=False)[name])
 
 
 def test_after_its_updates_a_server_is_done_and_lets_everybody_pull():

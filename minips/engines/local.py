@@ -252,7 +252,7 @@ class RunSupervisor(Supervisor):
             params=join([report["params"] for report in parts], [report["layout"] for report in parts]),
             losses=self._means([report["losses"] for report in counts]),
             seconds=max(max(report["changed_at"] for report in reports) - self.began, 0.0),
-            updates=sum(report["applied"] for report in counts),
+            updates=counts[0]["applied"] * len(self.reporters),
             late=sum(report["late"] for report in counts),
             bytes_sent=sum(report["bytes_sent"] for report in work),
             bytes_received=sum(report["bytes_received"] for report in work),

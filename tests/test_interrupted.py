@@ -1,0 +1,163 @@
+"""Runs that end before their time: what they had come to is kept, and goes on to where the undisturbed run ends."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import minips as ps
+
+PROBLEM = ps.SoftmaxRegression(*ps.datasets.digits())
+TOPK = ps.Codec(quantizer=ps.TopK(fraction=0.05), memory=ps.ErrorFeedback())
+DELTA = ps.Codec(ps.Sign(), memory=ps.Delta())
+SOON = ps.Delays(seconds=0.002)
+BASE = ps.Config(workers=2, servers=2, steps=40, transport="inproc", delays=SOON, optimizer=ps.Adam(lr=0.01))
+
+
+def interrupting(at):
+    """A function for progress that sends this process a Ctrl-C once so many pushes are applied."""
+    sent = []
+
+    def watch(progress):
+        if progress.applied >= at and not sent:
+            sent.append(1)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return watch
+
+
+def interrupted(config, engine, at=8, **options):
+    with pytest.raises(KeyboardInterrupt, match="all that it started has ended") as caught:
+        ps.train(PROBLEM, config, engine=engine, progress=interrupting(at), **options)
+    run = caught.value.run
+    assert run.stopped
+    assert at <= run.updates < config.workers * config.steps
+    assert run.validation_loss is not None
+    return run
+
+
+def assert_same(run, other):
+    for name, p in run.params.items():
+        np.testing.assert_array_equal(p, other.params[name], strict=True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"push": TOPK},
+        {"push": DELTA, "pull": DELTA},
+        {"push": TOPK, "overlap": True},
+        {"servers": 1, "push": TOPK, "exchange": ps.RingAllReduce()},
+    ],
+    ids=["exact", "topk", "delta", "overlap", "ring"],
+)
+@pytest.mark.parametrize("engine", ["threads", "simulated"])
+def test_a_run_that_ctrl_c_has_ended_goes_on_to_the_bits_of_the_undisturbed_one(engine, fields, tmp_path):
+    config = BASE.with_({**fields, **({"delays": None, "steps": 2000} if engine == "simulated" else {})})
+    first = interrupted(config, engine)
+    first.save(tmp_path / "run.npz")
+    steps = first.updates // config.workers + 5
+    config = config.with_({"steps": steps, "delays": None})
+    again = ps.train(PROBLEM, config, engine="simulated", resume=tmp_path / "run.npz")
+    assert_same(again, ps.train(PROBLEM, config, engine="simulated"))
+    assert again.updates == 2 * steps
+
+
+def test_a_run_in_processes_that_ctrl_c_has_ended_goes_on_too():
+    config = BASE.with_({"push": TOPK, "transport": "tcp"})
+    first = interrupted(config, "processes")
+    again = ps.train(PROBLEM, config.with_({"delays": None}), engine="threads", resume=first)
+    assert_same(again, ps.train(PROBLEM, config.with_({"delays": None}), engine="simulated"))
+
+
+@pytest.mark.parametrize("engine", ["threads", "simulated"])
+def test_a_run_without_rounds_that_ctrl_c_has_ended_goes_on_with_all_pushes(engine):
+    config = BASE.with_({"consistency": "asp", "push": TOPK, "steps": 2000 if engine == "simulated" else 40})
+    first = interrupted(config, engine)
+    total = first.updates // config.workers + 5
+    again = ps.train(PROBLEM, config.with_({"steps": total}), engine=engine, resume=first)
+    assert [sum(server["shard"]["clocks"]) for server in again.state["servers"]] == [2 * total] * 2
+    assert again.updates == 2 * total
+
+
+def test_a_resumed_run_that_ctrl_c_has_ended_is_the_whole_one():
+    config = BASE.with_({"delays": None, "steps": 2000})
+    first = ps.train(PROBLEM, config.with_({"steps": 6}), engine="simulated")
+    run = interrupted(config, "simulated", resume=first)
+    assert [step for _, step, _ in run.losses] == [*range(1, run.updates // 2 + 1)]
+
+
+def test_the_second_ctrl_c_ends_a_run_at_once():
+    raised = []
+
+    def watch(progress):
+        if progress.applied and not raised:
+            raised.append(1)
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ps.train(PROBLEM, BASE, engine="threads", progress=watch)
+    assert not hasattr(caught.value, "run")
+
+
+def test_a_handler_of_ones_own_is_heard_and_decides():
+    stop = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: stop.set())
+    try:
+        run = ps.train(PROBLEM, BASE, engine="threads", progress=interrupting(8), stop=stop)
+    finally:
+        assert signal.signal(signal.SIGINT, before) is not signal.default_int_handler
+    assert run.stopped
+
+
+@pytest.mark.parametrize("exchange", [ps.PS(), ps.RingAllReduce()], ids=repr)
+@pytest.mark.parametrize("engine", ["threads", "simulated"])
+def test_an_error_in_a_callback_carries_the_run(engine, exchange):
+    def raises(now):
+        if now.step == 10:
+            raise OSError("The disk is full.")
+
+    config = BASE.with_({"servers": 2 if exchange == ps.PS() else 1, "push": TOPK, "exchange": exchange})
+    with pytest.raises(OSError, match=r"The disk is full\.") as caught:
+        ps.train(PROBLEM, config, engine=engine, every=5, on_eval=raises)
+    assert caught.value.run.updates == 20
+    again = ps.train(PROBLEM, config.with_({"delays": None}), engine="simulated", resume=caught.value.run)
+    assert_same(again, ps.train(PROBLEM, config.with_({"delays": None}), engine="simulated"))
+
+
+class Breaks(ps.SoftmaxRegression):
+    """Its last worker fails after a few steps."""
+
+    def shard(self, worker, workers):
+        part = super().shard(worker, workers)
+        part.left = 5 if worker == workers - 1 else None
+        return part
+
+    def loss_and_gradient(self, params, rows=None):
+        if getattr(self, "left", None) is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise ArithmeticError("worn out")
+        return super().loss_and_gradient(params, rows)
+
+
+@pytest.mark.parametrize("exchange", [ps.PS(), ps.RingAllReduce()], ids=repr)
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_the_end_of_a_worker_carries_the_run(engine, exchange):
+    config = BASE.with_({"servers": 1, "exchange": exchange, "transport": "tcp"})
+    with pytest.raises(RuntimeError, match="worker 1 failed: ArithmeticError: worn out") as caught:
+        ps.train(Breaks(*ps.datasets.digits()), config, engine=engine)
+    run = caught.value.run
+    assert (run.updates, run.stopped) == (10, True)
+    expected = ps.train(PROBLEM, config.with_({"steps": 5, "delays": None}), engine="simulated")
+    assert_same(run, expected)
+    assert run.accuracy == expected.accuracy
+    if exchange == ps.PS():
+        assert ps.train(PROBLEM, config, engine="threads", resume=run).updates >= 80
+    else:
+        with pytest.raises(ValueError, match="holds no state to go on from"):
+            ps.train(PROBLEM, config, engine="threads", resume=run)
