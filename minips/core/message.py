@@ -7,7 +7,8 @@ A **Message** is what is meant: a header of plain values and named arrays. The c
     pull       {worker, names, rows}                      answered with parameters once the consistency model allows it
     push_pull  a push, and the pull after it, in one message
     alive      {worker}                                   nothing to say, still here
-    bye        {worker, diverged, failed}                 leaves, and perhaps why
+    state      {worker}                                   what has this worker left in the run that goes on?
+    bye        {worker, diverged, failed, state} + arrays   leaves, and perhaps why; and leaves what going on needs
     status     {}                                         how far is the run, and who is there?
 
 and the server answers each but the last with ``{version, clock, done, outcome}`` and, for a pull, the parameters. What
@@ -19,8 +20,8 @@ from typing import Any
 
 from minips.stage import Tensors, is_finite
 
-PROTOCOL_VERSION = 2
-VERSIONS = (1, 2)
+PROTOCOL_VERSION = 3
+VERSIONS = (1, 2, 3)
 """Those that are understood; a server answers each client in its own."""
 Header = dict[str, Any]
 

@@ -6,7 +6,7 @@ equal bytes, one for each server. A tensor that lies in one range keeps its shap
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -83,6 +83,21 @@ def native(x: ArrayLike) -> Array:
 def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:
     """One server's pieces of whole tensors."""
     return {name: part.cut(tensors[name]) for name, part in layout.items()}
+
+
+def cut_state(state: Mapping[str, Any], index: int, layout: Mapping[str, Layout]) -> dict[str, Any]:
+    """What one server keeps of a worker's state: its link, and of what the worker has seen its pieces."""
+    seen = state["seen"] and [cut(one, layout) if isinstance(one, dict) else one for one in state["seen"]]
+    return {"link": state["links"][index], "seen": seen}
+
+
+def join_state(parts: Sequence[Mapping[str, Any]], layouts: list[dict[str, Layout]]) -> dict[str, Any]:
+    """A worker's state from the parts of all the servers."""
+    seen = [
+        join([*pieces], layouts) if isinstance(pieces[0], dict) else pieces[0]
+        for pieces in zip(*(part["seen"] or () for part in parts), strict=True)
+    ]
+    return {"links": [part["link"] for part in parts], "seen": seen or None}
 
 
 def join(

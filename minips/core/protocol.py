@@ -20,18 +20,19 @@ from typing import Any
 import numpy as np
 
 from minips import seeds
-from minips.core.codec import Decoder, Encoder, Mark, unpack
+from minips.core import saved
+from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, unpack
 from minips.core.config import Config
 from minips.core.message import Header, Message
 from minips.core.partition import Layout, cut, join
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
 from minips.core.shard import Outcome, Shard
 from minips.core.trace import DECODE, ENCODE, UPDATE, Trace
-from minips.stage import Frames, Tensors
+from minips.stage import Frames, Tensors, reason
 from minips.stages.aggregators import Contribution
 
 PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
-KINDS = ("hello", "push", "pull", "push_pull", "alive", "status", "bye")
+KINDS = ("hello", "push", "pull", "push_pull", "alive", "status", "state", "bye")
 RECEIVING, SENDING = ("transfer", *DECODE), (*ENCODE, "transfer")
 """The spans of a message that comes in, and of one that goes out."""
 
@@ -164,6 +165,13 @@ class WorkerSession:
         """A word without tensors to one server. Returns the answer."""
         return self._call([self.links[index]], [self._word(kind, **more)])
 
+    def leave(self, parts: Sequence[Mapping[str, Any]]) -> Session[list[Message]]:
+        """A goodbye to all servers, each of which keeps its part of this worker's state. Returns the answers."""
+        words = [self._word("bye", state=True) for _ in self.links]
+        for word, part in zip(words, parts, strict=True):
+            word.tensors = saved.to_arrays(part)
+        return self._call(self.links, words)
+
     def agree(self) -> Session[None]:
         """Ask the servers of pushes that failed which of them were taken."""
         for link in self.links:
@@ -220,7 +228,10 @@ class WorkerSession:
         parcels: list[Parcel] = []
         try:
             for link, message in zip(links, messages, strict=True):
-                parcels.append((yield Do(ENCODE if pushes else (), link.values, partial(link.encode, message))))
+                encode = partial(link.encode, message)
+                if message.tensors and not pushes:
+                    encode = partial(encode_plainly, message, link.config.push)
+                parcels.append((yield Do(ENCODE if pushes else (), link.values, encode)))
         except BaseException:
             for link, clock in zip(links, clocks, strict=pushes):
                 link.push_failed(clock)
@@ -267,17 +278,31 @@ class WorkerLink:
         self._config, self._trace = config, trace
         self._rng = seeds.pull(config.seed, worker, index)
         self.decoder, self.encoder = Decoder(trace), Encoder(config.pull, self._rng, trace)
-        self.pushing, self.queued, self._restored = False, 0, False
+        self.pushing, self.queued = False, 0
+        self.kept: Mapping[str, Any] | None = None
+        """The worker's own part, as it has left it with its goodbye, until it goes on."""
+        self.goes_on = self.asked = False
+        """True from `restore` until the worker goes on, and once it has asked for what it has left."""
 
     def state(self) -> dict[str, Any]:
         """The link's state for a run that is saved, for `restore`."""
         return {"decoder": self.decoder.state(), "encoder": self.encoder.state()}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state of a saved run; the worker does, too, and its first hello changes nothing."""
+    def restore(self, state: Mapping[str, Any], kept: Mapping[str, Any] | None = None) -> None:
+        """Go on from the state of a saved run; the worker does, too, and its first hello changes nothing. ``kept`` is
+        its own part, which it will ask for, unless its engine gives it that.
+        """
         self.decoder.restore(state["decoder"])
         self.encoder.restore(state["encoder"])
-        self._restored = True
+        self.goes_on, self.kept = True, kept
+
+    def go_on(self) -> bool:
+        """The worker's first push or pull. False where it has not asked for what it has left: both begin anew."""
+        anew = self.kept is not None and not self.asked
+        self.goes_on, self.kept = False, None
+        if anew:
+            self.meet(again=False)
+        return not anew
 
     def meet(self, again: bool) -> None:
         """The worker says hello on a new connection, and has forgotten any earlier one.
@@ -285,9 +310,11 @@ class WorkerLink:
         ``again``: it has lost the connection alone, and what it pushes goes on where it was. What it pulls does not:
         the last answer may not have arrived.
         """
-        if self._restored:
-            self._restored = False
+        self.asked = self.asked and again
+        if self.goes_on and not again:
             return
+        if not self.goes_on:
+            self.kept = None
         self.encoder = Encoder(self._config.pull, self._rng, self._trace)
         if not again:
             self.decoder = Decoder(self._trace)
@@ -327,6 +354,8 @@ class ServerSession:
             "servers": config.servers,
             "silence_s": silence_s,
         }
+        self.anew: list[int] = []
+        """Workers that have gone on in a saved run without what they had left."""
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
         self._encoded: tuple[tuple[Any, ...], Frames] = (), []
         self._last_encoded = -1
@@ -337,12 +366,15 @@ class ServerSession:
         return {"shard": self.shard.state(), "links": links, "encoder": self._encoder.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state of a saved run, which has None for a worker that was lost."""
+        """Go on from the state of a saved run, which has None for a worker that was lost; under ``left`` what each
+        worker has left, unless an engine gives it them.
+        """
         self.shard.restore(state["shard"])
         self._encoder.restore(state["encoder"])
-        for link, kept in zip(self.links, state["links"], strict=True):
+        left = state.get("left") or [None] * len(self.links)
+        for link, kept, own in zip(self.links, state["links"], left, strict=True):
             if kept is not None:
-                link.restore(kept)
+                link.restore(kept, own)
 
     def answer(self, header: Header, parcel: Parcel) -> Session[tuple[Header, Parcel]]:
         """One request, in the words of PROTOCOL.md. Returns what the envelope tells this worker alone, and the answer's
@@ -356,14 +388,21 @@ class ServerSession:
             shard.join(worker)
             link.meet(bool(header.get("again")))
             says = {**self._hello, "worker": worker} if header.get("client") else self._hello
+        elif kind == "state":
+            link.asked = True
+            says = {"leave": shard.updates is not None}
         elif kind == "bye":
             if reason := header.get("diverged"):
                 shard.diverge(str(reason))
             self.leave(worker)
+            if header.get("state"):
+                link.kept = yield Do(RECEIVING, self.values, partial(self._left, parcel))
         elif kind not in KINDS:
             raise ValueError(
                 f"There is no message of kind {kind!r}; there are {', '.join(KINDS[:-1])} and {KINDS[-1]}."
             )
+        if link.goes_on and (kind in PUSHES or kind in PULLS) and not link.go_on():
+            self.anew.append(worker)
         encoder = link.encoder  # this connection's: a request over an earlier one does not change what is remembered
         if kind in PUSHES:
             outcome = yield from self._push(worker, header, parcel)
@@ -389,6 +428,9 @@ class ServerSession:
         stamp = {"clock": shard.clocks[worker], "done": shard.done, "outcome": outcome}
         spans = SENDING if fresh else SENDING[-1:]
         encode = partial(self.encode, message, encoder, bool(params) and not header.get("rows"))
+        if kind == "state" and link.kept is not None:
+            message.tensors = saved.to_arrays(link.kept)
+            encode = partial(self._plain, message)
         return stamp, (yield Do(spans, self.values, encode))
 
     def leave(self, worker: int) -> None:
@@ -464,6 +506,22 @@ class ServerSession:
                 if isinstance(frame, memoryview) and frame.readonly and not self.keeps_parameters:
                     self._encoded = (), []
             return frames
+
+    def _plain(self, message: Message) -> Parcel:
+        return encode_plainly(message, self.config.pull)[1:]
+
+    def _left(self, packet: Any) -> Mapping[str, Any]:
+        """What a worker leaves with its goodbye. ValueError where it could not go on from that."""
+        words = "What this worker leaves"
+        part = saved.from_arrays(Decoder(Trace(limit=0)).decode(packet).tensors, words)
+        try:
+            ServerLink(self.config, 0, 0, Trace(limit=0)).restore(part["link"])
+            params, _, arrived = part["seen"] or ({}, (), None)
+            for some in filter(None, (params, arrived)):
+                self.shard.check(some)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"{words} is nothing that it could go on from: {reason(error)}") from None
+        return part
 
     def _chosen(self, header: Header, params: Tensors) -> Tensors:
         """The tensors that a pull asks for, and of those in ``rows`` what this server has of these rows."""

@@ -2,7 +2,7 @@
 
 import html
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import inf, isinf
 from operator import attrgetter
@@ -14,7 +14,7 @@ import numpy as np
 from minips.core import saved
 from minips.core.collectives import PS
 from minips.core.config import Config
-from minips.core.partition import join
+from minips.core.partition import Layout, cut_state, join, join_state
 from minips.core.shard import Grant
 from minips.core.trace import Span, Trace
 from minips.problems import Problem
@@ -38,7 +38,7 @@ Stop = Callable[[], bool]
 
 State = dict[str, Any]
 """``servers`` and ``workers``: a list each of what the parties of a run need to go on, as plain values and arrays; None
-for one that was lost."""
+for one that was lost. A run of one of several servers alone has its ``index``, too."""
 
 
 def state_of(servers: list[Any], workers: list[Any]) -> State:
@@ -171,7 +171,9 @@ class Run:
 
     def after(self, before: "Run") -> "Run":
         """This run and the one ``before`` it, from which it went on, as one."""
-        began = before.seconds
+        began, remembers = before.seconds, not (self.config.push.lossless and self.config.pull.lossless)
+        anew = [worker for worker, kept in enumerate((before.state or {}).get("workers", ())) if remembers and not kept]
+        words = "had left nothing to go on from: its memories begin anew"
         return replace(
             self,
             losses=[*before.losses, *((began + at, step, loss) for at, step, loss in self.losses)],
@@ -182,7 +184,11 @@ class Run:
             staleness=before.staleness + self.staleness,
             grants=[*before.grants, *self.grants],
             trace=before.trace + self.trace.since(-began),
-            events=[*before.events, *((began + at, text) for at, text in self.events)],
+            events=[
+                *before.events,
+                *((began, f"worker {worker} {words}") for worker in anew),
+                *((began + at, text) for at, text in self.events),
+            ],
         )
 
     def rows(self) -> list[tuple[str, str]]:
@@ -248,6 +254,13 @@ def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
     """
     first, began = reports[0], min(report["began_at"] for report in reports)
     layouts = [report["layout"] for report in reports]
+    left = [all(parts) and list(parts) for parts in zip(*(report["left"] for report in reports), strict=True)]
+    if len(reports) == config.servers:
+        workers = [join_state(parts, layouts) if parts else None for parts in left]
+        state = state_of([report["state"] for report in reports], workers)
+    else:
+        workers = [{"links": [parts[0]["link"]], "seen": parts[0]["seen"]} if parts else None for parts in left]
+        state = {**state_of([first["state"]], workers), "index": first["index"]}
     return Run(
         config=config,
         params=join([report["params"] for report in reports], layouts)
@@ -267,9 +280,21 @@ def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
             for report in reports
             for at, text in report["events"]
         ),
+        state=state,
         stopped=any(report["stopped"] for report in reports),
         diverged=next((report["diverged"] for report in reports if report["diverged"]), None),
     )
+
+
+def server_state(state: State, index: int, layout: Mapping[str, Layout]) -> dict[str, Any]:
+    """The state of one server, with what workers have left. ValueError where it holds that of another one alone."""
+    kept, alone = state["servers"], state.get("index")
+    if alone not in (None, index):
+        raise ValueError(f"The run is of server {alone} alone: go on with that one, not with server {index}.")
+    if alone is None:
+        return {**kept[index], "left": [worker and cut_state(worker, index, layout) for worker in state["workers"]]}
+    left = [worker and {"link": worker["links"][0], "seen": worker["seen"]} for worker in state["workers"]]
+    return {**kept[0], "left": left}
 
 
 def check_resumable(before: Run, config: Config, start: Tensors) -> tuple[Tensors, State]:

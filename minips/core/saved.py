@@ -22,15 +22,36 @@ FORMAT = 1
 _JSON = "minips"
 
 
-def write(path: str | Path, values: Mapping[str, Any]) -> None:
-    """Write these values, in place of any file that is there. TypeError for one that the file cannot hold."""
+def to_arrays(values: Mapping[str, Any]) -> dict[str, Array]:
+    """These values as the arrays of a file, by name. TypeError for one that a file cannot hold."""
     arrays: dict[str, Array] = {}
     text = json.dumps(_to_json({"format": FORMAT, **values}, "", arrays))
-    path = Path(path)
+    return {_JSON: np.frombuffer(text.encode(), np.uint8), **arrays}
+
+
+def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, Any]:
+    """The values that `to_arrays` made arrays of. ValueError, with their ``source``, for others."""
+    try:
+        tree = json.loads(arrays[_JSON].tobytes())
+        newer = tree["map"][0][1]
+        if newer > FORMAT:
+            raise ValueError(
+                f"{source} has the format {newer}, and this minips reads formats up to {FORMAT}. Install a newer "
+                "minips."
+            )
+        values: dict[str, Any] = _from_json(tree, arrays)
+    except (KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{source} is no file that minips wrote: {type(error).__name__}: {reason(error)}.") from error
+    return values
+
+
+def write(path: str | Path, values: Mapping[str, Any]) -> None:
+    """Write these values, in place of any file that is there. TypeError for one that the file cannot hold."""
+    arrays, path = to_arrays(values), Path(path)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
-            np.savez(file, **{_JSON: np.frombuffer(text.encode(), np.uint8)}, **arrays)  # type: ignore[arg-type]
+            np.savez(file, **arrays)  # type: ignore[arg-type]
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
@@ -50,22 +71,12 @@ def read(path: str | Path) -> dict[str, Any]:
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
-            tree = json.loads(arrays[_JSON].tobytes())
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
             raise ValueError(
                 f"{path} is no whole file of a saved run: {reason(error)}. Was its writing interrupted, or is it "
                 "another kind of file?"
             ) from error
-    try:
-        newer = tree["map"][0][1]
-        if newer > FORMAT:
-            raise ValueError(
-                f"{path} has the format {newer}, and this minips reads formats up to {FORMAT}. Install a newer minips."
-            )
-        values: dict[str, Any] = _from_json(tree, arrays)
-    except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"{path} is no file that minips wrote: {type(error).__name__}: {reason(error)}.") from error
-    return values
+    return from_arrays(arrays, path)
 
 
 def _to_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:

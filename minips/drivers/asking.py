@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
-from minips.core.codec import Codec, Encoder, unpack
+from minips.core.codec import Codec, encode_plainly, unpack
 from minips.core.config import Config, check_seconds
 from minips.core.message import Header, Message
 from minips.core.status import Status
@@ -52,8 +50,7 @@ def asking(
     with way.connect(address, token, timeout) as channel:
 
         def ask(kind: str, **header: Any) -> Header:
-            encoder = Encoder(Codec(), np.random.default_rng(0), Trace())
-            frames = encoder.encode(Message({"kind": kind, **header}))
+            frames = encode_plainly(Message({"kind": kind, **header}), Codec())
             packet, _ = unpack(channel.call(frames).result(timeout), codec or Codec(), Trace())
             return packet.header
 

@@ -19,10 +19,11 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from minips.core import saved
 from minips.core.codec import unpack
 from minips.core.config import Config, check_seconds
 from minips.core.message import Header, Message, check_finite
-from minips.core.partition import native
+from minips.core.partition import cut_state, join_state, native
 from minips.core.protocol import ServerLink, WorkerSession
 from minips.core.sessions import Do, Receive, Send, Session, carry_out
 from minips.core.trace import Trace
@@ -125,6 +126,8 @@ class Client(Closable):
         self._connections: list[Reconnecting] = []
         self._dials: list[Callable[[], Channel]] = []
         self._numbers = count()
+        self._leaves = False
+        """True where the servers keep what this worker leaves with its goodbye."""
         transport = config.shaped_transport()
         try:
             for index, address in enumerate(addresses):
@@ -208,21 +211,43 @@ class Client(Closable):
         counts = {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received}
         return {**counts, "trace": self.trace, "links": links}
 
+    def resume(self) -> list[Any] | None:
+        """Ask the servers, before the first push or pull, for what this worker left in the run that they go on with:
+        its links go on from there, and what it had seen is returned. None where it left nothing, or where they do not
+        know the word.
+        """
+        try:
+            answers = self._begin(self._session.say("state")).result(self._timeout)
+        except ValueError:
+            return None
+        self._leaves = all(answer.header["leave"] for answer in answers)
+        if not all(answer.tensors for answer in answers):
+            return None
+        parts = [saved.from_arrays(answer.tensors, "What this worker left") for answer in answers]
+        state = join_state(parts, [link.layout for link in self._links])
+        self.restore(state["links"])
+        seen: list[Any] | None = state["seen"]
+        return seen
+
     def restore(self, links: Sequence[Mapping[str, Any]]) -> None:
         """Go on from a saved run's links to the servers, which do, too."""
         for link, state in zip(self._links, links, strict=True):
             link.restore(state)
 
-    def close(self, *, diverged: str = "", failed: str = "") -> None:
+    def close(self, *, diverged: str = "", failed: str = "", state: Mapping[str, Any] | None = None) -> None:
         """Say goodbye and hang up. A reason why the worker has ``diverged`` ends the run, one why it has ``failed`` is
-        kept in the run's events.
+        kept in the run's events; ``state`` is what the worker leaves with servers that keep it.
         """
         why = {name: text for name, text in (("diverged", diverged), ("failed", failed)) if text}
         if not self._closing.is_set():
             self._closing.set()
             if not why:
+                session, limit = self._session.say("bye"), 1.0
+                if state and self._leaves:
+                    parts = [cut_state(state, link.index, link.layout) for link in self._links]
+                    session, limit = self._session.leave(parts), self.config.timeout_s
                 with suppress(Exception):
-                    self._begin(self._session.say("bye"), last=True).result(1.0)
+                    self._begin(session, last=True).result(limit)
             for index, dial in enumerate(self._dials if why else ()):
                 # What failed may be a call that a signal has interrupted anywhere: the old connections are of no use.
                 self._connections[index].close()

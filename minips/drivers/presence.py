@@ -36,6 +36,8 @@ class Presence:
         """True where that client has said goodbye: what it still says over other connections is late."""
         self.told = False
         """True once it has been answered that the run is over."""
+        self.leaves = False
+        """True where it leaves its part of the run's state with its goodbye."""
         self.received = self.sent = 0
         """Bytes of frames."""
 
@@ -44,7 +46,7 @@ class Presence:
         self.connections.discard(connection)
         if self.client:
             self.connections.clear()
-        self.lost, self.parted = False, bool(self.client)
+        self.lost, self.leaves, self.parted = False, False, bool(self.client)
 
 
 class Attendance:

@@ -10,7 +10,7 @@ import reprlib
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -24,7 +24,7 @@ from minips.core.sessions import Session, Until, nothing
 from minips.core.shard import Shard
 from minips.core.status import Status, told_config
 from minips.core.trace import UPDATE, Trace
-from minips.drivers.presence import Attendance, Attending
+from minips.drivers.presence import Attendance, Attending, Presence
 from minips.problems import Problem
 from minips.stage import Array, Frames, Tensors
 from minips.stages.serializers import Packet
@@ -40,8 +40,8 @@ TURN_S = 1.0
 """How long a wait lasts at most before its reason is looked at again."""
 LOOK_S = 0.05
 """How often `Server.wait` looks."""
-FAREWELL_S = 1.0
-"""How long workers that have heard of the end may take to say goodbye."""
+FAREWELL_S, LEAVE_S = 1.0, 5.0
+"""How long workers that have heard of the end may take to say goodbye, and those that leave their state with it."""
 KEPT_ROWS = 10_000
 """How many losses, grants and events, the last ones, a server without an end keeps at least; it keeps twice as many at
 most."""
@@ -210,9 +210,14 @@ class Server(Closable):
         """Wait for up to ``timeout`` seconds until every worker has heard that the run is over, and a little longer
         for their goodbyes.
         """
-        for seconds, heard in ((timeout, True), (min(timeout, FAREWELL_S), False)):
+        phases: list[tuple[float, Callable[[Presence], bool]]] = [
+            (timeout, lambda one: not one.told),
+            (min(timeout, FAREWELL_S), lambda one: True),
+            (LEAVE_S, lambda one: one.leaves),
+        ]
+        for seconds, waited_for in phases:
             deadline = time.monotonic() + seconds
-            while any(one.connections and not (heard and one.told) for one in self._present):
+            while any(one.connections and waited_for(one) for one in self._present):
                 if time.monotonic() > deadline or self._closing.wait(LOOK_S):
                     break
 
@@ -244,18 +249,26 @@ class Server(Closable):
 
     def report(self) -> dict[str, Any]:
         """The server's part of a run's report."""
-        shard = self.shard
+        shard, began_at = self.shard, self._attendance.began_at
+        began_at = self.changed_at if began_at is None else began_at
+        words = "did not ask for what it had left: its memories begin anew"
+        events = [*((began_at, f"worker {worker} {words}") for worker in self._sessions.anew), *self.events]
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
-        times = {"losses": self.losses, "changed_at": self.changed_at, "events": self.events, "trace": self.trace}
-        began_at = self._attendance.began_at
+        times = {
+            "losses": self.losses,
+            "changed_at": self.changed_at,
+            "events": [*anew, *self.events],
+            "trace": self.trace,
+        }
         return {
             "index": self.index,
             "params": self.params,
             "layout": self.layout,
             "state": self._sessions.state(),
+            "left": [link.kept for link in self._sessions.links],
             **counts,
             **times,
-            "began_at": self.changed_at if began_at is None else began_at,
+            "began_at": began_at,
             "bytes_sent": sum(one.received for one in self._present),
             "bytes_received": sum(one.sent for one in self._present),
             "stopped": shard.updates is not None and shard.applied < shard.updates and not shard.diverged,
@@ -426,8 +439,8 @@ class _WorkerConnection(Attending):
         presence.received += nbytes
         presence.busy.add(self)
         try:
+            presence.leaves = presence.leaves or kind == "state"
             if kind == "bye":
-                presence.leave(self)
                 if failed := header.get("failed"):
                     server.events.append((began, f"worker {worker} has left: {failed}"))
             elif kind in PUSHES:
@@ -442,6 +455,8 @@ class _WorkerConnection(Attending):
         finally:
             presence.heard = time.monotonic()
             presence.busy.discard(self)
+            if kind == "bye":  # after what it leaves has been kept
+                presence.leave(self)
 
     def closed(self) -> None:
         self._server._connection_closed(self)

@@ -4,6 +4,7 @@ Nothing supervises them: the servers know when the run is over, and the workers 
 the same parameters as `train`, under BSP to the bit.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -14,13 +15,14 @@ from minips.arithmetic import one_blas_thread
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.message import NonFiniteError
-from minips.core.run import Progress, Run, gathered
+from minips.core.partition import cut, join, partition
+from minips.core.run import Progress, Run, check_resumable, gathered, server_state
 from minips.core.trace import Trace
 from minips.drivers.asking import asking
 from minips.drivers.client import Client, connect
-from minips.drivers.server import FAREWELL_S, Server
+from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
 from minips.engines.train import check_problem
-from minips.engines.worker import at_step, train_ps
+from minips.engines.worker import Seen, at_step, train_ps, worker_state
 from minips.problems import Problem
 from minips.stage import Tensors, reason
 from minips.stages.transports import Transport
@@ -86,9 +88,12 @@ def work(
         try:
             met(client)
             shard = problem.shard(client.worker, client.config.workers)
+            kept = client.resume()
             _await_others(client, token, timeout, halt)
-            seen = train_ps(shard, client.config, client, halt)
+            seen = train_ps(shard, client.config, client, halt, kept and Seen(*kept))
             params = seen.params if seen.arrived is None else seen.arrived
+            if client.done:
+                client.close(state=worker_state(client.config, client.report()["links"], seen))
         except NonFiniteError as error:
             if not any(client.versions):  # nothing has moved yet: the data, or the problem, are at fault
                 client.close(failed=_words(error))
@@ -110,8 +115,8 @@ def work(
 class Served:
     """The servers of a run in this process. Made by `serving`."""
 
-    def __init__(self, servers: Sequence[Server], problem: Problem) -> None:
-        self.servers, self._problem = servers, problem
+    def __init__(self, servers: Sequence[Server], problem: Problem, before: Run | None) -> None:
+        self.servers, self._problem, self._before = servers, problem, before
 
     def wait(self, progress: Callable[[Progress], None] | None = None) -> None:
         """Block until the run is over, as `Server.wait` does."""
@@ -119,11 +124,24 @@ class Served:
             server.wait(progress=progress if server is self.servers[0] else None)
 
     def end(self) -> Run:
-        """The run; where it is not over, it ends with the parameters as they are, and the workers will hear of it."""
+        """The run; where it is not over it ends, at one clock of all servers unless the workers take too long to come to
+        it, and with what the workers leave when they hear of that.
+        """
+        at = max(server.pause() for server in self.servers)
+        for server in self.servers:
+            server.pause(at)
+        deadline = time.monotonic() + LEAVE_S
+        while any(not (server.paused or server.shard.done) and server.connected for server in self.servers):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(LOOK_S)
         for server in self.servers:
             server.stop()
+        for server in self.servers:
+            server.let_go(LEAVE_S)
         config = self.servers[0].config
         run = gathered(config, [server.report() for server in self.servers])
+        run = run.after(self._before) if self._before else run
         run.problem = self._problem
         if len(self.servers) == config.servers:
             try:
@@ -135,10 +153,15 @@ class Served:
 
 @contextmanager
 def serving(
-    problem: Problem, config: Config, address: str | None, token: str, index: int | None = None
+    problem: Problem,
+    config: Config,
+    address: str | None,
+    token: str,
+    index: int | None = None,
+    resume: Run | None = None,
 ) -> Iterator[Served]:
     """Serve the parameters of ``problem``: all servers of the config, at ``address`` and the ports after it, or the one
-    of number ``index`` alone, whose run has its own part of the parameters.
+    of number ``index`` alone, whose run has its own part of the parameters. ``resume`` is a run to go on from.
     """
     check_problem("serve", problem)
     if isinstance(config.exchange, AllReduce):
@@ -146,12 +169,18 @@ def serving(
     config = config.for_rows(problem.rows)
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
+        layouts, state = partition(params, config.servers), None
+        if resume:
+            alone = index is not None and "index" in (resume.state or {})
+            start, state = check_resumable(resume, config, cut(params, layouts[index]) if alone else params)
+            params |= join([start], [layouts[index]]) if alone else start
         servers = []
         for place, each in enumerate(range(config.servers) if index is None else [index]):
-            server = Server(params, config, index=each, updates=config.workers * config.steps)
+            kept = state and server_state(state, each, layouts[each])
+            server = Server(params, config, index=each, updates=config.workers * config.steps, state=kept)
             servers.append(stack.enter_context(server.serve(_next(address, place), token)))
         try:
-            yield Served(servers, problem)
+            yield Served(servers, problem, resume)
         finally:
             for server in servers:
                 server.stop()
