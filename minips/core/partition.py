@@ -86,7 +86,7 @@ def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:
 
 
 def cut_state(state: Mapping[str, Any], index: int, layout: Mapping[str, Layout]) -> dict[str, Any]:
-    """What one server keeps of a worker's state: its link, and of what the worker has seen its pieces."""
+    """One server's part of a worker's state: its link, and its pieces of what the worker has seen."""
     seen = state["seen"] and [cut(one, layout) if isinstance(one, dict) else one for one in state["seen"]]
     return {"link": state["links"][index], "seen": seen}
 

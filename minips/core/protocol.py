@@ -511,7 +511,7 @@ class ServerSession:
         return encode_plainly(message, self.config.pull)[1:]
 
     def _left(self, packet: Any) -> Mapping[str, Any]:
-        """What a worker leaves with its goodbye. ValueError where it could not go on from that."""
+        """The part that a worker leaves with its goodbye. ValueError where it could not go on from that."""
         words = "What this worker leaves"
         part = saved.from_arrays(Decoder(Trace(limit=0)).decode(packet).tensors, words)
         try:

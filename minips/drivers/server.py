@@ -257,7 +257,7 @@ class Server(Closable):
         times = {
             "losses": self.losses,
             "changed_at": self.changed_at,
-            "events": [*anew, *self.events],
+            "events": events,
             "trace": self.trace,
         }
         return {

@@ -90,7 +90,7 @@ def work(
             shard = problem.shard(client.worker, client.config.workers)
             kept = client.resume()
             _await_others(client, token, timeout, halt)
-            seen = train_ps(shard, client.config, client, halt, kept and Seen(*kept))
+            seen = train_ps(shard, client.config, client, halt, Seen(*kept) if kept else None)
             params = seen.params if seen.arrived is None else seen.arrived
             if client.done:
                 client.close(state=worker_state(client.config, client.report()["links"], seen))
@@ -124,8 +124,8 @@ class Served:
             server.wait(progress=progress if server is self.servers[0] else None)
 
     def end(self) -> Run:
-        """The run; where it is not over it ends, at one clock of all servers unless the workers take too long to come to
-        it, and with what the workers leave when they hear of that.
+        """The run, with what the workers leave. Where it is not over it ends, at one clock of all servers unless the
+        workers take too long to come to it.
         """
         at = max(server.pause() for server in self.servers)
         for server in self.servers:
@@ -171,9 +171,9 @@ def serving(
         params = problem.init(seeds.init(config.seed))
         layouts, state = partition(params, config.servers), None
         if resume:
-            alone = index is not None and "index" in (resume.state or {})
-            start, state = check_resumable(resume, config, cut(params, layouts[index]) if alone else params)
-            params |= join([start], [layouts[index]]) if alone else start
+            alone = [] if index is None or "index" not in (resume.state or {}) else [layouts[index]]
+            start, state = check_resumable(resume, config, cut(params, alone[0]) if alone else params)
+            params |= join([start], alone) if alone else start
         servers = []
         for place, each in enumerate(range(config.servers) if index is None else [index]):
             kept = state and server_state(state, each, layouts[each])
