@@ -156,7 +156,8 @@ def serve(options: argparse.Namespace) -> int:
     from minips.stages.transports.network import check_private
 
     _check_folders(options.save, options.json, options.trace)
-    config, problem = _config(options), _problem(options)
+    before = Run.load(options.resume) if options.resume else None
+    config, problem = _config(options, before.config if before else None), _problem(options)
     transport = _tls(config.transport, certificate=options.certificate, key=options.key)
     config = dataclasses.replace(config, transport=transport)
     check_private(config.transport, options.bind, options.plaintext)
@@ -167,7 +168,7 @@ def serve(options: argparse.Namespace) -> int:
         there = f"{served.servers[0].connected} of {config.workers} workers"
         return f"{there}, {progress.applied} of {progress.updates} updates{loss}", progress.applied / progress.updates
 
-    with byhand.serving(problem, config, options.bind, token, options.index) as served:
+    with byhand.serving(problem, config, options.bind, token, options.index, before) as served:
         where = ",".join(server.address for server in served.servers)
         what = f"--problem {options.problem}" if options.problem else f"--data {options.data}"
         what += f" --features {options.features}" if options.features else ""
@@ -508,6 +509,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_problem(one)
     one.add_argument("--bind", metavar="ADDRESS", help="such as tcp://127.0.0.1:7071 (default: a free port)")
     one.add_argument("--index", type=int, metavar="I", help="of several servers, serve the one of this number alone")
+    one.add_argument(
+        "--resume", metavar="FILE.npz", help="go on from a run of serve or train, with its config; --steps is the total"
+    )
     one.add_argument("--save", metavar="FILE.npz", help="write the run, also one that was stopped")
     one.add_argument("--json", metavar="FILE", help="write the run as JSON")
     one.add_argument("--trace", metavar="FILE", help="write the server's spans for Perfetto")

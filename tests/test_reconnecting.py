@@ -209,7 +209,7 @@ def test_a_push_that_was_missed_while_its_worker_was_away_is_late():
 
 
 class Gate(Service):
-    """Passes calls on to the server at ``address``. ``cut()`` breaks its connections, and refuses new ones for a while."""
+    """Passes calls on to the server at ``address``; ``cut()`` breaks its connections and refuses others for a while."""
 
     def __init__(self, transport, address):
         super().__init__(partial(Passing, self))

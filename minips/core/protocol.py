@@ -354,6 +354,8 @@ class ServerSession:
             "servers": config.servers,
             "silence_s": silence_s,
         }
+        self._applied = 0
+        """Pushes that were applied before this server began."""
         self.anew: list[int] = []
         """Workers that have gone on in a saved run without what they had left."""
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
@@ -370,6 +372,7 @@ class ServerSession:
         worker has left, unless an engine gives it them.
         """
         self.shard.restore(state["shard"])
+        self._applied = self.shard.applied
         self._encoder.restore(state["encoder"])
         left = state.get("left") or [None] * len(self.links)
         for link, kept, own in zip(self.links, state["links"], left, strict=True):
@@ -390,7 +393,7 @@ class ServerSession:
             says = {**self._hello, "worker": worker} if header.get("client") else self._hello
         elif kind == "state":
             link.asked = True
-            says = {"leave": shard.updates is not None}
+            says = {"leave": shard.updates is not None, "applied": self._applied}
         elif kind == "bye":
             if reason := header.get("diverged"):
                 shard.diverge(str(reason))

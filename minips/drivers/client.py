@@ -126,8 +126,8 @@ class Client(Closable):
         self._connections: list[Reconnecting] = []
         self._dials: list[Callable[[], Channel]] = []
         self._numbers = count()
-        self._leaves = False
-        """True where the servers keep what this worker leaves with its goodbye."""
+        self._leaves, self.resumed_at = False, 0
+        """True where the servers keep what this worker leaves with its goodbye, and what they had applied at first."""
         transport = config.shaped_transport()
         try:
             for index, address in enumerate(addresses):
@@ -221,6 +221,7 @@ class Client(Closable):
         except ValueError:
             return None
         self._leaves = all(answer.header["leave"] for answer in answers)
+        self.resumed_at = int(answers[0].header["applied"])
         if not all(answer.tensors for answer in answers):
             return None
         parts = [saved.from_arrays(answer.tensors, "What this worker left") for answer in answers]

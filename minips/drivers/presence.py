@@ -60,6 +60,7 @@ class Attendance:
         self.began_at: float | None = None
         """When all the workers were there for the first time or, until then, the first one."""
         self._complete = False
+        self._clocks = [*shard.clocks]
 
     @property
     def connected(self) -> int:
@@ -94,13 +95,13 @@ class Attendance:
             self.began_at, self._complete = now, True
 
     def gone(self) -> bool:
-        """True where workers have pushed, and all have left; one that was lost may come back for a while."""
+        """True where workers have pushed here, and all have left; one that was lost may come back for a while."""
         latest, live = time.monotonic() - self.silence_s, self.shard.live
         here = any(
             (one.connections and worker in live) or ((one.connections or one.lost) and one.heard > latest)
             for worker, one in enumerate(self.present)
         )
-        return any(self.shard.clocks) and not here
+        return self.shard.clocks != self._clocks and not here
 
     def behind(self, worker: int) -> list[int]:
         """The other workers at the slowest clock."""

@@ -206,8 +206,8 @@ def _await_others(client: Client, token: str, timeout: float, stop: Event) -> No
     with asking(address, token, config.shaped_transport(), timeout, config.pull) as ask:
         while not stop.is_set():
             told = ask("status")
-            workers = told["workers"]
-            if told["done"] or all(one["connected"] for one in workers) or any(one["clock"] for one in workers):
+            begun = told["done"] or told["applied"] > client.resumed_at
+            if begun or all(one["connected"] for one in told["workers"]):
                 return
             stop.wait(LOOK_S)
 
