@@ -119,7 +119,7 @@ def test_a_saved_run_is_the_run(tmp_path):
             assert getattr(again, name) == value, name
     assert_same(run, again)
     assert again.summary() == run.summary()
-    with pytest.raises(ValueError, match="loaded without its problem"):
+    np.testing.assert_array_equal(again.predict(PROBLEM.X), run.predict(PROBLEM.X))
         again.predict(PROBLEM.X)
     np.testing.assert_array_equal(ps.Run.load(tmp_path / "run", PROBLEM).predict(PROBLEM.X), run.predict(PROBLEM.X))
 

@@ -13,7 +13,8 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
-from minips.core.message import NonFiniteError
+from minips.core.message import Header, NonFiniteError
+from minips.core.origin import check_same, origin_of, told
 from minips.core.run import Progress, Run, gathered
 from minips.core.trace import Trace
 from minips.drivers.asking import asking
@@ -73,13 +74,19 @@ def work(
     once all workers are there, or once the run has begun without this one. ``met`` is called with the client once it is
     connected, ``stop`` ends the work before the run is over. Until it returns, BLAS has one thread in this process.
 
-    ConnectionError, PermissionError and ValueError as `connect`; what the problem raises, once the servers know.
+    ConnectionError, PermissionError and ValueError as `connect`; ValueError too, before this worker takes a number,
+    where the server tells of another problem; what the problem raises, once the servers know.
     """
     check_problem("work", problem)
     if not isinstance(stop, Event | None):
         raise TypeError(f"stop takes a threading.Event; got {stop!r}.")
     halt = stop or Event()
-    client = connect(address, config, worker=rank, token=token, timeout=timeout, transport=transport)
+
+    def check(status: Header) -> None:
+        if theirs := status.get("problem"):
+            check_same(told(origin_of(problem), problem.init(seeds.init(0))), theirs, "the server's")
+
+    client = connect(address, config, worker=rank, token=token, timeout=timeout, transport=transport, check=check)
     diverged = None
     params: Tensors = {}
     with closing(client):
@@ -146,9 +153,11 @@ def serving(
     config = config.for_rows(problem.rows)
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
+        mine = told(origin_of(problem), params)
         servers = []
         for place, each in enumerate(range(config.servers) if index is None else [index]):
             server = Server(params, config, index=each, updates=config.workers * config.steps)
+            server.told = mine
             servers.append(stack.enter_context(server.serve(_next(address, place), token)))
         try:
             yield Served(servers, problem)

@@ -8,6 +8,7 @@ from pathlib import Path
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
+from minips.core.origin import origin_of
 from minips.core.run import Progress, Run, check_resumable
 from minips.engines import Engine, Processes
 from minips.engines.evaluation import OnEval, evaluation
@@ -52,10 +53,10 @@ def train(
     before = Run.load(resume) if isinstance(resume, str | Path) else resume
     config = (config or (before.config if before else Config())).for_rows(problem.rows)
     chosen: Engine = build("engine", engine) if engine else Processes()
-    params = problem.init(seeds.init(config.seed))
+    params, origin = problem.init(seeds.init(config.seed)), origin_of(problem)
     state = None
     if before:
-        params, state = check_resumable(before, config, params)
+        params, state = check_resumable(before, config, params, origin)
     pauses = evaluation(every, on_eval, problem, before.seconds if before else 0.0)
     stopping = stop.is_set if isinstance(stop, threading.Event) else stop or (lambda: False)
     with showing(progress, _figures) as watch:
@@ -68,9 +69,8 @@ def train(
             raise
     if pauses:
         pauses.end(run)
-    if before:
-        run = run.after(before)
-    return run.judge(problem)
+    run.judge(problem, origin)
+    return run.after(before) if before else run
 
 
 def check_problem(who: str, problem: object) -> None:
