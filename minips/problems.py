@@ -104,8 +104,8 @@ class Problem(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no probabilities; override predict_proba(params, X).")
 
     def kept(self) -> dict[str, Any]:
-        """What predicting needs, which `Run.save` writes: all attributes but the rows and their weights. A file holds
-        numbers, texts, arrays, and lists, tuples and dicts of them; it leaves others out.
+        """What predicting needs: all attributes but the rows and their weights. `Run.save` writes those that are
+        numbers, texts, arrays, or lists, tuples and dicts of them.
         """
         return {name: x for name, x in vars(self).items() if name not in ("X", "y", "validation", "weights")}
 

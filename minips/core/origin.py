@@ -1,8 +1,5 @@
-"""The origin of a run's parameters: the problem, as plain values from which a saved run makes it again, and by which a
-run and a worker see whether another one is the same.
-"""
+"""The origin of a run's parameters: the problem, as plain values to make it again from, and to compare it by."""
 
-from collections.abc import Mapping
 from pkgutil import resolve_name
 from typing import Any
 
@@ -13,53 +10,47 @@ from minips.problems import Problem
 from minips.stage import Tensors, reason
 
 Origin = dict[str, Any]
-"""``class``, as "module:qualname"; ``fingerprint``; and ``kept``, of `Problem.kept` all that a file holds."""
+"""Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows``; and ``kept``, what a problem says."""
 
 
-def origin_of(problem: Problem) -> Origin:
-    """The origin of what is trained on this problem."""
+def origin_of(problem: Problem, params: Tensors) -> Origin:
+    """The origin of what is trained on this problem. Of what it would keep, a file holds values and arrays."""
     cls, kept = type(problem), {name: x for name, x in problem.kept().items() if saved.holds(x)}
-    return {"class": f"{cls.__module__}:{cls.__qualname__}", "fingerprint": problem.fingerprint(), "kept": kept}
+    names = [*map(repr, np.asarray(kept.get("labels"), object).reshape(-1).tolist())]
+    labels = ", ".join(names) if len({*names}) == len(names) else ""  # of one's own problem, perhaps each row's
+    texts = {"class": f"{cls.__module__}:{cls.__qualname__}", "labels": labels, "parameters": described(params)}
+    return {**texts, "rows": problem.fingerprint(), "kept": kept}
+
+
+def described(params: Tensors) -> str:
+    """Names, dtypes and shapes."""
+    return ", ".join(f"{name} {x.dtype}{list(x.shape)}" for name, x in params.items())
 
 
 def remade(origin: Origin | None) -> Problem:
     """The problem without rows, its module imported. ValueError says why there is none."""
+    where = origin["class"] if origin else "that of this run"
     try:
         if origin is None:
-            raise ValueError("the file holds none, as one of an earlier minips or of a bare ps.Server")
-        module, _, name = origin["class"].partition(":")
-        if module == "__main__" or "<locals>" in name:
-            raise ImportError(f"{name} is no class of a module, but of a program, a notebook or a function")
-        cls = resolve_name(origin["class"])
-        if not (isinstance(cls, type) and issubclass(cls, Problem)):
-            raise TypeError(f"{origin['class']} is no subclass of ps.Problem")
-        return cls.restored(origin["kept"])
+            raise ValueError("its file holds none, as one of an earlier minips, or of a ps.Server that was given none")
+        if "__main__:" in where or "<locals>" in where:
+            raise ImportError("its class stood in a program, in a notebook or in a function, not in a module")
+        cls = resolve_name(where)
+        if not issubclass(cls, Problem):
+            raise TypeError("it is no subclass of ps.Problem")
+        problem: Problem = cls.restored(origin["kept"])
+        return problem
     except (Exception, SystemExit) as error:  # whatever the module does
-        raise ValueError(
-            f"Predicting needs the problem, and there is none: {reason(error)}. Give it: Run.load(path, problem)."
-        ) from error
+        lack = f"Predicting needs the problem, and {where} cannot be made again: {reason(error)}"
+        raise ValueError(f"{lack}. Give it: Run.load(path, problem).") from error
 
 
-def told(origin: Origin | None, params: Tensors) -> dict[str, str]:
-    """What another side can compare, in texts: class, labels, parameters and rows. Without an origin the parameters
-    alone.
-    """
-    parameters = ", ".join(f"{name} {x.dtype}{list(x.shape)}" for name, x in params.items())
-    if origin is None:
-        return {"parameters": parameters}
-    labels = [*map(repr, np.asarray(origin["kept"].get("labels"), object).reshape(-1).tolist())]
-    if len({*labels}) < len(labels):  # a problem of one's own may call the target of each row so
-        labels = []
-    rows = origin["fingerprint"]
-    return {"class": origin["class"], "labels": ", ".join(labels), "parameters": parameters, "rows": rows}
-
-
-def check_same(mine: Mapping[str, str], theirs: Mapping[str, str], whose: str) -> None:
-    """ValueError where two sides have told different things. What one of them has not told is not compared."""
-    for what, one in mine.items():
-        other = theirs.get(what, "")
-        if what == "class" and "__main__:" in one + other:  # a program's own, which others may import from its file
+def check_same(mine: Origin, theirs: Origin, whose: str) -> None:
+    """ValueError where two origins differ in a text. What one of them does not say is not compared."""
+    for name in ("class", "labels", "parameters", "rows"):
+        one, other = mine.get(name, ""), theirs.get(name, "")
+        if name == "class" and "__main__:" in one + other:  # a program's own, which others may import from its file
             one, other = (text.rpartition(":")[2] for text in (one, other))
         if one and other and one != other:
-            advice = "Workers share out the same rows, to the bit" if what == "rows" else "Give it the same"
-            raise ValueError(f"The problem and {whose} differ in their {what}: {one:.300} and {other:.300}. {advice}.")
+            advice = "Workers share out the same rows, to the bit" if name == "rows" else f"Give one of the same {name}"
+            raise ValueError(f"The problem and {whose} differ in their {name}: {one:.300} and {other:.300}. {advice}.")

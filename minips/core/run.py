@@ -16,7 +16,7 @@ from minips import seeds
 from minips.core import saved
 from minips.core.collectives import PS
 from minips.core.config import Config
-from minips.core.origin import Origin, check_same, origin_of, remade, told
+from minips.core.origin import Origin, check_same, described, origin_of, remade
 from minips.core.partition import join
 from minips.core.shard import Grant
 from minips.core.trace import Span, Trace
@@ -104,7 +104,7 @@ class Run:
     state: State | None = field(default=None, repr=False)
     """The optimizer's state, the clocks, the random draws and the memories of the links, for ``train(…, resume=…)``."""
     origin: Origin | None = field(default=None, repr=False)
-    """The problem as `save` writes it: its class, what predicting needs, the SHA-256 of its rows."""
+    """The problem as `save` writes it: class, labels and parameters, the rows' SHA-256, and what predicting needs."""
 
     @property
     def seconds_per_step(self) -> float:
@@ -113,7 +113,7 @@ class Run:
 
     def judge(self, problem: Problem, origin: Origin | None = None) -> Self:
         """Keep the problem and its origin, and note loss and accuracy on the rows that it holds out."""
-        self.problem, self.origin = problem, origin or origin_of(problem)
+        self.problem, self.origin = problem, origin or origin_of(problem, self.params)
         if held_out := problem.held_out():
             with np.errstate(over="ignore", invalid="ignore"):  # of a run that has diverged, which says so
                 self.validation_loss, self.accuracy = held_out.loss(self.params), held_out.accuracy(self.params)
@@ -128,15 +128,19 @@ class Run:
         return self._predicted("predict_proba", X)
 
     def _predicted(self, how: str, X: Array) -> Array:
-        if self.problem is None:
-            self.problem = remade(self.origin)
+        self.problem = remade(self.origin) if self.problem is None else self.problem
         try:
-            return np.asarray(getattr(self.problem, how)(self.params, X))
+            return getattr(self.problem, how)(self.params, X)  # type: ignore[no-any-return]
         except AttributeError as error:
-            if error.obj is not self.problem or hasattr(self.problem, "X"):
+            if error.obj is not self.problem or hasattr(self.problem, "X"):  # which one that was made again has not
                 raise
-            lost = f"The file of this run does not hold the problem's {error.name!r}"
-            raise ValueError(f"{lost}, which predicting needs. Give it: Run.load(path, problem).") from error
+            lack = f"Predicting needs the problem's {error.name!r}, which the file of this run does not hold"
+            raise ValueError(f"{lack}. Give the problem: Run.load(path, problem).") from error
+
+    def check(self, origin: Origin) -> None:
+        """ValueError where another problem than that of this ``origin`` was trained, whatever its rows were."""
+        mine = {**(self.origin or {}), "parameters": described(self.params), "rows": ""}
+        check_same(origin, mine, "the run")
 
     def to_frame(self) -> Any:
         """The training losses as a pandas DataFrame of ``seconds``, ``step`` and ``loss``. ImportError without
@@ -162,9 +166,9 @@ class Run:
 
     @classmethod
     def load(cls, path: str | Path, problem: Problem | None = None) -> Self:
-        """The run that `save` wrote. Without a ``problem`` the run's own is made again for `predict`: that imports the
-        module which the file names, and importing runs it, so load files that you trust. It takes a subclass of
-        `Problem` alone, and where it finds none, `predict` says why.
+        """The run that `save` wrote. Without a ``problem`` its own is made again, without rows, for `predict`: that
+        imports the module which the file names, and so runs it, and takes a subclass of `Problem` alone. Load files
+        that you trust. Where there is none, `predict` says why.
 
         ValueError where the file is torn, foreign, written by a newer minips, or names a stage that is not registered
         here, and where class, labels or parameters of ``problem`` are not the run's; OSError where it cannot be opened.
@@ -186,8 +190,7 @@ class Run:
         except (KeyError, AttributeError, TypeError) as error:
             raise ValueError(f"{path} holds no saved run: {type(error).__name__}: {reason(error)}.") from error
         if problem is not None:
-            mine = told(origin_of(problem), problem.init(seeds.init(run.config.seed)))
-            check_same({**mine, "rows": ""}, told(run.origin, run.params), "the run")
+            run.check(origin_of(problem, problem.init(seeds.init(run.config.seed))))
         with suppress(ValueError):  # which `predict` raises
             run.problem = remade(run.origin) if problem is None else problem
         return run
@@ -195,7 +198,7 @@ class Run:
     def after(self, before: "Run") -> "Run":
         """This run and the one ``before`` it, from which it went on, as one."""
         began = before.seconds
-        rows = [one.origin["fingerprint"] for one in (before, self) if one.origin and one.origin["fingerprint"]]
+        rows = [one.origin["rows"] for one in (before, self) if one.origin and one.origin["rows"]]
         events = [(began, "its rows are others than those of the run that it goes on from")] if len({*rows}) > 1 else []
         return replace(
             self,
@@ -297,9 +300,9 @@ def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
     )
 
 
-def check_resumable(before: Run, config: Config, start: Tensors, origin: Origin) -> tuple[Tensors, State]:
-    """The parameters and the state of ``before``, for going on as ``config`` says; ``start`` are the problem's first
-    parameters, ``origin`` is theirs. ValueError where they do not go together.
+def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensors, State]:
+    """The parameters and the state of ``before``, for going on as ``config`` says with parameters of this ``origin``.
+    ValueError where they do not go together.
     """
     if not isinstance(before, Run):
         raise TypeError(f"resume takes a Run, or the path of a saved one; got {before!r}.")
@@ -318,7 +321,7 @@ def check_resumable(before: Run, config: Config, start: Tensors, origin: Origin)
         if kept != value:
             what = path.removesuffix(".name")
             raise ValueError(f"The run has {what} {kept!r}, and the config {value!r}: its state would not fit.")
-    check_same({**told(origin, start), "rows": ""}, told(before.origin, before.params), "the run")
+    before.check(origin)
     return before.params, before.state
 
 

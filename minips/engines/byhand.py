@@ -14,7 +14,7 @@ from minips.arithmetic import one_blas_thread
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.message import Header, NonFiniteError
-from minips.core.origin import check_same, origin_of, told
+from minips.core.origin import check_same, origin_of
 from minips.core.run import Progress, Run, gathered
 from minips.core.trace import Trace
 from minips.drivers.asking import asking
@@ -84,7 +84,7 @@ def work(
 
     def check(status: Header) -> None:
         if theirs := status.get("problem"):
-            check_same(told(origin_of(problem), problem.init(seeds.init(0))), theirs, "the server's")
+            check_same(origin_of(problem, problem.init(seeds.init(0))), theirs, "the server's")
 
     client = connect(address, config, worker=rank, token=token, timeout=timeout, transport=transport, check=check)
     diverged = None
@@ -153,11 +153,11 @@ def serving(
     config = config.for_rows(problem.rows)
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
-        mine = told(origin_of(problem), params)
+        told = {name: text for name, text in origin_of(problem, params).items() if name != "kept"}
         servers = []
         for place, each in enumerate(range(config.servers) if index is None else [index]):
             server = Server(params, config, index=each, updates=config.workers * config.steps)
-            server.told = mine
+            server.told = told
             servers.append(stack.enter_context(server.serve(_next(address, place), token)))
         try:
             yield Served(servers, problem)

@@ -53,10 +53,11 @@ def train(
     before = Run.load(resume) if isinstance(resume, str | Path) else resume
     config = (config or (before.config if before else Config())).for_rows(problem.rows)
     chosen: Engine = build("engine", engine) if engine else Processes()
-    params, origin = problem.init(seeds.init(config.seed)), origin_of(problem)
+    params = problem.init(seeds.init(config.seed))
+    origin = origin_of(problem, params)
     state = None
     if before:
-        params, state = check_resumable(before, config, params, origin)
+        params, state = check_resumable(before, config, origin)
     pauses = evaluation(every, on_eval, problem, before.seconds if before else 0.0)
     stopping = stop.is_set if isinstance(stop, threading.Event) else stop or (lambda: False)
     with showing(progress, _figures) as watch:
