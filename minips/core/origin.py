@@ -10,16 +10,17 @@ from minips.problems import Problem
 from minips.stage import Tensors, reason
 
 Origin = dict[str, Any]
-"""Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows``; and ``kept``, what a problem says."""
+"""Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256). ``kept``, what `Problem.kept`
+says and a file holds; ``lost``, the names of the problem's other attributes."""
 
 
 def origin_of(problem: Problem, params: Tensors) -> Origin:
-    """The origin of what is trained on this problem. Of what it would keep, a file holds values and arrays."""
+    """The origin of these parameters of a problem."""
     cls, kept = type(problem), {name: x for name, x in problem.kept().items() if saved.holds(x)}
     names = [*map(repr, np.asarray(kept.get("labels"), object).reshape(-1).tolist())]
     labels = ", ".join(names) if len({*names}) == len(names) else ""  # of one's own problem, perhaps each row's
     texts = {"class": f"{cls.__module__}:{cls.__qualname__}", "labels": labels, "parameters": described(params)}
-    return {**texts, "rows": problem.fingerprint(), "kept": kept}
+    return {**texts, "rows": problem.fingerprint(), "kept": kept, "lost": [x for x in vars(problem) if x not in kept]}
 
 
 def described(params: Tensors) -> str:

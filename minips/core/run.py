@@ -132,7 +132,7 @@ class Run:
         try:
             return getattr(self.problem, how)(self.params, X)  # type: ignore[no-any-return]
         except AttributeError as error:
-            if error.obj is not self.problem or hasattr(self.problem, "X"):  # which one that was made again has not
+            if error.obj is not self.problem or error.name not in (self.origin or {}).get("lost", ()):
                 raise
             lack = f"Predicting needs the problem's {error.name!r}, which the file of this run does not hold"
             raise ValueError(f"{lack}. Give the problem: Run.load(path, problem).") from error

@@ -153,7 +153,7 @@ def serving(
     config = config.for_rows(problem.rows)
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
-        told = {name: text for name, text in origin_of(problem, params).items() if name != "kept"}
+        told = {name: text for name, text in origin_of(problem, params).items() if isinstance(text, str)}
         servers = []
         for place, each in enumerate(range(config.servers) if index is None else [index]):
             server = Server(params, config, index=each, updates=config.workers * config.steps)
