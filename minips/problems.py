@@ -104,8 +104,8 @@ class Problem(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no probabilities; override predict_proba(params, X).")
 
     def kept(self) -> dict[str, Any]:
-        """What predicting needs: all attributes but the rows and their weights. `Run.save` writes those that are
-        numbers, texts, arrays, or lists, tuples and dicts of them.
+        """All attributes but rows and weights: predicting needs them. `Run.save` writes those that are numbers, texts,
+        arrays, or lists, tuples and dicts of them.
         """
         return {name: x for name, x in vars(self).items() if name not in ("X", "y", "validation", "weights")}
 
@@ -199,8 +199,8 @@ def _check_alike(name: str, held_out: Array, trained: Array) -> None:
 
 
 def _table(X: Array, y: Array, given: Any) -> tuple[Array, Array]:
-    """Rows for a linear model: X (n, d) in floats, because the parameters take its dtype, and y (n,). Where X was
-    ``given`` as a data frame, an error names the column.
+    """Rows for a linear model: X (n, d) in floats, because the parameters take its dtype, and y (n,). ``given`` may
+    name the columns of X.
     """
     if X.ndim != 2 or y.ndim != 1:
         raise ValueError(f"Expected X of shape (rows, features) and y of shape (rows,); got {X.shape} and {y.shape}.")

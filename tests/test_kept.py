@@ -218,6 +218,8 @@ def test_labels_are_compared_in_the_order_of_their_numbers_and_targets_of_rows_a
     ps.Run.load(tmp_path / "run.npz", Mine(X, NUMBERS, ("a", "b", "c")))
     with pytest.raises(ValueError, match="labels: 'c', 'a', 'b' and 'a', 'b', 'c'"):
         ps.Run.load(tmp_path / "run.npz", Mine(X, NUMBERS, ["c", "a", "b"]))
+    for odd in (7, None, {"a": 0}, [np.zeros((2, 3)), np.zeros((2, 4))], np.array(1.5), [print]):
+        trained(Mine(X, NUMBERS, odd), CONFIG.with_({"steps": 1}))
     trained(Mine(X, NUMBERS, TEXTS)).save(tmp_path / "run.npz")
     ps.Run.load(tmp_path / "run.npz", Mine(X[5:], NUMBERS[5:], TEXTS[5:]))
 
@@ -471,6 +473,18 @@ def test_a_server_that_tells_of_no_problem_is_not_asked_for_more():
     assert (run.updates, got[0].pushes) == (3, 3)
     assert run.problem is None
     assert run.origin is None
+
+
+def test_a_run_that_was_served_predicts_after_its_loading(tmp_path):
+    problem = ps.MLP(X, TEXTS)
+    with byhand.serving(problem, ps.Config(workers=1, steps=3, transport="inproc"), None, "t") as one:
+        thread = threading.Thread(target=ps.work, args=(problem, one.servers[0].address), kwargs={"token": "t"})
+        thread.start()
+        one.wait()
+        thread.join(10.0)
+        run = one.end()
+    run.save(tmp_path / "run.npz")
+    np.testing.assert_array_equal(ps.Run.load(tmp_path / "run.npz").predict(X), run.predict(X))
 
 
 @pytest.mark.parametrize("serializer", ["msgpack", "json", "protobuf"])

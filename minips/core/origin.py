@@ -17,7 +17,9 @@ says and a file holds; ``lost``, the names of the problem's other attributes."""
 def origin_of(problem: Problem, params: Tensors) -> Origin:
     """The origin of these parameters of a problem."""
     cls, kept = type(problem), {name: x for name, x in problem.kept().items() if saved.holds(x)}
-    names = [*map(repr, np.asarray(kept.get("labels"), object).reshape(-1).tolist())]
+    named = kept.get("labels")
+    named = named.reshape(-1).tolist() if isinstance(named, np.ndarray) else named
+    names = [*map(repr, named if isinstance(named, list | tuple) else [named])]
     labels = ", ".join(names) if len({*names}) == len(names) else ""  # of one's own problem, perhaps each row's
     texts = {"class": f"{cls.__module__}:{cls.__qualname__}", "labels": labels, "parameters": described(params)}
     return {**texts, "rows": problem.fingerprint(), "kept": kept, "lost": [x for x in vars(problem) if x not in kept]}
@@ -25,7 +27,7 @@ def origin_of(problem: Problem, params: Tensors) -> Origin:
 
 def described(params: Tensors) -> str:
     """Names, dtypes and shapes."""
-    return ", ".join(f"{name} {x.dtype}{list(x.shape)}" for name, x in params.items())
+    return ", ".join(f"{name} {np.asarray(x).dtype.name}{[*np.shape(x)]}" for name, x in params.items())
 
 
 def remade(origin: Origin | None) -> Problem:

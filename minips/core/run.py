@@ -67,8 +67,7 @@ class Run:
     seconds: float
     """Wall time of the step loop."""
     updates: int
-    """Pushes that were applied. A round is applied whole: where workers were lost, the last one may bring some more
-    than workers × steps."""
+    """Pushes that were applied; more than workers × steps where workers were lost, for a round is applied whole."""
     late: int = 0
     """Pushes that came after their round and were dropped (backup workers)."""
     validation_loss: float | None = None

@@ -56,7 +56,6 @@ def connect(
     worker that is connected and heard.
 
     ``check`` is called with the first server's status before this worker takes a number, which an error prevents.
-
     A connection that breaks is made again, after each of ``pauses_s`` seconds; a push counts once, whether its
     acknowledgement was lost or not.
 
