@@ -23,5 +23,5 @@ if __name__ == "__main__":
         print(f"  row {row:3}: {predicted[row]} with {certainty[row]:.0%}, but it is {NAMES[y_new][row]}")
 
     run.save("breast_cancer.npz")
-    again = ps.Run.load("breast_cancer.npz", problem)  # perhaps tomorrow, in another program
+    again = ps.Run.load("breast_cancer.npz")  # perhaps tomorrow, in another program
     print(f"Loaded again: {again}, the same predictions: {np.array_equal(again.predict(X_new), predicted)}")

@@ -1,8 +1,11 @@
 """Problems to train: their contract, `Problem`, and models whose gradients have formulas."""
 
 import copy
+import hashlib
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from itertools import count
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -57,7 +60,9 @@ class Problem(ABC):
 
     @property
     def rows(self) -> int:
-        """The number of training rows."""
+        """The number of training rows. ValueError where the problem was made again from a saved run, without rows."""
+        if not hasattr(self, "X"):
+            raise ValueError("This problem holds no rows, as that of a loaded run. Make one of the rows to train on.")
         return int(self.X.shape[0])
 
     def __repr__(self) -> str:
@@ -97,6 +102,31 @@ class Problem(ABC):
     def predict_proba(self, params: Tensors, X: Array) -> Array:
         """The probabilities of each class for rows of ``X``, shape (n, classes)."""
         raise NotImplementedError(f"{type(self).__name__} has no probabilities; override predict_proba(params, X).")
+
+    def kept(self) -> dict[str, Any]:
+        """All attributes but rows and weights: predicting needs them. `Run.save` writes those that are numbers, texts,
+        arrays, or lists, tuples and dicts of them.
+        """
+        return {name: x for name, x in vars(self).items() if name not in ("X", "y", "validation", "weights")}
+
+    @classmethod
+    def restored(cls, kept: Mapping[str, Any]) -> Self:
+        """A problem without rows that predicts as the one did which ``kept`` is of."""
+        problem = cls.__new__(cls)
+        vars(problem).update(kept, validation=None)
+        return problem
+
+    def fingerprint(self) -> str:
+        """The SHA-256 of X and y: shapes, dtypes and bytes. An empty text where one of them is no array of values."""
+        digest = hashlib.sha256()
+        for name in ("X", "y"):
+            rows: Any = getattr(self, name, None)
+            for part in (rows.indptr, rows.indices, rows.data) if hasattr(rows, "indptr") else (rows,):
+                if not isinstance(part, np.ndarray) or part.dtype.hasobject:
+                    return ""
+                digest.update(f"{rows.shape} {part.dtype.str}".encode())
+                digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
 
     def shard(self, worker: int, workers: int) -> Self:
         """One worker's part of this problem: contiguous rows, near-equal in number, nothing held out."""
@@ -168,12 +198,22 @@ def _check_alike(name: str, held_out: Array, trained: Array) -> None:
         )
 
 
-def _table(X: Array, y: Array) -> tuple[Array, Array]:
-    """Rows for a linear model: X (n, d) in floats, because the parameters take its dtype, and y (n,)."""
+def _table(X: Array, y: Array, given: Any) -> tuple[Array, Array]:
+    """Rows for a linear model: X (n, d) in floats, because the parameters take its dtype, and y (n,). ``given`` may
+    name the columns of X.
+    """
     if X.ndim != 2 or y.ndim != 1:
         raise ValueError(f"Expected X of shape (rows, features) and y of shape (rows,); got {X.shape} and {y.shape}.")
     if {X.dtype.kind, y.dtype.kind} - set(_NUMBERS):
         raise ValueError(f"A linear model takes numbers; got X of {X.dtype} and y of {y.dtype}. Convert them first.")
+    for name, column in zip(getattr(given, "columns", count()), X.T if X.dtype.kind == "O" else (), strict=False):
+        try:
+            column.astype(float)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"The column {name!r} of X holds no numbers: {error}. Of texts, pandas.get_dummies(X) makes columns of "
+                "0 and 1, or scikit-learn's OneHotEncoder, in a pipeline before minips.sklearn.PSClassifier."
+            ) from None
     return (X if X.dtype.kind == "f" else X.astype(float)), y
 
 
@@ -195,10 +235,10 @@ class LinearRegression(Problem):
         weights: Array | None = None,
     ) -> None:
         super().__init__(X, y, X_validation, y_validation, weights=weights)
-        self.X, y = _table(self.X, self.y)
+        self.X, y = _table(self.X, self.y, X)
         self.y, self.l2 = y.astype(self.X.dtype), l2
         if self.validation:
-            rows, targets = _table(*self.validation)
+            rows, targets = _table(*self.validation, X_validation)
             self.validation = rows, targets.astype(self.X.dtype)
 
     def init(self, rng: np.random.Generator) -> Tensors:
@@ -228,7 +268,8 @@ class LinearRegression(Problem):
 
 class SoftmaxRegression(Problem):
     """Multinomial logistic regression: loss ``mean(−log softmax(XW + b)[y]) + l2·|W|²/2``, y holding class numbers, or
-    texts, whose sorted values are numbered and kept as ``labels``.
+    texts, whose sorted values are numbered and kept as ``labels``. ``classes`` is their number where ``y`` does not
+    hold them all; None: the largest in ``y``, plus 1.
 
     Parameters: ``W`` (d, classes) and ``b`` (classes,), both zero at first. Gradients: ``XᵀR/n + l2·W`` and the column
     means of R = softmax(XW + b) − onehot(y). Source: Bishop 2006, "Pattern Recognition and Machine Learning", 4.3.4.
@@ -252,8 +293,8 @@ class SoftmaxRegression(Problem):
             self.labels, self.y = np.unique(self.y.astype(str), return_inverse=True)
             if self.validation:
                 self.validation = self.validation[0], _numbered(self.validation[1], self.labels)
-        self.X, self.y = _table(self.X, self.y)
-        self.validation = self.validation and _table(*self.validation)
+        self.X, self.y = _table(self.X, self.y, X)
+        self.validation = self.validation and _table(*self.validation, X_validation)
         classes_seen = 0
         for y in (self.y, self.validation[1]) if self.validation else (self.y,):
             if y.dtype.kind not in "iu" or y.min() < 0:

@@ -78,6 +78,10 @@ class TorchProblem(Problem):
         self._trained_on = self.X
         self._networks = _Networks(make_net)
 
+    def kept(self) -> dict[str, Any]:
+        """Nothing: no file holds the functions that make the network and the loss."""
+        return {}
+
     def shard(self, worker: int, workers: int) -> Self:
         part = super().shard(worker, workers)
         part._trained_on = part.X  # no other rows travel to the worker

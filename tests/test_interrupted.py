@@ -130,11 +130,13 @@ def test_an_error_in_a_callback_carries_the_run(engine, exchange):
 
 
 class Breaks(ps.SoftmaxRegression):
-    """Its last worker fails after a few steps."""
+    """Its last worker fails after so many steps."""
+
+    steps = 5
 
     def shard(self, worker, workers):
         part = super().shard(worker, workers)
-        part.left = 5 if worker == workers - 1 else None
+        part.left = self.steps if worker == workers - 1 else None
         return part
 
     def loss_and_gradient(self, params, rows=None):
@@ -156,8 +158,10 @@ def test_the_end_of_a_worker_carries_the_run(engine, exchange):
     expected = ps.train(PROBLEM, config.with_({"steps": 5, "delays": None}), engine="simulated")
     assert_same(run, expected)
     assert run.accuracy == expected.accuracy
+    mended = Breaks(*ps.datasets.digits())
+    mended.steps = 1000
     if exchange == ps.PS():
-        assert ps.train(PROBLEM, config, engine="threads", resume=run).updates >= 80
+        assert ps.train(mended, config, engine="threads", resume=run).updates >= 80
     else:
         with pytest.raises(ValueError, match="holds no state to go on from"):
-            ps.train(PROBLEM, config, engine="threads", resume=run)
+            ps.train(mended, config, engine="threads", resume=run)

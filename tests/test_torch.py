@@ -123,6 +123,20 @@ def test_dropout_draws_the_same_on_all_engines():
     assert not np.array_equal(other.params["1.weight"], runs[0].params["1.weight"])
 
 
+def test_a_loaded_run_of_a_network_wants_its_problem(tmp_path):
+    network = problem()
+    run = ps.train(network, ps.Config(workers=1, steps=2), engine="threads")
+    run.save(tmp_path / "run.npz")
+    with pytest.raises(
+        ValueError, match=r"which the file of this run does not hold. Give the problem: Run.load\(path, p"
+    ):
+        ps.Run.load(tmp_path / "run.npz").predict(X_TEST)
+    again = ps.Run.load(tmp_path / "run.npz", problem())
+    np.testing.assert_array_equal(again.predict(X_TEST), run.predict(X_TEST))
+    with np.load(tmp_path / "run.npz") as file:
+        assert not [name for name in file.files if len(file[name].shape) == 2 and len(file[name]) == 400]
+
+
 def test_a_network_learns_and_predicts_with_the_statistics_of_the_training_rows():
     ours = problem()
     run = ps.train(ours, dataclasses.replace(CONFIG, steps=80), engine="threads", progress=False)

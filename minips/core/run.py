@@ -3,6 +3,7 @@
 import html
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from math import inf, isinf
 from operator import attrgetter
@@ -11,9 +12,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from minips import seeds
 from minips.core import saved
 from minips.core.collectives import PS
 from minips.core.config import Config
+from minips.core.origin import Origin, check_same, described, origin_of, remade
 from minips.core.partition import Layout, cut_state, join, join_state
 from minips.core.shard import Grant
 from minips.core.trace import Span, Trace
@@ -25,11 +28,14 @@ Rows = list[tuple[float, int, float]]
 
 
 class Progress(NamedTuple):
-    """The progress of a run: pushes applied of pushes wanted, and the losses so far."""
+    """The progress of a run."""
 
     applied: int
+    """Pushes that were applied."""
     updates: int
+    """Pushes that end the run."""
     losses: Rows
+    """Rows of (seconds, step, training loss) so far."""
 
 
 Watch = Callable[[Progress], None]
@@ -61,7 +67,7 @@ class Run:
     seconds: float
     """Wall time of the step loop."""
     updates: int
-    """Pushes that were applied."""
+    """Pushes that were applied; more than workers × steps where workers were lost, for a round is applied whole."""
     late: int = 0
     """Pushes that came after their round and were dropped (backup workers)."""
     validation_loss: float | None = None
@@ -93,18 +99,20 @@ class Run:
     replicas: list[str] = field(default_factory=list)
     """Of an all-reduce, the SHA-256 of each worker's parameters at the end. They are the same, or the run fails."""
     problem: Problem | None = None
-    """The problem that was trained; None for a run that was loaded."""
+    """The problem that was trained; of a loaded run the one that `load` was given, or has made again without rows."""
     state: State | None = field(default=None, repr=False)
     """The optimizer's state, the clocks, the random draws and the memories of the links, for ``train(…, resume=…)``."""
+    origin: Origin | None = field(default=None, repr=False)
+    """The problem as `save` writes it: class, labels and parameters, the rows' SHA-256, and what predicting needs."""
 
     @property
     def seconds_per_step(self) -> float:
         """Wall seconds for one clock of all the workers."""
         return self.seconds * self.config.workers / max(self.updates, 1)
 
-    def judge(self, problem: Problem) -> Self:
-        """Keep the problem, and note loss and accuracy on the rows that it holds out."""
-        self.problem = problem
+    def judge(self, problem: Problem, origin: Origin | None = None) -> Self:
+        """Keep the problem and its origin, and note loss and accuracy on the rows that it holds out."""
+        self.problem, self.origin = problem, origin or origin_of(problem, self.params)
         if held_out := problem.held_out():
             with np.errstate(over="ignore", invalid="ignore"):  # of a run that has diverged, which says so
                 self.validation_loss, self.accuracy = held_out.loss(self.params), held_out.accuracy(self.params)
@@ -112,16 +120,26 @@ class Run:
 
     def predict(self, X: Array) -> Array:
         """The problem's predictions for rows of ``X``, with the final parameters."""
-        return self._trained().predict(self.params, X)
+        return self._predicted("predict", X)
 
     def predict_proba(self, X: Array) -> Array:
         """The problem's probabilities for rows of ``X`` and each class, shape (n, classes)."""
-        return self._trained().predict_proba(self.params, X)
+        return self._predicted("predict_proba", X)
 
-    def _trained(self) -> Problem:
-        if self.problem is None:
-            raise ValueError("This run was loaded without its problem: use problem.predict(run.params, X).")
-        return self.problem
+    def _predicted(self, how: str, X: Array) -> Array:
+        self.problem = remade(self.origin) if self.problem is None else self.problem
+        try:
+            return getattr(self.problem, how)(self.params, X)  # type: ignore[no-any-return]
+        except AttributeError as error:
+            if error.obj is not self.problem or error.name not in (self.origin or {}).get("lost", ()):
+                raise
+            lack = f"Predicting needs the problem's {error.name!r}, which the file of this run does not hold"
+            raise ValueError(f"{lack}. Give the problem: Run.load(path, problem).") from error
+
+    def check(self, origin: Origin) -> None:
+        """ValueError where another problem than that of this ``origin`` was trained, whatever its rows were."""
+        mine = {**(self.origin or {}), "parameters": described(self.params), "rows": ""}
+        check_same(origin, mine, "the run")
 
     def to_frame(self) -> Any:
         """The training losses as a pandas DataFrame of ``seconds``, ``step`` and ``loss``. ImportError without
@@ -130,8 +148,8 @@ class Run:
         return frame(self.losses, ["seconds", "step", "loss"])
 
     def save(self, path: str | Path) -> None:
-        """Write the run into one file, an .npz archive: all but the problem. TypeError where a stage of your own keeps
-        a state that cannot be saved.
+        """Write the run into one file, an .npz archive; of the problem its class and what `Problem.kept` says, not the
+        rows. TypeError where a stage of your own keeps a state that cannot be saved.
         """
         spans = list(zip(*self.trace, strict=True)) or [()] * len(Span._fields)
         apart = {
@@ -147,10 +165,12 @@ class Run:
 
     @classmethod
     def load(cls, path: str | Path, problem: Problem | None = None) -> Self:
-        """The run that `save` wrote; ``problem`` is what it trained, for `predict`.
+        """The run that `save` wrote. Without a ``problem`` its own is made again, without rows, for `predict`: that
+        imports the module which the file names, and so runs it, and takes a subclass of `Problem` alone. Load files
+        that you trust. Where there is none, `predict` says why.
 
         ValueError where the file is torn, foreign, written by a newer minips, or names a stage that is not registered
-        here; OSError where it cannot be opened.
+        here, and where class, labels or parameters of ``problem`` are not the run's; OSError where it cannot be opened.
         """
         values = saved.read(path)
         try:
@@ -165,15 +185,22 @@ class Run:
                 "staleness": Counter(values["staleness"]),
             }
             known = {field.name for field in fields(cls)}
-            return cls(**{name: value for name, value in values.items() if name in known}, problem=problem)
+            run = cls(**{name: value for name, value in values.items() if name in known})
         except (KeyError, AttributeError, TypeError) as error:
             raise ValueError(f"{path} holds no saved run: {type(error).__name__}: {reason(error)}.") from error
+        if problem is not None:
+            run.check(origin_of(problem, problem.init(seeds.init(run.config.seed))))
+        with suppress(ValueError):  # which `predict` raises
+            run.problem = remade(run.origin) if problem is None else problem
+        return run
 
     def after(self, before: "Run") -> "Run":
         """This run and the one ``before`` it, from which it went on, as one."""
         began, remembers = before.seconds, not (self.config.push.lossless and self.config.pull.lossless)
         anew = [worker for worker, kept in enumerate((before.state or {}).get("workers", ())) if remembers and not kept]
-        words = "had left nothing to go on from: its memories begin anew"
+        told = [f"worker {worker} had left nothing to go on from: its memories begin anew" for worker in anew]
+        rows = {one.origin["rows"] for one in (before, self) if one.origin and one.origin["rows"]}
+        told += ["its rows are others than those of the run that it goes on from"] if len(rows) > 1 else []
         return replace(
             self,
             losses=[*before.losses, *((began + at, step, loss) for at, step, loss in self.losses)],
@@ -186,7 +213,7 @@ class Run:
             trace=before.trace + self.trace.since(-began),
             events=[
                 *before.events,
-                *((began, f"worker {worker} {words}") for worker in anew),
+                *((began, text) for text in told),
                 *((began + at, text) for at, text in self.events),
             ],
         )
@@ -228,7 +255,7 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """All but parameters and spans, as plain values for JSON; seconds by span name stand for the trace."""
-        apart = ("config", "params", "staleness", "grants", "trace", "problem", "state")
+        apart = ("config", "params", "staleness", "grants", "trace", "problem", "state", "origin")
         return {
             "config": self.config.to_dict(),
             **{name: value for name, value in vars(self).items() if name not in apart},
@@ -297,9 +324,9 @@ def server_state(state: State, index: int, layout: Mapping[str, Layout]) -> dict
     return {**kept[0], "left": left}
 
 
-def check_resumable(before: Run, config: Config, start: Tensors) -> tuple[Tensors, State]:
-    """The parameters and the state of ``before``, for going on as ``config`` says; ``start`` are the problem's first
-    parameters. ValueError where they do not go together.
+def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensors, State]:
+    """The parameters and the state of ``before``, for going on as ``config`` says with parameters of this ``origin``.
+    ValueError where they do not go together.
     """
     if not isinstance(before, Run):
         raise TypeError(f"resume takes a Run, or the path of a saved one; got {before!r}.")
@@ -318,14 +345,8 @@ def check_resumable(before: Run, config: Config, start: Tensors) -> tuple[Tensor
         if kept != value:
             what = path.removesuffix(".name")
             raise ValueError(f"The run has {what} {kept!r}, and the config {value!r}: its state would not fit.")
-    wanted, got = ({name: (x.shape, x.dtype) for name, x in tensors.items()} for tensors in (start, before.params))
-    if wanted != got:
-        raise ValueError(f"The problem's parameters are {_described(wanted)}; the run's are {_described(got)}.")
+    before.check(origin)
     return before.params, before.state
-
-
-def _described(tensors: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {dtype}{list(shape)}" for name, (shape, dtype) in tensors.items())
 
 
 def frame(rows: Sequence[Any], columns: Sequence[str]) -> Any:

@@ -79,6 +79,14 @@ def read(path: str | Path) -> dict[str, Any]:
     return from_arrays(arrays, path)
 
 
+def holds(value: Any) -> bool:
+    """True where a file gives this value back as it is."""
+    if type(value) in (dict, list, tuple):
+        return all(map(holds, (*value, *value.values()) if type(value) is dict else value))
+    plain = type(value) in (bool, int, float, str, type(None))
+    return plain or ((type(value) is np.ndarray or isinstance(value, np.generic)) and not value.dtype.hasobject)
+
+
 def _to_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
     if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, np.generic)):
         return value

@@ -48,6 +48,7 @@ def connect(
     transport: Transport | None = None,
     trace: Trace | None = None,
     pauses_s: Sequence[float] = PAUSES_S,
+    check: Callable[[Header], object] | None = None,
 ) -> "Client":
     """A client of the server at ``address``, or of several servers at their addresses. Use with ``with``.
 
@@ -55,6 +56,7 @@ def connect(
     says which). ``worker`` is this worker's number; None: the first one that nobody is. Another client cannot be a
     worker that is connected and heard.
 
+    ``check`` is called with the first server's status before this worker takes a number, which an error prevents.
     A connection that breaks is made again, after each of ``pauses_s`` seconds; a push counts once, whether its
     acknowledgement was lost or not.
 
@@ -70,10 +72,13 @@ def connect(
         raise TypeError(f"worker is a worker's number, from 0 on; got {worker!r}. None stands for the first free one.")
     addresses, identity = listed(address), secrets.token_hex(16)
     with ExitStack() as stack:
-        if addresses and (config is None or worker is None):
+        if addresses and (config is None or worker is None or check):
             way = config.shaped_transport() if config else transport or transport_of(addresses[0])
             ask = stack.enter_context(asking(addresses[0], token, way, timeout, config.pull if config else None))
-            config = config or config_told(ask("status", config=True), way)
+            told = ask("status", config=True)
+            config = config or config_told(told, way)
+            if check:
+                check(told)
             if worker is None:
                 worker = ask("hello", worker=-1, client=identity)["worker"]
         return Client(addresses, config or Config(), int(worker or 0), token, timeout, trace, pauses_s, identity)

@@ -114,6 +114,8 @@ class Server(Closable):
         self._present = self._attendance.present
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
+        self.told: Header = {}
+        """Of the problem whose parameters these are, what status tells workers, who compare it with theirs."""
 
     def serve(self, address: str | None = None, token: str | None = None) -> Self:
         """Start answering at ``address`` (None: a fresh local one). A ``token`` is made where none is given. Use with
@@ -360,6 +362,7 @@ class Server(Closable):
         header = {"kind": "reply", "memory": "none", **self.status().to_dict()}
         if asked.get("config"):
             header["config"] = told_config(self.config)
+            header |= {"problem": self.told} if self.told else {}
         _, *frames = pack(Packet(header, {}), self.config.pull, Trace())
         return [envelope(self.config.pull, {}, version), *frames]
 

@@ -14,7 +14,8 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
-from minips.core.message import NonFiniteError
+from minips.core.message import Header, NonFiniteError
+from minips.core.origin import check_same, origin_of
 from minips.core.partition import cut, join, partition
 from minips.core.run import Progress, Run, check_resumable, gathered, server_state
 from minips.core.trace import Trace
@@ -75,13 +76,19 @@ def work(
     once all workers are there, or once the run has begun without this one. ``met`` is called with the client once it is
     connected, ``stop`` ends the work before the run is over. Until it returns, BLAS has one thread in this process.
 
-    ConnectionError, PermissionError and ValueError as `connect`; what the problem raises, once the servers know.
+    ConnectionError, PermissionError and ValueError as `connect`; ValueError too, before this worker takes a number,
+    where the server tells of another problem; what the problem raises, once the servers know.
     """
     check_problem("work", problem)
     if not isinstance(stop, Event | None):
         raise TypeError(f"stop takes a threading.Event; got {stop!r}.")
     halt = stop or Event()
-    client = connect(address, config, worker=rank, token=token, timeout=timeout, transport=transport)
+
+    def check(status: Header) -> None:
+        if theirs := status.get("problem"):
+            check_same(origin_of(problem, problem.init(seeds.init(0))), theirs, "the server's")
+
+    client = connect(address, config, worker=rank, token=token, timeout=timeout, transport=transport, check=check)
     diverged = None
     params: Tensors = {}
     with closing(client):
@@ -141,14 +148,13 @@ class Served:
             server.let_go(LEAVE_S)
         config = self.servers[0].config
         run = gathered(config, [server.report() for server in self.servers])
-        run = run.after(self._before) if self._before else run
         run.problem = self._problem
         if len(self.servers) == config.servers:
             try:
                 run.judge(self._problem)
             except Exception as error:  # which is no reason to lose what was trained
                 run.events.append((run.seconds, f"held-out rows could not be judged: {_words(error)}"))
-        return run
+        return run.after(self._before) if self._before else run
 
 
 @contextmanager
@@ -169,15 +175,17 @@ def serving(
     config = config.for_rows(problem.rows)
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
-        layouts, state = partition(params, config.servers), None
+        layouts, origin, state = partition(params, config.servers), origin_of(problem, params), None
         if resume:
             alone = [] if index is None or "index" not in (resume.state or {}) else [layouts[index]]
-            start, state = check_resumable(resume, config, cut(params, alone[0]) if alone else params)
+            parts = origin_of(problem, cut(params, alone[0])) if alone else origin
+            start, state = check_resumable(resume, config, parts)
             params |= join([start], alone) if alone else start
         servers = []
         for place, each in enumerate(range(config.servers) if index is None else [index]):
             kept = state and server_state(state, each, layouts[each])
             server = Server(params, config, index=each, updates=config.workers * config.steps, state=kept)
+            server.told = {name: text for name, text in origin.items() if isinstance(text, str)}
             servers.append(stack.enter_context(server.serve(_next(address, place), token)))
         try:
             yield Served(servers, problem, resume)

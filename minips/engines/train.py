@@ -10,6 +10,7 @@ from typing import Any
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
+from minips.core.origin import Origin, origin_of
 from minips.core.run import Progress, Run, check_resumable
 from minips.engines import Engine, Processes
 from minips.engines.evaluation import OnEval, evaluation
@@ -60,9 +61,10 @@ def train(
     config = (config or (before.config if before else Config())).for_rows(problem.rows)
     chosen: Engine = build("engine", engine) if engine else Processes()
     params = problem.init(seeds.init(config.seed))
+    origin = origin_of(problem, params)
     state = None
     if before:
-        params, state = check_resumable(before, config, params)
+        params, state = check_resumable(before, config, origin)
     pauses = evaluation(every, on_eval, problem, before.seconds if before else 0.0)
     wanted = stop.is_set if isinstance(stop, threading.Event) else stop or (lambda: False)
     run = None
@@ -76,7 +78,7 @@ def train(
                 pauses.end(run)
         except BaseException as error:
             ended = came[0] if came and isinstance(error, Exception) else error
-            _keep(getattr(error, "run", run), ended, before, problem)
+            _keep(getattr(error, "run", run), ended, before, problem, origin)
             if isinstance(ended, KeyboardInterrupt):
                 words = "The run was interrupted; all that it started has ended."
                 ended.args = (words,)
@@ -84,15 +86,16 @@ def train(
             if ended is not error:
                 raise ended from None
             raise
-    return (run.after(before) if before else run).judge(problem)
+    run.judge(problem, origin)
+    return run.after(before) if before else run
 
 
-def _keep(run: Run | None, error: Any, before: Run | None, problem: Problem) -> None:
+def _keep(run: Run | None, error: Any, before: Run | None, problem: Problem, origin: Origin) -> None:
     """Let an exception carry the run, if there is one."""
     if run:
-        error.run = run.after(before) if before else run
         with suppress(Exception):  # which may be why the run has ended
-            error.run.judge(problem)
+            run.judge(problem, origin)
+        error.run = run.after(before) if before else run
 
 
 def check_problem(who: str, problem: object) -> None:

@@ -1,0 +1,59 @@
+"""The origin of a run's parameters: the problem, as plain values to make it again from, and to compare it by."""
+
+from pkgutil import resolve_name
+from typing import Any
+
+import numpy as np
+
+from minips.core import saved
+from minips.problems import Problem
+from minips.stage import Tensors, reason
+
+Origin = dict[str, Any]
+"""Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256). ``kept``, what `Problem.kept`
+says and a file holds; ``lost``, the names of the problem's other attributes."""
+
+
+def origin_of(problem: Problem, params: Tensors) -> Origin:
+    """The origin of these parameters of a problem."""
+    cls, kept = type(problem), {name: x for name, x in problem.kept().items() if saved.holds(x)}
+    named = kept.get("labels")
+    named = named.reshape(-1).tolist() if isinstance(named, np.ndarray) else named
+    names = [*map(repr, named if isinstance(named, list | tuple) else [named])]
+    labels = ", ".join(names) if len({*names}) == len(names) else ""  # of one's own problem, perhaps each row's
+    texts = {"class": f"{cls.__module__}:{cls.__qualname__}", "labels": labels, "parameters": described(params)}
+    return {**texts, "rows": problem.fingerprint(), "kept": kept, "lost": [x for x in vars(problem) if x not in kept]}
+
+
+def described(params: Tensors) -> str:
+    """Names, dtypes and shapes."""
+    return ", ".join(f"{name} {np.asarray(x).dtype.name}{[*np.shape(x)]}" for name, x in params.items())
+
+
+def remade(origin: Origin | None) -> Problem:
+    """The problem without rows, its module imported. ValueError says why there is none."""
+    where = origin["class"] if origin else "that of this run"
+    try:
+        if origin is None:
+            raise ValueError("its file holds none, as one of an earlier minips, or of a ps.Server that was given none")
+        if "__main__:" in where or "<locals>" in where:
+            raise ImportError("its class stood in a program, in a notebook or in a function, not in a module")
+        cls = resolve_name(where)
+        if not issubclass(cls, Problem):
+            raise TypeError("it is no subclass of ps.Problem")
+        problem: Problem = cls.restored(origin["kept"])
+        return problem
+    except (Exception, SystemExit) as error:  # whatever the module does
+        lack = f"Predicting needs the problem, and {where} cannot be made again: {reason(error)}"
+        raise ValueError(f"{lack}. Give it: Run.load(path, problem).") from error
+
+
+def check_same(mine: Origin, theirs: Origin, whose: str) -> None:
+    """ValueError where two origins differ in a text. What one of them does not say is not compared."""
+    for name in ("class", "labels", "parameters", "rows"):
+        one, other = mine.get(name, ""), theirs.get(name, "")
+        if name == "class" and "__main__:" in one + other:  # a program's own, which others may import from its file
+            one, other = (text.rpartition(":")[2] for text in (one, other))
+        if one and other and one != other:
+            advice = "Workers share out the same rows, to the bit" if name == "rows" else f"Give one of the same {name}"
+            raise ValueError(f"The problem and {whose} differ in their {name}: {one:.300} and {other:.300}. {advice}.")
