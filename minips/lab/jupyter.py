@@ -72,8 +72,13 @@ def start(folder: Path, first: str, port: int | None, options: Sequence[str]) ->
         return
     port = free_port(port)
     token = os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(16))
-    print(f"The first lesson: http://localhost:{port}/lab/tree/{first}?token={token}", file=sys.stderr)
-    print("Open this address in a browser, if none opens by itself. Ctrl-C ends JupyterLab.", file=sys.stderr)
+    if getattr(os, "geteuid", lambda: 1)() == 0 and "--allow-root" not in options:
+        print(
+            "You are root, as whom JupyterLab starts only where it is told to: minips lab --allow-root", file=sys.stderr
+        )
+    else:
+        print(f"The first lesson: http://localhost:{port}/lab/tree/{first}?token={token}", file=sys.stderr)
+        print("Open this address in a browser, if none opens by itself. Ctrl-C ends JupyterLab.", file=sys.stderr)
     command = [sys.executable, "-m", "jupyterlab", "--notebook-dir", str(folder), f"--ServerApp.port={port}"]
     command += [
         "--ServerApp.port_retries=0",
