@@ -36,18 +36,7 @@ from minips.core.config import Config
 from minips.core.run import Progress, Run
 from minips.engines.supervisor import handling
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
-from minips.stage import (
-    Stage,
-    UnknownStageError,
-    Value,
-    default_of,
-    kinds,
-    listed,
-    names,
-    parse_stage,
-    read_fields,
-    reason,
-)
+from minips.stage import NoStageError, Stage, Value, default_of, kinds, listed, names, parse_stage, read_fields, reason
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
@@ -71,13 +60,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return _run(arguments)
         finally:
-            for stream in filter(None, (sys.stdout, sys.stderr)):
-                stream.flush()
-    except BrokenPipeError:  # of a stream: those of connections are sentences
+            with _file("Standard output cannot be written", "Choose another file."):
+                for stream in filter(None, (sys.stdout, sys.stderr)):
+                    stream.flush()
+    except OSError as error:  # of a stream
+        closed = isinstance(error, BrokenPipeError)
+        if not closed:
+            print(f"minips: {error}", file=sys.stderr)
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in filter(None, (sys.stdout, sys.stderr)):
             os.dup2(null, stream.fileno())  # or the interpreter, which flushes them as it ends, would complain
-        return 141
+        return 141 if closed else 1
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -88,10 +81,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         options, rest = _parser().parse_known_args(_load(arguments))
         options.rest = rest
         if rest and options.command is not lab:
-            known = list(options.parser._option_string_actions)
-            meant = [word for given in rest for word in get_close_matches(given.partition("=")[0], known, 1)]
-            hint = f". Did you mean {' '.join(meant)}?" if meant else ""
-            options.parser.error(f"unknown: {' '.join(rest)}{hint}")
+            known = [*options.parser._option_string_actions]
+            meant = [*(word for one in rest for word in get_close_matches(one.partition("=")[0], known, 1)), ""][0]
+            options.parser.error(f"unknown: {' '.join(rest)}" + (f". Did you mean {meant}?" if meant else ""))
         if options.command is None:
             options.parser.error("Expected a command, such as minips demo.")
         with handling(_terminate, signal.SIGTERM):
@@ -123,7 +115,7 @@ def _load(arguments: Sequence[str] | None) -> list[str]:
     for file in given.load:
         path = Path(file).resolve()
         if path.suffix != ".py" or not path.is_file():
-            raise OSError(f"--load takes a Python file that is there, FILE.py, and defines stages; got {file}.")
+            raise OSError(f"--load takes an existing Python file that defines stages, FILE.py; got {file}.")
         if _module(path.stem, path.parent).__file__ != str(path):
             raise ValueError(f"--load {file}: there is another module named {path.stem}. Choose another name.")
     return rest
@@ -143,12 +135,9 @@ def _of_user(what: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        lines = [
-            f" ({Path(frame.filename).name}, line {frame.lineno})"
-            for frame in traceback.extract_tb(error.__traceback__)
-            if folder in Path(frame.filename).parents and "site-packages" not in frame.filename
-        ]
-        raise ValueError(f"{what}: {type(error).__name__}: {reason(error)}{''.join(lines[-1:])}") from error
+        at = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]
+        line = f" ({Path(at[-1].filename).name}, line {at[-1].lineno})" if at else ""
+        raise ValueError(f"{what}: {type(error).__name__}: {reason(error)}{line}") from error
 
 
 @contextmanager
@@ -158,11 +147,11 @@ def _file(what: str, advice: str) -> Iterator[None]:
     """
     try:
         yield
-    except UnknownStageError as error:
+    except NoStageError as error:
         words = f"It names a stage that is not registered here. {error} Give the file that defines it: --load FILE.py"
         raise ValueError(f"{what}. {words}") from None
     except OSError as error:
-        if error.errno is None:  # a sentence already
+        if error.errno is None or isinstance(error, BrokenPipeError):  # a sentence already, or for `main`
             raise
         raise OSError(f"{what}: {(error.strerror or str(error)).lower()}. {advice}") from None
 
@@ -386,8 +375,7 @@ def stages(options: argparse.Namespace) -> None:
     """The catalogue: every stage of every kind, its fields, and which extra is missing."""
     rows = [listed(kind, name) for kind in ([options.kind] if options.kind else kinds()) for name in names(kind)]
     if options.json:
-        print(json.dumps(rows, indent=1, default=Value.to_dict))
-        return
+        return print(json.dumps(rows, indent=1, default=Value.to_dict))
     for row in rows:
         fields = ", ".join(f"{name}={default!r}" for name, default in row["fields"].items())
         absent = f' [needs: pip install "minips[{row["extra"]}]"]' if row["missing"] else ""
@@ -438,7 +426,7 @@ def doctor(options: argparse.Namespace) -> int:
         fixed_s = calibrate(Config()).transfer.fixed_s
         _say(f"processes and ports: work; a small push and pull over TCP travels for {fixed_s * 1e6:.0f} µs")
     except (RuntimeError, OSError) as error:
-        lacking.append("processes and ports")
+        lacking.append("working processes and ports")
         _say(f"processes and ports: do not work: {reason(error)}")
     extras: list[str] = []
     for extra, packages in _packages().items():
@@ -449,9 +437,9 @@ def doctor(options: argparse.Namespace) -> int:
         versions = ", ".join(f"{package} {_installed(package) or 'missing'}" for package in packages)
         _say(f"{f'extra {extra}' if extra else 'core'}: {versions}")
     _say(f"engine ray: {_ray()}")
-    _say(f"Not ready: there is a lack of {', '.join(lacking)}." if lacking else "Ready.")
     if extras:
-        _say(f'What is missing of the extras comes with: pip install "minips[{",".join(extras)}]"')
+        _say(f'extras in part: pip install "minips[{",".join(extras)}]"')
+    _say(f"Not ready: {', '.join(lacking)} missing." if lacking else "Ready.")
     return 1 if lacking else 0
 
 
@@ -496,11 +484,8 @@ def lab(options: argparse.Namespace) -> None:
     from minips.lab import jupyter, lessons, state
 
     if options.reset:
-        gone = (
-            "is gone, and your progress begins anew" if state.reset() else "was not there: there is nothing to forget"
-        )
-        print(f"{state.state_file()} {gone}.")
-        return
+        gone = "Your progress begins anew" if state.reset() else "There was nothing to forget"
+        return print(f"{gone}: {state.state_file()} is not there.")
     if importlib.util.find_spec("jupyterlab") is None:
         raise ModuleNotFoundError('JupyterLab is not installed. Install it with: pip install "minips[lab]"')
     rest = jupyter.checked(options.rest)
@@ -562,14 +547,11 @@ def _value(hint: Any, text: str) -> Any:
         return parse_stage(kind.kind, text)
     if issubclass(kind, Value):
         return kind.from_dict(read_fields(text))
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"Expected true or false, got {text!r}.")
-        return text.lower() == "true"
     try:
-        return kind(text)
-    except ValueError:
-        raise ValueError(f"Expected a {'whole ' if kind is int else ''}number, got {text!r}.") from None
+        return {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        wanted = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
+        raise ValueError(f"Expected {wanted}, got {text!r}.") from None
 
 
 @wrong_values()
@@ -765,7 +747,7 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
                 text, metavar = f"{text}: {', '.join(names(kind.kind))}", "STAGE"
             elif issubclass(kind, Value):
                 fields = (f"{one.name}={default_of(one)!r}, {one.metadata['help']}" for one in dataclasses.fields(kind))
-                text, metavar = f"{text}: {'; '.join(fields)}", "FIELD=VALUE,…"
+                text, metavar = f"{text}. Fields: {'; '.join(fields)}", "FIELD=VALUE,…"
             text = f"{text} (default {default_of(field)!r})".replace("%", "%%")
             option = f"--{prefix}{field.name}".replace("_", "-")
             group.add_argument(option, dest=prefix + field.name, metavar=metavar, help=text)

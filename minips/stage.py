@@ -225,7 +225,7 @@ class Stage(Value):
 S = TypeVar("S", bound=Stage)
 
 
-class UnknownStageError(ValueError):
+class NoStageError(ValueError):
     """No stage of the kind has the name."""
 
 
@@ -296,7 +296,7 @@ def stage_class(kind: str, name: str) -> type[Stage]:
                 f"{name!r} is how the command line names {_article(kind)}. In Python, give "
                 f"{_public(stage_class(kind, head))}({fields}), or a dict of 'name' and the fields."
             )
-        raise UnknownStageError(f"There is no {kind} named {name!r}. {nearest(name, classes)}")
+        raise NoStageError(f"There is no {kind} named {name!r}. {nearest(name, classes)}")
     cls = classes[name]
     if isinstance(cls, str):
         cls = classes[name] = resolve_name(cls)
