@@ -375,7 +375,7 @@ def stages(options: argparse.Namespace) -> None:
     """The catalogue: every stage of every kind, its fields, and which extra is missing."""
     rows = [listed(kind, name) for kind in ([options.kind] if options.kind else kinds()) for name in names(kind)]
     if options.json:
-        return print(json.dumps(rows, indent=1, default=Value.to_dict))
+        return print(json.dumps(rows, indent=1, default=lambda value: value.to_dict()))
     for row in rows:
         fields = ", ".join(f"{name}={default!r}" for name, default in row["fields"].items())
         absent = f' [needs: pip install "minips[{row["extra"]}]"]' if row["missing"] else ""
