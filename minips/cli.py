@@ -677,52 +677,41 @@ def _count(text: str) -> int:
 
 def _add_tables(parser: argparse.ArgumentParser) -> None:
     """A command for each table of the bench; its own options are what the table's ``measure`` takes."""
-    transports = ("transports", str, "*", "only these transports")
-    references = ("references", str, "*", "only these of what the transports are held against")
-    features = ("features", _count, None, "random Fourier features; 10 parameters each")
-    rounds = ("rounds", _count, None, "how often each takes its turn, at most")
-    tables: dict[str, tuple[str, list[tuple[str, Callable[[str], Any], str | None, str]]]] = {
-        "pushpull": (
-            "a push and pull over each transport, and what it is held against",
-            [("values", _count, "+", "float32 values in a gradient"), transports, references, rounds],
-        ),
-        "train": (
-            "the same training run on minips, pipes, torch RPC and Ray, and gradients alone",
-            [
-                ("features", _count, "+", "random Fourier features; 10 parameters each"),
-                ("transport", str, None, "minips' transport"),
-                ("contenders", str, "+", "only these"),
-                ("steps", _count, None, "clocks of both workers"),
-                rounds,
-            ],
-        ),
-        "transports": (
-            "a frame over each transport alone: latency and throughput",
-            [
-                transports,
-                references,
-                ("small", _count, None, "bytes of the frame for the latency"),
-                ("large", _count, None, "bytes of the frame for the throughput"),
-                rounds,
-            ],
-        ),
-        "codecs": (
-            "bits, times and steps of every quantizer",
-            [("values", _count, None, "float32 values in the array"), rounds],
-        ),
-        "engines": ("the same run in processes and in actors on Ray", [rounds]),
-        "cost": ("seconds per step, predicted and measured, behind links and on the bare loopback", [features, rounds]),
-        "tune": ("the tuner's ranking of 24 configs, and what they take, behind two links", [features]),
+    options: dict[str, tuple[Callable[[str], Any], str]] = {
+        "values": (_count, "float32 values of a gradient"),
+        "features": (_count, "random Fourier features; 10 parameters each"),
+        "transport": (str, "minips' transport"),
+        "transports": (str, "only these transports"),
+        "references": (str, "only these of what the transports are held against"),
+        "contenders": (str, "only these"),
+        "steps": (_count, "clocks of both workers"),
+        "small": (_count, "bytes of the frame for the latency"),
+        "large": (_count, "bytes of the frame for the throughput"),
+        "rounds": (_count, "how often each takes its turn, at most"),
+    }
+    tables = {
+        "pushpull values+ transports* references* rounds": "a push and pull over each transport, and what it is held "
+        "against",
+        "train features+ transport contenders+ steps rounds": "the same training run on minips, pipes, torch RPC and "
+        "Ray, and gradients alone",
+        "transports transports* references* small large rounds": "a frame over each transport alone: latency and "
+        "throughput",
+        "codecs values rounds": "bits, times and steps of every quantizer",
+        "engines rounds": "the same run in processes and in actors on Ray",
+        "cost features rounds": "seconds per step, predicted and measured, behind links and on the bare loopback",
+        "tune features": "the tuner's ranking of 24 configs, and what they take, behind two links",
     }
     commands = parser.add_subparsers(dest="what", required=True, metavar="table")
-    for name, (words, takes) in tables.items():
+    for table, words in tables.items():
+        name, *takes = table.split()
         one = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
-        for option, kind, count, text in takes:
-            metavar = "N" if kind is _count else "NAME"
-            one.add_argument(f"--{option}", type=kind, nargs=count, metavar=metavar, help=text)
+        one.set_defaults(takes=[option.rstrip("+*") for option in takes], parser=one)
+        for option in takes:
+            kind, text = options[option.rstrip("+*")]
+            several, metavar = option[-1] if option[-1] in "+*" else None, "N" if kind is _count else "NAME"
+            one.add_argument(f"--{option.rstrip('+*')}", type=kind, nargs=several, metavar=metavar, help=text)
         one.add_argument("--json", metavar="FILE", help="write the rows as JSON; - is standard output")
         one.add_argument("--plot", metavar="FILE.png", help="draw the table")
-        one.set_defaults(takes=[option for option, *_ in takes], parser=one)
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
