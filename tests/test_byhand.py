@@ -508,3 +508,18 @@ def test_a_served_run_is_saved(tmp_path):
     assert (code, "saved in run.npz" in error) == (0, True)
     trained = ps.train(PROBLEM, ps.Config(workers=1, steps=5), engine="threads")
     assert_same(ps.Run.load(tmp_path / "run.npz").params, trained.params)
+
+
+def test_a_served_run_that_diverges_is_saved_and_exits_with_3(tmp_path):
+    with served(tmp_path, "--workers", "1", "--steps", "20", "--optimizer", "sgd:lr=1e38", "--save", "run.npz") as (
+        server,
+        _,
+        work,
+    ):
+        with Started(tmp_path, *work) as worker:
+            code, _, error = worker.ended()
+            assert (code, "The run has diverged" in error) == (3, True)
+        code, out, error = server.ended()
+    assert (code, out.startswith("diverged")) == (3, True)
+    assert error.endswith("The run is saved in run.npz.\n")
+    assert ps.Run.load(tmp_path / "run.npz").diverged
