@@ -81,9 +81,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         options, rest = _parser().parse_known_args(_load(arguments))
         options.rest = rest
         if rest and options.command is not lab:
-            known = [*options.parser._option_string_actions]
-            meant = [*(word for one in rest for word in get_close_matches(one.partition("=")[0], known, 1)), ""][0]
-            options.parser.error(f"unknown: {' '.join(rest)}" + (f". Did you mean {meant}?" if meant else ""))
+            known = [name.strip("-") for name in options.parser._option_string_actions]
+            meant = get_close_matches(rest[0].strip("-").partition("=")[0], known, 1)
+            options.parser.error(f"unknown: {' '.join(rest)}" + (f". Did you mean --{meant[0]}?" if meant else ""))
         if options.command is None:
             options.parser.error("Expected a command, such as minips demo.")
         with handling(_terminate, signal.SIGTERM):

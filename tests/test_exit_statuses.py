@@ -116,6 +116,7 @@ def test_a_wrong_option_or_value_is_2(arguments, sentence, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert sentence in said.err.splitlines()[-1]
+    assert "Did you mean --" not in said.err or "Did you mean --" in sentence
     assert "Errno" not in said.err
     usage = f"usage: {' '.join(sentence.split(': error')[0].split())}"
     assert said.err.startswith(usage) if ": error" in sentence else len(said.err.splitlines()) == 1
