@@ -1,7 +1,7 @@
 """The command line: ``minips demo | train | serve | work | status | stages | bench | doctor | lab | check``.
 
-Results go to standard output, progress and errors to standard error. Ctrl-C ends any of them cleanly, with exit code
-130, and SIGTERM with 143: `serve` saves what it has before, and its workers hear that the run is over.
+Results go to standard output, progress and errors to standard error. Ctrl-C and SIGTERM end any of them cleanly:
+`train` and `serve` save what they have before, and the workers of `serve` hear that the run is over.
 """
 
 import argparse
@@ -14,18 +14,21 @@ import platform
 import re
 import reprlib
 import secrets
+import shutil
 import signal
 import sys
+import textwrap
+import traceback
 import typing
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
-from rich.table import Table
 
 from minips import __version__
 from minips.core.codec import Codec
@@ -33,34 +36,77 @@ from minips.core.config import Config
 from minips.core.run import Progress, Run
 from minips.engines.supervisor import handling
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
-from minips.stage import Stage, Value, default_of, kinds, missing, names, parse_stage, read_fields, reason, stage_class
+from minips.stage import NoStageError, Stage, Value, default_of, kinds, listed, names, parse_stage, read_fields, reason
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
 
+class WrongValueError(ValueError):
+    """What an option says cannot be."""
+
+
+@contextmanager
+def wrong_values(option: str = "") -> Iterator[None]:
+    """Take what a block, or a function, refuses for a wrong value of an option. What fails later is a failure."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError, MemoryError) as error:
+        raise WrongValueError((f"--{option}: " if option else "").replace("_", "-") + reason(error)) from error
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command; its exit status."""
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            with _file("Standard output cannot be written", "Choose another file."):
+                for stream in filter(None, (sys.stdout, sys.stderr)):
+                    stream.flush()
+    except OSError as error:  # of a stream
+        closed = isinstance(error, BrokenPipeError)
+        if not closed:
+            print(f"minips: {error}", file=sys.stderr)
+        null = os.open(os.devnull, os.O_WRONLY)
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            os.dup2(null, stream.fileno())  # or the interpreter, which flushes them as it ends, would complain
+        return 141 if closed else 1
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows ASCII alone shows a ? for an α
     try:
-        arguments = _load(arguments)
-        parser = _parser()
-        options, rest = parser.parse_known_args(arguments)
+        options, rest = _parser().parse_known_args(_load(arguments))
         options.rest = rest
         if rest and options.command is not lab:
-            parser.error(f"unknown: {' '.join(rest)}")
+            known = [name.strip("-") for name in options.parser._option_string_actions]
+            meant = get_close_matches(rest[0].strip("-").partition("=")[0], known, 1)
+            options.parser.error(f"unknown: {' '.join(rest)}" + (f". Did you mean --{meant[0]}?" if meant else ""))
+        if options.command is None:
+            options.parser.error("Expected a command, such as minips demo.")
         with handling(_terminate, signal.SIGTERM):
             return int(options.command(options) or 0)
     except KeyboardInterrupt as end:
-        what, code = ("SIGTERM", 143) if isinstance(end, Terminated) else ("Ctrl-C", 130)
+        what, status = ("SIGTERM", 143) if isinstance(end, Terminated) else ("Ctrl-C", 130)
         print(f"Stopped by {what}; everything that was started has ended.", file=sys.stderr)
-        return code
+        return status
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError, ModuleNotFoundError, RuntimeError, TypeError, MemoryError) as error:
         print(f"minips: {reason(error)}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, WrongValueError) else 1
 
 
+class _Console(Console):
+    """Rich's, which leaves a closed pipe to `main`."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+@wrong_values()
 def _load(arguments: Sequence[str] | None) -> list[str]:
     """The arguments without ``--load FILE.py``; the stages of these files are registered by then."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -69,7 +115,7 @@ def _load(arguments: Sequence[str] | None) -> list[str]:
     for file in given.load:
         path = Path(file).resolve()
         if path.suffix != ".py" or not path.is_file():
-            raise OSError(f"--load takes a Python file that defines stages; there is no {file}.")
+            raise OSError(f"--load takes an existing Python file that defines stages, FILE.py; got {file}.")
         if _module(path.stem, path.parent).__file__ != str(path):
             raise ValueError(f"--load {file}: there is another module named {path.stem}. Choose another name.")
     return rest
@@ -79,10 +125,35 @@ def _module(name: str, folder: Path) -> ModuleType:
     """A module of this folder, under its own name, so that the processes of a run import it too."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-    try:
+    with _of_user(f"The module {name} cannot be imported", folder):
         return importlib.import_module(name)
+
+
+@contextmanager
+def _of_user(what: str, folder: Path) -> Iterator[None]:
+    """Make a sentence of an error in a user's code: ``what`` is wrong, why, and at which line of the folder's files."""
+    try:
+        yield
     except Exception as error:
-        raise RuntimeError(f"The module {name} cannot be imported: {type(error).__name__}: {reason(error)}") from error
+        at = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]
+        line = f" ({Path(at[-1].filename).name}, line {at[-1].lineno})" if at else ""
+        raise ValueError(f"{what}: {type(error).__name__}: {reason(error)}{line}") from error
+
+
+@contextmanager
+def _file(what: str, advice: str) -> Iterator[None]:
+    """Make a sentence of the system's error: ``what`` is wrong with a file, why, and what to do; or of the name of a
+    stage in it that is not registered.
+    """
+    try:
+        yield
+    except NoStageError as error:
+        words = f"It names a stage that is not registered here. {error} Give the file that defines it: --load FILE.py"
+        raise ValueError(f"{what}. {words}") from None
+    except OSError as error:
+        if error.errno is None or isinstance(error, BrokenPipeError):  # a sentence already, or for `main`
+            raise
+        raise OSError(f"{what}: {(error.strerror or str(error)).lower()}. {advice}") from None
 
 
 class Terminated(KeyboardInterrupt):
@@ -93,6 +164,7 @@ def _terminate(number: int, frame: object) -> None:
     raise Terminated
 
 
+@wrong_values()
 def _check_folders(*files: str | None) -> None:
     """OSError where a file that is to be written is a folder, or has none; asked before the work that it takes, not
     after.
@@ -104,46 +176,84 @@ def _check_folders(*files: str | None) -> None:
             raise OSError(f"There is no folder {os.path.dirname(file)} for {file}. Make it, or choose another.")
 
 
+def _write(file: str | None, write: Callable[[str], object]) -> None:
+    """Have a file written, where one is wanted."""
+    if file:
+        with _file(f"{file} cannot be written", "Choose another file."):
+            write(file)
+
+
+def _write_json(file: str | None, value: object) -> None:
+    """Write a value as JSON, to standard output where the file is ``-``."""
+    text = json.dumps(value, indent=1) if file else ""
+    _write(file, lambda name: print(text) if name == "-" else Path(name).write_text(text))
+
+
+def _beside(options: argparse.Namespace) -> TextIO:
+    """The stream for words: standard output, unless JSON goes there."""
+    return sys.stderr if options.json == "-" else sys.stdout
+
+
 def demo(options: argparse.Namespace) -> None:
     """Seven short runs and the table that they make."""
     from minips import demo as runs
 
     _check_folders(options.json)
     rows: list[runs.Row] = []
+    shown = _Console(file=_beside(options))
     try:
-        for row in runs.demo(Console(stderr=True)):
+        for row in runs.demo(_Console(stderr=True)):
             rows.append(row)
     finally:
         if rows:
-            Console().print(runs.table(rows))
-        if options.json:
-            Path(options.json).write_text(json.dumps([row.to_dict() for row in rows], indent=1))
-    Console().print(runs.verdict(rows))
+            shown.print(runs.table(rows))
+        _write_json(options.json, [row.to_dict() for row in rows])
+    shown.print(runs.verdict(rows))
 
 
-def train(options: argparse.Namespace) -> None:
+def train(options: argparse.Namespace) -> int:
     """Train once, as the options say. A stage is given as name or name:field=value,field=value."""
     from minips.engines.train import train as run_it
 
     _check_folders(options.save, options.json, options.trace)
-    before = Run.load(options.resume) if options.resume else None
-    config = _config(options, before.config if before else Config())
+    before = _resumed(options)
+    config = _config(options, before.config if before else None)
     problem = _problem(options)
-    with _named("engine"):
+    with wrong_values("engine"):
         engine = parse_stage("engine", options.engine)
-    run = run_it(problem, config, engine=engine, progress=bool(sys.stderr and sys.stderr.isatty()), resume=before)
-    _write_run(run, options)
+    try:
+        run = run_it(problem, config, engine=engine, progress=bool(sys.stderr and sys.stderr.isatty()), resume=before)
+    except BaseException as error:
+        if kept := getattr(error, "run", None):
+            _end(kept, options)
+        raise
+    return _end(run, options)
 
 
-def _write_run(run: Run, options: argparse.Namespace) -> None:
-    """Print a run, and write it into the files of the options: first the one that the others could be made of."""
-    print(run.summary())
+def _resumed(options: argparse.Namespace) -> Run | None:
+    """The run to go on from, if there is one."""
+    with wrong_values(), _file(f"{options.resume} cannot be read", "Name a file that --save wrote."):
+        return Run.load(options.resume) if options.resume else None
+
+
+def _end(run: Run, options: argparse.Namespace) -> int:
+    """Write a run into the files of the options, first the one that the others could be made of, print it, and say how
+    far it came and where it is kept. Its exit status.
+    """
+    try:
+        _write(options.save, run.save)
+        _write_json(options.json, run.to_dict())
+        _write(options.trace, run.trace.to_chrome)
+    finally:
+        print(run.summary(), file=_beside(options))
+    updates = run.config.workers * run.config.steps
+    early = run.updates < updates and not run.diverged
+    if early:
+        print(f"The run was stopped after {run.updates} of {updates} updates.", file=sys.stderr)
     if options.save:
-        run.save(options.save)
-    if options.json:
-        Path(options.json).write_text(json.dumps(run.to_dict(), indent=1))
-    if options.trace:
-        run.trace.to_chrome(options.trace)
+        on = f"; --resume {options.save} goes on from it" if early else ""
+        print(f"The run is saved in {options.save}{on}.", file=sys.stderr)
+    return 3 if run.diverged else 1 if run.stopped else 0
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -156,19 +266,22 @@ def serve(options: argparse.Namespace) -> int:
     from minips.stages.transports.network import check_private
 
     _check_folders(options.save, options.json, options.trace)
-    before = Run.load(options.resume) if options.resume else None
+    before = _resumed(options)
     config, problem = _config(options, before.config if before else None), _problem(options)
-    transport = _tls(config.transport, certificate=options.certificate, key=options.key)
-    config = dataclasses.replace(config, transport=transport)
-    check_private(config.transport, options.bind, options.plaintext)
-    token = _token(options.token_file, fresh=True)
 
     def read(progress: Progress) -> tuple[str, float]:
         loss = f", loss {progress.losses[-1][2]:.4f}" if progress.losses else ""
         there = f"{served.servers[0].connected} of {config.workers} workers"
         return f"{there}, {progress.applied} of {progress.updates} updates{loss}", progress.applied / progress.updates
 
-    with byhand.serving(problem, config, options.bind, token, options.index, before) as served:
+    with ExitStack() as stack:
+        with wrong_values():
+            transport = _tls(config.transport, certificate=options.certificate, key=options.key)
+            config = dataclasses.replace(config, transport=transport)
+            check_private(config.transport, options.bind, options.plaintext)
+            token = _token(options.token_file, fresh=True)
+            serving = byhand.serving(problem, config, options.bind, token, options.index, before)
+            served = stack.enter_context(serving)
         where = ",".join(server.address for server in served.servers)
         what = f"--problem {options.problem}" if options.problem else f"--data {options.data}"
         what += f" --features {options.features}" if options.features else ""
@@ -180,15 +293,11 @@ def serve(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         try:
-            with showing(bool(sys.stderr and sys.stderr.isatty()), read, Console(stderr=True)) as watch:
+            with showing(bool(sys.stderr and sys.stderr.isatty()), read, _Console(stderr=True)) as watch:
                 served.wait(watch)
         finally:
-            run = served.end()
-            _write_run(run, options)
-            over = f"was stopped after {run.updates} of {config.workers * config.steps} updates"
-            saved = f" It is saved in {options.save}." if options.save else ""
-            print(f"The run {over if run.stopped else 'is over'}.{saved}", file=sys.stderr)
-    return 1 if run.stopped else 0
+            exit_status = _end(served.end(), options)
+    return exit_status
 
 
 def work(options: argparse.Namespace) -> int:
@@ -208,7 +317,7 @@ def work(options: argparse.Namespace) -> int:
     )
     if did.diverged:
         print(f"minips: The run has diverged. {did.diverged}", file=sys.stderr)
-    return 1 if did.diverged else 0
+    return 3 if did.diverged else 0
 
 
 def status(options: argparse.Namespace) -> None:
@@ -221,6 +330,7 @@ def status(options: argparse.Namespace) -> None:
         print(ask_status(address, token, transport=transport, over_s=1.0))
 
 
+@wrong_values()
 def _reached(options: argparse.Namespace, listed: str) -> tuple[list[str], Any]:
     """The addresses that are listed, and a transport that reaches them."""
     from minips.drivers.asking import transport_of
@@ -243,6 +353,7 @@ def _tls(transport: Any, **files: str | None) -> Any:
     return dataclasses.replace(transport, **named)
 
 
+@wrong_values()
 def _token(file: str, fresh: bool = False) -> str:
     """The token in a file; a ``fresh`` one is written where there is no file, for its owner's eyes only."""
     path = Path(file)
@@ -251,13 +362,8 @@ def _token(file: str, fresh: bool = False) -> str:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:
             new.write(secrets.token_hex(16) + "\n")
         print(f"A fresh token is in {file}, which you alone can read. Workers need a copy of it.", file=sys.stderr)
-    try:
+    with _file(f"The token file {file} cannot be read", "minips serve writes it where it is missing."):
         mode, token = path.stat().st_mode, path.read_text().strip()
-    except OSError as error:
-        words = (error.strerror or str(error)).lower()
-        raise OSError(
-            f"The token file {file} cannot be read: {words}. minips serve writes it where it is missing."
-        ) from None
     if os.name == "posix" and mode & 0o077:
         print(f"The token file {file} can be read by others than its owner. Use: chmod 600 {file}", file=sys.stderr)
     if not token:
@@ -265,19 +371,22 @@ def _token(file: str, fresh: bool = False) -> str:
     return token
 
 
+def _say(line: str, indent: int = 4) -> None:
+    """Print a line, folded at its spaces where the terminal is narrower; in a pipe it stays one line."""
+    width = shutil.get_terminal_size((sys.maxsize, 0)).columns
+    folded = textwrap.wrap(line, width, subsequent_indent=indent * " ", break_long_words=False, break_on_hyphens=False)
+    print("\n".join(folded))
+
+
 def stages(options: argparse.Namespace) -> None:
     """The catalogue: every stage of every kind, its fields, and which extra is missing."""
-    console = Console(markup=False, emoji=False)  # a docstring's brackets and colons are its own
-    for kind in [options.kind] if options.kind else kinds():
-        listing = Table(title=kind, title_justify="left", show_edge=False)
-        for heading in ("name", "class", "fields", "what it does"):
-            listing.add_column(heading, overflow="fold")
-        for name in names(kind):
-            cls: Any = stage_class(kind, name)
-            fields = ", ".join(f"{field.name}={default_of(field)!r}" for field in dataclasses.fields(cls))
-            absent = f' [needs: pip install "minips[{cls.extra}]"]' if missing(cls) else ""
-            listing.add_row(name, cls.__name__, fields, (cls.__doc__ or "").strip().split("\n")[0] + absent)
-        console.print(listing, "")
+    rows = [listed(kind, name) for kind in ([options.kind] if options.kind else kinds()) for name in names(kind)]
+    if options.json:
+        return print(json.dumps(rows, indent=1, default=lambda value: value.to_dict()))
+    for row in rows:
+        fields = ", ".join(f"{name}={default!r}" for name, default in row["fields"].items())
+        absent = f' [needs: pip install "minips[{row["extra"]}]"]' if row["missing"] else ""
+        _say(f"{row['kind']:12} {row['name']:19} {row['class']}({fields}): {row['help']}{absent}", 13)
 
 
 def bench(options: argparse.Namespace) -> None:
@@ -290,7 +399,8 @@ def bench(options: argparse.Namespace) -> None:
     if options.plot:
         from minips.lab import plots  # now, since to measure takes its time
 
-        plots.check_ending(options.plot)
+        with wrong_values():
+            plots.check_ending(options.plot)
     if warning := base.busy():
         print(warning, file=sys.stderr)
     module = importlib.import_module(f"minips.bench.{options.what}")
@@ -298,16 +408,15 @@ def bench(options: argparse.Namespace) -> None:
     rows: list[Any] = []
     meanwhile = Meanwhile()
     try:
-        with showing(True, lambda news: news, Console(stderr=True)) as show:
+        with showing(True, lambda news: news, _Console(stderr=True)) as show:
             for row in module.measure(**given, watch=lambda text, share: show((text, share))):
                 rows.append(row)
     finally:
         if rows:
-            Console().print(module.table(rows))
+            _Console(file=_beside(options)).print(module.table(rows))
         if note := meanwhile.disturbance().note:
             print(note, file=sys.stderr)
-        if options.json:
-            Path(options.json).write_text(json.dumps([base.plain(row) for row in rows], indent=1))
+        _write_json(options.json, [base.plain(row) for row in rows])
     if options.plot:
         chart = module.chart(rows)
         plots.save(plots.contenders(chart.series, label=chart.label), options.plot)
@@ -317,30 +426,35 @@ def doctor(options: argparse.Namespace) -> int:
     """Is this machine ready? Versions, cores, a started process, a port, the extras."""
     from minips.cost import calibrate
 
-    print(f"minips {__version__}, Python {platform.python_version()}, {platform.platform()}")
-    print(f"cores: {os.cpu_count()}")
-    healthy = True
+    _say(f"minips {__version__}, Python {platform.python_version()}, {platform.platform()}")
+    _say(f"cores: {os.cpu_count()}")
+    lacking: list[str] = []
     try:
         fixed_s = calibrate(Config()).transfer.fixed_s
-        print(f"processes and ports: work; a small push and pull over TCP travels for {fixed_s * 1e6:.0f} µs")
+        _say(f"processes and ports: work; a small push and pull over TCP travels for {fixed_s * 1e6:.0f} µs")
     except (RuntimeError, OSError) as error:
-        healthy = False
-        print(f"processes and ports: do not work: {reason(error)}")
+        lacking.append("working processes and ports")
+        _say(f"processes and ports: do not work: {reason(error)}")
+    extras: list[str] = []
     for extra, packages in _packages().items():
-        absent = [package for package in packages if not _installed(package)]
-        what = f"extra {extra}" if extra else "core"
-        print(f"{what}: " + ", ".join(f"{package} {_installed(package) or 'missing'}" for package in packages))
-        if absent:
-            print(f'    pip install "minips[{extra}]"')
-    print(f"engine ray: {_ray()}")
-    return 0 if healthy else 1
+        if extra in ("docs", "test"):  # for who works on minips itself
+            continue
+        if absent := [package for package in packages if not _installed(package)]:
+            (extras if extra else lacking).extend([extra] if extra else absent)
+        versions = ", ".join(f"{package} {_installed(package) or 'missing'}" for package in packages)
+        _say(f"{f'extra {extra}' if extra else 'core'}: {versions}")
+    _say(f"engine ray: {_ray()}")
+    if extras:
+        _say(f'extras in part: pip install "minips[{",".join(extras)}]"')
+    _say(f"Not ready: {', '.join(lacking)} missing." if lacking else "Ready.")
+    return 1 if lacking else 0
 
 
 def _ray() -> str:
     """The state of Ray on this machine, in words."""
-    from minips.engines.on_ray import Ray, found_cluster
+    from minips.engines.on_ray import found_cluster
 
-    if absent := missing(Ray):
+    if absent := listed("engine", "ray")["missing"]:
         return f'{", ".join(absent)} missing; pip install "minips[ray]" lets a run use several machines'
     address, answers = found_cluster()
     if not address:
@@ -369,27 +483,22 @@ def _installed(package: str) -> str | None:
         return None
 
 
+@wrong_values()
 def lab(options: argparse.Namespace) -> None:
     """Copy the lessons to a folder of yours and open them in JupyterLab. What you have changed there is kept. Other
-    options are JupyterLab's, as --option=value.
+    options are JupyterLab's: --no-browser, --allow-root (which root has to give), and others as --option=value.
     """
     from minips.lab import jupyter, lessons, state
 
     if options.reset:
-        state.reset()
-        print(f"Forgotten: {state.state_file()} is gone, and your progress begins anew.")
-        return
+        gone = "Your progress begins anew" if state.reset() else "There was nothing to forget"
+        return print(f"{gone}: {state.state_file()} is not there.")
     if importlib.util.find_spec("jupyterlab") is None:
         raise ModuleNotFoundError('JupyterLab is not installed. Install it with: pip install "minips[lab]"')
     rest = jupyter.checked(options.rest)
     folder = Path(options.folder)
-    if folder.exists() and not folder.is_dir():
-        raise OSError(f"{folder} is a file. Name a folder for your copies of the lessons.")
-    try:
+    with _file(f"Copies in the folder {folder} cannot be made", "Name another folder."):
         copied = lessons.copy_to(folder, outputs=options.outputs)
-    except OSError as error:
-        words = (error.strerror or str(error)).lower()
-        raise OSError(f"Copies in the folder {folder} cannot be made: {words}. Name another folder.") from None
     print(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
     groups = ("New", "Renewed, since you had not changed them", "Kept as you left them; rename one to get a fresh copy")
     for what, files in zip(groups, copied, strict=True):
@@ -399,34 +508,28 @@ def lab(options: argparse.Namespace) -> None:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Grade an exercise of a notebook: run its cells up to the check in a fresh kernel. Exit code 0 where it is done,
+    """Grade an exercise of a notebook: run its cells up to the check in a fresh kernel. Exit status 0 where it is done,
     else 1.
     """
     from minips.lab.grading import grade
 
-    verdict = grade(options.exercise, Path(options.notebook))
+    with wrong_values(), _file(f"{options.notebook} cannot be read", "Name your copy of the lesson."):
+        verdict = grade(options.exercise, Path(options.notebook))
     print(verdict)
     return 0 if verdict else 1
 
 
-@contextmanager
-def _named(option: str) -> Iterator[None]:
-    """Put the option's name before the sentence that says what is wrong with its value."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"--{option.replace('_', '-')}: {error}") from None
-
-
+@wrong_values()
 def _config(options: argparse.Namespace, start: Config | None = None) -> Config:
     """The config of the file, or ``start``, with what the options say instead."""
     start = start or Config()
     if options.config:
-        try:
-            fields = json.loads(Path(options.config).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{options.config} is no JSON: {error}.") from None
-        start = Config.from_dict(fields)
+        with wrong_values("config"), _file(f"{options.config} cannot be read", "Name a config as JSON."):
+            try:
+                fields = json.loads(Path(options.config).read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise ValueError(f"{options.config} is no JSON: {error}.") from None
+            start = Config.from_dict(fields)
     codecs = {side: _given(options, Codec, prefix) for side, prefix in (("push", ""), ("pull", "pull_"))}
     changes = {side: dataclasses.replace(getattr(start, side), **given) for side, given in codecs.items() if given}
     return dataclasses.replace(start, **changes, **_given(options, Config))
@@ -437,7 +540,7 @@ def _given(options: argparse.Namespace, kind: type[Value], prefix: str = "") -> 
     given = {}
     for field, hint in typing.get_type_hints(kind).items():
         if (text := getattr(options, prefix + field, None)) is not None:
-            with _named(prefix + field):
+            with wrong_values(prefix + field):
                 given[field] = _value(hint, text)
     return given
 
@@ -451,16 +554,14 @@ def _value(hint: Any, text: str) -> Any:
         return parse_stage(kind.kind, text)
     if issubclass(kind, Value):
         return kind.from_dict(read_fields(text))
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"Expected true or false, got {text!r}.")
-        return text.lower() == "true"
     try:
-        return kind(text)
-    except ValueError:
-        raise ValueError(f"Expected a {'whole ' if kind is int else ''}number, got {text!r}.") from None
+        return {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        wanted = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
+        raise ValueError(f"Expected {wanted}, got {text!r}.") from None
 
 
+@wrong_values()
 def _problem(options: argparse.Namespace) -> Problem:
     from minips import datasets
 
@@ -468,8 +569,9 @@ def _problem(options: argparse.Namespace) -> Problem:
         module, _, function = options.problem.partition(":")
         make = getattr(_module(module, Path.cwd()), function, None)
         if not callable(make):
-            raise ValueError(f"--problem takes MODULE:FUNCTION; {module} has no function {function!r}.")
-        problem = make()
+            raise ValueError(f"--problem takes MODULE:FUNCTION; {options.problem} names no function of {module}.")
+        with _of_user(f"{options.problem}, called without arguments, failed", Path.cwd()):
+            problem = make()
         if not isinstance(problem, Problem):
             raise TypeError(f"{options.problem} returned {reprlib.repr(problem)}, which is no ps.Problem.")
         return problem
@@ -481,40 +583,36 @@ def _problem(options: argparse.Namespace) -> Problem:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="minips", description="A small parameter server to learn from, and to use.")
+    parser = argparse.ArgumentParser(
+        prog="minips",
+        description="A small parameter server to learn from, and to use.",
+        epilog="Exit status: 0 done, 1 failed, 2 a wrong option or value, 3 diverged, 130 and 143 interrupted (SIGINT, "
+        "SIGTERM), 141 a closed pipe.",
+    )
+    parser.set_defaults(command=None, parser=parser)
     parser.add_argument("--load", metavar="FILE.py", help="a file that registers stages of your own; may be repeated")
     parser.add_argument("--version", action="version", version=f"minips {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="command")
+    commands = parser.add_subparsers(metavar="command")
 
     def add(command: Callable[[argparse.Namespace], int | None], help: str) -> argparse.ArgumentParser:
         one = commands.add_parser(command.__name__, help=help, description=command.__doc__)
-        one.set_defaults(command=command)
+        one.set_defaults(command=command, parser=one)
         return one
 
     one = add(demo, "train digits seven ways and compare")
-    one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
+    one.add_argument("--json", metavar="FILE", help="write the rows as JSON; - is standard output")
     one = add(train, "train once")
     _add_problem(one)
     one.add_argument(
         "--engine", default="processes", help=f"where workers run: {', '.join(names('engine'))}, ray:address=HOST:PORT"
     )
-    one.add_argument("--save", metavar="FILE.npz", help="write the run, to be resumed or loaded")
-    one.add_argument(
-        "--resume", metavar="FILE.npz", help="go on from a saved run, with its config; --steps is the total"
-    )
-    one.add_argument("--json", metavar="FILE", help="write the run as JSON")
-    one.add_argument("--trace", metavar="FILE", help="write the spans for Perfetto")
+    _add_files(one)
     _add_config(one)
     one = add(serve, "serve parameters to workers that are started by hand")
     _add_problem(one)
     one.add_argument("--bind", metavar="ADDRESS", help="such as tcp://127.0.0.1:7071 (default: a free port)")
     one.add_argument("--index", type=int, metavar="I", help="of several servers, serve the one of this number alone")
-    one.add_argument(
-        "--resume", metavar="FILE.npz", help="go on from a run of serve or train, with its config; --steps is the total"
-    )
-    one.add_argument("--save", metavar="FILE.npz", help="write the run, also one that was stopped")
-    one.add_argument("--json", metavar="FILE", help="write the run as JSON")
-    one.add_argument("--trace", metavar="FILE", help="write the server's spans for Perfetto")
+    _add_files(one)
     one.add_argument("--certificate", metavar="FILE.pem", help="speak TLS, with this certificate")
     one.add_argument("--key", metavar="FILE.pem", help="the key of the certificate")
     _add_secrecy(one)
@@ -529,7 +627,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("address", metavar="ADDRESS,…", help="a server's address, or several")
     one.add_argument("--authority", metavar="FILE.pem", help="speak TLS, to whom this authority has signed")
     _add_secrecy(one)
-    add(stages, "list what can be swapped").add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
+    one = add(stages, "list what can be swapped")
+    one.add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
+    one.add_argument("--json", action="store_true", help="with all that is known of each field, as JSON")
     _add_tables(add(bench, "measure the parts"))
     add(doctor, "is this machine ready?")
     one = add(lab, "open the lessons in JupyterLab")
@@ -550,6 +650,16 @@ def _add_problem(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--features", type=int, default=0, metavar="N", help="lift the data to N random Fourier features"
     )
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    """The options that say from which file a run goes on, and where it is written."""
+    parser.add_argument(
+        "--resume", metavar="FILE.npz", help="go on from a run that was saved, with its config; --steps is the total"
+    )
+    parser.add_argument("--save", metavar="FILE.npz", help="write the run, also one that was stopped, to go on from")
+    parser.add_argument("--json", metavar="FILE", help="write the run as JSON; - is standard output")
+    parser.add_argument("--trace", metavar="FILE", help="write the spans for Perfetto, of serve the server's")
 
 
 def _add_secrecy(parser: argparse.ArgumentParser) -> None:
@@ -574,67 +684,66 @@ def _count(text: str) -> int:
 
 def _add_tables(parser: argparse.ArgumentParser) -> None:
     """A command for each table of the bench; its own options are what the table's ``measure`` takes."""
-    transports = ("transports", str, "*", "only these transports")
-    references = ("references", str, "*", "only these of what the transports are held against")
-    features = ("features", _count, None, "random Fourier features; 10 parameters each")
-    rounds = ("rounds", _count, None, "how often each takes its turn, at most")
-    tables: dict[str, tuple[str, list[tuple[str, Callable[[str], Any], str | None, str]]]] = {
-        "pushpull": (
-            "a push and pull over each transport, and what it is held against",
-            [("values", _count, "+", "float32 values in a gradient"), transports, references, rounds],
-        ),
-        "train": (
-            "the same training run on minips, pipes, torch RPC and Ray, and gradients alone",
-            [
-                ("features", _count, "+", "random Fourier features; 10 parameters each"),
-                ("transport", str, None, "minips' transport"),
-                ("contenders", str, "+", "only these"),
-                ("steps", _count, None, "clocks of both workers"),
-                rounds,
-            ],
-        ),
-        "transports": (
-            "a frame over each transport alone: latency and throughput",
-            [
-                transports,
-                references,
-                ("small", _count, None, "bytes of the frame for the latency"),
-                ("large", _count, None, "bytes of the frame for the throughput"),
-                rounds,
-            ],
-        ),
-        "codecs": (
-            "bits, times and steps of every quantizer",
-            [("values", _count, None, "float32 values in the array"), rounds],
-        ),
-        "engines": ("the same run in processes and in actors on Ray", [rounds]),
-        "cost": ("seconds per step, predicted and measured, behind links and on the bare loopback", [features, rounds]),
-        "tune": ("the tuner's ranking of 24 configs, and what they take, behind two links", [features]),
+    options: dict[str, tuple[Callable[[str], Any], str]] = {
+        "values": (_count, "float32 values of a gradient"),
+        "features": (_count, "random Fourier features; 10 parameters each"),
+        "transport": (str, "minips' transport"),
+        "transports": (str, "only these transports"),
+        "references": (str, "only these of what the transports are held against"),
+        "contenders": (str, "only these"),
+        "steps": (_count, "clocks of both workers"),
+        "small": (_count, "bytes of the frame for the latency"),
+        "large": (_count, "bytes of the frame for the throughput"),
+        "rounds": (_count, "how often each takes its turn, at most"),
+    }
+    tables = {
+        "pushpull values+ transports* references* rounds": "a push and pull over each transport, and what it is held "
+        "against",
+        "train features+ transport contenders+ steps rounds": "the same training run on minips, pipes, torch RPC and "
+        "Ray, and gradients alone",
+        "transports transports* references* small large rounds": "a frame over each transport alone: latency and "
+        "throughput",
+        "codecs values rounds": "bits, times and steps of every quantizer",
+        "engines rounds": "the same run in processes and in actors on Ray",
+        "cost features rounds": "seconds per step, predicted and measured, behind links and on the bare loopback",
+        "tune features": "the tuner's ranking of 24 configs, and what they take, behind two links",
     }
     commands = parser.add_subparsers(dest="what", required=True, metavar="table")
-    for name, (words, takes) in tables.items():
+    for table, words in tables.items():
+        name, *takes = table.split()
         one = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
-        for option, kind, count, text in takes:
-            metavar = "N" if kind is _count else "NAME"
-            one.add_argument(f"--{option}", type=kind, nargs=count, metavar=metavar, help=text)
-        one.add_argument("--json", metavar="FILE", help="write the rows as JSON")
+        one.set_defaults(takes=[option.rstrip("+*") for option in takes], parser=one)
+        for option in takes:
+            kind, text = options[option.rstrip("+*")]
+            several, metavar = option[-1] if option[-1] in "+*" else None, "N" if kind is _count else "NAME"
+            one.add_argument(f"--{option.rstrip('+*')}", type=kind, nargs=several, metavar=metavar, help=text)
+        one.add_argument("--json", metavar="FILE", help="write the rows as JSON; - is standard output")
         one.add_argument("--plot", metavar="FILE.png", help="draw the table")
-        one.set_defaults(takes=[option for option, *_ in takes])
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
     """An option for each field of Config; the codecs' stages have one each."""
     parser.add_argument("--config", metavar="FILE", help="a config as JSON to start from")
-    group = parser.add_argument_group("config")
-
-    def add(name: str, metavar: str, text: str) -> None:
-        group.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar=metavar, help=text.replace("%", "%%"))
-
-    for side, prefix in (("from worker to server", ""), ("from server to worker", "pull_")):
-        for field in dataclasses.fields(Codec):
-            add(prefix + field.name, "STAGE", f"{field.metadata['help']}, {side}: {', '.join(names(field.name))}")
-    for field in dataclasses.fields(Config):
-        if field.name not in ("push", "pull"):
-            known = f": {', '.join(names(field.name))}" if field.name in kinds() else ""
-            unit = f", in {field.metadata['unit']}" if field.metadata["unit"] else ""
-            add(field.name, "VALUE", f"{field.metadata['help']}{unit}{known} (default {default_of(field)!r})")
+    group = parser.add_argument_group(
+        "config",
+        "A STAGE is a name or name:field=value,field=value, and one within it a name or name(field=value,field=value): "
+        "sgd:lr=0.3,schedule=cosine(steps=20). minips stages lists names and fields.",
+    )
+    sides = (("", ", from worker to server", Codec), ("pull_", ", from server to worker", Codec), ("", "", Config))
+    for prefix, words, of in sides:
+        hints = typing.get_type_hints(of)
+        for field in dataclasses.fields(of):
+            kind = (typing.get_args(hints[field.name]) or (hints[field.name],))[0]
+            if kind is Codec:
+                continue
+            text, metavar = f"{field.metadata['help']}{words}", "true|false" if kind is bool else "VALUE"
+            if field.metadata["unit"]:
+                text += f", in {field.metadata['unit']}"
+            if issubclass(kind, Stage):
+                text, metavar = f"{text}: {', '.join(names(kind.kind))}", "STAGE"
+            elif issubclass(kind, Value):
+                fields = (f"{one.name}={default_of(one)!r}, {one.metadata['help']}" for one in dataclasses.fields(kind))
+                text, metavar = f"{text}. Fields: {'; '.join(fields)}", "FIELD=VALUE,…"
+            text = f"{text} (default {default_of(field)!r})".replace("%", "%%")
+            option = f"--{prefix}{field.name}".replace("_", "-")
+            group.add_argument(option, dest=prefix + field.name, metavar=metavar, help=text)

@@ -225,6 +225,10 @@ class Stage(Value):
 S = TypeVar("S", bound=Stage)
 
 
+class NoStageError(ValueError):
+    """No stage of the kind has the name."""
+
+
 def register(cls: type[S]) -> type[S]:
     """Class decorator: list a stage under its kind and name, for ``build``, the command line and the widgets.
 
@@ -292,11 +296,19 @@ def stage_class(kind: str, name: str) -> type[Stage]:
                 f"{name!r} is how the command line names {_article(kind)}. In Python, give "
                 f"{_public(stage_class(kind, head))}({fields}), or a dict of 'name' and the fields."
             )
-        raise ValueError(f"There is no {kind} named {name!r}. {nearest(name, classes)}")
+        raise NoStageError(f"There is no {kind} named {name!r}. {nearest(name, classes)}")
     cls = classes[name]
     if isinstance(cls, str):
         cls = classes[name] = resolve_name(cls)
     return cls
+
+
+def listed(kind: str, name: str) -> dict[str, Any]:
+    """A stage by its name: its class, fields with their defaults, first line of help, extra and missing modules."""
+    cls = stage_class(kind, name)
+    fields, help = {field.name: default_of(field) for field in _fields(cls)}, (cls.__doc__ or "").strip().split("\n")[0]
+    of = {"kind": kind, "name": name, "class": cls.__name__, "fields": fields, "help": help}
+    return {**of, "extra": cls.extra, "missing": missing(cls)}
 
 
 def default_stage(kind: str, name: str) -> Any:
@@ -330,27 +342,40 @@ def parse_stage(kind: str, text: str) -> Any:
     >>> parse_stage("quantizer", "topk:fraction=0.05")
     TopK(fraction=0.05)
     """
-    name, _, fields = text.partition(":")
-    return stage_class(kind, name).from_dict(read_fields(fields))
+    name, colon, fields = text.partition(":")
+    return stage_class(kind, name).from_dict(read_fields(fields) if colon else {})
 
 
 def read_fields(text: str) -> dict[str, Any]:
-    """``field=value,…`` as Python would read the arguments of a call; ``host:port`` needs no quotes.
+    """``field=value,…`` as Python would read the arguments of a call, where a bare word is a text and a call is a stage
+    as `build` takes it; ``host:port`` needs no quotes.
 
-    >>> read_fields("address=10.0.0.1:6379, tls=False")
-    {'address': '10.0.0.1:6379', 'tls': False}
+    >>> read_fields("address=10.0.0.1:6379, tls=False, then=cosine(steps=20)")
+    {'address': '10.0.0.1:6379', 'tls': False, 'then': {'name': 'cosine', 'steps': 20}}
     """
-    quoted = re.sub(r"=\s*([\w.-]+:\d+)\s*(?=,|$)", r'="\1"', text)
+    quoted = re.sub(r"=\s*([\w.-]+:\d+)\s*(?=[,)]|$)", r'="\1"', text)
     try:
-        call: Any = ast.parse(f"dict({quoted})", mode="eval").body
-        if call.args:
+        fields: dict[str, Any] = _argument(ast.parse(f"fields({quoted})", mode="eval").body)
+        if fields.pop("name") != "fields" or not fields:
             raise ValueError
-        given = {str(keyword.arg): keyword.value for keyword in call.keywords}
-        return {  # a bare word is a text, which the field takes or refuses
-            name: value.id if isinstance(value, ast.Name) else ast.literal_eval(value) for name, value in given.items()
-        }
-    except (SyntaxError, ValueError):
-        raise ValueError(f"Expected field=value, field=value, …; got {text!r}.") from None
+        return fields
+    except (SyntaxError, ValueError, AttributeError):
+        raise ValueError(
+            f"Expected field=value, field=value, …, with name(field=value, …) for a stage within; got {text!r}."
+        ) from None
+
+
+def _argument(node: ast.expr) -> Any:
+    """The value of an argument. ValueError for what is no literal, no bare word and no call with fields alone."""
+    match node:
+        case ast.Name():
+            return node.id
+        case ast.Call(func=ast.Name(id=name), args=[], keywords=given):
+            fields = {"name": name, **{str(one.arg): _argument(one.value) for one in given}}
+            if len(fields) <= len(given):
+                raise ValueError("a field comes twice")
+            return fields
+    return ast.literal_eval(node)
 
 
 def missing(cls: type[Stage]) -> list[str]:

@@ -363,7 +363,7 @@ def test_a_picture_wants_the_lab_and_says_so_before_it_measures():
     ("file", "words"), [("none/rows.png", "There is no folder"), ("rows.xyz", "cannot be written as 'xyz'")]
 )
 def test_a_picture_that_cannot_be_written_is_one_sentence_before_it_measures(file, words, capsys, tmp_path):
-    assert cli.main(["bench", "codecs", "--plot", str(tmp_path / file)]) == 1
+    assert cli.main(["bench", "codecs", "--plot", str(tmp_path / file)]) == 2
     shown, said = capsys.readouterr()
     assert (shown, words in said) == ("", True)
 

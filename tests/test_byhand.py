@@ -302,12 +302,12 @@ def test_plaintext_to_other_machines_is_refused(transport, address):
         ("status tcp://127.0.0.1:9 --token-file given", "No server answers"),
     ],
 )
-def test_what_cannot_be_is_one_sentence_and_exit_code_1(arguments, words, capsys, tmp_path, monkeypatch):
+def test_what_cannot_be_is_one_sentence_and_exit_status_2(arguments, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, text in {"empty": "\n", "given": "secret\n"}.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o600)
-    assert cli.main(arguments.split()) == 1
+    assert cli.main(arguments.split()) == (1 if "No server answers" in words else 2)
     said = capsys.readouterr().err.strip()
     assert words in said.splitlines()[-1]
     assert len(said.splitlines()) <= 1 + ("serve" in arguments)
@@ -508,3 +508,18 @@ def test_a_served_run_is_saved(tmp_path):
     assert (code, "saved in run.npz" in error) == (0, True)
     trained = ps.train(PROBLEM, ps.Config(workers=1, steps=5), engine="threads")
     assert_same(ps.Run.load(tmp_path / "run.npz").params, trained.params)
+
+
+def test_a_served_run_that_diverges_is_saved_and_exits_with_3(tmp_path):
+    with served(tmp_path, "--workers", "1", "--steps", "20", "--optimizer", "sgd:lr=1e38", "--save", "run.npz") as (
+        server,
+        _,
+        work,
+    ):
+        with Started(tmp_path, *work) as worker:
+            code, _, error = worker.ended()
+            assert (code, "The run has diverged" in error) == (3, True)
+        code, out, error = server.ended()
+    assert (code, out.startswith("diverged")) == (3, True)
+    assert error.endswith("The run is saved in run.npz.\n")
+    assert ps.Run.load(tmp_path / "run.npz").diverged

@@ -106,7 +106,7 @@ def test_what_cannot_be_graded_is_one_sentence(
 ) -> None:
     notebook(tmp_path, IMPORTS, SOLVED, CHECK)
     (tmp_path / "text.ipynb").write_text("# no notebook")
-    assert cli.main(["check", key, str(tmp_path / file)]) == 1
+    assert cli.main(["check", key, str(tmp_path / file)]) == 2
     error = capsys.readouterr().err
     assert words in error
     assert len(error.strip().splitlines()) == 1

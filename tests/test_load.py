@@ -71,13 +71,19 @@ def test_an_installed_package_brings_its_stages(folder):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--load", "none.py", "stages"], "--load takes a Python file that defines stages; there is no none.py."),
+        (
+            ["--load", "none.py", "stages"],
+            "--load takes an existing Python file that defines stages, FILE.py; got none.py.",
+        ),
         (
             ["--load", "broken.py", "stages"],
-            "The module broken cannot be imported: ZeroDivisionError: division by zero",
+            "The module broken cannot be imported: ZeroDivisionError: division by zero (broken.py, line 1)",
         ),
         (["--load", "json.py", "stages"], "there is another module named json"),
-        (["train", "--problem", "mystages"], "--problem takes MODULE:FUNCTION; mystages has no function ''."),
+        (
+            ["train", "--problem", "mystages"],
+            "--problem takes MODULE:FUNCTION; mystages names no function of mystages.",
+        ),
         (["train", "--problem", "mystages:nothing"], "mystages:nothing returned 5, which is no ps.Problem."),
         (["train", "--problem", "absent:make"], "The module absent cannot be imported: ModuleNotFoundError"),
     ],
@@ -86,6 +92,6 @@ def test_what_cannot_be_loaded_is_a_sentence(folder, arguments, said):
     (folder / "broken.py").write_text("1 / 0\n")
     (folder / "json.py").write_text("")
     done = minips(*arguments, folder=folder)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr

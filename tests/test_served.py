@@ -114,7 +114,7 @@ def test_one_of_several_servers_goes_on_from_its_own_file(tmp_path):
     with pytest.raises(ValueError, match=r"The run is of server 0 alone: go on with that one, not with server 1\."):
         byhand.server_state(runs[0].state, 1, made[1])
     with pytest.raises(
-        ValueError, match="differ in their parameters: W float32.20, 3., b float32.3. and W float32.32."
+        ValueError, match=r"differ in their parameters: W float32.20, 3., b float32.3. and W float32.32."
     ):
         ps.train(PROBLEM, longer, engine="threads", resume=runs[0])
 

@@ -10,7 +10,7 @@ import pytest
 
 import minips as ps
 from minips import stage
-from minips.stage import Value, build, is_finite, kinds, names, nearest, option, stage_class
+from minips.stage import Value, build, is_finite, kinds, names, nearest, option, parse_stage, stage_class
 
 
 @dataclass(frozen=True)
@@ -273,3 +273,49 @@ def test_is_finite_sees_through_a_sum_that_overflows(dtype):
     for bad in (np.nan, np.inf, -np.inf):
         assert not is_finite(np.array([1, bad, 2], dtype))
     assert not is_finite(np.array([np.inf, -np.inf], dtype))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "stage"),
+    [
+        ("quantizer", "topk", ps.TopK()),
+        ("quantizer", "topk:fraction=0.5", ps.TopK(0.5)),
+        ("optimizer", "sgd:schedule=cosine", ps.SGD(schedule=ps.Cosine())),
+        ("optimizer", "sgd:lr=0.3, schedule=cosine(steps=20)", ps.SGD(lr=0.3, schedule=ps.Cosine(20))),
+        ("optimizer", "sgd:schedule=cosine(),lr=0.3", ps.SGD(lr=0.3, schedule=ps.Cosine())),
+        ("schedule", "warmup:steps=2,then=warmup(then=cosine(steps=9))", ps.Warmup(2, ps.Warmup(then=ps.Cosine(9)))),
+        ("transport", "tcp:certificate=host:7", ps.Tcp(certificate="host:7")),
+    ],
+)
+def test_a_stage_is_read_from_text_with_stages_within(kind, text, stage):
+    assert parse_stage(kind, text) == stage
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "",
+        " ",
+        "3",
+        "lr",
+        "lr=",
+        "lr=1+",
+        "lr=1,lr=2",
+        "name=adam",
+        "schedule=cosine:steps=20",
+        "schedule=cosine(20)",
+        "schedule=cosine(steps=2,steps=3)",
+        "schedule=ps.cosine(steps=2)",
+        "lr=1)+fields(lr=2",
+        "lr=1),(2",
+        "lr=open('x').read()",
+    ],
+)
+def test_what_is_no_fields_is_refused_in_a_sentence(fields):
+    with pytest.raises(ValueError, match=r"Expected field=value, .* name\(field=value, …\) for a stage within; got "):
+        parse_stage("optimizer", f"sgd:{fields}")
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_every_name_can_be_typed_within_another_stage(kind):
+    assert all(name.isidentifier() for name in names(kind))

@@ -72,11 +72,7 @@ class Config(Value):
     workers: int = option(4, "processes that compute gradients", minimum=1, step=1)
     servers: int = option(1, "processes that hold the parameters", minimum=1, step=1)
     steps: int = option(200, "clocks of all the workers: the run applies workers × steps pushes", minimum=1, step=1)
-    epochs: int | None = option(
-        None,
-        "passes of each worker over its rows, in place of steps; `for_rows` says how many steps that is",
-        minimum=1,
-    )
+    epochs: int | None = option(None, "passes of each worker over its rows, in place of steps", minimum=1)
     batch_size: int | None = option(
         32, "rows of one gradient; None or more than there are: the worker's whole shard", minimum=1
     )

@@ -181,8 +181,8 @@ def _several(given: Any) -> Sequence[Any]:
 def _way(given: ExchangeLike) -> tuple[Exchange, int]:
     """An exchange, and the number of servers."""
     if isinstance(given, str):
-        name, _, text = given.partition(":")
-        given = {"name": name, **read_fields(text)}
+        name, colon, text = given.partition(":")
+        given = {"name": name, **(read_fields(text) if colon else {})}
     servers = 1
     if isinstance(given, Mapping) and given.get("name") == PS.name:
         servers = given.get("servers", 1)

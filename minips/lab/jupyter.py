@@ -14,9 +14,6 @@ FLAGS = ("--no-browser", "--allow-root", "--debug")
 FIRST_PORT, PORTS = 8888, 50
 """Where a free port is looked for, and how many are tried."""
 
-FIRST_UNPRIVILEGED = 1024
-"""The first port that needs no right of its own."""
-
 
 def checked(options: Sequence[str]) -> list[str]:
     """Options for JupyterLab. ValueError where one is not ``--option=value``: its value would be the folder's name."""
@@ -30,25 +27,19 @@ def checked(options: Sequence[str]) -> list[str]:
 
 def free_port(wanted: int | None) -> int:
     """The port that is wanted, or the first free one. OSError where it is taken, or not for this user."""
+    why = ""
     for port in [wanted] if wanted is not None else range(FIRST_PORT, FIRST_PORT + PORTS):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, sys.platform != "win32")
             try:
                 probe.bind(("127.0.0.1", port))
+                return int(probe.getsockname()[1])
             except OverflowError:
                 raise ValueError(f"Expected a port from 0 to 65535; got {port}.") from None
-            except PermissionError:
-                if port < FIRST_UNPRIVILEGED:
-                    raise OSError(
-                        f"Port {port} may not be used by you. Choose one from {FIRST_UNPRIVILEGED} on, "
-                        "or leave --port out."
-                    ) from None
-                continue
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
+            except OSError as error:
+                why = (error.strerror or str(error)).lower()
     if wanted is not None:
-        raise OSError(f"Port {wanted} is taken. Choose another one, or leave --port out.")
+        raise OSError(f"Port {wanted} cannot be used: {why}. Choose another one, or leave --port out.")
     raise OSError(f"No port from {FIRST_PORT} to {FIRST_PORT + PORTS - 1} is free. Name one with --port.")
 
 
@@ -72,8 +63,13 @@ def start(folder: Path, first: str, port: int | None, options: Sequence[str]) ->
         return
     port = free_port(port)
     token = os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(16))
-    print(f"The first lesson: http://localhost:{port}/lab/tree/{first}?token={token}", file=sys.stderr)
-    print("Open this address in a browser, if none opens by itself. Ctrl-C ends JupyterLab.", file=sys.stderr)
+    if getattr(os, "geteuid", lambda: 1)() == 0 and "--allow-root" not in options:
+        print(
+            "You are root, as whom JupyterLab starts only where it is told to: minips lab --allow-root", file=sys.stderr
+        )
+    else:
+        print(f"The first lesson: http://localhost:{port}/lab/tree/{first}?token={token}", file=sys.stderr)
+        print("Open this address in a browser, if none opens by itself. Ctrl-C ends JupyterLab.", file=sys.stderr)
     command = [sys.executable, "-m", "jupyterlab", "--notebook-dir", str(folder), f"--ServerApp.port={port}"]
     command += [
         "--ServerApp.port_retries=0",

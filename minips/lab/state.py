@@ -66,6 +66,8 @@ def predicted() -> dict[str, str]:
     return {fact["question"]: fact["predicted"] for fact in facts() if {"question", "predicted"} <= fact.keys()}
 
 
-def reset() -> None:
-    """Forget everything. OSError where the file cannot be removed."""
+def reset() -> bool:
+    """Forget everything; False where there was nothing. OSError where the file cannot be removed."""
+    there = state_file().exists()
     state_file().unlink(missing_ok=True)
+    return there

@@ -40,7 +40,7 @@ class Cosine(Schedule):
     """
 
     name = "cosine"
-    steps: int = option(200, "clocks until the final factor", minimum=1, step=1)
+    steps: int = option(200, "clocks until the final factor, however many the run has", minimum=1, step=1)
     final: float = option(0.0, "factor at the end", minimum=0, maximum=1, step=0.01)
 
     def factor(self, clock: int) -> float:
