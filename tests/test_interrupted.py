@@ -1,8 +1,13 @@
 """Runs that end before their time: what they had come to is kept, and goes on to where the undisturbed run ends."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +18,7 @@ PROBLEM = ps.SoftmaxRegression(*ps.datasets.digits())
 TOPK = ps.Codec(quantizer=ps.TopK(fraction=0.05), memory=ps.ErrorFeedback())
 DELTA = ps.Codec(ps.Sign(), memory=ps.Delta())
 SOON = ps.Delays(seconds=0.002)
-BASE = ps.Config(workers=2, servers=2, steps=40, transport="inproc", delays=SOON, optimizer=ps.Adam(lr=0.01))
+BASE = ps.Config(workers=2, servers=2, steps=1000, transport="inproc", delays=SOON, optimizer=ps.Adam(lr=0.01))
 
 
 def interrupting(at):
@@ -56,7 +61,7 @@ def assert_same(run, other):
 )
 @pytest.mark.parametrize("engine", ["threads", "simulated"])
 def test_a_run_that_ctrl_c_has_ended_goes_on_to_the_bits_of_the_undisturbed_one(engine, fields, tmp_path):
-    config = BASE.with_({**fields, **({"delays": None, "steps": 2000} if engine == "simulated" else {})})
+    config = BASE.with_({**fields, "delays": None if engine == "simulated" else SOON})
     first = interrupted(config, engine)
     first.save(tmp_path / "run.npz")
     steps = first.updates // config.workers + 5
@@ -69,13 +74,14 @@ def test_a_run_that_ctrl_c_has_ended_goes_on_to_the_bits_of_the_undisturbed_one(
 def test_a_run_in_processes_that_ctrl_c_has_ended_goes_on_too():
     config = BASE.with_({"push": TOPK, "transport": "tcp"})
     first = interrupted(config, "processes")
-    again = ps.train(PROBLEM, config.with_({"delays": None}), engine="threads", resume=first)
-    assert_same(again, ps.train(PROBLEM, config.with_({"delays": None}), engine="simulated"))
+    config = config.with_({"steps": first.updates // 2 + 5, "delays": None})
+    again = ps.train(PROBLEM, config, engine="threads", resume=first)
+    assert_same(again, ps.train(PROBLEM, config, engine="simulated"))
 
 
 @pytest.mark.parametrize("engine", ["threads", "simulated"])
 def test_a_run_without_rounds_that_ctrl_c_has_ended_goes_on_with_all_pushes(engine):
-    config = BASE.with_({"consistency": "asp", "push": TOPK, "steps": 2000 if engine == "simulated" else 40})
+    config = BASE.with_({"consistency": "asp", "push": TOPK})
     first = interrupted(config, engine)
     total = first.updates // config.workers + 5
     again = ps.train(PROBLEM, config.with_({"steps": total}), engine=engine, resume=first)
@@ -84,7 +90,7 @@ def test_a_run_without_rounds_that_ctrl_c_has_ended_goes_on_with_all_pushes(engi
 
 
 def test_a_resumed_run_that_ctrl_c_has_ended_is_the_whole_one():
-    config = BASE.with_({"delays": None, "steps": 2000})
+    config = BASE.with_({"delays": None})
     first = ps.train(PROBLEM, config.with_({"steps": 6}), engine="simulated")
     run = interrupted(config, "simulated", resume=first)
     assert [step for _, step, _ in run.losses] == [*range(1, run.updates // 2 + 1)]
@@ -125,8 +131,9 @@ def test_an_error_in_a_callback_carries_the_run(engine, exchange):
     with pytest.raises(OSError, match=r"The disk is full\.") as caught:
         ps.train(PROBLEM, config, engine=engine, every=5, on_eval=raises)
     assert caught.value.run.updates == 20
-    again = ps.train(PROBLEM, config.with_({"delays": None}), engine="simulated", resume=caught.value.run)
-    assert_same(again, ps.train(PROBLEM, config.with_({"delays": None}), engine="simulated"))
+    config = config.with_({"steps": 15, "delays": None})
+    again = ps.train(PROBLEM, config, engine="simulated", resume=caught.value.run)
+    assert_same(again, ps.train(PROBLEM, config, engine="simulated"))
 
 
 class Breaks(ps.SoftmaxRegression):
@@ -161,7 +168,55 @@ def test_the_end_of_a_worker_carries_the_run(engine, exchange):
     mended = Breaks(*ps.datasets.digits())
     mended.steps = 1000
     if exchange == ps.PS():
-        assert ps.train(mended, config, engine="threads", resume=run).updates >= 80
+        assert ps.train(mended, config.with_({"steps": 10}), engine="threads", resume=run).updates >= 20
     else:
         with pytest.raises(ValueError, match="holds no state to go on from"):
             ps.train(mended, config, engine="threads", resume=run)
+
+
+MODULE = """
+from pathlib import Path
+import minips as ps
+
+class Counts(ps.SoftmaxRegression):
+    steps = 0
+
+    def loss_and_gradient(self, params, rows=None):
+        self.steps += 1
+        if self.steps == 10:
+            Path("under way").touch()
+        return super().loss_and_gradient(params, rows)
+
+def make():
+    return Counts(*ps.datasets.digits())
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no signals for a group of processes")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("fields", [{}, {"push": TOPK}], ids=["exact", "topk"])
+def test_a_run_of_the_command_line_is_saved_at_the_first_signal_and_goes_on(number, fields, tmp_path):
+    config = ps.Config(workers=2, servers=2, steps=100_000, **fields)
+    (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
+    (tmp_path / "counted.py").write_text(MODULE)
+    train = [sys.executable, "-m", "minips", "train", "--problem", "counted:make"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(ps.__file__).parents[1])}
+    common = {"cwd": tmp_path, "env": environment, "text": True}
+    command = [*train, "--config", "c.json", "--save", "a.npz", "--json", "a.json"]
+    with subprocess.Popen(command, stdout=-1, stderr=-1, start_new_session=True, **common) as process:
+        while not (tmp_path / "under way").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does: to the parent and to every child
+        else:
+            process.terminate()
+        out, error = process.communicate(timeout=60)
+    assert (process.returncode, "(stopped)" in out) == (128 + number, True)
+    first = ps.Run.load(tmp_path / "a.npz")
+    assert json.loads((tmp_path / "a.json").read_text())["updates"] == first.updates > 10
+    assert "a.npz; --resume a.npz goes on from it.\n" in error
+    more = ["--resume", "a.npz", "--steps", str(first.updates // 2 + 5), "--save", "b.npz"]
+    subprocess.run([*train, *more], timeout=60, check=True, capture_output=True, **common)
+    run = ps.Run.load(tmp_path / "b.npz")
+    assert_same(run, ps.train(PROBLEM, run.config, engine="simulated"))
