@@ -92,14 +92,36 @@ def test_the_words_of_version_2_are_what_a_server_says():
         assert [text for _, text in server.events] == ["worker 0 has left: the disk is full"]
 
 
-def test_a_server_that_knows_version_1_alone_refuses_a_client_of_version_2_in_a_sentence():
+@pytest.mark.usefixtures("known_nonces")
+def test_the_words_of_version_3_are_what_a_server_says():
+    config = ps.Config(workers=2, consistency="asp", optimizer=ps.SGD(lr=0.5))
+    with ps.Server({"w": np.float32([1, 2, 3, 4])}, config, updates=10).serve(token="secret") as server:
+        assert play(server, session()[:3] + session("words3")) == 4
+
+
+def test_what_a_worker_leaves_has_the_keys_of_the_page():
+    config = ps.Config(transport="inproc", consistency="asp", workers=1, steps=2, overlap=True)
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(classes=3))
+    params = problem.init(np.random.default_rng(0))
+    with ps.Server(params, config, updates=2).serve(token="t") as server:
+        ps.work(problem, server.address, token="t")
+        [part] = server.report()["left"]
+    told = TEXT[TEXT.index("### State") : TEXT.index("### Memories")]
+    assert set(part) == {*re.findall(r"^\| `(\w+)` \|", told, re.MULTILINE)}
+    for key in (*part["link"], *part["link"]["encoder"], *part["link"]["decoder"]):
+        assert f"`{key}`" in told
+    seen, versions, arrived = part["seen"]
+    assert (part["format"], [*seen], versions, [*arrived]) == (1, [*params], (1,), [*params])
+
+
+def test_a_server_that_knows_version_1_alone_refuses_a_later_client_in_a_sentence():
     def of_version_1(frames):
         version = msgpack.unpackb(frames[0])["v"]
         raise ValueError(f"The peer speaks version {version!r} of the protocol, this is version 1.")
 
     with (
         ps.Tcp().serve(of_version_1, token="t") as endpoint,
-        pytest.raises(ValueError, match="speaks version 2 of the protocol, this is version 1"),
+        pytest.raises(ValueError, match="speaks version 3 of the protocol, this is version 1"),
     ):
         ps.connect(endpoint.address, ps.Config(), token="t")
 
