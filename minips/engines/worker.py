@@ -1,11 +1,13 @@
 """The training loop of a worker with servers: gradient, push, pull, again."""
 
 import math
+import reprlib
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import lru_cache
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsFloat, cast
 
 import numpy as np
 
@@ -85,7 +87,8 @@ def compute(
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told below, and where gradients are sent
         for turn in range(config.accumulate):
             own = {"rng": seeds.gradient(config.seed, worker, clock, turn)} if problem.draws else {}
-            more, summand = problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn), **own)
+            rows = batch(problem, config, worker, clock, turn)
+            more, summand = paired(problem, problem.loss_and_gradient(params, rows, **own))
             if turn == 0:
                 loss, gradients = more, summand
                 if config.accumulate > 1:
@@ -104,6 +107,19 @@ def compute(
         if left > 0:
             (stop or Event()).wait(left)
     return loss, gradients
+
+
+def paired(problem: Problem, returned: Any) -> tuple[float, Tensors]:
+    """What ``loss_and_gradient`` has returned. TypeError where it is not a loss and gradients by name."""
+    match returned:
+        case [SupportsFloat() as loss, Mapping() as gradients]:
+            return cast(float, loss), cast(Tensors, gradients)
+        case [*parts]:
+            got = ", ".join(type(part).__name__ for part in parts)
+        case _:
+            got = reprlib.repr(returned)
+    words = f"{type(problem).__name__}.loss_and_gradient returns a pair, the loss and a dict of gradients by name"
+    raise TypeError(f"{words}: return loss, {{'w': gradient}}; got {got}.")
 
 
 def batch(problem: Problem, config: Config, worker: int, clock: int, turn: int) -> Array | None:
