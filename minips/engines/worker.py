@@ -114,12 +114,8 @@ def paired(problem: Problem, returned: Any) -> tuple[float, Tensors]:
     match returned:
         case [SupportsFloat() as loss, Mapping() as gradients]:
             return cast(float, loss), cast(Tensors, gradients)
-        case [*parts]:
-            got = ", ".join(type(part).__name__ for part in parts)
-        case _:
-            got = reprlib.repr(returned)
     words = f"{type(problem).__name__}.loss_and_gradient returns a pair, the loss and a dict of gradients by name"
-    raise TypeError(f"{words}: return loss, {{'w': gradient}}; got {got}.")
+    raise TypeError(f"{words}; got {reprlib.repr(returned)}.")
 
 
 def batch(problem: Problem, config: Config, worker: int, clock: int, turn: int) -> Array | None:
