@@ -423,7 +423,7 @@ def test_a_memory_of_both_ends_refuses_what_is_lost_doubled_or_out_of_order(memo
     first, second, third = (sender.encode({"w": np.full(2, float(i))}) for i in (1, 2, 3))
     assert receiver.decode(first)["w"].tolist() == [1, 1]
     for wrong, number in ((third, 2), (first, 0)):
-        said = f"Expected message 1 of this sender, got message {number}: the memory {memory} needs all, once"
+        said = f"Expected message 1 of this sender, got message {number}: {memory} needs every one, once"
         with pytest.raises(ValueError, match=said):
             receiver.decode(wrong)
     assert receiver.decode(second)["w"].tolist() == [2, 2]

@@ -300,7 +300,7 @@ class Receiver:
         number, memory = (packet.header.get(name) for name in ("number", "memory"))
         if number not in (None, self._count):
             raise ValueError(
-                f"Expected message {self._count} of this sender, got message {number!r}: the memory {memory} needs all, "
+                f"Expected message {self._count} of this sender, got message {number!r}: {memory} needs every one, "
                 "once, in the order of sending. Decode the one expected, or take a fresh sender and a fresh receiver."
             )
         tensors = self._decoder.decode(packet).tensors

@@ -13,8 +13,13 @@ T = TypeVar("T")
 
 def bars(console: "Console | None" = None) -> "Bars":
     """Rich's bars, as minips shows all of them; nothing is left of them when they have ended."""
+    from rich import get_console
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    console = console or get_console()
+    if not (console.is_interactive or console.is_jupyter):
+        console = Console(quiet=True)  # where nobody looks, rich would write an empty line
     percent, text = TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}")
     return Progress(BarColumn(), percent, TimeElapsedColumn(), text, console=console, transient=True)
 

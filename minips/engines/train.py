@@ -33,7 +33,8 @@ def train(
     ``progress`` shows a bar, or is called with a `Progress` a few times a second. Set the event ``stop``, or let the
     function ``stop`` return True, to end the run early with what it has. A run that diverges ends with the last finite
     parameters, and `Run.diverged` says why. RuntimeError says which worker or server failed, and why. Until it
-    returns, BLAS has one thread in this process too, so that every engine gives the same bits.
+    returns, BLAS has one thread in this process too, so that every engine gives the same bits. What a process prints,
+    logs or warns goes to standard error, with the worker's name.
 
     After ``every`` so many steps, and at the end, each function in ``on_eval`` is called with an `Eval`, while the run
     waits; one that returns True ends it there.
