@@ -387,7 +387,7 @@ def test_a_tensor_keeps_its_shape_where_its_past_is_remembered(shape):
 @pytest.mark.parametrize(
     ("tensors", "kind", "said"),
     [
-        (np.zeros(3), TypeError, "encode takes a mapping of names to arrays; got array"),
+        (np.zeros(3), TypeError, "encode takes tensors as a mapping of names to arrays, .*; got array"),
         ({7: np.zeros(3)}, TypeError, "mapping of names to arrays"),
         ({"w": np.arange(3)}, ValueError, r"The tensor 'w' must hold floating-point numbers; got int64. Convert it"),
         ({"w": np.array(["a"])}, ValueError, "must hold floating-point numbers; got <U1"),

@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 
 import minips as ps
 from minips import cost, lab
-from minips.lab import predictions
+from minips.lab import controls, predictions
 from minips.lab.columns import STAGES
 from minips.lab.source import code
 from minips.lab.workbench import PRESETS
@@ -507,6 +507,14 @@ class TestWorkbench:
 
 
 @pytest.mark.usefixtures("somebody_is_there")
+def test_a_field_keeps_each_bound_that_an_option_can_have() -> None:
+    metadata = ps.option(0.9, "a momentum", minimum=0, below=1).metadata
+    field = controls.control(float, metadata, 0.9, "A", "momentum")
+    for typed, said in (("0.99", ""), ("1", "momentum must be at least 0 and below 1; got 1.")):
+        field.value = typed
+        assert field.wrong == said
+
+
 class TestPrediction:
     def predicted(self, question: str, choice: str) -> lab.predictions.Guess:
         guess = lab.predict(question, ["this", "that"])

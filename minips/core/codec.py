@@ -8,7 +8,6 @@ what any sender makes, with no shared configuration. Memories and random draws m
 there is one of each for each link.
 """
 
-import reprlib
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ import msgpack
 import numpy as np
 
 from minips.core.message import PROTOCOL_VERSION, VERSIONS, Header, Message, check_finite
-from minips.core.partition import native
+from minips.core.partition import named_arrays
 from minips.core.trace import DECODE, ENCODE, Trace
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option, reason
 from minips.stages.compressors import Compressor, NoCompression
@@ -262,13 +261,8 @@ class Sender:
         """The frames of these arrays, by name. NonFiniteError for NaN or infinity, ValueError where one does not
         encode, TypeError for what is no mapping of names.
         """
-        if not isinstance(tensors, Mapping) or not all(isinstance(name, str) for name in tensors):
-            raise TypeError(f"encode takes a mapping of names to arrays; got {reprlib.repr(tensors)}.")
-        whole = {name: native(x) for name, x in tensors.items()}
-        for name, x in whole.items():
-            if x.dtype.kind not in ("biuf" if self._encoder.codec.quantizer_of(name) == Exact() else "f"):
-                words = f"The tensor {name!r} must hold floating-point numbers; got {x.dtype}"
-                raise ValueError(f"{words}. Convert it, for example with .astype(np.float32).")
+        quantizer_of = self._encoder.codec.quantizer_of
+        whole = named_arrays(tensors, "encode takes tensors", "tensor", lambda name: quantizer_of(name) == Exact())
         check_finite(whole, "The tensor")
         for name, x in () if self._encoder.codec.memory.stateless else whole.items():
             if self._shapes.setdefault(name, x.shape) != x.shape:
@@ -345,7 +339,7 @@ def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
     ``codec`` is the receiver's own: a serializer that can run code is taken only where that names it.
     """
     if not frames:
-        raise ValueError("A message begins with a frame that says what the others are; got no frames.")
+        raise ValueError("A message begins with its minips envelope; got no frames.")
     began = time.monotonic()
     try:
         told = msgpack.unpackb(frames[0])

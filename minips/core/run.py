@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from math import inf, isinf
 from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -200,6 +201,7 @@ class Run:
             ("pull", _short(config.pull) if servers else None),
             ("updates", f"{self.updates}" + (" (stopped)" if self.stopped else " (diverged)" if self.diverged else "")),
             ("training loss", f"{last:.4f}"),
+            ("advice", self._advice()),
             ("validation loss", _figure(self.validation_loss, ".4f")),
             ("accuracy", _figure(self.accuracy, ".3f")),
             ("time", f"{self.seconds:.2f} s"),
@@ -213,6 +215,13 @@ class Run:
             *[("event", f"{at:.2f} s: {text}") for at, text in self.events[:5]],
         ]
         return [(name, value) for name, value in rows if value is not None]
+
+    def _advice(self) -> str | None:
+        """What to try where the loss of the last tenth is more than twice the first: batches vary less than that."""
+        losses = [loss for _, _, loss in self.losses]
+        if self.diverged or not losses or not 0 < 2 * losses[0] < fmean(losses[len(losses) * 9 // 10 :]):
+            return None
+        return f"the training loss was {losses[0]:.4f} at first: lower the learning rate, or scale the columns of X"
 
     def summary(self) -> str:
         """A text table."""

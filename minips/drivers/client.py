@@ -21,7 +21,7 @@ import numpy as np
 
 from minips.core.codec import unpack
 from minips.core.config import Config, check_seconds
-from minips.core.message import Header, Message, check_finite
+from minips.core.message import Header, Message, check_finite, unlike
 from minips.core.partition import native
 from minips.core.protocol import ServerLink, WorkerSession
 from minips.core.sessions import Do, Receive, Send, Session, carry_out
@@ -278,9 +278,7 @@ class Client(Closable):
             given = gradients[name]
             g = given if type(given) is np.ndarray and given.dtype.isnative else native(given)
             if g.shape != ref.shape or g.dtype != self._dtypes[name]:
-                raise ValueError(
-                    f"The gradient of {name!r} must be {ref.dtype} of shape {ref.shape}; got {g.dtype} of {g.shape}."
-                )
+                raise unlike(name, g, ref.dtype, ref.shape)
             if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # or a square has overflowed
                 check_finite({name: g}, "The gradient of")
             whole[name] = g

@@ -245,7 +245,6 @@ def _child(pipe: Any) -> None:
     with suppress(OSError):  # which Linux alone has: 15 letters by which ps and top tell it from others
         Path("/proc/self/comm").write_text(multiprocess().current_process().name.replace(" ", ""))
     line = ControlPipe(pipe)
-    sys.stdout = sys.stderr = Forward(line)
     try:
         briefing = pipe.recv_bytes()
         apart = [_read(pipe, nbytes) for nbytes in pipe.recv()]
@@ -260,7 +259,8 @@ def carry_out(
     apart: Iterable[memoryview] = (),
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda parts: parts,
 ) -> None:
-    """Unpack a role and its arguments, which ``prepare`` may change, and run it."""
+    """Unpack a role and its arguments, which ``prepare`` may change, and run it; its prints go to the ``line``."""
+    sys.stdout = sys.stderr = Forward(line)
     try:
         parts = prepare(unship(briefing, apart))
         role = parts.pop("role")

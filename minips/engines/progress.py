@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVarTuple
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bars
 
-T = TypeVar("T")
+News = TypeVarTuple("News")
 
 
 def bars(console: "Console | None" = None) -> "Bars":
@@ -26,21 +26,23 @@ def bars(console: "Console | None" = None) -> "Bars":
 
 @contextmanager
 def showing(
-    progress: bool | Callable[[T], None], read: Callable[[T], tuple[str, float]], console: "Console | None" = None
-) -> Iterator[Callable[[T], None]]:
+    progress: bool | Callable[[*News], None],
+    read: Callable[[*News], tuple[str, float]],
+    console: "Console | None" = None,
+) -> Iterator[Callable[[*News], None]]:
     """``progress`` where it is a function; otherwise one that moves a bar, if one is wanted, to the text and the share
-    that ``read`` finds in its argument.
+    that ``read`` finds in its arguments.
     """
     if not isinstance(progress, bool):
         yield progress
     elif not progress:
-        yield lambda news: None
+        yield lambda *news: None
     else:
         with bars(console) as shown:
             task = shown.add_task("", total=1.0)
 
-            def show(news: T) -> None:
-                text, share = read(news)
+            def show(*news: *News) -> None:
+                text, share = read(*news)
                 shown.update(task, description=text, completed=share)
 
             yield show
