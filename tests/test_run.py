@@ -108,7 +108,9 @@ def test_a_loss_that_ends_above_where_it_began_comes_with_advice():
     run = ps.train(problem, ps.Config(workers=2, steps=20, optimizer=ps.SGD(lr=1e-5)), engine="threads")
     assert run.diverged is None
     said = dict(run.rows())["advice"]
-    assert said.startswith(f"the training loss was {run.losses[0][2]:.4f} at first: lower the learning rate, or scale")
+    assert said.startswith(
+        f"the loss was {run.losses[0][2]:.4f} at first: lower the learning rate, or scale the columns"
+    )
     assert any(line.split(maxsplit=1) == ["advice", said] for line in run.summary().splitlines())
     assert "advice" not in run.to_dict()
 

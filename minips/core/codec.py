@@ -90,9 +90,7 @@ class Codec(Value):
         each of the frames, which come next, are followed by zeros up to a multiple of 64 bytes.
         """
         if not self.memory.stateless:
-            raise ValueError(
-                f"{self.memory!r} remembers earlier messages, so dumps cannot: use sender() and receiver()."
-            )
+            raise ValueError(f"dumps makes one message, {self.memory!r} remembers all: use sender() and receiver().")
         return b"".join(pieces(0, self.sender(seed).encode(tensors)))
 
     def loads(self, data: Buffer) -> Tensors:

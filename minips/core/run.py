@@ -4,7 +4,7 @@ import html
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from math import inf, isinf
+from math import inf, isinf, nan
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
@@ -188,7 +188,9 @@ class Run:
 
     def rows(self) -> list[tuple[str, str]]:
         """The summary as pairs of a name and a value with its unit."""
-        config, last = self.config, self.losses[-1][2] if self.losses else float("nan")
+        config, losses = self.config, [loss for _, _, loss in self.losses] or [nan]
+        advice = f"the loss was {losses[0]:.4f} at first: lower the learning rate, or scale the columns of X"
+        rose = 0 < 2 * losses[0] < fmean(losses[len(losses) * 9 // 10 :]) and not self.diverged  # batches vary less
         servers = isinstance(config.exchange, PS)
         stale = sum(versions * count for versions, count in self.staleness.items()) / max(self.staleness.total(), 1)
         rows = [
@@ -200,8 +202,8 @@ class Run:
             ("push", _short(config.push)),
             ("pull", _short(config.pull) if servers else None),
             ("updates", f"{self.updates}" + (" (stopped)" if self.stopped else " (diverged)" if self.diverged else "")),
-            ("training loss", f"{last:.4f}"),
-            ("advice", self._advice()),
+            ("training loss", f"{losses[-1]:.4f}"),
+            ("advice", advice if rose else None),
             ("validation loss", _figure(self.validation_loss, ".4f")),
             ("accuracy", _figure(self.accuracy, ".3f")),
             ("time", f"{self.seconds:.2f} s"),
@@ -215,13 +217,6 @@ class Run:
             *[("event", f"{at:.2f} s: {text}") for at, text in self.events[:5]],
         ]
         return [(name, value) for name, value in rows if value is not None]
-
-    def _advice(self) -> str | None:
-        """What to try where the loss of the last tenth is more than twice the first: batches vary less than that."""
-        losses = [loss for _, _, loss in self.losses]
-        if self.diverged or not losses or not 0 < 2 * losses[0] < fmean(losses[len(losses) * 9 // 10 :]):
-            return None
-        return f"the training loss was {losses[0]:.4f} at first: lower the learning rate, or scale the columns of X"
 
     def summary(self) -> str:
         """A text table."""

@@ -114,8 +114,8 @@ def tune(
     limit is the candidates' own number of steps. What is not BSP is probed as if it were, which flatters it.
 
     ``candidates`` (None: 24 made of ``start`` by `candidates_of`) get the link; the ``tried`` best are run on
-    ``engine`` (None: `Processes`), for as many steps as they need. That takes about a minute. ``progress`` shows a bar,
-    or is called, as ``watch`` is, with what happens and the share of the whole that is done.
+    ``engine`` (None: `Processes`), for as many steps as they need. ``progress`` shows a bar, or is called, as ``watch``
+    is, with what happens and the share of the whole that is done.
     """
     given = candidates or candidates_of(start or Config(steps=PROBE_STEPS))
     plan = [replace(config.for_rows(problem.rows), link=link) for config in given]

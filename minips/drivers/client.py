@@ -162,8 +162,8 @@ class Client(Closable):
         over.
 
         ``loss`` is the training loss that belongs to them, ``versions`` what they were computed from (None: what was
-        pulled last). ValueError where names, shapes or dtypes are not those of the parameters, or a value is NaN or
-        infinite.
+        pulled last). Without rounds (SSP, ASP) the server scales each push by 1/workers. ValueError where names, shapes
+        or dtypes are not those of the parameters, or a value is NaN or infinite.
         """
         return self._push(gradients, loss, versions, False, lambda answers: str(answers[0].header["outcome"]))
 

@@ -87,8 +87,7 @@ def compute(
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told below, and where gradients are sent
         for turn in range(config.accumulate):
             own = {"rng": seeds.gradient(config.seed, worker, clock, turn)} if problem.draws else {}
-            rows = batch(problem, config, worker, clock, turn)
-            more, summand = paired(problem, problem.loss_and_gradient(params, rows, **own))
+            more, summand = pair(problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn), **own))
             if turn == 0:
                 loss, gradients = more, summand
                 if config.accumulate > 1:
@@ -109,13 +108,12 @@ def compute(
     return loss, gradients
 
 
-def paired(problem: Problem, returned: Any) -> tuple[float, Tensors]:
-    """What ``loss_and_gradient`` has returned. TypeError where it is not a loss and gradients by name."""
+def pair(returned: Any) -> tuple[float, Tensors]:
+    """The loss and the gradients that ``loss_and_gradient`` returned. TypeError where it returned something else."""
     match returned:
         case [SupportsFloat() as loss, Mapping() as gradients]:
             return cast(float, loss), cast(Tensors, gradients)
-    words = f"{type(problem).__name__}.loss_and_gradient returns a pair, the loss and a dict of gradients by name"
-    raise TypeError(f"{words}; got {reprlib.repr(returned)}.")
+    raise TypeError(f"loss_and_gradient returns the loss and a dict of gradients; got {reprlib.repr(returned)}.")
 
 
 def batch(problem: Problem, config: Config, worker: int, clock: int, turn: int) -> Array | None:
