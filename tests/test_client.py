@@ -231,6 +231,16 @@ def test_without_rounds_a_push_is_scaled_by_the_number_of_workers(consistency, l
         assert clients[0].pull().result(WAIT_S)["n"] == pytest.approx(count)
 
 
+def test_the_rules_are_the_servers_whatever_config_a_client_has():
+    config = ps.Config(workers=3, consistency="asp", optimizer=ps.SGD(lr=1.0))
+    other = ps.Config(workers=5, consistency="ssp", aggregator="median", optimizer=ps.SGD(lr=100.0))
+    with ps.Server({"n": np.zeros(1)}, config).serve() as server:
+        with ps.connect(server.address, other, worker=2, token=server.token) as client:
+            assert client.push_pull({"n": np.array([-1.0])}).result(WAIT_S)["n"] == pytest.approx(1 / 3)
+        with ps.connect(server.address, worker=2, token=server.token) as client:
+            assert client.config.optimizer == config.optimizer
+
+
 def test_a_server_for_one_worker_counts_each_push_whole():
     config = ps.Config(workers=1, optimizer=ps.SGD(lr=1.0), transport="inproc")
     with cluster(config, {"n": np.zeros(1)}) as (_, connect):
