@@ -506,7 +506,6 @@ class TestWorkbench:
             lab.Workbench(problem, [ps.Config()] * 3)
 
 
-@pytest.mark.usefixtures("somebody_is_there")
 def test_a_field_keeps_each_bound_that_an_option_can_have() -> None:
     metadata = ps.option(0.9, "a momentum", minimum=0, below=1).metadata
     field = controls.control(float, metadata, 0.9, "A", "momentum")
@@ -515,6 +514,7 @@ def test_a_field_keeps_each_bound_that_an_option_can_have() -> None:
         assert field.wrong == said
 
 
+@pytest.mark.usefixtures("somebody_is_there")
 class TestPrediction:
     def predicted(self, question: str, choice: str) -> lab.predictions.Guess:
         guess = lab.predict(question, ["this", "that"])
