@@ -17,8 +17,8 @@ if __name__ == "__main__":
 
     print("\nOn the Pareto front:")
     best = float("inf")
-    for row in sorted(table.rows, key=lambda row: row["MB sent"]):
-        if row["validation loss"] < best:
-            best = row["validation loss"]
-            share, size = row["push.quantizer.fraction"], row["MB sent"]
+    for row in sorted(table.rows, key=lambda row: row["bytes_sent"]):
+        if row["validation_loss"] < best:
+            best = row["validation_loss"]
+            share, size = row["push.quantizer.fraction"], row["bytes_sent"] / 1e6
             print(f"  {row['steps']} steps of {share:.0%}: {size:.3f} MB, loss {best:.3f}")

@@ -14,7 +14,6 @@ import difflib
 import importlib.util
 import inspect
 import math
-import operator
 import re
 import sys
 import textwrap
@@ -22,6 +21,7 @@ import types
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from operator import ge, gt, le, lt
 from pkgutil import resolve_name
 from typing import (
     TYPE_CHECKING,
@@ -86,6 +86,7 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     above: float | None = None,
+    below: float | None = None,
     step: float | None = None,
     choices: Iterable[Any] | None = None,
     unit: str | None = None,
@@ -93,11 +94,12 @@ def option(
 ) -> Any:
     """A dataclass field that knows what it accepts: what a check, a widget and a help page need.
 
-    ``minimum`` and ``maximum`` are inclusive, ``above`` is exclusive. A ``default`` that is callable makes the default.
-    What only an ``operator`` of servers needs is no control in the lab.
+    ``minimum`` and ``maximum`` are inclusive, ``above`` and ``below`` exclusive. A callable ``default`` makes it. What
+    only an ``operator`` of servers needs is no control in the lab.
     """
-    limits = {"minimum": minimum, "maximum": maximum, "above": above, "step": step, "unit": unit, "operator": operator}
-    metadata = {"help": help, "choices": None if choices is None else tuple(choices), **limits}
+    limits = {"minimum": minimum, "maximum": maximum, "above": above, "below": below, "step": step}
+    among = {"choices": None if choices is None else tuple(choices), "unit": unit, "operator": operator}
+    metadata = {"help": help, **limits, **among}
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -537,13 +539,13 @@ def _article(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"
 
 
-_BOUNDS = {"minimum": ("at least", operator.ge), "above": ("above", operator.gt), "maximum": ("at most", operator.le)}
+BOUNDS = {"minimum": ("at least", ge), "above": ("above", gt), "maximum": ("at most", le), "below": ("below", lt)}
 
 
 def _limits(metadata: Mapping[str, Any]) -> list[str]:
     """The limits of a field in words."""
     choices = [] if metadata.get("choices") is None else [f"one of {', '.join(map(repr, metadata['choices']))}"]
-    bounds = (f"{words} {metadata[key]:g}" for key, (words, _) in _BOUNDS.items() if metadata.get(key) is not None)
+    bounds = (f"{words} {metadata[key]:g}" for key, (words, _) in BOUNDS.items() if metadata.get(key) is not None)
     return [*choices, *bounds]
 
 
@@ -552,6 +554,6 @@ def check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
     choices, wanted = metadata.get("choices"), _limits(metadata)
     if choices is not None and value not in choices:
         raise ValueError(f"{where} takes {wanted[0]}; got {value!r}.")
-    bounds = [(holds, metadata[key]) for key, (_, holds) in _BOUNDS.items() if metadata.get(key) is not None]
+    bounds = [(holds, metadata[key]) for key, (_, holds) in BOUNDS.items() if metadata.get(key) is not None]
     if isinstance(value, int | float) and not all(holds(value, bound) for holds, bound in bounds):
         raise ValueError(f"{where} must be {' and '.join(wanted)}; got {value!r}.")

@@ -1,7 +1,9 @@
 """Problems and an optimizer that misbehave, where a process can import them by name."""
 
+import logging
 import os
 import signal
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,6 +73,15 @@ class Prints(Misfit):
         print("one whole line")
         print("and a last one without an end", end="")
         return super().loss_and_gradient(params)
+
+
+class Says(Misfit):
+    def misbehave(self, params):
+        print("printed")
+        logging.getLogger("mine").warning("logged")
+        warnings.warn("warned", stacklevel=1)
+        print("a last one without an end", end="")
+        raise ArithmeticError("the dog ate my rows")
 
 
 class Reuses(ps.LinearRegression):

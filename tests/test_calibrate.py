@@ -1,6 +1,7 @@
 """Lines through made-up timings, and one calibration of each kind of engine."""
 
 import json
+import re
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -193,3 +194,13 @@ def test_a_calibration_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatc
 def test_a_full_disk_is_a_sentence():
     with pytest.raises(OSError, match=r"cannot be written to /dev/full: No space left on device"):
         Calibration().save("/dev/full")
+
+
+def test_the_columns_of_a_printed_calibration_never_touch():
+    line = Line(6.8e-9, 6.8e-13, 0.91234, 1.17654)
+    text = str(Calibration(worker={"dequantize": line, "compress": line.times(1e9)}, ratios={"compress": 0.25}))
+    _, _, heading, *rows = text.splitlines()
+    assert len(rows) == 2
+    for row in rows:
+        assert not re.search(r"\)\S", row)
+        assert row.index(")") + 1 == heading.index("µs") + 2

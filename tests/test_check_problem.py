@@ -67,9 +67,33 @@ class Noisy(ps.SoftmaxRegression):
         return loss, {name: g + np.float32(1e-3 * Noisy.count) for name, g in gradient.items()}
 
 
+class Silent(ps.SoftmaxRegression):
+    def loss_and_gradient(self, params, rows=None):
+        super().loss_and_gradient(params, rows)
+
+
+class Swapped(ps.SoftmaxRegression):
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        return gradient, loss
+
+
+NOT_A_PAIR = [
+    (Silent(X, Y), r"loss_and_gradient returns the loss and a dict of gradients; got None\."),
+    (Swapped(X, Y), r"loss_and_gradient returns the loss and a dict of gradients; got \({'W': array.*}, \d\.\d+\)\."),
+]
+
+
+@pytest.mark.parametrize(("problem", "said"), NOT_A_PAIR, ids=["none", "swapped"])
+def test_a_run_says_what_loss_and_gradient_returns(problem, said):
+    with pytest.raises(RuntimeError, match=f"worker 0 failed: TypeError: {said}"):
+        ps.train(problem, ps.Config(workers=1, steps=2, timeout_s=5), engine="threads")
+
+
 @pytest.mark.parametrize(
     ("problem", "said"),
     [
+        *NOT_A_PAIR,
         (Doubled(X, Y), "the gradient is not that of the loss"),
         (Summed(X, Y), "two halves of the rows do not average"),
         (Wide(X, Y), r"gradient of 'W' is float64 of \(5, 3\), the parameter float32"),

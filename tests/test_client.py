@@ -250,6 +250,37 @@ def test_bytes_are_counted_both_ways():
         assert {"transfer", "wait", "quantize", "dequantize"} <= set(client.trace.seconds())
 
 
+@pytest.mark.parametrize("consistency", ["asp", ps.SSP(staleness=50)])
+@pytest.mark.parametrize(("lr", "count"), [(1.0, 50), (3.0, 150)])
+def test_without_rounds_a_push_is_scaled_by_the_number_of_workers(consistency, lr, count):
+    config = ps.Config(workers=3, consistency=consistency, optimizer=ps.SGD(lr=lr), transport="inproc")
+    with cluster(config, {"n": np.zeros(1)}) as (_, connect):
+        clients = [connect(worker) for worker in range(3)]
+        for _ in range(50):
+            for client in clients:
+                client.push({"n": np.array([-1.0])}).result(WAIT_S)
+        assert clients[0].pull().result(WAIT_S)["n"] == pytest.approx(count)
+
+
+def test_the_rules_are_the_servers_whatever_config_a_client_has():
+    config = ps.Config(workers=3, consistency="asp", optimizer=ps.SGD(lr=1.0))
+    other = ps.Config(workers=5, consistency="ssp", aggregator="median", optimizer=ps.SGD(lr=100.0))
+    with ps.Server({"n": np.zeros(1)}, config).serve() as server:
+        with ps.connect(server.address, other, worker=2, token=server.token) as client:
+            assert client.push_pull({"n": np.array([-1.0])}).result(WAIT_S)["n"] == pytest.approx(1 / 3)
+        with ps.connect(server.address, worker=2, token=server.token) as client:
+            assert client.config.optimizer == config.optimizer
+
+
+def test_a_server_for_one_worker_counts_each_push_whole():
+    config = ps.Config(workers=1, optimizer=ps.SGD(lr=1.0), transport="inproc")
+    with cluster(config, {"n": np.zeros(1)}) as (_, connect):
+        client = connect()
+        for _ in range(50):
+            client.push({"n": np.array([-1.0])}).result(WAIT_S)
+        assert client.pull().result(WAIT_S)["n"] == 50
+
+
 # Refusals
 
 
@@ -257,7 +288,11 @@ WRONG = {
     "NaN": ({**ONES, "b": np.array(np.nan)}, "The gradient of 'b' holds NaN or infinity"),
     "infinity": ({**ONES, "W": np.full((2, 3), np.inf, "f4")}, "The gradient of 'W' holds NaN or infinity"),
     "shape": ({**ONES, "W": np.ones((3, 2), "f4")}, r"float32 of shape \(2, 3\); got float32 of \(3, 2\)"),
-    "dtype": ({**ONES, "W": np.ones((2, 3))}, "must be float32"),
+    "dtype": (
+        {**ONES, "W": np.ones((2, 3))},
+        r"float32 of shape .*; got float64 .* Convert it with .astype\(np.float32\)",
+    ),
+    "whole numbers": ({**ONES, "b": np.array(1)}, r"float64 of shape .*; got int64 of \(\)\. Convert it with .astype"),
     "missing": ({"W": ONES["W"]}, "Expected gradients of W, b; got W"),
     "unknown": ({**ONES, "c": np.ones(1)}, "Expected gradients of W, b; got W, b, c"),
     "none": ({}, "got none"),

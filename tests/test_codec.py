@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pickle
+import tracemalloc
 
 import msgpack
 import numpy as np
@@ -378,3 +379,146 @@ def test_a_tensor_keeps_its_shape_where_its_past_is_remembered(shape):
         sender.encode({"w": np.zeros(shape, "f4")})
     free = ps.Codec(quantizer=ps.Sign()).sender()
     assert free.encode({"w": np.zeros(3, "f4")}) != free.encode({"w": np.zeros(shape, "f4")})
+
+
+# Messages of a link of one's own, and one message as bytes
+
+
+@pytest.mark.parametrize(
+    ("tensors", "kind", "said"),
+    [
+        (np.zeros(3), TypeError, "encode takes tensors as a mapping of names to arrays, .*; got array"),
+        ({7: np.zeros(3)}, TypeError, "mapping of names to arrays"),
+        ({"w": np.arange(3)}, ValueError, r"The tensor 'w' must hold floating-point numbers; got int64. Convert it"),
+        ({"w": np.array(["a"])}, ValueError, "must hold floating-point numbers; got <U1"),
+    ],
+)
+@pytest.mark.parametrize("quantizer", ["uniform", "topk"])
+def test_what_cannot_be_encoded_is_said(tensors, kind, said, quantizer):
+    sender = ps.Codec(quantizer=quantizer).sender()
+    with pytest.raises(kind, match=said):
+        sender.encode(tensors)
+
+
+def test_whole_numbers_travel_as_they_are_with_the_exact_codec():
+    assert PLAIN.loads(PLAIN.dumps({"w": np.arange(3)}))["w"].tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="must hold floating-point numbers; got <U1"):
+        PLAIN.dumps({"w": np.array(["a"])})
+
+
+def test_what_cannot_be_decoded_is_said():
+    frames, receiver = PLAIN.sender().encode(TENSORS), PLAIN.receiver()
+    with pytest.raises(ValueError, match="got no frames"):
+        receiver.decode([])
+    for place in (0, 1):
+        longer = [bytes(frame) + b"x" * (i == place) for i, frame in enumerate(frames)]
+        with pytest.raises(ValueError, match=r"[^.]\.$"):
+            receiver.decode(longer)
+
+
+@pytest.mark.parametrize("memory", ["delta", "difference"])
+def test_a_memory_of_both_ends_refuses_what_is_lost_doubled_or_out_of_order(memory, difference):
+    codec = ps.Codec(memory=memory)
+    sender, receiver = codec.sender(), codec.receiver()
+    first, second, third = (sender.encode({"w": np.full(2, float(i))}) for i in (1, 2, 3))
+    assert receiver.decode(first)["w"].tolist() == [1, 1]
+    for wrong, number in ((third, 2), (first, 0)):
+        said = f"Expected message 1 of this sender, got message {number}: {memory} needs every one, once"
+        with pytest.raises(ValueError, match=said):
+            receiver.decode(wrong)
+    assert receiver.decode(second)["w"].tolist() == [2, 2]
+    assert receiver.decode(third)["w"].tolist() == [3, 3]
+    with pytest.raises(ValueError, match="Expected message 3 of this sender, got message 0"):
+        receiver.decode(codec.sender().encode({"w": np.ones(2)}))
+
+
+def test_a_message_that_was_not_encoded_or_not_decoded_takes_no_number():
+    codec = ps.Codec(memory="delta")
+    sender, receiver = codec.sender(), codec.receiver()
+    with pytest.raises(ValueError, match="NaN"):
+        sender.encode({"w": np.array([np.nan])})
+    frames = sender.encode({"w": np.ones(1)})
+    with pytest.raises(ValueError, match="packet"):
+        receiver.decode(frames[:-1])
+    assert receiver.decode(frames)["w"] == 1
+
+
+def test_a_message_that_does_not_serialize_leaves_the_memory_as_it_was(monkeypatch):
+    codec = ps.Codec(memory="delta")
+    sender, receiver = codec.sender(), codec.receiver()
+    with monkeypatch.context() as broken:
+        broken.setattr(ps.MsgPack, "dumps", lambda self, packet: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            sender.encode({"w": np.ones(1)})
+    assert receiver.decode(sender.encode({"w": np.ones(1)}))["w"] == 1
+
+
+@pytest.mark.parametrize("memory", [name for name in ps.names("memory") if name != "delta"])
+def test_a_memory_of_the_sender_alone_numbers_nothing(memory):
+    codec = ps.Codec(memory=memory, quantizer="sign")
+    sender, receiver = codec.sender(), codec.receiver()
+    for _ in range(2):
+        frames = sender.encode(TENSORS)
+    assert "number" not in unpack(frames, codec, ps.Trace())[0].header
+    assert list(receiver.decode(frames)) == list(TENSORS)
+
+
+def test_a_runs_links_number_nothing():
+    frames = encoder(ps.Codec(memory="delta")).encode(Message({"kind": "push"}, TENSORS))
+    assert set(unpack(frames, PLAIN, ps.Trace())[0].header) == {"kind", "memory"}
+
+
+def available(kind):
+    return [name for name in ps.names(kind) if not stage.missing(stage.stage_class(kind, name))]
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [ps.Codec(**{kind: name}) for kind in ("quantizer", "serializer", "compressor") for name in available(kind)],
+    ids=str,
+)
+def test_one_message_as_bytes(codec):
+    data = codec.dumps(TENSORS, seed=7)
+    assert type(data) is bytes
+    assert len(data) % 64 == 0
+    assert data == codec.dumps(TENSORS, seed=7)
+    expected = codec.receiver().decode(sent(codec.sender(7).encode(TENSORS)))
+    for form in (bytes, bytearray, memoryview):
+        got = codec.loads(form(data))
+        assert list(got) == list(TENSORS)
+        for name, x in got.items():
+            assert (x.dtype, x.shape, x.tobytes()) == (
+                TENSORS[name].dtype,
+                TENSORS[name].shape,
+                expected[name].tobytes(),
+            )
+
+
+def test_the_layout_of_the_bytes_is_the_one_that_is_told():
+    data, frames = PLAIN.dumps(TENSORS), PLAIN.sender().encode(TENSORS)
+    count = int.from_bytes(data[4:8], "little")
+    sizes = np.frombuffer(data, "<u8", count, 8).tolist()
+    assert data[:4] == bytes(4)
+    assert sizes == [len(frame) for frame in frames]
+    at = -(-(8 + 8 * count) // 64) * 64
+    for frame in frames:
+        assert data[at : at + len(frame)] == bytes(frame)
+        at += -(-len(frame) // 64) * 64
+    assert at == len(data)
+
+
+def test_a_memory_has_no_bytes_of_one_message():
+    with pytest.raises(ValueError, match=r"dumps makes one message, ErrorFeedback\(.*\) remembers all: use sender\(\)"):
+        ps.Codec(memory="errorfeedback", quantizer="sign").dumps(TENSORS)
+
+
+def test_damaged_bytes_are_refused_without_taking_memory():
+    data, huge = PLAIN.dumps(TENSORS), b"\xff" * 8
+    damaged = [data[:size] for size in range(0, len(data), 7)]
+    damaged += [data + b"x", data[:4] + huge[:4] + data[8:], data[:8] + huge + data[16:], "text", None, b"\xff" * 640]
+    tracemalloc.start()
+    for one in damaged:
+        with pytest.raises(ValueError, match=r"[^.]\.$"):
+            PLAIN.loads(one)
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()

@@ -292,6 +292,21 @@ def test_an_aggregator_that_is_not_elementwise_is_told_why(registry):
         ps.testing.check(Geometric())
 
 
+def test_an_optimizer_is_told_the_clock_that_its_contract_promises(registry):
+    @ps.register
+    @dataclass(frozen=True)
+    class Warming(ps.Optimizer):
+        """Steps that grow for ten clocks."""
+
+        name = "warming"
+
+        def step(self, params, grads, state):
+            for name, p in params.items():
+                p -= 0.1 * min((state["clock"] + 1) / 10, 1) * grads[name]
+
+    ps.testing.check(Warming())
+
+
 def test_a_serializer_that_loses_floats_is_told_why(registry):
     @ps.register
     @dataclass(frozen=True)

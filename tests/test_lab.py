@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 
 import minips as ps
 from minips import cost, lab
-from minips.lab import predictions
+from minips.lab import controls, predictions
 from minips.lab.columns import STAGES
 from minips.lab.source import code
 from minips.lab.workbench import PRESETS
@@ -504,6 +504,14 @@ class TestWorkbench:
     def test_too_many_configs_are_refused(self, problem: ps.SoftmaxRegression) -> None:
         with pytest.raises(ValueError, match="one for A and one for B; got 3"):
             lab.Workbench(problem, [ps.Config()] * 3)
+
+
+def test_a_field_keeps_each_bound_that_an_option_can_have() -> None:
+    metadata = ps.option(0.9, "a momentum", minimum=0, below=1).metadata
+    field = controls.control(float, metadata, 0.9, "A", "momentum")
+    for typed, said in (("0.99", ""), ("1", "momentum must be at least 0 and below 1; got 1.")):
+        field.value = typed
+        assert field.wrong == said
 
 
 @pytest.mark.usefixtures("somebody_is_there")

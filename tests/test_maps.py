@@ -59,7 +59,7 @@ def test_samples_are_run_and_held_against_the_map():
         calibrations={"exact": FREE, "half": FREE},
         samples=2,
         engine="threads",
-        watch=lambda text, share: told.append(share),
+        progress=lambda text, share: told.append(share),
     )
     assert 1 <= len(found.samples) <= 4
     for sample in found.samples:

@@ -3,6 +3,8 @@
 import errno
 import os
 import signal
+import sys
+from pathlib import Path
 
 import misfits
 import multiprocess
@@ -33,12 +35,16 @@ class Introduces(ps.LinearRegression):
 
     def loss_and_gradient(self, params, rows=None):
         print(multiprocess.current_process().name, np.random.random())
+        if sys.platform == "linux":
+            print("called", Path("/proc/self/comm").read_text(), end="")
         return super().loss_and_gradient(params, rows)
 
 
 def test_each_process_has_its_name_and_its_own_draws():
     run = ps.train(Introduces(*misfits.rows()), ps.Config(workers=3, steps=1))
-    said = sorted(text.split() for _, text in run.events)
+    called = sorted(text for _, text in run.events if "called" in text)
+    assert called == [f"worker {i}: called minips-worker{i}" for i in range(3) if sys.platform == "linux"]
+    said = sorted(text.split() for _, text in run.events if "called" not in text)
     assert [words[:4] for words in said] == [["worker", f"{i}:", "minips-worker", f"{i}"] for i in range(3)]
     assert len({words[4] for words in said}) == 3
 

@@ -88,8 +88,45 @@ def test_a_sweep_yields_runs_and_makes_one_table():
     assert [row["optimizer.lr"] for row in table.rows] == [0.1, 0.5, 0.1]
     assert [row["workers"] for row in table.rows] == [2, 2, 3]
     assert [row["accuracy"] for row in table.rows] == [run.accuracy for run in table.runs]
+    figures = ["loss", "validation_loss", "accuracy", "seconds", "bytes_sent", "bytes_received"]
+    assert [list(row)[4:] for row in table.rows] == [figures] * 3
+    assert [row["bytes_sent"] for row in table.rows] == [run.bytes_sent for run in table.runs]
     lines = str(table).splitlines()
     assert len(lines) == 4
     assert "optimizer.lr" in lines[0]
     assert table._repr_html_().count("<tr>") == 4
     assert str(ps.RunTable([])) == ""
+
+
+def ended(*losses, **others):
+    return ps.Run(CONFIG, {}, [(0.1 * step, step, loss) for step, loss in enumerate(losses)], 1.0, 2, **others)
+
+
+def test_a_loss_that_ends_above_where_it_began_comes_with_advice():
+    rng = np.random.default_rng(0)
+    problem = ps.LinearRegression(rng.normal(size=(200, 2)) * [1, 1e3], rng.normal(size=200))
+    run = ps.train(problem, ps.Config(workers=2, steps=20, optimizer=ps.SGD(lr=1e-5)), engine="threads")
+    assert run.diverged is None
+    said = dict(run.rows())["advice"]
+    assert said.startswith(
+        f"the loss was {run.losses[0][2]:.4f} at first: lower the learning rate, or scale the columns"
+    )
+    assert any(line.split(maxsplit=1) == ["advice", said] for line in run.summary().splitlines())
+    assert "advice" not in run.to_dict()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        ended(),
+        ended(0.5),
+        ended(0.5, 0.9),
+        ended(*np.linspace(0.5, 0.9, 50)),
+        ended(*[0.5] * 47, 3.0, 0.1, 0.1),  # at one step alone
+        ended(-1.0, 5.0),  # of a likelihood, where twice means nothing
+        ended(0.5, 9.0, diverged="at step 2"),
+    ],
+    ids=["none", "one", "two", "slowly", "spike", "negative", "diverged"],
+)
+def test_what_the_batches_chance_may_do_is_no_reason_for_advice(run):
+    assert "advice" not in dict(run.rows())

@@ -17,6 +17,7 @@ from minips.stage import Value, build, is_finite, kinds, names, nearest, option,
 class Everything(Value):
     count: int = option(3, "a count", minimum=1, maximum=8)
     share: float = option(0.5, "a share", above=0, maximum=1)
+    kept: float = option(0.9, "a momentum", minimum=0, below=1)
     mode: str = option("a", "a mode", choices=["a", "b"])
     flag: bool = option(False, "a flag")
     maybe: float | None = option(None, "a number or nothing", minimum=0)
@@ -250,7 +251,7 @@ def test_a_widget_finds_what_it_needs(cls):
     assert (cls.__doc__ or "").strip()
     assert cls.name == cls.name.lower()
     for field in dataclasses.fields(cls):
-        assert {"help", "choices", "minimum", "maximum", "above", "step", "unit"} <= field.metadata.keys(), field.name
+        assert {"help", "choices", *stage.BOUNDS, "step", "unit"} <= field.metadata.keys(), field.name
         assert field.metadata["help"]
 
 
@@ -319,3 +320,18 @@ def test_what_is_no_fields_is_refused_in_a_sentence(fields):
 @pytest.mark.parametrize("kind", kinds())
 def test_every_name_can_be_typed_within_another_stage(kind):
     assert all(name.isidentifier() for name in names(kind))
+
+
+def test_a_bound_below_which_a_value_stays_is_told_and_kept():
+    assert Everything(kept=0.999).kept == 0.999
+    for wrong in (1.0, 1.5, -0.1):
+        with pytest.raises(ValueError, match=rf"Everything.kept must be at least 0 and below 1; got {wrong}"):
+            Everything(kept=wrong)
+
+    @dataclass(frozen=True)
+    class Heavy(Value):
+        """A ball."""
+
+        kept: float = option(0.9, "a momentum", minimum=0, below=1)
+
+    assert "kept: float = 0.9, at least 0, below 1: a momentum" in Heavy.__doc__

@@ -1,6 +1,7 @@
 """Training from end to end: on threads and on processes, over every transport, in good days and bad."""
 
 import dataclasses
+import io
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+import types
 
 import misfits
 import multiprocess
@@ -513,6 +515,8 @@ def test_all_children_together_have_one_farewell():
     given = []
 
     class Lingers:
+        pipe = types.SimpleNamespace(poll=lambda: False)
+
         def __init__(self, who):
             self.who = who
 
@@ -590,13 +594,63 @@ def test_a_working_directory_that_is_gone_is_a_sentence(tmp_path):
     assert said.startswith("The working directory has been deleted, and new processes start in it.")
 
 
-def test_what_user_code_prints_goes_to_the_events(capfd):
+def test_what_user_code_prints_goes_to_standard_error_and_to_the_events(capfd):
     run = ps.train(misfits.Prints(), TCP, engine=PROCESSES)
-    assert [text for _, text in run.events] == ["worker 1: one whole line", "worker 1: and a last one without an end"]
-    assert capfd.readouterr() == ("", "")
+    lines = ["worker 1: one whole line", "worker 1: and a last one without an end"]
+    assert [text for _, text in run.events] == lines
+    assert capfd.readouterr() == ("", "".join(f"{line}\n" for line in lines))
+
+
+def test_what_user_code_says_before_it_fails_is_shown(capfd):
+    with pytest.raises(RuntimeError, match="worker 1 failed: ArithmeticError: the dog"):
+        ps.train(misfits.Says(), TCP, engine=PROCESSES)
+    shown, said = capfd.readouterr()
+    assert shown == ""
+    assert [line for line in said.splitlines() if ".py:" not in line] == [
+        "worker 1: printed",
+        "worker 1: logged",
+        'worker 1:   warnings.warn("warned", stacklevel=1)',
+        "worker 1: a last one without an end",
+    ]
+    assert said.count("UserWarning: warned\n") == 1
+
+
+def test_what_another_worker_said_before_one_fails_is_shown(capfd):
+    both = threading.Barrier(3)
+
+    def fails(line):
+        line.failed(ArithmeticError("the dog ate my rows"))
+        both.wait(10)
+
+    def says(line):
+        line.say("log", "here I am")
+        both.wait(10)
+
+    with Supervisor(THREADS.start) as supervisor:
+        for child, role in zip(supervisor.start("worker 0", "worker 1"), (fails, says), strict=True):
+            child.brief(role, {})
+        both.wait(10)
+        with pytest.raises(RuntimeError, match="worker 0 failed"):
+            supervisor.wait(lambda: False, 10)
+    assert capfd.readouterr().err == "worker 1: here I am\n"
+
+
+def test_a_closed_standard_error_loses_what_is_printed_and_no_more(monkeypatch):
+    for closed in (None, io.StringIO()):
+        if closed:
+            closed.close()
+        monkeypatch.setattr(sys, "stderr", closed)
+        assert len(ps.train(misfits.Prints(), TCP, engine=PROCESSES).events) == 2
 
 
 # Scripts
+
+
+@pytest.mark.parametrize("engine", ["threads", "simulated"])
+def test_a_bar_that_nobody_sees_writes_nothing(capfd, engine):
+    ps.train(DOUBLE, BASE, engine=engine, progress=True)
+    list(ps.sweep(DOUBLE, [BASE], engine=engine, progress=True))
+    assert capfd.readouterr() == ("", "")
 
 
 def script(tmp_path, text):

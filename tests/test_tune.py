@@ -83,6 +83,16 @@ def test_the_first_choices_are_tried_for_real_and_what_cannot_get_there_comes_la
     assert "were tried" in str(tuning)
 
 
+def test_the_progress_of_a_search_is_told_once(capfd):
+    start, told, watched = ps.Config(workers=1, steps=10, transport="inproc"), [], []
+    for given in ({"progress": lambda *news: told.append(news)}, {"watch": lambda *news: watched.append(news)}):
+        cost.tune(PROBLEM, None, 0.0, candidates=[start], tried=1, engine="threads", **given)
+    assert told == watched
+    assert [text.split()[0] for text, _ in told] == ["probing", "trying"]
+    cost.tune(PROBLEM, None, 0.0, candidates=[start], tried=1, engine="threads", progress=True)
+    assert capfd.readouterr().out == ""  # which is no terminal
+
+
 def test_the_share_that_is_done_comes_to_its_end_where_more_are_to_be_tried_than_there_are():
     told = []
     start = ps.Config(workers=1, steps=10, transport="inproc")

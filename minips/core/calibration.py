@@ -81,7 +81,7 @@ class Calibration(Value):
         lines = [
             f"α  {_interval(self.message.fixed_s * 1e6, self.message)} µs for a message",
             f"β  {_interval(self.message.each_s * 1e9, self.message)} ns for a byte",
-            f"{'':<22}{'fixed, µs':>22}{'ns for a byte':>22}{'ratio':>8}",
+            f"{'':<22} {'fixed, µs':>30} {'ns for a byte':>30}{'ratio':>8}",
         ]
         if self.gradient:
             lines.insert(
@@ -93,7 +93,7 @@ class Calibration(Value):
             for name, line in spans.items():
                 ratio = f"{self.ratios[name]:8.3f}" if side == "worker" and name in self.ratios else ""
                 each, fixed = line.times(1 / 4).each_s, _interval(line.fixed_s * 1e6, line)
-                lines.append(f"{side} {name:<15}{fixed:>22}{_interval(each * 1e9, line):>22}{ratio}")
+                lines.append(f"{side} {name:<15} {fixed:>30} {_interval(each * 1e9, line):>30}{ratio}")
         return "\n".join(lines)
 
 

@@ -19,13 +19,14 @@ import msgpack
 import numpy as np
 
 from minips.core.message import PROTOCOL_VERSION, VERSIONS, Header, Message, check_finite
-from minips.core.partition import native
+from minips.core.partition import named_arrays
 from minips.core.trace import DECODE, ENCODE, Trace
-from minips.stage import DEFAULTS, Array, Frames, StageField, Tensors, Value, default_stage, option, reason
+from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option, reason
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
+from minips.stages.transports.framing import pieces, split
 
 MAX_BYTES = 2**31
 """The most that the frames of one message may decompress to."""
@@ -82,6 +83,23 @@ class Codec(Value):
         """The receiving end of a link, in any program: ``tensors = receiver.decode(frames)``."""
         return Receiver(self, Trace("receiver") if trace is None else trace)
 
+    def dumps(self, tensors: Mapping[str, Array], seed: int | Sequence[int] = 0) -> bytes:
+        """These arrays, by name, as one ``bytes``; ``seed`` is that of random draws. ValueError with a memory.
+
+        The head is four zeros, the number of frames (4 bytes) and their lengths (8 bytes each), little-endian. It and
+        each of the frames, which come next, are followed by zeros up to a multiple of 64 bytes.
+        """
+        if not self.memory.stateless:
+            raise ValueError(f"dumps makes one message, {self.memory!r} remembers all: use sender() and receiver().")
+        return b"".join(pieces(0, self.sender(seed).encode(tensors)))
+
+    def loads(self, data: Buffer) -> Tensors:
+        """The arrays that `dumps` wrote, perhaps as views of ``data``. ValueError where it is malformed."""
+        try:
+            return self.receiver().decode(split(memoryview(data))[1])
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"Codec.dumps writes no such bytes: {reason(error).rstrip('.')}.") from error
+
 
 Mark = dict[str, State]
 """The states of one half of a link, by tensor."""
@@ -130,14 +148,14 @@ class Encoder(_Half):
         try:
             for name, x in message.tensors.items():
                 tensors[name] = self._quantized(name, x)
+            quantized = time.monotonic()
+            frames = codec.serializer.dumps(Packet({**message.header, "memory": codec.memory.name}, tensors))
+            serialized = time.monotonic()
+            if not codec.compressor.identity:
+                frames = _compressed(codec.compressor, frames)
         except BaseException:
             self.go_back(mark)
             raise
-        quantized = time.monotonic()
-        frames = codec.serializer.dumps(Packet({**message.header, "memory": codec.memory.name}, tensors))
-        serialized = time.monotonic()
-        if not codec.compressor.identity:
-            frames = _compressed(codec.compressor, frames)
         compressed = time.monotonic()
         moments = began, began + self._compensating, quantized, serialized, compressed
         first = int(codec.memory.stateless)  # which has nothing to compensate
@@ -235,12 +253,14 @@ class Sender:
         self.trace = trace
         self._encoder = Encoder(codec, np.random.default_rng(seed), trace)
         self._shapes: dict[str, tuple[int, ...]] = {}
+        self._count = 0
 
     def encode(self, tensors: Mapping[str, Array]) -> Frames:
         """The frames of these arrays, by name. NonFiniteError for NaN or infinity, ValueError where one does not
-        encode.
+        encode, TypeError for what is no mapping of names.
         """
-        whole = {name: native(x) for name, x in tensors.items()}
+        quantizer_of = self._encoder.codec.quantizer_of
+        whole = named_arrays(tensors, "encode takes tensors", "tensor", lambda name: quantizer_of(name) == Exact())
         check_finite(whole, "The tensor")
         for name, x in () if self._encoder.codec.memory.stateless else whole.items():
             if self._shapes.setdefault(name, x.shape) != x.shape:
@@ -248,7 +268,10 @@ class Sender:
                     f"The tensor {name!r} had the shape {self._shapes[name]}, which its memory has, and now has "
                     f"{x.shape}. Give it another name, or take a fresh sender and receiver."
                 )
-        return self._encoder.encode(Message({}, whole))
+        header = {"number": self._count} if self._encoder.codec.memory.restores else {}
+        frames = self._encoder.encode(Message(header, whole))
+        self._count += 1
+        return frames
 
 
 class Receiver:
@@ -259,13 +282,22 @@ class Receiver:
     def __init__(self, codec: Codec, trace: Trace) -> None:
         self.codec, self.trace = codec, trace
         self._decoder = Decoder(trace)
+        self._count = 0
 
     def decode(self, frames: Frames) -> Tensors:
-        """The arrays of these frames, by name, in the order in which they were encoded. ValueError where the frames
-        are malformed.
+        """The arrays of these frames, by name, in the order in which they were encoded. ValueError, with nothing
+        changed, where the frames are malformed or, with a memory that restores, another message comes first.
         """
         packet, _ = unpack(frames, self.codec, self.trace)
-        return self._decoder.decode(packet).tensors
+        number, memory = (packet.header.get(name) for name in ("number", "memory"))
+        if number not in (None, self._count):
+            raise ValueError(
+                f"Expected message {self._count} of this sender, got message {number!r}: {memory} needs every one, "
+                "once, in the order of sending. Decode the one expected, or take a fresh sender and a fresh receiver."
+            )
+        tensors = self._decoder.decode(packet).tensors
+        self._count += 1
+        return tensors
 
 
 def encode_plainly(message: Message, codec: Codec) -> Frames:
@@ -310,12 +342,14 @@ def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
 
     ``codec`` is the receiver's own: a serializer that can run code is taken only where that names it.
     """
+    if not frames:
+        raise ValueError("A message begins with its minips envelope; got no frames.")
     began = time.monotonic()
     try:
         told = msgpack.unpackb(frames[0])
         version, names = told["v"], (told["s"] + "", told["c"] + "")
     except Exception as error:
-        raise ValueError(f"The first frame is not a minips envelope: {reason(error)}.") from error
+        raise ValueError(f"The first frame is not a minips envelope: {reason(error).rstrip('.')}.") from error
     if version not in VERSIONS:
         raise ValueError(
             f"The peer speaks version {version!r} of the protocol, this knows {VERSIONS[0]} to {VERSIONS[-1]}."

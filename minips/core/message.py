@@ -18,7 +18,7 @@ is said to one worker alone (clock, done, outcome) stands in the envelope: the r
 from dataclasses import dataclass, field
 from typing import Any
 
-from minips.stage import Tensors, is_finite
+from minips.stage import Array, Tensors, is_finite
 
 PROTOCOL_VERSION = 3
 VERSIONS = (1, 2, 3)
@@ -46,6 +46,12 @@ def check_finite(tensors: Tensors, what: str) -> None:
             raise NonFiniteError(
                 f"{what} {name!r} holds NaN or infinity, so it was refused and nothing was changed. {ADVICE}"
             )
+
+
+def unlike(name: str, g: Array, dtype: object, shape: tuple[int, ...]) -> ValueError:
+    """The error for a gradient that is not like its parameter."""
+    advice = "" if g.dtype == dtype else f" Convert it with .astype(np.{dtype})."
+    return ValueError(f"The gradient of {name!r} must be {dtype} of shape {shape}; got {g.dtype} of {g.shape}.{advice}")
 
 
 @dataclass(eq=False, slots=True)

@@ -5,7 +5,8 @@ equal bytes, one for each server. A tensor that lies in one range keeps its shap
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,6 +79,22 @@ def native(x: ArrayLike) -> Array:
     """``x`` as an array in this machine's byte order; a dtype's name tells no order."""
     array = np.asarray(x)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def named_arrays(given: object, takes: str, what: str, integers: Callable[[str], bool] = lambda _: False) -> Tensors:
+    """Named arrays of floats, or of ``integers`` where that says so of a name. TypeError or ValueError for others."""
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise TypeError(
+            f'{takes} as a mapping of names to arrays, such as {{"w": np.zeros(3)}}; got {reprlib.repr(given)}.'
+        )
+    whole = {name: native(x) for name, x in given.items()}
+    for name, x in whole.items():
+        if x.dtype.kind not in ("biuf" if integers(name) else "f"):
+            raise ValueError(
+                f"The {what} {name!r} must hold floating-point numbers; got {x.dtype}. "
+                "Convert it, for example with .astype(np.float32)."
+            )
+    return whole
 
 
 def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:

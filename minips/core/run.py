@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from math import inf, isinf
+from math import inf, isinf, nan
 from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -220,7 +221,9 @@ class Run:
 
     def rows(self) -> list[tuple[str, str]]:
         """The summary as pairs of a name and a value with its unit."""
-        config, last = self.config, self.losses[-1][2] if self.losses else float("nan")
+        config, losses = self.config, [loss for _, _, loss in self.losses] or [nan]
+        advice = f"the loss was {losses[0]:.4f} at first: lower the learning rate, or scale the columns of X"
+        rose = 0 < 2 * losses[0] < fmean(losses[len(losses) * 9 // 10 :]) and not self.diverged  # batches vary less
         servers = isinstance(config.exchange, PS)
         stale = sum(versions * count for versions, count in self.staleness.items()) / max(self.staleness.total(), 1)
         rows = [
@@ -232,7 +235,8 @@ class Run:
             ("push", _short(config.push)),
             ("pull", _short(config.pull) if servers else None),
             ("updates", f"{self.updates}" + (" (stopped)" if self.stopped else " (diverged)" if self.diverged else "")),
-            ("training loss", f"{last:.4f}"),
+            ("training loss", f"{losses[-1]:.4f}"),
+            ("advice", advice if rose else None),
             ("validation loss", _figure(self.validation_loss, ".4f")),
             ("accuracy", _figure(self.accuracy, ".3f")),
             ("time", f"{self.seconds:.2f} s"),

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from minips.core.config import Config
-from minips.core.message import ADVICE, check_finite
+from minips.core.message import ADVICE, check_finite, unlike
 from minips.core.parameters import Parameters
 from minips.stage import ONE_THREAD, Array, Tensors, reason
 from minips.stages.aggregators import Aggregator, Contribution
@@ -312,9 +312,7 @@ class Shard:
         for name, p in params.items():
             g = gradients[name]
             if g.shape != p.shape or g.dtype != p.dtype:
-                raise ValueError(
-                    f"The gradient of {name!r} must be {p.dtype} of shape {p.shape}; got {g.dtype} of {g.shape}."
-                )
+                raise unlike(name, g, p.dtype, p.shape)
             if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # or a square has overflowed
                 check_finite({name: g}, "The gradient of")
 

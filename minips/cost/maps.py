@@ -16,6 +16,7 @@ from minips.cost.predict import message_nbytes
 from minips.cost.rehearsal import FixedGradients
 from minips.cost.walk import Workload, walk
 from minips.engines import Engine
+from minips.engines.progress import showing
 from minips.engines.train import train
 from minips.stage import Tensors
 from minips.stages.memories import ErrorFeedback
@@ -32,8 +33,6 @@ CODECS = {
     "8 bits": Codec(Uniform(bits=8)),
     "top 1 %": Codec(TopK(fraction=0.01), ErrorFeedback()),
 }
-
-Watch = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
@@ -95,15 +94,16 @@ def codec_map(
     calibrations: Mapping[str, Calibration] | None = None,
     samples: int = 0,
     engine: Engine | str | None = None,
-    watch: Watch = lambda text, share: None,
+    progress: bool | Callable[[str, float], None] = False,
+    watch: bool | Callable[[str, float], None] = False,
 ) -> CodecMap:
     """Predict a step of each push codec for gradients of so many float32 ``values`` behind links of these bandwidths.
 
     Nothing is computed in a step: a gradient's time would add the same to all. ``start`` has the workers, the servers
     and whatever else is the same everywhere (None: four workers, one server, BSP over TCP); each codec is calibrated
     unless it is among ``calibrations``. At about ``samples`` points, spread over those of the map where a step is not
-    too slow, all codecs are run on ``engine`` (None: `Processes`). ``watch`` is told what happens, and the share of the
-    whole that is done.
+    too slow, all codecs are run on ``engine`` (None: `Processes`). ``progress`` shows a bar, or is called, as ``watch``
+    is, with what happens and the share of the whole that is done.
     """
     codecs = CODECS if codecs is None else codecs
     sizes = np.unique(np.logspace(3, 6, 10).round().astype(int) if values is None else np.array(values, int))
@@ -112,37 +112,40 @@ def codec_map(
     known = dict(calibrations or {})
     plan = {name: replace(start, push=codec, steps=STEPS, epochs=None) for name, codec in codecs.items()}
     parts, done = 2 * len(plan) + bool(samples) * len(plan), 0
-    for name, config in plan.items():
-        watch(f"calibrating {name}", done / parts)
-        done += 1
-        if name not in known:
-            known[name] = calibrate(config)
-    seconds = np.empty((len(plan), len(sizes), len(bandwidths)))
-    shares = [_gradient(-(-int(size) // start.servers)) for size in sizes]
-    for number, (name, config) in enumerate(plan.items()):
-        watch(f"predicting {name}", done / parts)
-        done += 1
-        links = [replace(config, link=Link(float(bandwidth), latency_s)) for bandwidth in bandwidths]
-        calibration = replace(known[name], gradient=None)
-        for row, share in enumerate(shares):  # the bytes of a server's share; headers are a few bytes longer in a run
-            if isinstance(config.exchange, AllReduce):
-                load, *_ = all_reduced(config.exchange, config, int(sizes[row]))
-            else:
-                nbytes = message_nbytes(config.push, share), message_nbytes(config.pull, share)
-                load = Workload(int(sizes[row]), 0, *nbytes)
-            seconds[number, row] = _predict(links, calibration, load)
-    found = CodecMap(list(plan), sizes, bandwidths, seconds, [])
-    chosen = list(_spread(seconds.max(axis=0) * SAMPLE_STEPS < SAMPLE_S, samples))
-    for number, (row, column) in enumerate(chosen):
-        link = Link(float(bandwidths[column]), latency_s)
-        watch(f"measuring {sizes[row]} values, {link!r}", (done + number * len(plan) / len(chosen)) / parts)
-        gradients = _gradient(int(sizes[row]))
-        problem = FixedGradients({"w": np.zeros_like(gradients["w"])}, gradients, start.workers)
-        measured = {}
+    with showing(progress or watch, lambda text, share: (text, share)) as show:
         for name, config in plan.items():
-            run = train(problem, replace(config, link=link, steps=SAMPLE_STEPS), engine=engine)
-            measured[name] = run.seconds_per_step
-        found.samples.append(Sample(row, column, measured))
+            show(f"calibrating {name}", done / parts)
+            done += 1
+            if name not in known:
+                known[name] = calibrate(config)
+        seconds = np.empty((len(plan), len(sizes), len(bandwidths)))
+        shares = [_gradient(-(-int(size) // start.servers)) for size in sizes]
+        for number, (name, config) in enumerate(plan.items()):
+            show(f"predicting {name}", done / parts)
+            done += 1
+            links = [replace(config, link=Link(float(bandwidth), latency_s)) for bandwidth in bandwidths]
+            calibration = replace(known[name], gradient=None)
+            for row, share in enumerate(
+                shares
+            ):  # the bytes of a server's share; headers are a few bytes longer in a run
+                if isinstance(config.exchange, AllReduce):
+                    load, *_ = all_reduced(config.exchange, config, int(sizes[row]))
+                else:
+                    nbytes = message_nbytes(config.push, share), message_nbytes(config.pull, share)
+                    load = Workload(int(sizes[row]), 0, *nbytes)
+                seconds[number, row] = _predict(links, calibration, load)
+        found = CodecMap(list(plan), sizes, bandwidths, seconds, [])
+        chosen = list(_spread(seconds.max(axis=0) * SAMPLE_STEPS < SAMPLE_S, samples))
+        for number, (row, column) in enumerate(chosen):
+            link = Link(float(bandwidths[column]), latency_s)
+            show(f"measuring {sizes[row]} values, {link!r}", (done + number * len(plan) / len(chosen)) / parts)
+            gradients = _gradient(int(sizes[row]))
+            problem = FixedGradients({"w": np.zeros_like(gradients["w"])}, gradients, start.workers)
+            measured = {}
+            for name, config in plan.items():
+                run = train(problem, replace(config, link=link, steps=SAMPLE_STEPS), engine=engine)
+                measured[name] = run.seconds_per_step
+            found.samples.append(Sample(row, column, measured))
     return found
 
 

@@ -13,6 +13,7 @@ from minips.cost.calibrate import alone, calibrate
 from minips.cost.predict import predict
 from minips.cost.probe import steps_to
 from minips.engines import Engine
+from minips.engines.progress import showing
 from minips.engines.train import train
 from minips.problems import Problem
 from minips.stages.aggregators import Mean
@@ -103,7 +104,8 @@ def tune(
     candidates: Sequence[Config] | None = None,
     tried: int = TRIED,
     engine: Engine | str | None = None,
-    watch: Callable[[str, float], None] = lambda text, share: None,
+    progress: bool | Callable[[str, float], None] = False,
+    watch: bool | Callable[[str, float], None] = False,
 ) -> Tuning:
     """Rank configs by the seconds that they will need to classify a share of the held-out rows rightly, behind
     ``link``, and try the best of them.
@@ -112,8 +114,8 @@ def tune(
     limit is the candidates' own number of steps. What is not BSP is probed as if it were, which flatters it.
 
     ``candidates`` (None: 24 made of ``start`` by `candidates_of`) get the link; the ``tried`` best are run on
-    ``engine`` (None: `Processes`), for as many steps as they need. ``watch`` is told what happens, and the share of the
-    whole that is done.
+    ``engine`` (None: `Processes`), for as many steps as they need. ``progress`` shows a bar, or is called, as ``watch``
+    is, with what happens and the share of the whole that is done.
     """
     given = candidates or candidates_of(start or Config(steps=PROBE_STEPS))
     plan = [replace(config.for_rows(problem.rows), link=link) for config in given]
@@ -121,27 +123,28 @@ def tune(
     calibrations: dict[str, Calibration] = {}
     steps: dict[str, int | None] = {}
     ranked: list[Choice] = []
-    for number, config in enumerate(plan):
-        watch(f"probing {words(config)}", number / parts)
-        key = _arithmetic(config)
-        if key not in steps:
-            steps[key] = steps_to(problem, config, target_accuracy)
-        needed = steps[key]
-        if needed is None:
-            ranked.append(Choice(config, None, None))
-            continue
-        config = replace(config, steps=needed)
-        stages = repr(alone(config))
-        if stages not in calibrations:
-            calibrations[stages] = calibrate(config, problem)
-        ranked.append(Choice(config, needed, predict(problem, config, calibrations[stages]).seconds))
-    ranked.sort(key=lambda choice: (choice.predicted_s is None, choice.predicted_s or 0.0))
-    note = next((known.note for known in calibrations.values() if known.note), "")
-    for number, choice in enumerate(ranked[:tried]):
-        if choice.predicted_s is not None:
-            watch(f"trying {words(choice.config)}", (len(plan) + number) / parts)
-            run = train(problem, choice.config, engine=engine)
-            ranked[number] = replace(choice, measured_s=run.seconds, accuracy=run.accuracy)
+    with showing(progress or watch, lambda text, share: (text, share)) as show:
+        for number, config in enumerate(plan):
+            show(f"probing {words(config)}", number / parts)
+            key = _arithmetic(config)
+            if key not in steps:
+                steps[key] = steps_to(problem, config, target_accuracy)
+            needed = steps[key]
+            if needed is None:
+                ranked.append(Choice(config, None, None))
+                continue
+            config = replace(config, steps=needed)
+            stages = repr(alone(config))
+            if stages not in calibrations:
+                calibrations[stages] = calibrate(config, problem)
+            ranked.append(Choice(config, needed, predict(problem, config, calibrations[stages]).seconds))
+        ranked.sort(key=lambda choice: (choice.predicted_s is None, choice.predicted_s or 0.0))
+        note = next((known.note for known in calibrations.values() if known.note), "")
+        for number, choice in enumerate(ranked[:tried]):
+            if choice.predicted_s is not None:
+                show(f"trying {words(choice.config)}", (len(plan) + number) / parts)
+                run = train(problem, choice.config, engine=engine)
+                ranked[number] = replace(choice, measured_s=run.seconds, accuracy=run.accuracy)
     return Tuning(target_accuracy, ranked, note)
 
 

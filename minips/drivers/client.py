@@ -22,7 +22,7 @@ import numpy as np
 from minips.core import saved
 from minips.core.codec import unpack
 from minips.core.config import Config, check_seconds
-from minips.core.message import Header, Message, check_finite
+from minips.core.message import Header, Message, check_finite, unlike
 from minips.core.partition import cut_state, join_state, native
 from minips.core.protocol import ServerLink, WorkerSession
 from minips.core.sessions import Do, Receive, Send, Session, carry_out
@@ -172,8 +172,8 @@ class Client(Closable):
         over.
 
         ``loss`` is the training loss that belongs to them, ``versions`` what they were computed from (None: what was
-        pulled last). ValueError where names, shapes or dtypes are not those of the parameters, or a value is NaN or
-        infinite.
+        pulled last). Without rounds (SSP, ASP) the server scales each push by 1/workers. ValueError where names, shapes
+        or dtypes are not those of the parameters, or a value is NaN or infinite.
         """
         return self._push(gradients, loss, versions, False, lambda answers: str(answers[0].header["outcome"]))
 
@@ -311,9 +311,7 @@ class Client(Closable):
             given = gradients[name]
             g = given if type(given) is np.ndarray and given.dtype.isnative else native(given)
             if g.shape != ref.shape or g.dtype != self._dtypes[name]:
-                raise ValueError(
-                    f"The gradient of {name!r} must be {ref.dtype} of shape {ref.shape}; got {g.dtype} of {g.shape}."
-                )
+                raise unlike(name, g, ref.dtype, ref.shape)
             if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # or a square has overflowed
                 check_finite({name: g}, "The gradient of")
             whole[name] = g

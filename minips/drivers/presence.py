@@ -82,7 +82,7 @@ class Attendance:
                 raise ValueError(
                     f"Worker {worker} is connected already, from another client, which was heard "
                     f"{now - presence.heard:.1f} s ago. Connect as another worker, or as the first that is free "
-                    f"(--rank auto). After {self.silence_s:g} s of silence this one is free, too."
+                    f"(worker=None, --rank auto). After {self.silence_s:g} s of silence this one is free, too."
                 )
             presence.connections.clear()  # of one that has fallen silent
         elif presence.parted and header.get("again"):

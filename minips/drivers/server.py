@@ -6,7 +6,6 @@ lock for the session's work.
 """
 
 import math
-import reprlib
 import secrets
 import threading
 import time
@@ -17,7 +16,7 @@ from typing import Any, Self, TypeVar
 from minips.core.codec import envelope, pack, unpack
 from minips.core.config import Config, check_seconds
 from minips.core.message import Header
-from minips.core.partition import cut, native, partition
+from minips.core.partition import cut, named_arrays, partition
 from minips.core.protocol import PUSHES, ServerSession
 from minips.core.run import Progress, Run, Watch, gathered
 from minips.core.sessions import Session, Until, nothing
@@ -90,7 +89,7 @@ class Server(Closable):
                 f"got {updates!r}."
             )
         check_seconds("silence_s", silence_s)
-        whole = _parameters(params)
+        whole = named_arrays(params, "Server takes its parameters", "parameter")
         self.config, self.index, self.silence_s = config, index, silence_s
         self.layout = partition(whole, config.servers)[index]
         self.trace = Trace(f"server {index}")
@@ -463,20 +462,3 @@ class _WorkerConnection(Attending):
 
     def closed(self) -> None:
         self._server._connection_closed(self)
-
-
-def _parameters(params: object) -> Tensors:
-    """Named arrays that a gradient can move. TypeError or ValueError where they are none."""
-    if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
-        raise TypeError(
-            'Server takes its parameters as a mapping of names to arrays, such as {"w": np.zeros(3)}; '
-            f"got {reprlib.repr(params)}."
-        )
-    whole = {name: native(x) for name, x in params.items()}
-    for name, x in whole.items():
-        if x.dtype.kind != "f":
-            raise ValueError(
-                f"The parameter {name!r} must hold floating-point numbers; got {x.dtype}. "
-                "Convert it, for example with .astype(np.float32)."
-            )
-    return whole

@@ -5,7 +5,6 @@ Ray creates the actor in a process of its own, on the node that it was placed on
 
 import gc
 import os
-import sys
 import threading
 import time
 from contextlib import ExitStack, suppress
@@ -13,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from minips.arithmetic import one_blas_thread
-from minips.engines.processes import Forward, carry_out
+from minips.engines.processes import carry_out
 from minips.engines.supervisor import ControlPipe, multiprocess
 from minips.stages.transports.certificates import files, issued
 
@@ -69,7 +68,6 @@ class Actor:
     def _carry_out(self, briefing: bytes, authorities: str, offset_s: float) -> None:
         with self._there, ExitStack() as stack:
             line = _ShiftedPipe(self._there, offset_s)
-            sys.stdout = sys.stderr = Forward(line)
             gc.freeze()  # each collection would look through all that Ray has imported
 
             def prepare(parts: dict[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,7 @@ thread, forks into all of them: an import takes a third of a second of a core, a
 
 A child imports this package and nothing of the user's: not the main module, which might train again, nor anything that
 draws or shows. What it needs comes by value (`minips.engines.shipping`). It ignores Ctrl-C, which is the parent's to
-hear; it never prints: what user code prints travels to the run's events; and it leaves by itself when its parent is
-gone.
+hear; it never prints: what user code prints travels to its supervisor; and it leaves by itself when its parent is gone.
 """
 
 import io
@@ -19,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -242,8 +242,9 @@ def _fresh_start() -> Iterator[None]:
 def _child(pipe: Any) -> None:
     """The program of a child process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(OSError):  # which Linux alone has: 15 letters by which ps and top tell it from others
+        Path("/proc/self/comm").write_text(multiprocess().current_process().name.replace(" ", ""))
     line = ControlPipe(pipe)
-    sys.stdout = sys.stderr = Forward(line)
     try:
         briefing = pipe.recv_bytes()
         apart = [_read(pipe, nbytes) for nbytes in pipe.recv()]
@@ -258,7 +259,8 @@ def carry_out(
     apart: Iterable[memoryview] = (),
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda parts: parts,
 ) -> None:
-    """Unpack a role and its arguments, which ``prepare`` may change, and run it."""
+    """Unpack a role and its arguments, which ``prepare`` may change, and run it; its prints go to the ``line``."""
+    sys.stdout = sys.stderr = Forward(line)
     try:
         parts = prepare(unship(briefing, apart))
         role = parts.pop("role")

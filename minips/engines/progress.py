@@ -2,40 +2,47 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVarTuple
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as Bars
 
-T = TypeVar("T")
+News = TypeVarTuple("News")
 
 
 def bars(console: "Console | None" = None) -> "Bars":
     """Rich's bars, as minips shows all of them; nothing is left of them when they have ended."""
+    from rich import get_console
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    console = console or get_console()
+    if not (console.is_interactive or console.is_jupyter):
+        console = Console(quiet=True)  # where nobody looks, rich would write an empty line
     percent, text = TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}")
     return Progress(BarColumn(), percent, TimeElapsedColumn(), text, console=console, transient=True)
 
 
 @contextmanager
 def showing(
-    progress: bool | Callable[[T], None], read: Callable[[T], tuple[str, float]], console: "Console | None" = None
-) -> Iterator[Callable[[T], None]]:
+    progress: bool | Callable[[*News], None],
+    read: Callable[[*News], tuple[str, float]],
+    console: "Console | None" = None,
+) -> Iterator[Callable[[*News], None]]:
     """``progress`` where it is a function; otherwise one that moves a bar, if one is wanted, to the text and the share
-    that ``read`` finds in its argument.
+    that ``read`` finds in its arguments.
     """
     if not isinstance(progress, bool):
         yield progress
     elif not progress:
-        yield lambda news: None
+        yield lambda *news: None
     else:
         with bars(console) as shown:
             task = shown.add_task("", total=1.0)
 
-            def show(news: T) -> None:
-                text, share = read(news)
+            def show(*news: *News) -> None:
+                text, share = read(*news)
                 shown.update(task, description=text, completed=share)
 
             yield show

@@ -2,10 +2,11 @@
 
 A child is a process or a thread that carries out a role: a function of a control pipe. Both sides talk in pairs of a
 word and a value. From every child come ``result``, with what its role returned, or ``failed``, with what it raised and
-the traceback, and ``log``, with a line that it printed; to every child goes ``stop``. The other words are the role's.
+the traceback, and ``log``, with a line for standard error; to every child goes ``stop``. Other words are the role's.
 """
 
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -51,6 +52,7 @@ class ControlPipe:
 
     def failed(self, error: Exception) -> None:
         """Tell what a role raised, and its traceback."""
+        print(end="", flush=True)  # a last line without an end, from user code
         self.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
 
 
@@ -158,6 +160,7 @@ class Supervisor:
                 self.lost(child)
             return
         child.done |= word == "result"
+        _show(child, word, value)
         if word == "failed":
             self.failed(child, *value)
         else:
@@ -189,8 +192,19 @@ class Supervisor:
         with ctrl_c_later():
             self.stop()
             deadline = time.monotonic() + self.farewell_s  # for all together
+            for child in self.children:  # what they have printed, where one of them failed
+                with suppress(EOFError, OSError):
+                    while child.pipe.poll() and time.monotonic() < deadline:
+                        _show(child, *child.pipe.recv())
             for child in reversed(self.children):  # those who serve have started first
                 child.end(max(deadline - time.monotonic(), 0.0))
+
+
+def _show(child: Child, word: str, value: Any) -> None:
+    """Write what a child printed to standard error."""
+    if word == "log" and sys.stderr:
+        with suppress(OSError, ValueError):  # where that is closed
+            print(f"{child.who}: {value}", file=sys.stderr)
 
 
 def multiprocess() -> Any:

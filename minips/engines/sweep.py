@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 from minips.core.config import Config
@@ -13,13 +14,9 @@ from minips.problems import Problem
 from minips.stage import Value
 
 FIGURES: dict[str, Callable[[Run], Any]] = {
-    "training loss": lambda run: run.losses[-1][2] if run.losses else None,
-    "validation loss": lambda run: run.validation_loss,
-    "accuracy": lambda run: run.accuracy,
-    "seconds": lambda run: run.seconds,
-    "MB sent": lambda run: run.bytes_sent / 1e6,
-    "MB received": lambda run: run.bytes_received / 1e6,
-    "diverged": lambda run: run.diverged,
+    "loss": lambda run: run.losses[-1][2] if run.losses else None,
+    **{name: attrgetter(name) for name in ("validation_loss", "accuracy", "seconds")},
+    **{name: attrgetter(name) for name in ("bytes_sent", "bytes_received", "diverged")},
 }
 
 
@@ -80,7 +77,7 @@ class Table:
 
 
 class RunTable(Table):
-    """A row for each run: the fields in which the runs' configs differ, by their paths, and the figures."""
+    """A row for each run: the fields in which the configs differ, by their paths, and figures, named as in `Run`."""
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self.runs = list(runs)

@@ -37,7 +37,8 @@ def train(
     ``progress`` shows a bar, or is called with a `Progress` a few times a second. Set the event ``stop``, or let the
     function ``stop`` return True, to end the run early with what it has. A run that diverges ends with the last finite
     parameters, and `Run.diverged` says why. RuntimeError says which worker or server failed, and why. Until it
-    returns, BLAS has one thread in this process too, so that every engine gives the same bits.
+    returns, BLAS has one thread in this process too, so that every engine gives the same bits. What a process prints,
+    logs or warns goes to standard error, with the worker's name.
 
     The first Ctrl-C ends the run as ``stop`` does, and then raises KeyboardInterrupt; the second ends it at once. That
     exception, and any other that ends a run under way, has the run as far as it got as its attribute ``run``, unless

@@ -1,11 +1,13 @@
 """The training loop of a worker with servers: gradient, push, pull, again."""
 
 import math
+import reprlib
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import lru_cache
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsFloat, cast
 
 import numpy as np
 
@@ -85,7 +87,7 @@ def compute(
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told below, and where gradients are sent
         for turn in range(config.accumulate):
             own = {"rng": seeds.gradient(config.seed, worker, clock, turn)} if problem.draws else {}
-            more, summand = problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn), **own)
+            more, summand = pair(problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn), **own))
             if turn == 0:
                 loss, gradients = more, summand
                 if config.accumulate > 1:
@@ -104,6 +106,14 @@ def compute(
         if left > 0:
             (stop or Event()).wait(left)
     return loss, gradients
+
+
+def pair(returned: Any) -> tuple[float, Tensors]:
+    """The loss and the gradients that ``loss_and_gradient`` returned. TypeError where it returned something else."""
+    match returned:
+        case [SupportsFloat() as loss, Mapping() as gradients]:
+            return cast(float, loss), cast(Tensors, gradients)
+    raise TypeError(f"loss_and_gradient returns the loss and a dict of gradients; got {reprlib.repr(returned)}.")
 
 
 def batch(problem: Problem, config: Config, worker: int, clock: int, turn: int) -> Array | None:

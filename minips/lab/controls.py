@@ -16,7 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import ipywidgets
 from traitlets import CUnicode, TraitError
 
-from minips.stage import Stage, Value, check_limits, default_of, names, stage_class
+from minips.stage import BOUNDS, Stage, Value, check_limits, default_of, names, stage_class
 
 SHOWN_IN = {"bit/s": ("Mbit/s", 1e-6), "s": ("ms", 1e3)}
 """The unit that a control shows in place of a field's own, and how many of it are one of those."""
@@ -45,7 +45,7 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
         self.shown = shown
         unit, self._scale = SHOWN_IN.get(metadata.get("unit", ""), ("", 1.0))
         self._kind, self._optional = kind, optional
-        bounds = {name: metadata.get(name) for name in ("minimum", "maximum", "above")}
+        bounds = {name: metadata.get(name) for name in BOUNDS}
         self._limits = {name: None if bound is None else bound * self._scale for name, bound in bounds.items()}
         self.note: Any = ipywidgets.HTML(layout={"display": "none"})
         start = value if value is None or not unit else float(f"{value * self._scale:.12g}")

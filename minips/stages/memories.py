@@ -30,6 +30,11 @@ class Memory(Stage):
     kind: ClassVar[str] = "memory"
     stateless: ClassVar[bool] = False
 
+    @property
+    def restores(self) -> bool:
+        """True where the receiver remembers, too: it must get every message, once, in the order of sending."""
+        return type(self).restore is not Memory.restore
+
     @abstractmethod
     def compensate(self, x: Array, state: State) -> Array:
         """The array to quantize instead of ``x``; ``x`` is not changed."""
@@ -84,10 +89,10 @@ class Delta(Memory):
     """Differential quantization: send the difference to what the receiver has: ``d = C(x − x̂)``, ``x̂ ← x̂ + d``.
 
     Sender and receiver start from zero, at each new connection, and add up the same decoded differences, so their x̂
-    are equal to the bit, and an error is corrected by the next difference, if C is a contraction. It pays where
-    gradients, or parameters, change little from step to step. Sources: Richtárik, Sokolov and Fatkhullin 2021, "EF21",
-    algorithm 2; for unbiased schemes, Mishchenko et al. 2019, "Distributed Learning with Compressed Gradient
-    Differences" (DIANA).
+    are equal to the bit, and an error is corrected by the next difference, if C is a contraction. So every message must
+    arrive, once, in the order of sending; a codec's ``sender()`` numbers its own. It pays where gradients, or
+    parameters, change little from step to step. Sources: Richtárik, Sokolov and Fatkhullin 2021, "EF21", algorithm 2;
+    for unbiased schemes, Mishchenko et al. 2019, "Distributed Learning with Compressed Gradient Differences" (DIANA).
     """
 
     name = "delta"

@@ -310,7 +310,7 @@ def _reading(what: str) -> Iterator[None]:
 
 
 def _malformed(what: str, error: Exception) -> ValueError:
-    return ValueError(f"The frames are not a packet in {what}: {reason(error)}.")
+    return ValueError(f"The frames are not a packet in {what}: {reason(error).rstrip('.')}.")
 
 
 @cache

@@ -39,7 +39,7 @@ def check_memory(memory: Memory) -> None:
                 first, other = _remember(memory, xs), _remember(memory, xs)
                 for step, (a, b) in enumerate(zip(first, other, strict=True)):
                     require(same_bits(a, b), f"step {step}: a fresh state gives another result; keep all in the state.")
-                if type(memory).restore is not Memory.restore:
+                if memory.restores:
                     _check_halves(memory, xs)
 
 

@@ -103,6 +103,7 @@ def _check_in_place(optimizer: Optimizer, dtype: Any) -> None:
     before, kept = dict(params), copy.deepcopy(params)
     state, other, third = (dict[str, Any]() for _ in range(3))
     for step in range(1, 4):
+        state["clock"] = other["clock"] = third["clock"] = step - 1
         grads = tensors(step, dtype)
         new = {name: np.full_like(p, np.nan) for name, p in old.items()}
         optimizer.step_into(new, old, grads, third)
@@ -132,6 +133,7 @@ def _check_split(optimizer: Optimizer, dtype: Any) -> None:
     for step in range(1, 4):
         g = tensors(step, dtype)["weights"].reshape(-1)
         for params, piece, state in zip([whole, *halves], [g, g[:8], g[8:]], states, strict=True):
+            state["clock"] = step - 1
             optimizer.step(params, {"w": piece.copy()}, state)
     joined = np.concatenate([half["w"] for half in halves])
     require(same_bits(joined, whole["w"]), "two servers with half of the values each end elsewhere than one.")
@@ -141,7 +143,8 @@ def _check_descends(optimizer: Optimizer, dtype: Any) -> None:
     """On |p|²/2, whose gradient is p, it comes closer to zero."""
     params, state = {"p": np.array([1.0, -2.0, 0.5], dtype)}, {}  # type: Tensors, dict[str, Any]
     start = float(params["p"] @ params["p"])
-    for _ in range(200):
+    for clock in range(200):
+        state["clock"] = clock
         optimizer.step(params, {"p": params["p"].copy()}, state)
     end = float(params["p"] @ params["p"])
     require(end < start, f"200 steps on |p|²/2 went from |p|² = {start:g} to {end:g}; is the sign right?")

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from minips.engines.worker import pair
 from minips.problems import Problem
 from minips.stage import Tensors
 from minips.testing.base import require, same_bits, strictly
@@ -33,7 +34,7 @@ def check_problem(problem: Problem) -> None:
 
 def _check_gradient(problem: Problem, params: Tensors) -> None:
     before = copy.deepcopy(params)
-    loss, gradient = problem.loss_and_gradient(params)
+    loss, gradient = pair(problem.loss_and_gradient(params))
     first = copy.deepcopy((loss, gradient))
     require(isinstance(loss, float), f"the loss is a {type(loss).__name__}, not a float.")
     require(list(gradient) == list(params), f"the gradient names {list(gradient)}, the parameters are {list(params)}.")
