@@ -147,6 +147,28 @@ def test_of_a_worker_that_was_killed_the_memory_begins_anew_and_the_run_says_so(
                 np.testing.assert_array_equal(state["known"], sent[name]["known"])
 
 
+def test_each_server_goes_on_with_what_was_left_with_it(tmp_path):
+    config = BASE.with_({"push": DELTA, "steps": 5})
+    first = serve(config, tmp_path / "run.npz")
+    server_state = byhand.server_state
+
+    def without(state, index, layout):
+        """Worker 0 had left nothing with server 1."""
+        kept = server_state(state, index, layout)
+        missing = index == 1
+        return kept | {name: [None if missing else kept[name][0], kept[name][1]] for name in ("links", "left")}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(byhand, "server_state", without)
+        run = serve(config.with_({"steps": 12}), tmp_path / "again.npz", resume=first)
+    assert run.updates == 24
+    for index in range(2):
+        for worker, link in enumerate(run.state["servers"][index]["links"]):
+            sent = run.state["workers"][worker]["links"][index]["encoder"]["memory"]
+            for name, state in link["decoder"]["memory"].items():
+                np.testing.assert_array_equal(state["known"], sent[name]["known"])
+
+
 def test_of_an_older_client_the_memory_begins_anew_and_the_run_says_so(tmp_path, monkeypatch):
     config = BASE.with_({"push": DELTA, "pull": DELTA})
     first = serve(config.with_({"steps": 5}), tmp_path / "run.npz")

@@ -227,13 +227,13 @@ class Client(Closable):
             return None
         self._leaves = all(answer.header["leave"] for answer in answers)
         self.resumed_at = int(answers[0].header["applied"])
-        if not all(answer.tensors for answer in answers):
-            return None
-        parts = [saved.from_arrays(answer.tensors, "What this worker left") for answer in answers]
-        state = join_state(parts, [link.layout for link in self._links])
-        self.restore(state["links"])
-        seen: list[Any] | None = state["seen"]
-        return seen
+        parts = []
+        for link, answer in zip(self._links, answers, strict=True):
+            if answer.tensors:
+                parts.append(saved.from_arrays(answer.tensors, "What this worker left"))
+                link.restore(parts[-1]["link"])
+        whole = len(parts) == len(answers)
+        return join_state(parts, [link.layout for link in self._links])["seen"] if whole else None
 
     def restore(self, links: Sequence[Mapping[str, Any]]) -> None:
         """Go on from a saved run's links to the servers, which do, too."""
