@@ -193,8 +193,15 @@ def make():
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no signals for a group of processes")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("fields", [{}, {"push": TOPK}], ids=["exact", "topk"])
+@pytest.mark.parametrize(
+    ("number", "fields"),
+    [
+        pytest.param(signal.SIGINT, {"push": TOPK}, id="Ctrl-C topk"),
+        pytest.param(signal.SIGTERM, {}, id="SIGTERM exact"),
+        pytest.param(signal.SIGINT, {}, id="Ctrl-C exact", marks=pytest.mark.soak),
+        pytest.param(signal.SIGTERM, {"push": TOPK}, id="SIGTERM topk", marks=pytest.mark.soak),
+    ],
+)
 def test_a_run_of_the_command_line_is_saved_at_the_first_signal_and_goes_on(number, fields, tmp_path):
     config = ps.Config(workers=2, servers=2, steps=100_000, **fields)
     (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
