@@ -1,7 +1,6 @@
 """Closed forms against arithmetic, against draws, and against what they say of each other."""
 
 import heapq
-import inspect
 import itertools
 import math
 from functools import partial
@@ -200,28 +199,6 @@ def test_at_the_break_even_bandwidth_a_codec_saves_what_it_costs():
     assert 4 * 8e6 / bandwidth == pytest.approx(4 * 2e6 / bandwidth + 0.05)
     assert cost.break_even_bandwidth(8e6, 9e6, 0.1, 0.1) == 0.0
     assert cost.break_even_bandwidth(8e6, 2e6, 0.0, 0.0) == math.inf
-
-
-RATED = [
-    cost.ring_allreduce_s,
-    cost.tree_allreduce_s,
-    cost.halving_doubling_s,
-    cost.parameter_server_s,
-    cost.parameter_server_step_s,
-    partial(cost.crossover_nbytes, cost.ring_allreduce_s, cost.tree_allreduce_s),
-]
-
-
-@pytest.mark.parametrize("formula", RATED, ids=lambda one: getattr(one, "__name__", "crossover_nbytes"))
-def test_a_rate_is_bytes_per_second_by_its_name_and_the_old_name_warns(formula):
-    sizes = {"workers": 8, "latency": 1e-3} | ({} if isinstance(formula, partial) else {"nbytes": BYTES})
-    with pytest.warns(DeprecationWarning, match=r"\(bandwidth=…\) is now \w+\(bytes_per_s=…\)") as warned:
-        old = formula(**sizes, bandwidth=1e7)
-    assert old == formula(**sizes, bytes_per_s=1e7)
-    assert warned[0].filename == __file__
-    with pytest.warns(DeprecationWarning, match="bytes_per_s"), pytest.raises(TypeError, match="bytes_per_s"):
-        formula(**sizes, bandwidth=1e7, bytes_per_s=1e7)
-    assert "bytes_per_s" in inspect.signature(formula).parameters
 
 
 def test_impossible_sizes_are_refused_with_a_sentence():

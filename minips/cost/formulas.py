@@ -40,34 +40,13 @@ the other workers'. Communication is free there. Nothing assumes a shape of dist
 exponential.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
-from functools import wraps
 from math import ceil, inf, log2, pi, sin, sqrt
-from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-Formula = TypeVar("Formula", bound=Callable[..., Any])
 
-
-def _says_bytes(formula: Formula) -> Formula:
-    """Take ``bandwidth=``, the name that ``bytes_per_s=`` had, with a DeprecationWarning."""
-
-    @wraps(formula)
-    def call(*values: Any, **named: Any) -> Any:
-        if "bandwidth" in named:
-            name = formula.__name__
-            words = f"{name}(bandwidth=…) is now {name}(bytes_per_s=…): bytes per second, not bits."
-            warnings.warn(words, DeprecationWarning, stacklevel=2)
-            return formula(*values, bytes_per_s=named.pop("bandwidth"), **named)
-        return formula(*values, **named)
-
-    return cast(Formula, call)
-
-
-@_says_bytes
 def ring_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Ring: n − 1 steps of reduce-scatter and n − 1 of all-gather, S/n bytes each: ``2(n−1)α + 2(n−1)/n · S/B``.
 
@@ -78,7 +57,6 @@ def ring_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: f
     return 2 * (workers - 1) * latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s
 
 
-@_says_bytes
 def tree_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Binomial tree, all of it reduced to one root and broadcast again: ``2⌈log₂n⌉(α + S/B)``.
 
@@ -89,7 +67,6 @@ def tree_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: f
     return 2 * ceil(log2(workers)) * (latency + nbytes / bytes_per_s)
 
 
-@_says_bytes
 def halving_doubling_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Recursive halving, then doubling, for n a power of two: ``2log₂n·α + 2(n−1)/n · S/B``.
 
@@ -101,7 +78,6 @@ def halving_doubling_s(workers: int, nbytes: float, bytes_per_s: float, latency:
     return 2 * log2(workers) * latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s
 
 
-@_says_bytes
 def parameter_server_s(
     workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0, servers: int = 1
 ) -> float:
@@ -122,7 +98,6 @@ def parameter_server_s(
     return 2 * (latency + max(workers / servers, 1) * nbytes / bytes_per_s)
 
 
-@_says_bytes
 def parameter_server_step_s(
     workers: int,
     nbytes: float,
@@ -257,7 +232,6 @@ def asynchronous_lr_limit(staleness: int, curvature: float) -> float:
     return 2 * sin(pi / (2 * (2 * staleness + 1))) / curvature
 
 
-@_says_bytes
 def crossover_nbytes(
     first: Callable[..., float], second: Callable[..., float], workers: int, bytes_per_s: float, latency: float
 ) -> float | None:

@@ -10,7 +10,6 @@ import gc
 from abc import abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -88,17 +87,10 @@ def walk(config: Config, calibration: Calibration, load: Workload, cluster: Mach
     """The walk of the config's exchange, at its end. Without a ``cluster`` all are on the calibrated machine, each
     behind the config's link.
     """
-    with _no_collection():
-        return Walk(config, calibration, load, cluster)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Without the collector of cycles, which looks at all that lives again and again: half of a large walk's time."""
     collecting = gc.isenabled()
-    gc.disable()
+    gc.disable()  # it looks at all that lives again and again, which is half of a large walk's time
     try:
-        yield
+        return Walk(config, calibration, load, cluster)
     finally:
         if collecting:
             gc.enable()
