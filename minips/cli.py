@@ -30,10 +30,11 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from minips import __version__
+from minips import __version__, seeds
 from minips.core.codec import Codec
 from minips.core.config import Config
-from minips.core.run import Progress, Run
+from minips.core.origin import origin_of
+from minips.core.run import Progress, Run, check_resumable
 from minips.engines.supervisor import handling
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.stage import NoStageError, Stage, Value, default_of, kinds, listed, names, parse_stage, read_fields, reason
@@ -221,6 +222,10 @@ def train(options: argparse.Namespace) -> int:
     problem = _problem(options)
     with wrong_values("engine"):
         engine = parse_stage("engine", options.engine)
+    if before:
+        with wrong_values():
+            start = problem.init(seeds.init(config.seed))
+            check_resumable(before, config.for_rows(problem.rows), origin_of(problem, start))
     try:
         run = run_it(problem, config, engine=engine, progress=bool(sys.stderr and sys.stderr.isatty()), resume=before)
     except BaseException as error:

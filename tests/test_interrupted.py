@@ -174,6 +174,94 @@ def test_the_end_of_a_worker_carries_the_run(engine, exchange):
             ps.train(mended, config, engine="threads", resume=run)
 
 
+@pytest.mark.parametrize("exchange", [ps.PS(), ps.RingAllReduce()], ids=repr)
+@pytest.mark.parametrize("engine", ["threads", "simulated"])
+@pytest.mark.parametrize("callback", ["progress", "stop"])
+def test_a_callback_that_raises_each_time_carries_the_run(callback, engine, exchange):
+    applied = []
+
+    def raises(*told):
+        if told:
+            applied.append(told[0].applied)
+        if applied and applied[-1] >= 8:
+            raise OSError("The disk is full.")
+
+    callbacks = {"progress": raises} | ({"stop": raises} if callback == "stop" else {})
+    if callback == "stop":
+        callbacks["progress"] = lambda told: applied.append(told.applied)
+    config = BASE.with_({"servers": 2 if exchange == ps.PS() else 1, "push": TOPK, "exchange": exchange})
+    with pytest.raises(OSError, match=r"The disk is full\.") as caught:
+        ps.train(PROBLEM, config, engine=engine, **callbacks)
+    first = caught.value.run
+    config = config.with_({"steps": first.updates // 2 + 5, "delays": None})
+    again = ps.train(PROBLEM, config, engine="simulated", resume=first)
+    assert_same(again, ps.train(PROBLEM, config, engine="simulated"))
+
+
+@pytest.mark.parametrize("engine", ["threads", "simulated"])
+def test_ctrl_c_in_the_last_evaluation_is_heard(engine):
+    def interrupts(now):
+        if now.step == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    config = BASE.with_({"steps": 4})
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ps.train(PROBLEM, config, engine=engine, every=2, on_eval=interrupts)
+    assert (caught.value.run.updates, caught.value.run.stopped) == (8, False)
+
+
+def test_a_stop_in_a_pause_of_replicas_ends_them_all_at_one_step():
+    config = BASE.with_({"servers": 1, "workers": 3, "steps": 40, "exchange": ps.RingAllReduce(), "delays": None})
+    for _ in range(6):
+        stop = threading.Event()
+
+        def stops(now, stop=stop):
+            if now.step == 8:
+                stop.set()
+
+        run = ps.train(PROBLEM, config, engine="threads", every=4, on_eval=stops, stop=stop)
+        assert 24 <= run.updates <= 120
+
+
+def test_a_resumed_run_that_is_stopped_before_it_begins_keeps_what_workers_remember():
+    config = BASE.with_({"push": TOPK, "delays": None, "steps": 10})
+    first = ps.train(PROBLEM, config.with_({"steps": 5}), engine="threads")
+    stopped = ps.train(PROBLEM, config, engine="threads", resume=first, stop=lambda: True)
+    assert (stopped.updates, stopped.stopped) == (10, True)
+    again = ps.train(PROBLEM, config, engine="threads", resume=stopped)
+    assert_same(again, ps.train(PROBLEM, config, engine="simulated"))
+    assert again.events == []
+
+
+def test_after_an_error_no_gradient_is_computed_from_what_an_earlier_run_had_seen():
+    problem = Breaks(*ps.datasets.digits())
+    problem.steps = 1000
+    config = BASE.with_({"overlap": True, "delays": None, "steps": 60})
+    first = ps.train(problem, config.with_({"steps": 5}), engine="threads")
+    problem.steps = 30
+    with pytest.raises(RuntimeError, match="worn out") as caught:
+        ps.train(problem, config, engine="threads", resume=first)
+    problem.steps = 1000
+    run = ps.train(problem, config, engine="threads", resume=caught.value.run)
+    assert max(run.staleness) <= 3
+
+
+def test_a_run_within_a_callback_is_interrupted_and_is_not_taken_for_the_outer_one():
+    inner, config = [], BASE.with_({"workers": 1, "delays": None, "transport": "inproc"})
+
+    def trains(now):
+        try:
+            ps.train(PROBLEM, config, engine="threads", progress=interrupting(1))
+        except KeyboardInterrupt as interrupt:
+            inner.append(interrupt.run)
+            raise
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ps.train(PROBLEM, BASE, engine="threads", every=2, on_eval=trains)
+    assert inner[0].config.workers == 1
+    assert getattr(caught.value, "run", None) is not inner[0] or caught.value.run.config == BASE
+
+
 MODULE = """
 from pathlib import Path
 import minips as ps

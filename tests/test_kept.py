@@ -385,7 +385,7 @@ def test_a_fingerprint_is_of_the_values_their_shapes_and_their_types():
     assert "" not in others
     assert of(few, NUMBERS) == of(few.copy(), NUMBERS)
     dates = NUMBERS.astype("datetime64[D]")
-    assert of(dates, NUMBERS) != of(dates + 1, NUMBERS)
+    assert of(dates, NUMBERS) != of(dates + np.timedelta64(1, "D"), NUMBERS)
     for rows in (X.astype(object), None, [[1], [1, 2]], {"a": X}, "rows"):
         assert of(rows, NUMBERS) == of(X, rows) == ""
     assert ps.Problem.fingerprint(type("NoRows", (), {})()) == ""

@@ -97,7 +97,7 @@ class Codec(Value):
         """The arrays that `dumps` wrote, perhaps as views of ``data``. ValueError where it is malformed."""
         try:
             return self.receiver().decode(split(memoryview(data))[1])
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, BufferError) as error:
             raise ValueError(f"Codec.dumps writes no such bytes: {reason(error).rstrip('.')}.") from error
 
 
@@ -263,13 +263,14 @@ class Sender:
         whole = named_arrays(tensors, "encode takes tensors", "tensor", lambda name: quantizer_of(name) == Exact())
         check_finite(whole, "The tensor")
         for name, x in () if self._encoder.codec.memory.stateless else whole.items():
-            if self._shapes.setdefault(name, x.shape) != x.shape:
+            if self._shapes.get(name, x.shape) != x.shape:
                 raise ValueError(
                     f"The tensor {name!r} had the shape {self._shapes[name]}, which its memory has, and now has "
                     f"{x.shape}. Give it another name, or take a fresh sender and receiver."
                 )
         header = {"number": self._count} if self._encoder.codec.memory.restores else {}
         frames = self._encoder.encode(Message(header, whole))
+        self._shapes |= {name: x.shape for name, x in whole.items()}
         self._count += 1
         return frames
 

@@ -522,7 +522,7 @@ class ServerSession:
             params, _, arrived = part["seen"] or ({}, (), None)
             for some in filter(None, (params, arrived)):
                 self.shard.check(some)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise ValueError(f"{words} is nothing that it could go on from: {reason(error)}") from None
         return part
 

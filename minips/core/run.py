@@ -128,6 +128,8 @@ class Run:
         return self._predicted("predict_proba", X)
 
     def _predicted(self, how: str, X: Array) -> Array:
+        if "index" in (self.state or {}):
+            raise ValueError("This run has one server's part of the parameters alone, so it cannot predict.")
         self.problem = remade(self.origin) if self.problem is None else self.problem
         try:
             return getattr(self.problem, how)(self.params, X)  # type: ignore[no-any-return]
@@ -198,7 +200,11 @@ class Run:
     def after(self, before: "Run") -> "Run":
         """This run and the one ``before`` it, from which it went on, as one."""
         began, remembers = before.seconds, not (self.config.push.lossless and self.config.pull.lossless)
-        anew = [worker for worker, kept in enumerate((before.state or {}).get("workers", ())) if remembers and not kept]
+        anew = [
+            worker
+            for worker, kept in enumerate((before.state or {}).get("workers", ()))
+            if remembers and not kept and before.updates
+        ]
         told = [f"worker {worker} had left nothing to go on from: its memories begin anew" for worker in anew]
         rows = {one.origin["rows"] for one in (before, self) if one.origin and one.origin["rows"]}
         told += ["its rows are others than those of the run that it goes on from"] if len(rows) > 1 else []

@@ -34,14 +34,13 @@ def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, An
     try:
         tree = json.loads(arrays[_JSON].tobytes())
         newer = tree["map"][0][1]
-        if newer > FORMAT:
-            raise ValueError(
-                f"{source} has the format {newer}, and this minips reads formats up to {FORMAT}. Install a newer "
-                "minips."
-            )
-        values: dict[str, Any] = _from_json(tree, arrays)
-    except (KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+        values: dict[str, Any] = {} if newer > FORMAT else _from_json(tree, arrays)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{source} is no file that minips wrote: {type(error).__name__}: {reason(error)}.") from error
+    if newer > FORMAT:
+        raise ValueError(
+            f"{source} has the format {newer}, and this minips reads formats up to {FORMAT}. Install a newer minips."
+        )
     return values
 
 
@@ -82,7 +81,10 @@ def read(path: str | Path) -> dict[str, Any]:
 def holds(value: Any) -> bool:
     """True where a file gives this value back as it is."""
     if type(value) in (dict, list, tuple):
-        return all(map(holds, (*value, *value.values()) if type(value) is dict else value))
+        try:
+            return all(map(holds, (*value, *value.values()) if type(value) is dict else value))
+        except RecursionError:  # it holds itself
+            return False
     plain = type(value) in (bool, int, float, str, type(None))
     return plain or ((type(value) is np.ndarray or isinstance(value, np.generic)) and not value.dtype.hasobject)
 

@@ -29,7 +29,7 @@ from minips.core.sessions import Do, Receive, Send, Session, carry_out
 from minips.core.trace import Trace
 from minips.drivers.asking import asking, config_told, listed, transport_of
 from minips.drivers.reconnecting import PAUSES_S, Reconnecting
-from minips.stage import ONE_THREAD, Array, Frames, Tensors
+from minips.stage import ONE_THREAD, Array, Frames, Tensors, reason
 from minips.stages.transports import Channel, Transport
 from minips.stages.transports.auth import check_token
 from minips.stages.transports.streams import Driven
@@ -247,13 +247,15 @@ class Client(Closable):
         why = {name: text for name, text in (("diverged", diverged), ("failed", failed)) if text}
         if not self._closing.is_set():
             self._closing.set()
-            if not why:
-                session, limit = self._session.say("bye"), 1.0
-                if state and self._leaves:
+            if not why and state and self._leaves:
+                try:
                     parts = [cut_state(state, link.index, link.layout) for link in self._links]
-                    session, limit = self._session.leave(parts), self.config.timeout_s
+                    self._begin(self._session.leave(parts), last=True).result(self.config.timeout_s)
+                except Exception as error:  # a memory of one's own may hold what cannot travel
+                    why = {"failed": f"its memories stay behind: {reason(error)}"}
+            elif not why:
                 with suppress(Exception):
-                    self._begin(session, last=True).result(limit)
+                    self._begin(self._session.say("bye"), last=True).result(1.0)
             for index, dial in enumerate(self._dials if why else ()):
                 # What failed may be a call that a signal has interrupted anywhere: the old connections are of no use.
                 self._connections[index].close()

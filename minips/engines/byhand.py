@@ -148,7 +148,7 @@ class Served:
             server.let_go(LEAVE_S)
         config = self.servers[0].config
         run = gathered(config, [server.report() for server in self.servers])
-        run.problem = self._problem
+        run.problem, run.origin = self._problem, origin_of(self._problem, run.params)
         if len(self.servers) == config.servers:
             try:
                 run.judge(self._problem)

@@ -84,7 +84,7 @@ class RunSupervisor(Supervisor):
         except Exception as error:  # of a child, or of a callback
             if self.going and not self.hopeless:
                 with suppress(Exception):
-                    self.stopped = True
+                    self.stopped, self.watch = True, lambda progress: None  # which has raised, perhaps
                     if not self.ending:
                         self._end_at_a_clock()
                     error.run = self._ended()  # type: ignore[attr-defined]
@@ -108,7 +108,9 @@ class RunSupervisor(Supervisor):
             tell(self.servers, "pause")
             self.wait(lambda: all("pausing" in server.heard for server in self.servers), FAREWELL_S)
             tell(self.servers, "pause", max(server.heard["pausing"] for server in self.servers))
-            self.wait(lambda: all("finished" in server.heard for server in self.servers), FAREWELL_S)
+            if not self.wait(lambda: all("finished" in server.heard for server in self.servers), FAREWELL_S):
+                words = f"not all servers came to one clock within {FAREWELL_S:g} seconds after the run was stopped"
+                self._note(f"{words}: what goes on from here may differ from an undisturbed run")
 
     def _brief(self, problem: Problem, params: Tensors, state: State | None) -> None:
         """Start all children, and give them their roles."""
@@ -160,7 +162,7 @@ class RunSupervisor(Supervisor):
             raise RuntimeError(f"{late} {words}")
 
     def _go_on(self) -> None:
-        if self.stop_wanted() and not (self.stopped or self.ending):
+        if not (self.stopped or self.ending) and self.stop_wanted():
             self.stopped = True
             raise _StoppedError
         if self.alone and not self.ending and time.monotonic() > self.alone[0] + GRACE_S:
@@ -261,7 +263,8 @@ class RunSupervisor(Supervisor):
             trace=sum((report["trace"] for report in everybody), Trace()).since(self.began),
             events=sorted([*self.events, *events]),
             state=self._state() if whole else None,
-            stopped=self.stopped,
+            stopped=self.stopped
+            and counts[0]["applied"] * len(self.reporters) < self.config.workers * self.config.steps,
             diverged=self.diverged,
             requantization_error=requantization_error([one["samples"] for one in reports]) if digests else None,
             replicas=digests,

@@ -92,11 +92,11 @@ def run_ps_worker(
     token: str,
     every: int | None = None,
     state: Any = None,
-) -> Report | None:
+) -> Report:
     """One worker, from its first connection until the run is done or the supervisor says stop; its report."""
     word, addresses = line.wait("meet")
     if word != "meet":
-        return None
+        return {"bytes_sent": 0, "bytes_received": 0, "trace": Trace(), "state": state}
     seen = None
     with Client(addresses, config, worker, token) as client:
         if state:
@@ -105,8 +105,9 @@ def run_ps_worker(
         line.say("met")
         if line.wait("go")[0] == "go":
             with _listening(line, worker) as halt:
+                restored, seen = seen, None  # after an error the next gradient is computed from a pull
                 try:
-                    seen = train_ps(problem, config, client, halt, seen, MOST_S if every else 0.0)
+                    seen = train_ps(problem, config, client, halt, restored, MOST_S if every else 0.0)
                 except Exception as error:
                     # Told before the goodbye, which completes the round without this worker: the others could end the
                     # run before anybody hears why.
@@ -156,7 +157,7 @@ def run_allreduce_worker(
         return decision[0]
 
     def decide(word: str) -> None:
-        if word in ("go on", "end", "halt", "stop"):
+        if word in ("go on", "end", "halt", "stop") and not resumed.is_set():  # the first word decides, at every rank
             decision[0] = word != "go on"
             resumed.set()
 

@@ -254,6 +254,9 @@ def interrupt_kept() -> Iterator[list[KeyboardInterrupt]]:
     a good end. The second is raised at once.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: getattr(handler, "before", before)[number] for number, handler in before.items()
+    }  # of a run within
     kept: list[KeyboardInterrupt] = []
 
     def keep(number: int, frame: Any) -> None:
@@ -264,5 +267,6 @@ def interrupt_kept() -> Iterator[list[KeyboardInterrupt]]:
                 raise
             kept.append(interrupt)
 
+    keep.before = before  # type: ignore[attr-defined]
     with handling(keep, *(number for number, handler in before.items() if callable(handler))):
         yield kept

@@ -5,12 +5,11 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
-from minips.core.origin import Origin, origin_of
+from minips.core.origin import origin_of
 from minips.core.run import Progress, Run, check_resumable
 from minips.engines import Engine, Processes
 from minips.engines.evaluation import OnEval, evaluation
@@ -41,8 +40,8 @@ def train(
     logs or warns goes to standard error, with the worker's name.
 
     The first Ctrl-C ends the run as ``stop`` does, and then raises KeyboardInterrupt; the second ends it at once. That
-    exception, and any other that ends a run under way, has the run as far as it got as its attribute ``run``, unless
-    the parameters were lost with a server.
+    exception has the run as far as it got as its attribute ``run``, and so has one of a callback or, where workers are
+    not `Simulated`, the RuntimeError of a worker.
 
     After ``every`` so many steps, and at the end, each function in ``on_eval`` is called with an `Eval`, while the run
     waits; one that returns True ends it there.
@@ -73,13 +72,17 @@ def train(
         try:
             with showing(progress, _figures) as watch:
                 run = chosen.run(problem, config, params, watch, lambda: bool(came) or wanted(), pauses, state)
+            if pauses and not came:
+                pauses.end(run)
             if came:
                 raise came[0]
-            if pauses:
-                pauses.end(run)
         except BaseException as error:
             ended = came[0] if came and isinstance(error, Exception) else error
-            _keep(getattr(error, "run", run), ended, before, problem, origin)
+            run = vars(error).pop("run", run)
+            if run and run.config is config:  # and not that of a run within a callback
+                with suppress(Exception):  # which may be why the run has ended
+                    run.judge(problem, origin)
+                ended.run = run.after(before) if before else run  # type: ignore[attr-defined]
             if isinstance(ended, KeyboardInterrupt):
                 words = "The run was interrupted; all that it started has ended."
                 ended.args = (words,)
@@ -89,14 +92,6 @@ def train(
             raise
     run.judge(problem, origin)
     return run.after(before) if before else run
-
-
-def _keep(run: Run | None, error: Any, before: Run | None, problem: Problem, origin: Origin) -> None:
-    """Let an exception carry the run, if there is one."""
-    if run:
-        with suppress(Exception):  # which may be why the run has ended
-            run.judge(problem, origin)
-        error.run = run.after(before) if before else run
 
 
 def check_problem(who: str, problem: object) -> None:

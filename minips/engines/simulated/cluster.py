@@ -61,7 +61,7 @@ class Simulation:
         self.ended = False
         """True where the evaluation, or a stop, has ended the run."""
         self.error: Exception | None = None
-        """What the evaluation has raised."""
+        """What the evaluation, or a report of progress, has raised."""
         self._evaluation = evaluation
         self.env = simpy.Environment()
         self.halt = False
@@ -107,7 +107,7 @@ class Simulation:
         return self.ended
 
     def finished(self, run: Run) -> Run:
-        """The run; what an evaluation has raised carries it."""
+        """The run; what a callback has raised carries it."""
         if self.error:
             self.error.run = run  # type: ignore[attr-defined]
             raise self.error
@@ -151,11 +151,17 @@ class Simulation:
         return Trace(spans=map(Span._make, self._spans), until=self._until)
 
     def tell(self, applied: int, losses: Rows, last: bool = False) -> None:
-        """The parameters have changed: report progress, now and then and at the ``last``; see whether to stop."""
-        self.halt = self.halt or self._stop()
-        if last or time.monotonic() - self._told_at > NEWS_S:
-            self._told_at = time.monotonic()
-            self._watch(Progress(applied, self.config.workers * self.config.steps, losses))
+        """The parameters have changed: report progress, now and then and at the ``last``; see whether to stop. What
+        that raises stops the run.
+        """
+        try:
+            if self.error is None:
+                self.halt = self.halt or self._stop()
+                if last or time.monotonic() - self._told_at > NEWS_S:
+                    self._told_at = time.monotonic()
+                    self._watch(Progress(applied, self.config.workers * self.config.steps, losses))
+        except Exception as error:
+            self.error, self.halt = error, True
 
 
 class SharedCores:
