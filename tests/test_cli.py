@@ -93,7 +93,7 @@ def test_a_run_is_saved_and_resumed(tmp_path, capsys):
     assert (resumed.params["W"] == whole.params["W"]).all()
     assert resumed.config == whole.config
     capsys.readouterr()
-    assert cli.main(["train", "--engine", "simulated", "--resume", run]) == 1
+    assert cli.main(["train", "--engine", "simulated", "--resume", run]) == 2
     assert "has applied 40 updates, and the config wants 40" in capsys.readouterr().err
 
 

@@ -259,7 +259,7 @@ def test_a_run_within_a_callback_is_interrupted_and_is_not_taken_for_the_outer_o
     with pytest.raises(KeyboardInterrupt) as caught:
         ps.train(PROBLEM, BASE, engine="threads", every=2, on_eval=trains)
     assert inner[0].config.workers == 1
-    assert getattr(caught.value, "run", None) is not inner[0] or caught.value.run.config == BASE
+    assert not hasattr(caught.value, "run")
 
 
 MODULE = """

@@ -1,6 +1,7 @@
 """Runs that were served by hand go on: from the files of `serve` and of `train`, with what their workers have left."""
 
 import contextlib
+import dataclasses
 import signal
 import time
 
@@ -232,6 +233,35 @@ def test_a_state_that_nobody_could_go_on_from_is_refused_and_the_worker_has_left
         with pytest.raises(ValueError, match="What this worker leaves is "):
             client.say("bye", arrays, state=True)
         assert (server.report()["left"], server.shard.live, server.connected) == ([None], set(), 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Keeps(ps.Memory):
+    """Keeps what no message carries."""
+
+    name = "keeps"
+
+    def compensate(self, x, state):
+        state["kept"] = self.kept
+        return x
+
+    def update(self, p, sent, state):
+        pass
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("kept", [np.array(["a text"]), object()], ids=["text", "object"])
+def test_a_memory_that_cannot_travel_stays_behind_and_the_run_says_so(kept, monkeypatch):
+    monkeypatch.setattr(Keeps, "kept", kept, raising=False)
+    config = ps.Config(workers=1, steps=4, transport="inproc", push=ps.Codec(memory=ps.register(Keeps)()))
+    with ps.Server(PROBLEM.init(None), config, updates=4).serve(token="t") as server:
+        worker = Working(PROBLEM, server.address, config=config)
+        run = server.wait(WAIT_S)
+        assert worker.result().pushes == 4
+        until(lambda: server.events)
+        [(_, event)] = server.events
+    assert (run.updates, run.state["workers"]) == (4, [None])
+    assert event.startswith("worker 0 has left: its memories stay behind: ")
 
 
 def test_a_server_without_an_end_keeps_nothing_of_its_workers():

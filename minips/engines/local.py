@@ -244,6 +244,7 @@ class RunSupervisor(Supervisor):
         parts = reports if self.servers else reports[:1]
         digests = [] if self.servers or not whole else [report["digest"] for report in reports]
         check_same(digests)
+        updates = counts[0]["applied"] * len(self.reporters)
         events = [
             (at - self.began, f"server {i}: {text}")
             for i, report in enumerate(reports)
@@ -254,7 +255,7 @@ class RunSupervisor(Supervisor):
             params=join([report["params"] for report in parts], [report["layout"] for report in parts]),
             losses=self._means([report["losses"] for report in counts]),
             seconds=max(max(report["changed_at"] for report in reports) - self.began, 0.0),
-            updates=counts[0]["applied"] * len(self.reporters),
+            updates=updates,
             late=sum(report["late"] for report in counts),
             bytes_sent=sum(report["bytes_sent"] for report in work),
             bytes_received=sum(report["bytes_received"] for report in work),
@@ -263,8 +264,7 @@ class RunSupervisor(Supervisor):
             trace=sum((report["trace"] for report in everybody), Trace()).since(self.began),
             events=sorted([*self.events, *events]),
             state=self._state() if whole else None,
-            stopped=self.stopped
-            and counts[0]["applied"] * len(self.reporters) < self.config.workers * self.config.steps,
+            stopped=self.stopped and updates < self.config.workers * self.config.steps,
             diverged=self.diverged,
             requantization_error=requantization_error([one["samples"] for one in reports]) if digests else None,
             replicas=digests,

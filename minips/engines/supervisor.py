@@ -254,9 +254,8 @@ def interrupt_kept() -> Iterator[list[KeyboardInterrupt]]:
     a good end. The second is raised at once.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {
-        number: getattr(handler, "before", before)[number] for number, handler in before.items()
-    }  # of a run within
+    for number, handler in before.items():  # where a run is within another: that which stood before both
+        before[number] = getattr(handler, "before", before)[number]
     kept: list[KeyboardInterrupt] = []
 
     def keep(number: int, frame: Any) -> None:
