@@ -714,6 +714,26 @@ def test_wait_returns_the_run_once_its_updates_are_applied():
     np.testing.assert_array_equal(run.params["w"], -2 * np.ones(3))
 
 
+def test_a_server_without_an_end_is_kept_in_a_file_and_served_again(tmp_path):
+    config = dataclasses.replace(LOCAL, workers=1, optimizer=ps.Adam(lr=0.1))
+
+    def push(server, times):
+        with ps.connect(server.address, config, token=server.token) as client:
+            for _ in range(times):
+                client.push(ONES).result(WAIT_S)
+            return client.clock
+
+    with serve(config) as server:
+        push(server, 3)
+        server.stop()
+        server.wait(WAIT_S).save(tmp_path / "store.npz")
+    run = ps.Run.load(tmp_path / "store.npz")
+    with serve(config, run.params, state=run.state["servers"][0]) as server, serve(config) as undisturbed:
+        assert (push(server, 2), push(undisturbed, 5)) == (5, 5)
+        for name, x in server.params.items():
+            np.testing.assert_array_equal(x, undisturbed.params[name])
+
+
 def test_wait_returns_once_all_who_pushed_have_left():
     with serve(updates=100) as server:
         with Raw(server) as raw:
