@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import minips as ps
+from minips.engines import local
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.digits())
 TOPK = ps.Codec(quantizer=ps.TopK(fraction=0.05), memory=ps.ErrorFeedback())
@@ -265,6 +266,7 @@ def test_a_run_within_a_callback_is_interrupted_and_is_not_taken_for_the_outer_o
 MODULE = """
 from pathlib import Path
 import minips as ps
+from minips.engines import local
 
 class Counts(ps.SoftmaxRegression):
     steps = 0
@@ -315,3 +317,34 @@ def test_a_run_of_the_command_line_is_saved_at_the_first_signal_and_goes_on(numb
     subprocess.run([*train, *more], timeout=60, check=True, capture_output=True, **common)
     run = ps.Run.load(tmp_path / "b.npz")
     assert_same(run, ps.train(PROBLEM, run.config, engine="simulated"))
+
+
+class Fails(Breaks):
+    """Its last worker fails once the run is stopped."""
+
+    stop = threading.Event()
+
+    def loss_and_gradient(self, params, rows=None):
+        if getattr(self, "left", None) is not None and self.stop.is_set():
+            raise ArithmeticError("too late")
+        return ps.SoftmaxRegression.loss_and_gradient(self, params, rows)
+
+
+def test_a_worker_that_fails_while_a_stopped_run_comes_to_its_end_is_an_event(monkeypatch):
+    monkeypatch.setattr(local, "FAREWELL_S", 0.5)
+    stop, problem = Fails.stop, Fails(*ps.datasets.digits())
+    run = ps.train(problem, BASE, engine="threads", stop=stop, progress=lambda told: told.applied and stop.set())
+    assert run.stopped
+    assert [text for _, text in run.events if "too late" in text] in (
+        ["worker 1, while it was ending: ArithmeticError: too late"],
+        [],  # where it had heard of the end before
+    )
+
+
+def test_a_stop_that_the_workers_are_too_slow_for_says_so(monkeypatch):
+    monkeypatch.setattr(local, "FAREWELL_S", 0.1)
+    config = BASE.with_({"delays": ps.Delays(seconds=0.01, slow={1: 60.0}), "steps": 10})
+    began = threading.Event()
+    run = ps.train(PROBLEM, config, engine="threads", stop=began, progress=lambda told: began.set())
+    assert (run.stopped, run.updates) == (True, 0)
+    assert any(text.startswith("not all servers came to one clock within 0.1 seconds") for _, text in run.events)

@@ -105,9 +105,10 @@ class RunSupervisor(Supervisor):
         if not self.servers:
             self._halt()
         elif self.going:
+            self.ending = True
             tell(self.servers, "pause")
-            self.wait(lambda: all("pausing" in server.heard for server in self.servers), FAREWELL_S)
-            tell(self.servers, "pause", max(server.heard["pausing"] for server in self.servers))
+            if self.wait(lambda: all("pausing" in server.heard for server in self.servers), FAREWELL_S):
+                tell(self.servers, "pause", max(server.heard["pausing"] for server in self.servers))
             if not self.wait(lambda: all("finished" in server.heard for server in self.servers), FAREWELL_S):
                 words = f"not all servers came to one clock within {FAREWELL_S:g} seconds after the run was stopped"
                 self._note(f"{words}: what goes on from here may differ from an undisturbed run")
