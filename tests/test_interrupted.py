@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -348,3 +349,44 @@ def test_a_stop_that_the_workers_are_too_slow_for_says_so(monkeypatch):
     run = ps.train(PROBLEM, config, engine="threads", stop=began, progress=lambda told: began.set())
     assert (run.stopped, run.updates) == (True, 0)
     assert any(text.startswith("not all servers came to one clock within 0.1 seconds") for _, text in run.events)
+
+
+def stopped_somewhere(seed):
+    """A run of some config is stopped at some moment, and goes on."""
+    rng = random.Random(seed)
+    config = BASE.with_(
+        {
+            "workers": rng.choice([1, 2, 3]),
+            "servers": rng.choice([1, 2, 3]),
+            "steps": 400,
+            "consistency": rng.choice(["bsp", "bsp", "ssp", "asp"]),
+            "overlap": rng.random() < 0.3,
+            "push": rng.choice([ps.Codec(), TOPK, DELTA]),
+            "delays": rng.choice([None, ps.Delays(seconds=0.001)]),
+        }
+    )
+    if rng.random() < 0.25:
+        config = config.with_({"servers": 1, "consistency": "bsp", "workers": 3, "exchange": ps.RingAllReduce()})
+    pauses = rng.choice([{}, {"every": rng.choice([1, 3, 7]), "on_eval": lambda now: None}])
+    stop = threading.Event()
+    timer = threading.Timer(rng.uniform(0.0, 0.25), stop.set)
+    timer.start()
+    first = ps.train(PROBLEM, config, engine="threads", stop=stop, **pauses)
+    timer.join()
+    assert not [text for _, text in first.events if "one clock" in text]
+    config = config.with_({"steps": first.updates // config.workers + 4, "delays": None})
+    again = ps.train(PROBLEM, config, engine="threads", resume=first)
+    assert again.updates == config.workers * config.steps
+    if config.consistency == ps.BSP():
+        assert_same(again, ps.train(PROBLEM, config, engine="simulated"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_that_is_stopped_somewhere_goes_on(seed):
+    stopped_somewhere(seed)
+
+
+@pytest.mark.soak
+def test_runs_that_are_stopped_somewhere_go_on():
+    for seed in range(4, 64):
+        stopped_somewhere(seed)

@@ -187,6 +187,8 @@ class RunSupervisor(Supervisor):
 
     def _evaluate(self, told: list[Any]) -> None:
         """The parameters have all been told, and nothing moves: evaluate them, and say go on, or end."""
+        if self.stopped and self.servers:  # which end by themselves, at the clock that all of them come to
+            return
         assert self.evaluation
         parts = [one for one in told if one]  # of replicas, the first one's
         params = join([part for part, _ in parts], [layout for _, layout in parts])
