@@ -37,7 +37,7 @@ def pairs(count):
 def ends(request):
     """Both ends of a pool."""
     here, there = zip(*pairs(request.param), strict=True)
-    with Pool(here) as one, Pool(there) as other:
+    with Pool(here).first as one, Pool(there).first as other:
         yield one, other
 
 
@@ -75,7 +75,7 @@ def test_all_connections_carry_their_share_of_a_large_message(ends, written):
     thread.join(WAIT_S)
     assert (tag, [bytes(frame) for frame in frames]) == (CALL, [b"head", LARGE, b"", b"tail"])
     shares = [*written.values()]
-    assert len(shares) == len(one.wires)
+    assert len(shares) == 1 + len(one.pool.others)
     assert max(shares) - min(shares) < 1000
 
 
@@ -84,7 +84,7 @@ def test_small_messages_travel_over_the_first(ends, written):
     for _ in range(5):
         one.send(CALL, [b"small"])
         assert [bytes(frame) for frame in other.receive(WAIT_S)[1]] == [b"small"]
-    assert [*written] == [one.wires[0]]
+    assert [*written] == [one]
 
 
 def test_messages_of_all_sizes_stay_in_order_both_ways(ends):
@@ -101,13 +101,13 @@ def test_messages_of_all_sizes_stay_in_order_both_ways(ends):
 def test_a_wait_that_ends_in_the_middle_of_a_large_message_loses_nothing(ends):
     one, other = ends
     body = padded([LARGE])
-    own, *shares = one._shares(size(body))
+    own, *shares = one.pool._shares(size(body))
     one.send(POOL, [bytes([CALL]), struct.pack("<Q", len(LARGE))])
     for part in (slice(0, 100), slice(100, 2**20), slice(2**20, own.stop)):
         with pytest.raises(TimeoutError):
             other.receive(0.05)
-        one.wires[0].write(between(body, part))
-    for wire, share in zip(one.wires[1:], shares, strict=True):
+        one.write(between(body, part))
+    for wire, share in zip(one.pool.others, shares, strict=True):
         with pytest.raises(TimeoutError):
             other.receive(0.05)
         wire.write(between(body, share))
@@ -117,7 +117,7 @@ def test_a_wait_that_ends_in_the_middle_of_a_large_message_loses_nothing(ends):
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_connection_that_breaks_takes_the_pool_with_it(ends, place):
     one, other = ends
-    other.wires[place].shutdown()
+    (other, *other.pool.others)[place].shutdown()
     thread = sending(one, [LARGE])
     with pytest.raises((EOFError, OSError)):
         other.receive(WAIT_S)
@@ -134,7 +134,7 @@ def test_a_client_whose_pool_broke_goes_on_with_a_new_one():
         client = stack.enter_context(ps.connect(server.address, config, token=server.token))
         for _ in range(3):
             client.push_pull(ones).result(WAIT_S)
-            client._connections[0].channel._wire.wires[1].shutdown()
+            client._connections[0].channel._wire.pool.others[0].shutdown()
         pulled = client.pull().result(WAIT_S)
     np.testing.assert_array_equal(pulled["w"], np.float32(-1.5))
 

@@ -27,10 +27,11 @@ from minips.stages.transports.framing import (
     lengths_of,
     padded,
     padded_size,
+    pieces,
     size,
 )
 from minips.stages.transports.sockets import SocketWire
-from minips.stages.transports.wire import POOL, Wire, check_count
+from minips.stages.transports.wire import POOL, Closable, check_count
 
 KEY_BYTES, MOST = 16, 16
 """The most connections of one pool."""
@@ -40,85 +41,82 @@ COMPLETE_S = 5.0
 """How long the connections of a pool wait for each other."""
 
 
-class Pool(Wire):
-    """One wire made of several to the same peer."""
+class Pool(Closable):
+    """The helper of a pool's first wire with large messages; the other wires, which are the pool's own."""
+
+    least_bytes = SHARED_BYTES
 
     def __init__(self, wires: Sequence[SocketWire]) -> None:
-        self.wires = wires
-        wires[0].others = wires[1:]  # the first is the one that an endpoint knows
+        self.first, *others = self._wires = wires
+        """The wire that carries the messages."""
+        self.others: Sequence[SocketWire] = others
+        """The wires that help."""
+        self.first.pool = self
         self._blocks = Blocks()
         self._helpers = ThreadPoolExecutor(2 * len(wires), "minips-pool")  # both directions at once
-        self._coming: tuple[int, Frames, list[Future[None]]] | None = None
+        self.coming: tuple[int, Frames, list[Future[None]]] | None = None
         """Tag and frames of a large message of which parts have come, and what is filled by each wire."""
 
     def send(self, tag: int, frames: Frames) -> None:
-        if sum(map(len, frames)) < SHARED_BYTES:
-            self.wires[0].send(tag, frames)
-            return
+        """Send a message over all the wires."""
         body = padded(frames)
-        self.wires[0].send(POOL, [bytes([tag]), lengths_of(frames)])
+        self.first.write(pieces(POOL, [bytes([tag]), lengths_of(frames)]))
         try:
-            shares = zip(self.wires, self._shares(size(body)), strict=True)
+            shares = zip(self._wires, self._shares(size(body)), strict=True)
             for sent in [self._helpers.submit(wire.write, between(body, share)) for wire, share in shares]:
                 sent.result()
         except BaseException:
-            self.shutdown()  # where the next message begins is not known any more
+            self.first.shutdown()  # where the next message begins is not known any more
             raise
 
-    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        if not self._coming:
-            tag, frames = self.wires[0].receive(timeout, limit)
-            if tag != POOL:
-                return tag, frames
-            self._coming = self._begin(frames)
-        tag, frames, filling = self._coming
+    def receive(self, deadline: float | None, told: Frames | None = None) -> tuple[int, Frames]:
+        """A message that comes over all the wires: one that ``told`` announces, or the rest of the one before."""
+        self.coming = self.coming or self._begin(told or [])
+        tag, frames, filling = self.coming
         left = None if deadline is None else max(deadline - time.monotonic(), 0)
         filled, late = wait(filling, left, FIRST_EXCEPTION)
         try:
             for one in filled:
                 one.result()
         except BaseException:
-            self.shutdown()
+            self.first.shutdown()
             raise
         if late:
             raise TimeoutError("no message came in time")
-        self._coming = None
+        self.coming = None
         return tag, frames
 
     def _begin(self, told: Frames) -> tuple[int, Frames, list[Future[None]]]:
         """Have the wires take their shares of a message that has been announced."""
         (tag,), sizes_told = told
         check_count(len(sizes_told) // 8)
-        sizes = lengths(memoryview(sizes_told), 0, len(sizes_told) // 8, self.wires[0].framer.max_message_bytes)
+        sizes = lengths(memoryview(sizes_told), 0, len(sizes_told) // 8, self.first.framer.max_message_bytes)
         block = self._blocks.take(sum(map(padded_size, sizes)))
-        shares = zip(self.wires, self._shares(len(block)), strict=True)
+        shares = zip(self._wires, self._shares(len(block)), strict=True)
         return tag, cut(block, sizes), [self._helpers.submit(wire.fill, block[share]) for wire, share in shares]
 
     def _shares(self, total: int) -> list[slice]:
         """The bytes that travel over each wire."""
-        wires = len(self.wires)
+        wires = len(self._wires)
         step = -(-total // (ALIGNMENT * wires)) * ALIGNMENT
         return [slice(step * place, min(step * (place + 1), total)) for place in range(wires)]
 
-    def shutdown(self) -> None:
-        self.wires[0].shutdown()
-
     def close(self) -> None:
-        self.shutdown()
+        for wire in self.others:
+            wire.shutdown()
         self._helpers.shutdown()
-        for wire in self.wires:
+        for wire in self.others:
             wire.close()
 
 
-def pooled(wires: Sequence[SocketWire]) -> Wire:
+def pooled(wires: Sequence[SocketWire]) -> SocketWire:
     """The client's side: one wire of several to the same peer."""
     if len(wires) == 1:
         return wires[0]
     key = secrets.token_bytes(KEY_BYTES)
     for place, wire in enumerate(wires):
         wire.send(POOL, [key, bytes([place, len(wires)])])
-    return Pool(wires)
+    return Pool(wires).first
 
 
 class Pools:
@@ -128,7 +126,7 @@ class Pools:
         self._changed = threading.Condition()
         self._come: dict[bytes, dict[int, SocketWire]] = {}
 
-    def join(self, wire: SocketWire, frames: Frames) -> Pool | None:
+    def join(self, wire: SocketWire, frames: Frames) -> SocketWire | None:
         """Wait for the other wires of this one's pool. The pool for its first wire; None for the others, which are the
         pool's from now on.
 
@@ -145,7 +143,7 @@ class Pools:
             self._come.pop(key, None)
         if not complete:
             raise TimeoutError(f"{len(come)} of the {count} connections of a pool came")
-        return Pool([come[number] for number in range(count)]) if place == 0 else None
+        return Pool([come[number] for number in range(count)]).first if place == 0 else None
 
 
 def _told(frames: Frames) -> tuple[bytes, int, int]:

@@ -12,11 +12,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from minips.stage import Buffer, Frames, reason
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
-from minips.stages.transports.wire import Acceptor, Interruptible, Wire
+from minips.stages.transports.wire import POOL, Acceptor, Interruptible, Wire
 
 P = TypeVar("P", bound=Interruptible)
 KERNEL_TIMES_OUT = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
@@ -28,6 +28,19 @@ SEND_TIMEOUT_S, TICK_S = 60, 1.0
 """How long the peer may take nothing, and how often a wait for it looks at its deadline."""
 
 
+class SharesLarge(Protocol):
+    """Wires that help one with its large messages: see `minips.stages.transports.pools`."""
+
+    least_bytes: int
+    coming: Any
+    """A large message of which parts have come, or None."""
+    others: Sequence["SocketWire"]
+
+    def send(self, tag: int, frames: Frames) -> None: ...
+    def receive(self, deadline: float | None, told: Frames | None = None) -> tuple[int, Frames]: ...
+    def close(self) -> None: ...
+
+
 class SocketWire(Wire):
     """A wire over a stream socket."""
 
@@ -35,8 +48,7 @@ class SocketWire(Wire):
         self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or what behaves like one
         self.receive_into: Callable[..., int] = sock.recv_into
         """Receives bytes into a room, with these flags."""
-        self.others: Sequence[SocketWire] = ()
-        """Wires that are shut down with this one."""
+        self.pool: SharesLarge | None = None
         if KERNEL_TIMES_OUT:
             sock.settimeout(None)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
@@ -44,11 +56,16 @@ class SocketWire(Wire):
             sock.settimeout(SEND_TIMEOUT_S)
 
     def send(self, tag: int, frames: Frames) -> None:
-        self.write(pieces(tag, frames))
+        if self.pool and sum(map(len, frames)) >= self.pool.least_bytes:
+            self.pool.send(tag, frames)
+        else:
+            self.write(pieces(tag, frames))
 
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
         deadline = None if timeout is None else time.monotonic() + timeout
         framer = self.framer
+        if self.pool and self.pool.coming:
+            return self.pool.receive(deadline)
         try:
             late = False
             while (message := framer.message(limit)) is None:
@@ -56,6 +73,8 @@ class SocketWire(Wire):
                     raise TimeoutError("no whole message came in time")
                 framer.took(self.take(framer.room, deadline))
                 late = deadline is not None and time.monotonic() >= deadline
+            if message[0] == POOL and self.pool:
+                return self.pool.receive(deadline, message[1])
             return message
         except TimeoutError:
             raise
@@ -117,11 +136,13 @@ class SocketWire(Wire):
     def shutdown(self) -> None:
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
-        for other in self.others:
+        for other in self.pool.others if self.pool else ():
             other.shutdown()
 
     def close(self) -> None:
         self.shutdown()
+        if self.pool:
+            self.pool.close()
         self._sock.close()
 
 
