@@ -236,7 +236,7 @@ class WorkerSession:
             for link, clock in zip(links, clocks, strict=pushes):
                 link.push_failed(clock)
             raise
-        del messages, message  # which hold the gradients
+        del messages, message, encode  # which hold the gradients
         failed: Exception | None = None
         asked = []
         for number, link in enumerate(links):
