@@ -12,7 +12,7 @@ to where they were before the others. So both halves of a memory agree.
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -25,7 +25,7 @@ from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, unpack
 from minips.core.config import Config
 from minips.core.message import Header, Message
 from minips.core.partition import Layout, cut, join
-from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
+from minips.core.sessions import NO_LOCK, Do, Parcel, Receive, Send, Session, Until, nothing
 from minips.core.shard import Outcome, Shard
 from minips.core.trace import DECODE, ENCODE, UPDATE, Trace
 from minips.stage import Frames, Tensors, reason
@@ -35,9 +35,6 @@ PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
 KINDS = ("hello", "push", "pull", "push_pull", "alive", "status", "state", "bye")
 RECEIVING, SENDING = ("transfer", *DECODE), (*ENCODE, "transfer")
 """The spans of a message that comes in, and of one that goes out."""
-
-
-_NO_LOCK = nullcontext()
 
 
 class ServerLink:
@@ -341,7 +338,7 @@ class ServerSession:
         changed: Callable[[], None],
         updated: Callable[[], None],
         silence_s: float,
-        encoding: AbstractContextManager[Any] = _NO_LOCK,
+        encoding: AbstractContextManager[Any] = NO_LOCK,
     ) -> None:
         self.shard, self.config, self.layout, self._changed, self._encoding = shard, config, layout, changed, encoding
         self._updated = updated

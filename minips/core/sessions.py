@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 Parcel = Any
 """The content of a message: frames or, where nothing is computed, their number of bytes."""
 Result = TypeVar("Result")
-_ALONE = nullcontext()
+NO_LOCK = nullcontext()
 
 
 class Do(NamedTuple):
@@ -69,7 +69,7 @@ def carry_out(
     session: Session[Result],
     send: Callable[[Send], object] = _no_other,
     receive: Callable[[Receive], Parcel] = _no_other,
-    stepping: AbstractContextManager[Any] = _ALONE,
+    stepping: AbstractContextManager[Any] = NO_LOCK,
 ) -> Result:
     """Carry a session out here and now, in this thread; what it returns. What it waits for must hold already.
     ``stepping`` is held while the session goes from one need to the next.

@@ -255,12 +255,7 @@ class Server(Closable):
         words = "did not ask for what it had left: its memories begin anew"
         events = [*((began_at, f"worker {worker} {words}") for worker in self._sessions.anew), *self.events]
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
-        times = {
-            "losses": self.losses,
-            "changed_at": self.changed_at,
-            "events": events,
-            "trace": self.trace,
-        }
+        times = {"losses": self.losses, "changed_at": self.changed_at, "events": events, "trace": self.trace}
         return {
             "index": self.index,
             "params": self.params,

@@ -138,9 +138,9 @@ class Served:
         for server in self.servers:
             server.pause(at)
         deadline = time.monotonic() + LEAVE_S
-        while any(not (server.paused or server.shard.done) and server.connected for server in self.servers):
-            if time.monotonic() > deadline:
-                break
+        while time.monotonic() < deadline and any(
+            server.connected and not (server.paused or server.shard.done) for server in self.servers
+        ):
             time.sleep(LOOK_S)
         for server in self.servers:
             server.stop()
