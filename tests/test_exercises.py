@@ -16,7 +16,7 @@ from test_lessons import LESSONS, exercises, lesson
 
 import minips as ps
 from minips import lab
-from minips.lab.exercises import EXERCISES, base
+from minips.lab.course import EXERCISES, base
 
 BROKEN: dict[str, dict[str, tuple[str, str]]] = {}
 for path in sorted((Path(__file__).parent / "broken").glob("lesson_*.py")):

@@ -6,7 +6,7 @@ import pytest
 
 from minips import lab
 from minips.lab import predictions, state
-from minips.lab.exercises import base
+from minips.lab.course import base
 
 
 @pytest.fixture(autouse=True)

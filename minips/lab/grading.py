@@ -15,7 +15,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
 from minips.engines.supervisor import handling
-from minips.lab.exercises.base import Verdict, done, exercise, full_key
+from minips.lab.course.exercises import Verdict, done, exercise
+from minips.lab.course.questions import full_key
 from minips.lab.lessons import arguments, read
 
 CELL_S = 120
@@ -23,7 +24,7 @@ CELL_S = 120
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """What ends a check early."""
 ASK = """import json as _json
-from minips.lab.exercises.base import VERDICTS as _verdicts
+from minips.lab.course.exercises import VERDICTS as _verdicts
 print(_json.dumps([_verdicts[{key!r}].passed, _verdicts[{key!r}].words] if {key!r} in _verdicts else None))"""
 """The cell that is added after the check."""
 

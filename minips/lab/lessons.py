@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minips.lab.exercises import EXERCISES
+from minips.lab.course import EXERCISES
+from minips.lab.shelf import notebooks, shelf
 
 LEDGER = ".minips-lessons.json"
 """In a learner's folder: a hash of each copy as it was made, so that a copy that was changed can be told."""
@@ -36,28 +37,18 @@ class Lesson(NamedTuple):
     """Two digits."""
     title: str
     questions: list[str]
-    """Those of its predictions."""
+    """The keys of its predictions."""
     exercises: list[str]
     """The keys of its exercises."""
 
 
-def shelf() -> Path:
-    """The folder of the lessons: a checkout's, or the one that was installed with the package."""
-    package = Path(__file__).parents[1]
-    checkout = (package.parent / "lessons").is_dir() and (package.parent / "pyproject.toml").exists()
-    return (package.parent if checkout else package) / "lessons"
-
-
 def lessons() -> list[Lesson]:
     """All the lessons in order. FileNotFoundError where there are none."""
-    paths = sorted(shelf().glob("[0-9][0-9]_*.ipynb"))
-    if not paths:
-        raise FileNotFoundError(f"There are no lessons in {shelf()}. Install minips again, or clone its repository.")
     found = []
-    for path in paths:
+    for path in notebooks():
         cells, number = read(path)["cells"], path.name[:2]
         title = source(cells[0]).splitlines()[0].lstrip("# ")
-        questions = [text for cell in cells for text in arguments(cell, "predict")]
+        questions = [key for cell in cells for key in arguments(cell, "predict")]
         keys = [key for key in EXERCISES if key.startswith(f"{number}.")]
         found.append(Lesson(path, number, title, questions, keys))
     return found

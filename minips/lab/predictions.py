@@ -1,14 +1,15 @@
 """Predict before you see: the cells that show a result wait for a prediction.
 
-    guess = lab.predict("Which is faster on a 100 Mbit/s link?", ["exact", "one bit per value"])
+    guess = lab.predict("08.1")             # shows the question of this key
 
-    guess.require()             # the next cell: skipped, with one line, until a prediction is in
-    ...                         # measure
-    guess.compare("exact")      # shows what was predicted beside what was measured
+    guess.require()                         # the next cell: skipped, with one line, until a prediction is in
+    ...                                     # measure
+    guess.compare(share=lied_to / honest)   # decides which option came true, and shows it beside what was predicted
 
-A prediction is final once it is made: in this kernel, in the next one, and where the cell is run again. In a notebook
-a cell that waits is no error, so that "Run all" goes on: the cell prints its question, and so does every later cell
-that uses what the skipped cell would have defined.
+Questions, and the rules that decide, are kept with the lesson, in `minips.lab.course`. A prediction is final once it is
+made: in this kernel, in the next one, and where the cell is run again. In a notebook a cell that waits is no error, so
+that "Run all" goes on: the cell prints its question, and so does every later cell that uses what the skipped cell would
+have defined.
 
 With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs) nothing waits, and nothing is said to be predicted.
 """
@@ -16,7 +17,7 @@ With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs) nothing waits, a
 import ast
 import dis
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType
@@ -26,12 +27,12 @@ import ipywidgets
 from IPython import get_ipython
 from IPython.display import display
 
-from minips import seeds
 from minips.lab import state
-from minips.lab.style import STYLE
+from minips.lab.course.questions import QUESTIONS, Estimate, Outcome, Question, as_html, find, settled
+from minips.lab.style import STYLE, WIDE
 
 _kept: dict[str, str] = {}
-"""What was predicted so far, by question: a cell that is run again does not forget, nor does a new kernel."""
+"""What was predicted so far, by key: a cell that is run again does not forget, nor does a new kernel."""
 
 
 class PredictFirstError(Exception):
@@ -42,19 +43,18 @@ class PredictFirstError(Exception):
 
 
 class Guess:
-    """One question, and the reader's answer. The order of the options follows from the question alone."""
+    """One question, and the reader's answer: an option, or a number as text."""
 
-    def __init__(self, question: str, options: Sequence[str]) -> None:
-        if len(options) < 2 or len(set(options)) < len(options):
-            raise ValueError(f"A prediction needs two different options or more; got {list(options)!r}.")
+    def __init__(self, question: Question | Estimate) -> None:
         self.question = question
-        self.options: tuple[str, ...] = tuple(seeds.options(question).permutation(list(options)).tolist())
         self.unattended = state.autoplay()
-        if question not in _kept and (before := state.predicted().get(question)) in self.options:
-            _kept[question] = before
+        if question.key not in _kept and self._fits(before := state.predicted().get(question.key, "")):
+            _kept[question.key] = before
         # Each option is a stop of its own for the Tab key: JupyterLab keeps the arrow keys to itself.
-        wide = {"layout": {"width": "auto"}, "style": {"description_width": "initial"}}
-        self.choice = ipywidgets.RadioButtons(options=self.options, description="Your prediction", **wide)
+        if isinstance(question, Question):
+            self.choice = ipywidgets.RadioButtons(options=question.options, description="Your prediction", **WIDE)
+        else:
+            self.choice = ipywidgets.Text(description=f"Your prediction ({question.unit})", **WIDE)
         self.button = ipywidgets.Button(
             description="This is my prediction",
             tooltip="It is final then.",
@@ -63,7 +63,7 @@ class Guess:
         self.note = ipywidgets.HTML()
         self.choice.observe(self._chosen, "value")
         self.button.on_click(lambda _: self.commit())
-        title = ipywidgets.HTML(f"{STYLE}<b>Predict first.</b> {html.escape(question)}")
+        title = ipywidgets.HTML(f"{STYLE}<b>Predict first.</b> {html.escape(question.text)}")
         self.panel = ipywidgets.VBox([title, self.choice, self.button, self.note])
         self.panel.add_class("minips-panel")
         self._show()
@@ -71,8 +71,8 @@ class Guess:
     @property
     def value(self) -> str | None:
         """The prediction; None so far."""
-        kept = _kept.get(self.question)
-        return kept if kept in self.options else None
+        kept = _kept.get(self.question.key, "")
+        return kept if self._fits(kept) else None
 
     @property
     def open(self) -> bool:
@@ -82,36 +82,51 @@ class Guess:
     @property
     def asks(self) -> str:
         """The line of a cell that waits."""
-        return f"This cell waits for your prediction: {self.question}"
+        return f"This cell waits for your prediction: {self.question.text}"
 
     def commit(self) -> None:
         """Make the chosen answer the prediction, for good. ValueError where none is chosen."""
         if self.value is None:
-            if self.choice.value is None:
-                raise ValueError("Choose one of the options first.")
-            _kept[self.question] = self.choice.value
-            self._show(state.note(question=self.question, predicted=self.choice.value))
+            if not self._fits(chosen := (self.choice.value or "").strip().replace(",", ".")):
+                choose = "Choose one of the options" if isinstance(self.question, Question) else "Type a number above 0"
+                raise ValueError(f"{choose} first.")
+            _kept[self.question.key] = chosen
+            self._show(state.note("question", self.question.key, predicted=chosen))
 
     def require(self) -> None:
         """PredictFirstError, without a traceback, while no prediction is in; a notebook skips the cell instead."""
         if self.open:
             raise PredictFirstError(f"{self.asks} Choose an answer above, then run this cell again.")
 
-    def compare(self, measured: str, because: str = "") -> "GuessedAndMeasured":
-        """The prediction beside what was ``measured``, one of the options, and why it came out so."""
+    def compare(self, **values: Any) -> "GuessedAndMeasured":
+        """The prediction beside what came of the measured ``values``, and why; `settled` says what it raises."""
         self.require()
-        if measured not in self.options:
-            raise ValueError(f"Expected one of the options, {', '.join(map(repr, self.options))}; got {measured!r}.")
+        predicted = None if self.unattended else self.value
+        result = GuessedAndMeasured(self.question, predicted, settled(self.question, **values))
         if self.value is not None:
-            state.note(question=self.question, predicted=self.value, measured=measured)
-        return GuessedAndMeasured(self.question, None if self.unattended else self.value, measured, because)
+            measured = {
+                name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in values.items()
+            }
+            said = "; ".join(f"{name} = {value}" for name, value in measured.items())
+            facts = {"predicted": self.value, "measured": result.outcome.measured, "values": said}
+            state.note("question", self.question.key, **facts, verdict=result.verdict)
+        return result
+
+    def _fits(self, answer: str) -> bool:
+        """True for an option, or for a number above 0."""
+        if isinstance(self.question, Question):
+            return answer in self.question.options
+        with suppress(ValueError):
+            return 0 < float(answer) < float("inf")
+        return False
 
     def _chosen(self, change: Any) -> None:
-        self.button.disabled = self.value is not None or change["new"] is None
+        chosen = (change["new"] or "").strip().replace(",", ".")
+        self.button.disabled = self.value is not None or not self._fits(chosen)
 
     def _show(self, unkept: str = "") -> None:
         done = self.value is not None
-        self.choice.value = self.value
+        self.choice.value = self.value if done else None if isinstance(self.question, Question) else ""
         self.choice.disabled = done
         self.button.disabled = True
         words = "It is noted. Run the next cell." if done else "The cells that show the result wait for it."
@@ -123,27 +138,33 @@ class Guess:
 
 @dataclass(repr=False)
 class GuessedAndMeasured:
-    """The prediction, where one was asked for, beside the measurement."""
+    """The prediction, where one was asked for, beside the outcome of the run."""
 
-    question: str
+    question: Question | Estimate
     predicted: str | None
-    measured: str
-    because: str = ""
+    outcome: Outcome
 
     @property
-    def right(self) -> bool:
-        """True where the prediction came true."""
-        return self.predicted == self.measured
+    def verdict(self) -> str:
+        """What to say of the prediction; nothing where none was asked for."""
+        return "" if self.predicted is None else self.question.score(self.predicted, self.outcome.measured)
 
     def rows(self) -> list[tuple[str, str]]:
         """Question, prediction, measurement and what to make of them."""
-        rows = [("Question", self.question)]
+        unit = "" if isinstance(self.question, Question) else f" {self.question.unit}"
+        rows = [("Question", self.question.text)]
         if self.predicted is not None:
-            rows.append(("You predicted", self.predicted))
-        rows.append(("Measured", self.measured))
-        if self.predicted is not None:
-            rows.append(("", "They agree." if self.right else "They differ."))
-        return [*rows, ("Because", self.because)] if self.because else rows
+            rows.append(("You predicted", f"{self.predicted}{unit}"))
+        if self.outcome.expected is None:
+            rows.append(("Measured", self.outcome.measured))
+        else:
+            rows.append(("Measured", f"⚠ {self.outcome.measured}"))
+            rows.append(
+                ("Expected", f"{self.outcome.expected}. Here it came out otherwise; the text goes on from this.")
+            )
+        if self.verdict:
+            rows.append(("", self.verdict))
+        return [*rows, ("Because", self.outcome.because)]
 
     def __repr__(self) -> str:
         return "\n".join(f"{name}: {value}" if name else value for name, value in self.rows())
@@ -151,7 +172,7 @@ class GuessedAndMeasured:
     def _repr_html_(self) -> str:
         cells = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+            f"<td style='text-align:left'>{as_html(value)}</td></tr>"
             for name, value in self.rows()
         )
         return f"<table>{cells}</table>"
@@ -211,12 +232,14 @@ def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
     return reads, binds
 
 
-def predict(question: str, options: Sequence[str]) -> Guess:
-    """Ask, and show the options to choose from; see the module on `Guess.require` and `Guess.compare`."""
-    prediction = Guess(question, options)
+def predict(key: str) -> Guess:
+    """Ask the question of this key, and show its options; see the module on `Guess.require` and `Guess.compare`."""
+    guess = Guess(find("question", QUESTIONS, key))
     shell: Any = get_ipython()
     if shell and not any(isinstance(one, _Lock) for one in shell.ast_transformers):
         shell.ast_transformers.append(_Lock(shell.user_ns))
-    text = "\n".join([f"Predict first. {question}", *(f"  ( ) {option}" for option in prediction.options)])
-    display({**prediction.panel._repr_mimebundle_(), "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
-    return prediction
+    asked = guess.question
+    options = asked.options if isinstance(asked, Question) else (f"a number, in {asked.unit}",)
+    text = "\n".join([f"Predict first. {asked.text}", *(f"  ( ) {option}" for option in options)])
+    display({**guess.panel._repr_mimebundle_(), "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
+    return guess

@@ -1,4 +1,5 @@
-"""The learner's progress: exercises passed, predictions made; lines of JSON in the user's state folder.
+"""The learner's progress: exercises passed, predictions made, answers written; lines of JSON in the user's state
+folder. Each has the file name of its lesson: one that is renumbered later begins anew.
 
 Nothing is noted in unattended runs (``MINIPS_AUTOPLAY=1``), and a folder that cannot be written is a sentence, never an
 error.
@@ -9,6 +10,8 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+
+from minips.lab.shelf import notebook, notebooks
 
 
 def state_file() -> Path:
@@ -29,12 +32,12 @@ def autoplay() -> bool:
     return os.environ.get("MINIPS_AUTOPLAY") == "1"
 
 
-def note(**fact: str) -> str:
-    """Keep a fact, ``exercise="02.1"`` or ``question=…, predicted=…, measured=…``; the last one about the same exercise
-    or question counts. A sentence where that cannot be done, else nothing.
+def note(kind: str, key: str, **said: str) -> str:
+    """Keep what is ``said`` of an exercise, a question, an answer or a quiz, under the notebook's name and its key; the
+    last note on the same thing counts. A sentence where that cannot be done, else nothing.
     """
-    about = next(iter(fact.items()))
-    before = [known for known in facts() if about in known.items()]
+    fact = {"notebook": notebook(key), kind: key, **said}
+    before = [known for known in facts() if known.items() >= {"notebook": fact["notebook"], kind: key}.items()]
     if autoplay() or before[-1:] == [fact]:
         return ""
     path = state_file()
@@ -61,9 +64,21 @@ def facts() -> list[dict[str, str]]:
     return found
 
 
+def noted(kind: str) -> dict[str, dict[str, str]]:
+    """The last note on each thing of this kind, by its key: of the lessons that there are."""
+    last = {fact[kind]: fact for fact in facts() if kind in fact}
+    return {key: fact for key, fact in last.items() if fact.get("notebook") == notebook(key)}
+
+
 def predicted() -> dict[str, str]:
-    """The last prediction by question."""
-    return {fact["question"]: fact["predicted"] for fact in facts() if {"question", "predicted"} <= fact.keys()}
+    """The last prediction by the question's key."""
+    return {key: fact["predicted"] for key, fact in noted("question").items() if "predicted" in fact}
+
+
+def set_aside() -> int:
+    """How many notes belong to no lesson that there is: those of an earlier edition."""
+    names = {path.name for path in notebooks()}
+    return sum(fact.get("notebook") not in names for fact in facts())
 
 
 def reset() -> bool:

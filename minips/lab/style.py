@@ -4,6 +4,8 @@ It follows JupyterLab's theme. Pictures are drawn once, for the light theme; the
 keeps their hues. A panel whose kernel is gone shows a sentence in place of its controls.
 """
 
+from typing import Any
+
 _ARROW = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' width='18' height='18' viewBox='0 0 18 18'%3E"
     "%3Cpath fill='%23ddd' d='M5.2 6.9 9 10.7l3.8-3.8 1.2 1.1-5 5-5-5z'/%3E%3C/svg%3E"
@@ -11,6 +13,8 @@ _ARROW = (
 _DARK = "[data-jp-theme-light='false'] .minips-panel"
 _INVERTED = "filter: invert(0.93) hue-rotate(180deg)"
 
+WIDE: dict[str, Any] = {"layout": {"width": "auto"}, "style": {"description_width": "initial"}}
+"""Options of a control whose label, and whose options, are as wide as their texts."""
 DPI = 110
 """Pixels of a picture for each inch of its figure."""
 WIDE_IN, NARROW_IN = 7.6, 3.7

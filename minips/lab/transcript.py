@@ -20,13 +20,12 @@ class Transcript:
     """A table by lesson: exercises passed, predictions made and how many came true."""
 
     def __init__(self) -> None:
-        noted = state.facts()
-        passed = {fact["exercise"] for fact in noted if "exercise" in fact}
-        guessed = {fact["question"]: fact for fact in noted if "question" in fact}
+        passed, guessed = state.noted("exercise"), state.noted("question")
+        self.set_aside = state.set_aside()
         self.rows = []
         for lesson in lessons():
             guesses = [guessed[question] for question in lesson.questions if question in guessed]
-            right = sum(guess.get("measured") == guess.get("predicted") for guess in guesses)
+            right = sum(guess.get("verdict", "").startswith("They agree") for guess in guesses)
             done = [key for key in lesson.exercises if key in passed]
             self.rows.append(Row(lesson, done, len(guesses), right))
 
@@ -44,13 +43,20 @@ class Transcript:
     def __repr__(self) -> str:
         table = self.table()
         widths = [max(len(row[i]) for row in table) for i in range(3)]
-        return "\n".join("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)) for row in table)
+        lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)) for row in table]
+        return "\n".join([*lines, *self.aside()])
+
+    def aside(self) -> list[str]:
+        """What to say of the notes that belong to no lesson."""
+        words = "belong to no lesson that there is: an earlier edition's. They are set aside."
+        return [f"{self.set_aside} older notes {words}"] if self.set_aside else []
 
     def _repr_html_(self) -> str:
         left = "style='text-align:left'"
         head, *body = [[html.escape(word) for word in row] for row in self.table()]
         cells = "".join(f"<tr>{''.join(f'<td {left}>{word}</td>' for word in row)}</tr>" for row in body)
-        return f"<table><tr>{''.join(f'<th {left}>{word}</th>' for word in head)}</tr>{cells}</table>"
+        aside = "".join(f"<p>{words}</p>" for words in self.aside())
+        return f"<table><tr>{''.join(f'<th {left}>{word}</th>' for word in head)}</tr>{cells}</table>{aside}"
 
 
 def progress() -> Transcript:

@@ -23,7 +23,8 @@ import numpy as np
 
 import minips as ps
 from minips.lab import state
-from minips.stage import Array, Tensors, nearest
+from minips.lab.course.questions import find
+from minips.stage import Array, Tensors
 from minips.testing import check as check_contract
 from minips.testing.base import described, same_bits
 
@@ -103,7 +104,7 @@ def _verdict(asked: Exercise, thing: Any) -> Verdict:
 
 def done(key: str, words: str) -> Verdict:
     """A pass, which is noted."""
-    return Verdict(key, True, "\n".join(filter(None, [words, state.note(exercise=key)])))
+    return Verdict(key, True, "\n".join(filter(None, [words, state.note("exercise", key)])))
 
 
 class _TooLong(BaseException):
@@ -152,20 +153,7 @@ def hint(key: str) -> None:
 
 def exercise(key: str) -> Exercise:
     """The exercise of this key. ValueError names the known ones and the nearest."""
-    full = full_key(key)
-    if full not in EXERCISES:
-        raise ValueError(f"There is no exercise {key!r}. {nearest(full, EXERCISES)}")
-    return EXERCISES[full]
-
-
-def full_key(key: Any) -> str:
-    """The key with the lesson's number in two digits.
-
-    >>> full_key("5.2")
-    '05.2'
-    """
-    lesson, dot, number = str(key).partition(".")
-    return f"{lesson:0>2}{dot}{number}"
+    return find("exercise", EXERCISES, key)
 
 
 def asks(key: str, *hints: str) -> Callable[[Test], Test]:

@@ -8,8 +8,45 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.exercises.base import Refused, asks, case, distance, drawn_seed, is_own, refuse_if
+from minips.lab.course.exercises import Refused, asks, case, distance, drawn_seed, is_own, refuse_if
+from minips.lab.course.questions import Option, question, sentence
 from minips.stage import Tensors
+
+question(
+    "02.1",
+    "Four workers take 100 steps each, and nobody waits: how stale is a gradient, on average?",
+    Option("0: each is computed from the newest parameters", lambda TODO: False, "TODO"),
+    Option("above 0, but at most 3", lambda TODO: False, "TODO"),
+    Option(
+        "above 3",
+        lambda TODO: False,
+        "While worker 0 takes its 100 steps, the other three make 300 pushes. Each of them falls between a "
+        "pull and a push of worker 0 at most once: so 300 versions for 100 gradients, 3 for each, is the "
+        "most. It is less where a push falls between worker 0's push and its next pull.",
+    ),
+    expected="above 3",
+    otherwise="TODO",
+    telling=[],
+)
+
+sentence(
+    "02.1", "The mean staleness was {mean:.2f} versions; the largest was {most}.", expect="0 < mean <= 3", timed=True
+)
+
+sentence(
+    "02.2",
+    "{name}: the loss after 40 steps is {mean:.3f} ± {half:.3f} (five seeds, 95 % interval).",
+    expect="mean + half < 1",
+)
+
+sentence(
+    "02.3",
+    "With two servers the run takes {links:.0%} of the time, as far as the links decide (simulated "
+    "engine). Measured on this machine, where six processes also share its cores: {share:.0%}.",
+    expect="0.5 < links < 0.7",
+)
+
+sentence("02.4", "Without a bound (ASP) the largest lead was {lead} clocks.", expect="lead > 3", timed=True)
 
 
 @asks(

@@ -6,7 +6,67 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.exercises.base import asks, case, drawn_seed, equals, refuse_if
+from minips.lab.course.exercises import asks, case, drawn_seed, equals, refuse_if
+from minips.lab.course.questions import Option, question, sentence
+
+question(
+    "00.1",
+    "After those 200 steps: how many of the held-out digits does the model read correctly?",
+    Option("about one in ten", lambda TODO: False, "TODO"),
+    Option("about half", lambda TODO: False, "TODO"),
+    Option(
+        "more than nine in ten",
+        lambda TODO: False,
+        "Handwritten digits differ in where the ink is, and a weight for each pixel is enough to tell most of"
+        " them apart. 200 steps with 128 images each show every training image about 18 times.",
+    ),
+    expected="more than nine in ten",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "00.2",
+    "With 5 % of the values sent: what becomes of the accuracy on the held-out digits?",
+    Option("it falls below 50 %", lambda TODO: False, "TODO"),
+    Option("it falls by 10 to 40 percentage points", lambda TODO: False, "TODO"),
+    Option(
+        "it stays within 3 percentage points",
+        lambda TODO: False,
+        "No value is lost. A value that is not sent waits in the worker's memory and grows until it is among "
+        "the largest. It arrives some steps late, and this model does not mind.",
+    ),
+    expected="it stays within 3 percentage points",
+    otherwise="TODO",
+    telling=[],
+)
+
+sentence("00.1", "After 200 steps the model reads {accuracy:.0%} of the held-out digits.", expect="accuracy > 0.9")
+
+sentence(
+    "00.2",
+    "The workers spend {ratio:.1f} times as long on transfer and waiting as on computing: this model is small.",
+    expect="ratio > 1",
+    timed=True,
+)
+
+sentence("00.3", "Names, shapes and numbers of steps add {extra:.0%}.", expect="0 < extra < 0.1")
+
+sentence(
+    "00.4",
+    "Five seeds: with 5 % of the values the accuracy differs by {mean:+.1f} percentage points on average "
+    "(95 % interval ±{half:.1f}; one image is {image:.1f} points).",
+    expect="abs(mean) + half < 3",
+)
+
+sentence("00.5", "The sparse run sends {ratio:.2f} of the bytes.", expect="0.05 < ratio < 0.2")
+
+sentence(
+    "00.6",
+    "B sends {bytes:.2f} of A's bytes. Its transfer took {times:.1f} times as long as A's.",
+    expect="times > bytes",
+    timed=True,
+)
 
 
 @asks(

@@ -6,8 +6,174 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.exercises.base import asks, case, conforms, drawn_seed, equals, number, refuse_if
+from minips.lab.course.exercises import asks, case, conforms, drawn_seed, equals, number, refuse_if
+from minips.lab.course.questions import Option, question, sentence
 from minips.stage import Array
+
+question(
+    "07.1",
+    "Compared with BSP, two of the other rules save more than half of the time. Which one saves hardly any?",
+    Option("BSP with one backup worker", lambda TODO: False, "TODO"),
+    Option("SSP, two clocks ahead", lambda TODO: False, "TODO"),
+    Option(
+        "ASP",
+        lambda TODO: False,
+        "The fast workers use up their lead of two clocks in the first steps. From then on each of their "
+        "steps waits for a step of worker 3, as under BSP.",
+    ),
+    expected="ASP",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "07.2",
+    "Four workers, exponential times. How long does a BSP round take on average, counted in mean times of a step?",
+    Option("about 1 mean time", lambda TODO: False, "TODO"),
+    Option("about 2 mean times", lambda TODO: False, "TODO"),
+    Option(
+        "about 4 mean times",
+        lambda TODO: False,
+        "A round ends with the slowest of its four steps. A single long step is enough to make all wait.",
+    ),
+    expected="about 4 mean times",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "07.3",
+    "BSP with one backup, worker 3 four times slower. How many of the held-out 9s does the model read correctly?",
+    Option("nearly all of them", lambda TODO: False, "TODO"),
+    Option("about half of them", lambda TODO: False, "TODO"),
+    Option(
+        "none of them",
+        lambda TODO: False,
+        "Worker 3 is late in every round, so each of its pushes is dropped. It holds all the 9s: the model "
+        "never sees one. Under ASP its pushes count, but there are few of them.",
+    ),
+    expected="none of them",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "07.4",
+    "Each gradient is 3 updates old. Up to which ηλ is descent stable?",
+    Option("2, as before", lambda TODO: False, "TODO"),
+    Option("about 1", lambda TODO: False, "TODO"),
+    Option(
+        "less than 0.5",
+        lambda TODO: False,
+        "An old gradient still points downhill where the parameters were three updates ago, so the descent "
+        "turns back too late. At 0.40 the swings die out; at 0.50 each is larger than the one before.",
+    ),
+    expected="less than 0.5",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "07.5",
+    "On which axis will the curves of BSP, SSP and ASP lie clearly apart?",
+    Option("against time only", lambda TODO: False, "TODO"),
+    Option("against bytes only", lambda TODO: False, "TODO"),
+    Option(
+        "against both",
+        lambda TODO: False,
+        "At this learning rate a gradient that is a few versions old helps about as much as a fresh one. So "
+        "the rules differ in how many gradients come in a second, and hardly in what a gradient, or a byte, "
+        "is worth.",
+    ),
+    expected="against both",
+    otherwise="TODO",
+    telling=[],
+)
+
+sentence(
+    "07.1",
+    "BSP's time is 100 %. One backup took {backup:.0%} of it, SSP {ssp:.0%}, ASP {asp:.0%}.",
+    expect="backup < 0.5 and asp < 0.5 and ssp > 0.8",
+    timed=True,
+)
+
+sentence(
+    "07.2",
+    "Of its long steps, worker 3 began {bsp} under BSP, {backup} with one backup, {ssp} under SSP, {asp} under ASP.",
+    expect="backup <= 18 and asp <= 18",
+    timed=True,
+)
+
+sentence(
+    "07.3",
+    "On average, one step takes {one_step:.2f} mean times, and the slowest of four {four_steps:.2f}.",
+    expect="abs(one_step - 1) < 0.02 and abs(four_steps - (1 + 1 / 2 + 1 / 3 + 1 / 4)) < 0.03",
+)
+
+sentence(
+    "07.4",
+    "64 gradients of 64 workers: {bsp:.2f} means under BSP, {backup:.2f} with one backup, {asp:.2f} under ASP.",
+    expect="asp < backup < bsp",
+)
+
+sentence(
+    "07.5",
+    "Virtual time of 4 gradients: BSP {bsp:.2f} means, one backup {backup:.2f}, SSP {ssp:.2f}, ASP {asp:.2f}.",
+    expect="asp < ssp < bsp and asp < 0.6 * bsp",
+)
+
+sentence(
+    "07.6",
+    "Measured: BSP {bsp:.2f} means, one backup {backup:.2f}, SSP {ssp:.2f}, ASP {asp:.2f}.",
+    expect="asp < ssp < bsp",
+    timed=True,
+)
+
+sentence(
+    "07.7",
+    "Time of 4 gradients with one backup: {abandon:.2f} means if late workers abandon their step (the "
+    "formula says {formula:.2f}), {finish:.2f} if they finish it.",
+    expect="abs(abandon / formula - 1) < 0.05 and 1.15 < finish / formula < 1.35",
+)
+
+sentence(
+    "07.8",
+    "Mean staleness: BSP {bsp:.1f} versions, SSP {ssp:.1f}, ASP {asp:.1f}. The oldest gradient: "
+    "{ssp_most} versions under SSP, {asp_most} under ASP.",
+    expect="2 < asp < 3.5",
+    timed=True,
+)
+
+sentence("07.9", "{name}: {mean:.0%} of the 8s and 9s are read correctly (five seeds, from {low:.0%} to {high:.0%}).")
+
+sentence(
+    "07.10",
+    "And with {workers} workers: up to {asp:.2f} under ASP, up to {overlap:.2f} with overlap.",
+    expect="1.5 < asp < 1.6 and 0.75 < overlap < 0.8",
+)
+
+sentence(
+    "07.11",
+    "It diverged: {grew}. It converged: {fell}. The gradients of ASP with overlap were {age:.0f} versions"
+    " old (median).",
+    expect="count == (2, 4) and abs(age - 7) <= 1",
+    timed=True,
+)
+
+sentence("07.12", "{name}: {time:.1f} ± {d_time:.1f} mean times, {bytes:.3f} ± {d_bytes:.3f} MB.")
+
+sentence(
+    "07.13",
+    "Of BSP, SSP and ASP, the one that needs most takes {in_time:.2f} times as long as the one that needs"
+    " least, and {in_bytes:.2f} times the bytes.",
+    expect="in_time > 1.5 and in_bytes < 1.25",
+)
+
+sentence(
+    "07.14",
+    "BSP's mean times for each batch: {one:.1f} with accumulate=1, {four:.1f} with 4, {sixteen:.1f} with 16.",
+    expect="four < 0.8 * one and sixteen < 0.65 * one",
+)
 
 
 @asks(

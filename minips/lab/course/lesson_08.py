@@ -7,8 +7,126 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.exercises.base import Refused, asks, case, conforms, distance, drawn_seed, refuse_if
+from minips.lab.course.exercises import Refused, asks, case, conforms, distance, drawn_seed, refuse_if
+from minips.lab.course.questions import Option, question, sentence
 from minips.stage import Tensors
+
+question(
+    "08.1",
+    "One worker of five sends noise, four are honest: how many held-out digits does the model read at the end, compared "
+    "with a run in which all are honest?",
+    Option(
+        "nearly as many",
+        lambda share: share >= 0.75,
+        "The noise did little harm: it is a fifth of the mean, so it was not much larger than the honest gradients.",
+    ),
+    Option(
+        "about half as many",
+        lambda share: 1 / 3 < share < 0.75,
+        "The noise moved the parameters about as far as the honest gradients did, and undid part of their work.",
+    ),
+    Option(
+        "at most a third of them",
+        lambda share: share <= 1 / 3,
+        "A fifth of 100 is still 20. The four honest gradients, of the size 0.1, cannot make up for that: the "
+        "parameters follow the noise.",
+    ),
+    expected="at most a third of them",
+    otherwise="One of the two runs gave no accuracy to compare.",
+    telling=["a fifth of 100", "follow the noise", "cannot make up"],
+)
+
+question(
+    "08.2",
+    "As x goes from 1.0 to a million, how far does the median of the five go?",
+    Option(
+        "after x, only slower",
+        lambda near, far: far > 1.3 and far > near,
+        "The result grows with x: what the fifth worker says has weight, however far away it is.",
+    ),
+    Option(
+        "to 1.1 and no further",
+        lambda near, far: near == 1.0 and far == 1.1,
+        "At x = 1.0 the third of the five is 1.0. A larger x moves to the end of the row, and 1.1 becomes the third. "
+        "How far x goes after that makes no difference.",
+    ),
+    Option(
+        "nowhere: it stays at 1.0",
+        lambda near, far: near == far == 1.0,
+        "The third of the five is 1.0 for both values of x.",
+    ),
+    expected="to 1.1 and no further",
+    otherwise="The median did not begin at 1.0, or it ended between the honest values.",
+    telling=["becomes the third", "1.1 and no"],
+)
+
+
+def _alone(rule: str) -> Callable[..., bool]:
+    """True where this rule, and no other one, reads more than 80 % of the digits in its worst case."""
+    return lambda **least: [name for name, accuracy in least.items() if accuracy > 0.8] == [rule]
+
+
+question(
+    "08.3",
+    "Which rule alone reads more than 80 % of the digits in all four cases?",
+    Option("the mean", _alone("mean"), "The mean withstood what the robust rules did not: the lies cancelled out."),
+    Option(
+        "the trimmed mean, trim = 1",
+        _alone("trimmed"),
+        "One value at each end was left out, and what the second liar said did no harm.",
+    ),
+    Option(
+        "Krum, bad = 1",
+        _alone("krum"),
+        "An honest gradient was the one that lay closest to its neighbours in every case.",
+    ),
+    Option(
+        "the median",
+        _alone("median"),
+        "Two liars of five are fewer than half, so in each coordinate the middle value lies among the honest ones. "
+        "The trimmed mean with trim = 1 and Krum with bad = 1 are made for one liar.",
+    ),
+    expected="the median",
+    otherwise="No rule passed alone: none reached 80 % in all four cases, or more than one did.",
+    telling=["the middle value lies among the honest"],
+)
+
+sentence(
+    "08.1",
+    "{name}: in the run with processes the model reads {one:.0%}; with five seeds, from {low:.0%} to {high:.0%}.",
+)
+
+sentence(
+    "08.2",
+    "At x = a million: the mean is {mean:,.0f}, the median {median:.2f}, the trimmed mean {trimmed:.2f}, "
+    "Krum {krum:.2f}.",
+    expect="mean > 1e5 and median == 1.1 and max([trimmed, krum]) <= 1.2",
+)
+
+sentence(
+    "08.3",
+    "The mean is a line without an end. Median and trimmed mean rise while x is among the others, and are"
+    " flat outside. Krum jumps: near the others it follows x, elsewhere it takes one of the honest "
+    "values.",
+)
+
+sentence("08.4", "The five seeds of a field differ by {spread:.2f} at most.", expect="spread < 0.1")
+
+sentence("08.5", "Without a lie, all rules read {least:.0%} or more.", expect="least > 0.8")
+
+sentence("08.6", "{rule} fails with: {failed}.")
+
+sentence("08.7", "The mean is off by {mean:.2f}, Krum by {krum:.2f}: {ratio:.1f} times as much.", expect="ratio > 1.5")
+
+sentence(
+    "08.8",
+    "One lazy worker: the mean reads {mean:.0%} of the digits (five seeds, from {mean_low:.0%} to "
+    "{mean_high:.0%}), Krum {krum:.0%} (from {krum_low:.0%} to {krum_high:.0%}).",
+    expect="mean_low > 0.8 and krum_high < mean_low - 0.2",
+)
+
+sentence("08.9", "{name}: the vote reads {mean:.0%} (from {low:.0%} to {high:.0%}).", expect="low > 0.8")
+
 
 BROKEN_BELOW = 0.5
 

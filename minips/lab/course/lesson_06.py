@@ -8,12 +8,125 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.exercises.base import Refused, asks, case, is_own, keeps, refuse_if
+from minips.lab.course.exercises import Refused, asks, case, is_own, keeps, refuse_if
+from minips.lab.course.questions import Option, question, sentence
 from minips.stage import Frames
 from minips.stages.transports import Channel
 from minips.stages.transports.streams import StreamTransport
 from minips.stages.transports.wire import Closable
 from minips.testing import check_transport
+
+question(
+    "06.1",
+    "A megabyte there and back over HTTP: how many times longer does the JSON list take than the bytes?",
+    Option("less than 3 times", lambda TODO: False, "TODO"),
+    Option("3 to 10 times", lambda TODO: False, "TODO"),
+    Option(
+        "more than 10 times",
+        lambda TODO: False,
+        "As JSON each number is written as decimal digits and parsed again, on both ways, one number after "
+        "the other. The bytes are copied as one block.",
+    ),
+    expected="more than 10 times",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "06.2",
+    "A kilobyte there and back: how long does HTTP take, compared with minips' own TCP?",
+    Option("HTTP is faster", lambda TODO: False, "TODO"),
+    Option("about as long: less than twice", lambda TODO: False, "TODO"),
+    Option(
+        "at least twice as long",
+        lambda TODO: False,
+        "With 1 kB the bytes hardly count. HTTP writes and parses headers in Python for each call, and passes"
+        " through an event loop. TCP adds a few bytes of its own.",
+    ),
+    expected="at least twice as long",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "06.3",
+    "40 calls through one pool of at most 8 connections, all at once: how many connections are opened?",
+    Option("1", lambda TODO: False, "TODO"),
+    Option(
+        "8",
+        lambda TODO: False,
+        "One connection carries one HTTP call at a time. 40 calls at once would like 40 connections, the pool"
+        " allows 8, and the other calls wait in a queue for a free one.",
+    ),
+    Option("40", lambda TODO: False, "TODO"),
+    expected="8",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "06.4",
+    "A call is nearly all travel. Ten calls, each sent before the first is answered: how long do all of them take?",
+    Option("about ten times as long as one", lambda TODO: False, "TODO"),
+    Option("about half of that", lambda TODO: False, "TODO"),
+    Option(
+        "about as long as one",
+        lambda TODO: False,
+        "All ten messages are under way at the same time. Each needs 40 milliseconds of travel, and these "
+        "pass once for all ten.",
+    ),
+    expected="about as long as one",
+    otherwise="TODO",
+    telling=[],
+)
+
+sentence(
+    "06.1",
+    "The JSON text has {characters:.0f} characters for each number of 4 bytes. Its call takes {times:.0f}"
+    " times as long.",
+    expect="characters > 16 and times > 10",
+    timed=True,
+)
+
+sentence("06.2", "A call of 1 kB: HTTP takes {times:.1f} times as long as TCP.", expect="times > 2", timed=True)
+
+sentence("06.3", "{label}: {slow} takes {times:.0f} times as long as {fast}.")
+
+sentence(
+    "06.4",
+    "To write and read the frame takes {times:.0f} times as long with serpent as with MessagePack.",
+    expect="times > 10",
+    timed=True,
+)
+
+sentence(
+    "06.5",
+    "For 1 kB, Pyro with MessagePack is number {place} of minips' {all}; for 1 MB, its call takes "
+    "{share:.1%} of JSON's.",
+    expect="share < 0.1",
+    timed=True,
+)
+
+sentence(
+    "06.6", "With pool=0 a call takes {times:.2f} times as long (medians of 60 calls).", expect="times > 1", timed=True
+)
+
+sentence(
+    "06.7", "Over two connections the 32 MB take {share:.0%} of the time over one (medians of 20 calls).", timed=True
+)
+
+sentence("06.8", "Ten futures take {times:.1f} times as long as one call.", expect="times < 2", timed=True)
+
+sentence(
+    "06.9",
+    "Worker 0 computes while its message travels for {waiting:.0%} of its computing time when it waits "
+    "for each answer, and for {overlap:.0%} with overlap.",
+    expect="waiting < 0.01 and overlap > 0.5",
+    timed=True,
+)
+
+sentence("06.10", "Staleness with overlap: at most {stale} version.", expect="stale == 1")
+
 
 PATIENCE_S, WAIT_S = 3.0, 10.0
 

@@ -6,8 +6,70 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.exercises.base import Refused, asks, case, distance, drawn_seed, refuse_if
+from minips.lab.course.exercises import Refused, asks, case, distance, drawn_seed, refuse_if
+from minips.lab.course.questions import Option, question, sentence
 from minips.stage import Array, Tensors
+
+question(
+    "01.1",
+    "How far is the mean of the four gradients from the gradient of all the images?",
+    Option("some percent: each worker saw other images", lambda TODO: False, "TODO"),
+    Option(
+        "nothing but the last digits of float64",
+        lambda TODO: False,
+        "The loss is a mean over rows, so its gradient is one, too. The mean of four means over 350 rows each"
+        " is the mean over all 1400: the same sum with other brackets. Only the rounding of the additions "
+        "differs.",
+    ),
+    Option("nothing at all: every bit is the same", lambda TODO: False, "TODO"),
+    expected="nothing but the last digits of float64",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "01.2",
+    "Is that still the gradient of all 1400 images?",
+    Option("yes, but for the last digits", lambda TODO: False, "TODO"),
+    Option("no: the images of the large shard count too much", lambda TODO: False, "TODO"),
+    Option(
+        "no: the images of the small shards count too much",
+        lambda TODO: False,
+        "Each worker's mean counts a quarter, and the images of a worker share that quarter. A hundred images"
+        " share it in one case, eleven hundred in the other.",
+    ),
+    expected="no: the images of the small shards count too much",
+    otherwise="TODO",
+    telling=[],
+)
+
+sentence(
+    "01.1",
+    "One worker alone is off by {least:.2f} or more. The mean of the four is off by {mean:.0e}.",
+    expect="least > 0.05 and 0 < mean < 1e-13",
+)
+
+sentence("01.2", "The plain mean is off by {off:.2f}.", expect="off > 0.05")
+
+sentence(
+    "01.3",
+    "An image in the large shard counts {large:.2f} times what it should, one in a small shard {small:.1f} times.",
+    expect="small > 3 and large < 0.5",
+)
+
+sentence(
+    "01.4",
+    "All three look at {images:,} images. Accumulation sends {ratio:.2f} of the bytes.",
+    expect="0.2 < ratio < 0.3",
+)
+
+sentence(
+    "01.5",
+    "Over five seeds, lr × 4 changes the accuracy by {mean:+.1f} percentage points (95 % interval ±{half:.1f}).",
+    expect="abs(mean) + half < 3",
+)
+
+sentence("01.6", "The plain mean is off by {off:.4f}.", expect="1e-9 < off < 0.01")
 
 
 @asks(

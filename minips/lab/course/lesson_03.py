@@ -9,8 +9,69 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.exercises.base import are_two, asks, case, conforms, raising, refuse_if, round_trip, trains
+from minips.lab.course.exercises import are_two, asks, case, conforms, raising, refuse_if, round_trip, trains
+from minips.lab.course.questions import Option, question, sentence
 from minips.testing.base import described
+
+question(
+    "03.1",
+    "40 000 bytes of float32 numbers: how long is the JSON text?",
+    Option("about 40 000 bytes", lambda TODO: False, "TODO"),
+    Option("about 80 000 bytes", lambda TODO: False, "TODO"),
+    Option(
+        "more than 160 000 bytes",
+        lambda TODO: False,
+        "tolist() makes Python floats of 64 bits, and JSON writes as many digits as those need: about 17, "
+        "with a sign, a point, an exponent, a comma and a space.",
+    ),
+    expected="more than 160 000 bytes",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "03.2",
+    "Somebody sends the careful server a pickle in which W is no array. What is the worst that can happen?",
+    Option("loads raises an error, and the message is dropped", lambda TODO: False, "TODO"),
+    Option("the check finds out, and the message is dropped", lambda TODO: False, "TODO"),
+    Option(
+        "a program of the sender's choice runs on the server",
+        lambda TODO: False,
+        "A pickle is not data but a small program, and one of its instructions is: call this function. No "
+        "check after loads can help, because loads is where it runs. This one only said hello. It could have "
+        "read your keys.",
+    ),
+    expected="a program of the sender's choice runs on the server",
+    otherwise="TODO",
+    telling=[],
+)
+
+sentence(
+    "03.1",
+    "JSON makes {json:.1f} times the bytes of the array, a list in msgpack {list:.1f} times, pickle "
+    "{pickle:.3f} times.",
+    expect="json > 4 and list > 2 and pickle < 1.01",
+)
+
+sentence("03.2", "There and back, JSON takes {times:.0f} times as long as raw bytes.", expect="times > 20", timed=True)
+
+sentence(
+    "03.3",
+    "There and back costs {msgpack:.0f} copies of this small array with MessagePack and {json:,.0f} with JSON.",
+    expect="json > 10 * msgpack",
+    timed=True,
+)
+
+sentence(
+    "03.4",
+    "JSON sends {ratio:.1f} times the bytes. Serializing takes {more:.0f} times as long, deserializing "
+    "{back:.0f} times.",
+    expect="ratio > 3 and more > 5",
+    timed=True,
+)
+
+sentence("03.5", "With JSON the longest spans are {spans}, in this order.")
+
 
 DTYPES = ["float32", "float64", "float16", "int8", "int32", "uint64", "bool"]
 HEADER, PATIENCE_S = 64, 5.0

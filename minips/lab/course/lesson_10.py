@@ -7,8 +7,149 @@ import numpy as np
 
 import minips as ps
 from minips.cost import ring_allreduce_s, tree_allreduce_s
-from minips.lab.exercises.base import Refused, asks, case, conforms, distance, number, refuse_if
+from minips.lab.course.exercises import Refused, asks, case, conforms, distance, number, refuse_if
+from minips.lab.course.questions import Option, question, sentence
 from minips.stage import Array
+
+question(
+    "10.1",
+    "Four workers. How long does a step by ring take, compared with one server?",
+    Option("clearly less", lambda TODO: False, "TODO"),
+    Option("about the same", lambda TODO: False, "TODO"),
+    Option(
+        "clearly more",
+        lambda TODO: False,
+        "One server's link carries the gradients of all four workers, and four answers. In the ring each link"
+        " carries 1.5 gradients each way, and all links work at the same time. Here the bytes take much "
+        "longer than the ring's six latencies.",
+    ),
+    expected="clearly more",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "10.2",
+    "Four workers, a small gradient, a long way to travel. Which way is the slowest now?",
+    Option("one server", lambda TODO: False, "TODO"),
+    Option("the tree", lambda TODO: False, "TODO"),
+    Option(
+        "the ring",
+        lambda TODO: False,
+        "The ring has six hops, one after the other, and each of them costs a latency. Tree and "
+        "halving-doubling have four, a server has two. With few bytes only the latencies count.",
+    ),
+    expected="the ring",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "10.3",
+    "The cable between the racks has a fifth of a link's bandwidth. How much slower is the zigzag ring?",
+    Option("not at all: the same hops, the same bytes", lambda TODO: False, "TODO"),
+    Option("about 2 times", lambda TODO: False, "TODO"),
+    Option(
+        "about 4 times",
+        lambda TODO: False,
+        "In order, one message crosses the thin cable each way in every hop. In zigzag four messages cross it"
+        " each way, and share it. Every hop waits for its slowest message.",
+    ),
+    expected="about 4 times",
+    otherwise="TODO",
+    telling=[],
+)
+
+sentence("10.1", "By the formulas, from fast to slow: {order}.")
+
+sentence(
+    "10.2",
+    "Of one server's time a step takes: ring {ring:.0%}, halving-doubling {halving:.0%}, tree {tree:.0%},"
+    " four servers {four:.0%}.",
+    expect="ring < 0.7 and halving < 0.7 and ring < 0.7 * tree",
+    timed=True,
+)
+
+sentence(
+    "10.3",
+    "One server: with both directions busy the formula gives {share:.0%} of the one with two phases. "
+    "Measured: {measured:.0%}.",
+    expect="measured > 0.9 * share",
+    timed=True,
+)
+
+sentence(
+    "10.4",
+    "Four servers: measured {four:+.0%} against the formula. Ring: {ring:+.0%}.",
+    expect="four > -0.1 and ring > -0.1",
+    timed=True,
+)
+
+sentence(
+    "10.5",
+    "With 8 workers one server takes {phases:.1f} times as long as the ring, {overlapped:.1f} times with "
+    "pushes and pulls at the same time.",
+    expect="9 < phases < 9.3 and 5 < overlapped < 5.3",
+)
+
+sentence(
+    "10.6",
+    "Of one server's time a step takes: tree {tree:.0%}, halving-doubling {halving:.0%}, ring {ring:.0%}.",
+    expect="ring > 1.8",
+    timed=True,
+)
+
+sentence(
+    "10.7",
+    "With 64 workers the ring has {latency:.1f} times the tree's latency, and its bytes take {size:.0%} "
+    "of the tree's time. So it is the reverse: a ring has a high latency, and uses the bandwidth well.",
+    expect="latency > 10 and size < 0.2",
+)
+
+sentence("10.8", "{kilobytes:.0f} kB: fastest {fastest}, slowest {slowest}.")
+
+sentence(
+    "10.9",
+    "At {right} of {count} sizes the way that the formulas choose is within 3 % of the fastest simulated one.",
+    expect="right == count",
+)
+
+sentence(
+    "10.10",
+    "From 4 to 64 workers a step takes longer by these factors: one server {one:.1f}, four servers "
+    "{four:.1f}, ring {ring:.1f}, halving-doubling {halving:.1f}, as many servers as workers {n:.1f}.",
+    expect="one > 15 and halving < 1.6 and n == 1",
+)
+
+sentence(
+    "10.11",
+    "{way}: twenty tensors alone take {times:.1f} times as long as one buffer, in virtual time.",
+    expect="times > 1",
+)
+
+sentence(
+    "10.12",
+    "Accuracy with 32 bits: {accuracy:.1%} in the mean of {count} seeds. With 16 bits it differs by "
+    "{points:.1f} percentage points at most, in any of them. (One image more or less is {image:.1f} "
+    "points.) Bytes: {share:.0%}, for headers do not shrink.",
+    expect="points < 2 and share < 0.7",
+)
+
+sentence(
+    "10.13",
+    "The largest error with fp16 is {half:.3%} of the mean, the smallest with 4 bits {four:.1%}.",
+    expect="half < 0.01 < four",
+)
+
+sentence("10.14", "Zigzag takes {times:.1f} times as long, in virtual time.", expect="3 < times < 5")
+
+sentence(
+    "10.15",
+    "Beside the neighbour a pull takes {virtual:.2f} times as long in virtual time, {emulated:.2f} times "
+    "as long over the emulated link. By fair shares it would be 2.",
+    expect="1.8 < virtual < 2.1 and 1.3 < emulated < 3",
+    timed=True,
+)
 
 
 @asks(

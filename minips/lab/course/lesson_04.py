@@ -7,7 +7,96 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.exercises.base import are_two, asks, case, conforms, number, refuse_if, round_trip, trains
+from minips.lab.course.exercises import are_two, asks, case, conforms, number, refuse_if, round_trip, trains
+from minips.lab.course.questions import Option, question, sentence
+
+question(
+    "04.1",
+    "How much of the gradient's 400 000 bytes does LZ4 leave?",
+    Option("about half", lambda TODO: False, "TODO"),
+    Option("about nine tenths", lambda TODO: False, "TODO"),
+    Option(
+        "all of them",
+        lambda TODO: False,
+        "LZ4 saves only where a piece of four bytes or more occurs again nearby. Three of the four bytes of "
+        "each number are as good as random, so that hardly ever happens.",
+    ),
+    expected="all of them",
+    otherwise="TODO",
+    telling=[],
+)
+
+question(
+    "04.2",
+    "Which of the two trains in much less time with LZ4?",
+    Option("both", lambda TODO: False, "TODO"),
+    Option(
+        "only yes or no",
+        lambda TODO: False,
+        "Where the answer to a question is no for all eight images of a batch, its ten gradients are zero: "
+        "long runs of zeros, which LZ4 finds. In the dense problem no value is zero. On a link this slow, "
+        "bytes are time.",
+    ),
+    Option("only dense", lambda TODO: False, "TODO"),
+    Option("neither: LZ4 costs time", lambda TODO: False, "TODO"),
+    expected="only yes or no",
+    otherwise="TODO",
+    telling=[],
+)
+
+sentence("04.1", "LZ4 leaves {left:.2f} of the bytes.", expect="left > 0.99")
+
+sentence("04.2", "Of {count:,} pieces {again:,} had occurred before: {share:.2%}.", expect="share < 0.01")
+
+sentence(
+    "04.3",
+    "The highest byte needs {top:.1f} bits, each of the others {rest:.1f} or more. All four together: "
+    "{all:.2f} of the bytes, if each byte is coded independently.",
+    expect="rest > 7.5 and top < 4",
+)
+
+sentence(
+    "04.4",
+    "Byte {number}: at least {H:.3f} bits by Shannon's formula, {needed:.3f} by Huffman's code: pass.",
+    expect="H <= needed < H + 1",
+)
+
+sentence("04.5", "zlib needs {zlib:.2f} bits for byte 3, our code {ours:.2f}: pass.", expect="abs(zlib - ours) < 0.1")
+
+sentence("04.6", "LZ4 leaves {before:.2f} without the shuffle and {after:.2f} with it.", expect="after < 0.95 < before")
+
+sentence(
+    "04.7",
+    "Of float32 made float64, 29 of 64 bits are always zero, so {limit:.2f} could be left. LZ4 leaves "
+    "{lz4:.2f}, the best of the others ({best}) {least:.2f}.",
+    expect="lz4 > limit",
+)
+
+sentence(
+    "04.8",
+    "zlib leaves {text:.1f} of the text. And that is still {array:.1f} times the array.",
+    expect="text < 0.5 and array > 2",
+)
+
+sentence(
+    "04.9",
+    "The same compressor, zlib, with other bytes: the break-even moves by a factor of {factor:.0f}.",
+    expect="factor > 5",
+    timed=True,
+)
+
+sentence(
+    "04.10",
+    "LZ4 leaves {dense:.0%} of the bytes that the workers send for dense, and {yes:.0%} for yes or no.",
+    expect="dense > 0.95 and yes < 0.3",
+)
+
+sentence(
+    "04.11",
+    "The run takes {dense:.0%} of the time for dense, and {yes:.0%} for yes or no.",
+    expect="dense > 0.8 and yes < 0.8",
+    timed=True,
+)
 
 
 @asks(

@@ -1,0 +1,259 @@
+"""What the lessons ask and say, by key: ``question("08.1", …)`` in ``lesson_08.py`` is ``lab.predict("08.1")`` in the
+notebook, ``sentence("08.3", …)`` is ``lab.say("08.3", …)``, and so on.
+
+A notebook hands measured values over, by name; what they mean is decided here. An option has a rule over the values,
+by which the run says which one came true, and a reason of its own. ``expected`` is the outcome from which the lesson's
+text goes on. Where a run on somebody's machine comes out otherwise, the lesson shows both and goes on; an unattended
+run ends with a `Disagreement`, unless the question is ``timed``: seconds are the machine's affair.
+"""
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from minips import seeds
+from minips.lab import state
+from minips.stage import nearest
+
+NONE = "none of these"
+"""The outcome where no rule holds, or where a value is NaN."""
+RIGHT, NEAR = 1.25, 2.0
+"""A number that was predicted is right, or near, up to this ratio of the larger to the smaller."""
+
+T = TypeVar("T")
+
+
+class Disagreement(AssertionError):  # noqa: N818, it is what came of a run
+    """An unattended run came out otherwise than the lesson expects."""
+
+
+class Outcome(NamedTuple):
+    """What a run makes of a question. ``expected`` is the outcome from which the text goes on, if it is another one."""
+
+    measured: str
+    because: str
+    expected: str | None = None
+
+
+class Option(NamedTuple):
+    """One that can be predicted, the rule over the measured values by which it comes true, and why it would."""
+
+    text: str
+    rule: Callable[..., Any]
+    because: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """One with options. ``otherwise`` is said where none comes true; a word of ``telling`` would give the answer away
+    between the question and its outcome, where the tests look for it.
+    """
+
+    key: str
+    text: str
+    choices: tuple[Option, ...]
+    expected: str
+    otherwise: str
+    telling: tuple[str, ...]
+    timed: bool
+
+    def __post_init__(self) -> None:
+        texts = [choice.text for choice in self.choices]
+        if len(set(texts)) < max(2, len(texts)) or self.expected not in texts:
+            raise ValueError(f"{self.key}: expected two different options or more, {self.expected!r} among them.")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The texts of the options, in an order that follows from the question alone."""
+        return tuple(seeds.options(self.text).permutation([choice.text for choice in self.choices]).tolist())
+
+    def outcome(self, **values: Any) -> Outcome:
+        """The option that came true. ValueError where two did, unless somebody is there, who sees the first."""
+        true = [] if _has_nan(values) else [choice for choice in self.choices if choice.rule(**values)]
+        if len(true) > 1 and state.autoplay():
+            raise ValueError(f"{self.key}: {', '.join(repr(one.text) for one in true)} are all true of {values}.")
+        measured, because = (true[0].text, true[0].because) if true else (NONE, self.otherwise)
+        return Outcome(measured, because, None if measured == self.expected else self.expected)
+
+    def score(self, predicted: str, measured: str) -> str:
+        """What to say of the prediction."""
+        return "They agree." if predicted == measured else "They differ."
+
+    def plain(self) -> str:
+        """Question and options in Markdown, for readers without a kernel."""
+        return "\n".join([f"**Predict.** {self.text}", "", *(f"- {option}" for option in self.options)])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One that is answered with a number and scored by its ratio to the measured one. The text goes on from a
+    measurement within ``expected``, the least and the largest.
+    """
+
+    key: str
+    text: str
+    unit: str
+    expected: tuple[float, float]
+    because: str
+    otherwise: str
+    telling: tuple[str, ...]
+    timed: bool
+
+    def outcome(self, **values: float) -> Outcome:
+        """The one value that was measured. ValueError where there is not one."""
+        if len(values) != 1:
+            raise ValueError(f"{self.key} is compared with one value; got {', '.join(values) or 'none'}.")
+        (value,), (least, largest) = values.values(), self.expected
+        if not 0 < value < np.inf:
+            return Outcome(NONE, self.otherwise, f"{least:g} to {largest:g} {self.unit}")
+        measured = f"{value:.3g} {self.unit}"
+        if least <= value <= largest:
+            return Outcome(measured, self.because)
+        return Outcome(measured, self.otherwise, f"{least:g} to {largest:g} {self.unit}")
+
+    def score(self, predicted: str, measured: str) -> str:
+        """What to say of the prediction: the larger over the smaller of the two."""
+        if measured == NONE:
+            return "They cannot be compared."
+        one, other = (float(text.split()[0]) for text in (predicted, measured))
+        ratio = max(one, other) / min(one, other)
+        verdict = "They agree" if ratio <= RIGHT else "They are near each other" if ratio <= NEAR else "They differ"
+        return f"{verdict}: a factor of {ratio:.3g}."
+
+    def plain(self) -> str:
+        """The question in Markdown, for readers without a kernel."""
+        return f"**Predict.** {self.text}\n\n- a number, in {self.unit}"
+
+
+class Sentence(NamedTuple):
+    """One that a run completes. ``expect`` is a Python expression over the values, on which the lesson goes on to
+    build; of a ``card`` the verdict is said as well: pass or fail.
+    """
+
+    key: str
+    template: str
+    expect: str
+    timed: bool
+    card: bool
+
+
+class Prompt(NamedTuple):
+    """A task that is answered in two sentences, and an example of an answer for unattended runs."""
+
+    key: str
+    task: str
+    example: str
+
+
+class Item(NamedTuple):
+    """A question of a quiz: its options, each with an explanation, and the right one."""
+
+    text: str
+    explained: Mapping[str, str]
+    right: str
+
+
+QUESTIONS: dict[str, Question | Estimate] = {}
+SENTENCES: dict[str, Sentence] = {}
+PROMPTS: dict[str, Prompt] = {}
+QUIZZES: dict[str, tuple[Item, ...]] = {}
+
+
+def question(
+    key: str, text: str, *choices: Option, expected: str, otherwise: str, telling: Sequence[str], timed: bool = False
+) -> None:
+    """Add a question with options."""
+    _add(QUESTIONS, key, Question(key, text, choices, expected, otherwise, tuple(telling), timed))
+
+
+def estimate(
+    key: str,
+    text: str,
+    unit: str,
+    *,
+    expected: tuple[float, float],
+    because: str,
+    otherwise: str,
+    telling: Sequence[str] = (),
+    timed: bool = False,
+) -> None:
+    """Add a question that is answered with a number."""
+    _add(QUESTIONS, key, Estimate(key, text, unit, expected, because, otherwise, tuple(telling), timed))
+
+
+def sentence(key: str, template: str, *, expect: str = "", timed: bool = False, card: bool = False) -> None:
+    """Add a sentence."""
+    _add(SENTENCES, key, Sentence(key, template, expect, timed, card))
+
+
+def prompt(key: str, task: str, example: str) -> None:
+    """Add a task that is answered in two sentences."""
+    _add(PROMPTS, key, Prompt(key, task, example))
+
+
+def quiz(lesson: str, *items: Item) -> None:
+    """Add the five questions at the end of a lesson."""
+    if len(items) != 5 or any(item.right not in item.explained for item in items):
+        raise ValueError(f"{lesson}: expected five questions, the right option of each among those explained.")
+    _add(QUIZZES, lesson, items)
+
+
+def find(what: str, known: Mapping[str, T], key: Any) -> T:
+    """What has this key. ValueError names the known keys and the nearest."""
+    full = full_key(key)
+    if full not in known:
+        raise ValueError(f"There is no {what} {key!r}. {nearest(full, known)}")
+    return known[full]
+
+
+def full_key(key: Any) -> str:
+    """The key with the lesson's number in two digits.
+
+    >>> full_key("5.2")
+    '05.2'
+    """
+    lesson, dot, number = str(key).partition(".")
+    return f"{lesson:0>2}{dot}{number}"
+
+
+def settled(asked: Question | Estimate, **values: Any) -> Outcome:
+    """The outcome of a run. Disagreement where an unattended one comes out otherwise than expected and is not timed."""
+    outcome = asked.outcome(**values)
+    if outcome.expected is not None and not asked.timed and state.autoplay():
+        raise Disagreement(f"{asked.key}: expected {outcome.expected!r}, got {outcome.measured!r} of {_told(values)}.")
+    return outcome
+
+
+def completed(key: str, **values: Any) -> tuple[str, bool]:
+    """A sentence with the values in it, and whether what it expects holds; Disagreement as in `settled`."""
+    said = find("sentence", SENTENCES, key)
+    names = {"abs": abs, "all": all, "any": any, "len": len, "min": min, "max": max, "sum": sum}
+    holds = not said.expect or bool(eval(said.expect, {"__builtins__": names}, values))
+    if not holds and not said.timed and state.autoplay():
+        raise Disagreement(f"{key}: expected {said.expect}; got {_told(values)}.")
+    text = said.template.format(**values)
+    if said.card:
+        text += " Pass." if holds else " Fail."
+    return text if holds else f"{text} Expected was {said.expect}: here it came out otherwise.", holds
+
+
+def as_html(text: str) -> str:
+    """Text in HTML, its line ends kept."""
+    return html.escape(text).replace("\n", "<br>")
+
+
+def _add(known: dict[str, T], key: str, thing: T) -> None:
+    if key in known:
+        raise ValueError(f"There are two of {key}.")
+    known[key] = thing
+
+
+def _has_nan(values: Mapping[str, Any]) -> bool:
+    return any(bool(np.isnan(x).any()) for x in map(np.asarray, values.values()) if x.dtype.kind in "fc")
+
+
+def _told(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value!r}" for name, value in values.items())

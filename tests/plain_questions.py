@@ -1,0 +1,21 @@
+"""Write each question's text and options into the cell above it: `python tests/plain_questions.py 08`, or all lessons.
+
+Readers without a kernel see that cell; `test_course.py` holds it to the question that is kept with the lesson.
+"""
+
+import json
+import sys
+
+from minips.lab.course import QUESTIONS
+from minips.lab.lessons import arguments, read
+from minips.lab.shelf import notebooks
+
+for path in notebooks():
+    if sys.argv[1:] and path.name[:2] not in sys.argv[1:]:
+        continue
+    book = read(path)
+    for above, cell in zip(book["cells"], book["cells"][1:], strict=False):
+        for key in arguments(cell, "predict"):
+            assert above["cell_type"] == "markdown", f"no Markdown cell above lab.predict({key!r})"
+            above["source"] = QUESTIONS[key].plain().splitlines(keepends=True)
+    path.write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,219 @@
+"""What the lessons ask and say: every outcome can come out, and a notebook tells none of them before it is measured.
+
+The folder ``outcomes`` has, for each question, values under which each of its options comes true, and none.
+"""
+
+import ast
+import re
+import runpy
+from itertools import pairwise, product
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_lessons import LESSONS, lesson
+
+from minips.lab.course import EXERCISES, PROMPTS, QUESTIONS, QUIZZES, SENTENCES
+from minips.lab.course.questions import NONE, Disagreement, Estimate, Question, completed, settled
+from minips.lab.lessons import arguments
+
+OUTCOMES: dict[str, dict[str, dict[str, Any]]] = {}
+for path in sorted((Path(__file__).parent / "outcomes").glob("lesson_*.py")):
+    OUTCOMES |= runpy.run_path(str(path))["OUTCOMES"]
+
+each_question = pytest.mark.parametrize("key", QUESTIONS)
+each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+
+
+@each_question
+def test_each_option_can_come_true_and_none_of_them_too(key: str) -> None:
+    asked, outcomes = QUESTIONS[key], OUTCOMES[key]
+    if isinstance(asked, Estimate):
+        assert {*outcomes} == {"expected", "otherwise"}
+        assert asked.outcome(**outcomes["expected"]).expected is None
+        assert asked.outcome(**outcomes["otherwise"]).expected is not None
+        return
+    assert {*outcomes} == {*asked.options, NONE}
+    for option, values in outcomes.items():
+        outcome = asked.outcome(**values)
+        assert outcome.measured == option
+        assert (outcome.expected is None) == (option == asked.expected)
+
+
+@each_question
+def test_never_do_two_come_true(key: str) -> None:
+    asked = QUESTIONS[key]
+    if isinstance(asked, Question):
+        names = sorted({name for values in OUTCOMES[key].values() for name in values})
+        assert all(sorted(values) == names for values in OUTCOMES[key].values())
+        seen = [list({repr(v[name]): v[name] for v in OUTCOMES[key].values()}.values()) for name in names]
+        for mixed in product(*seen):
+            asked.outcome(**dict(zip(names, mixed, strict=True)))  # an unattended run refuses two
+
+
+@each_question
+def test_a_value_that_is_no_number_makes_none_true(key: str) -> None:
+    values = next(iter(OUTCOMES[key].values()))
+    for name, value in values.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            assert QUESTIONS[key].outcome(**{**values, name: nan}).measured == NONE
+
+
+@each_question
+def test_a_run_that_disagrees_is_an_error_in_an_unattended_run_and_shown_to_a_learner(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = QUESTIONS[key]
+    other = next(v for v in OUTCOMES[key].values() if asked.outcome(**v).expected is not None)
+    if asked.timed:
+        assert settled(asked, **other).expected
+    else:
+        with pytest.raises(Disagreement, match=re.escape(key)):
+            settled(asked, **other)
+    monkeypatch.delenv("MINIPS_AUTOPLAY")
+    assert settled(asked, **other).expected
+
+
+@each_question
+def test_each_option_has_a_reason_of_its_own(key: str) -> None:
+    asked = QUESTIONS[key]
+    if isinstance(asked, Question):
+        reasons = [*(choice.because for choice in asked.choices), asked.otherwise]
+        assert all(len(reason) > 20 for reason in reasons)
+        assert len({*reasons}) == len(reasons)
+        assert asked.telling
+
+
+def code_of(cell: Any) -> ast.Module:
+    return ast.parse(cell.source if cell.cell_type == "code" else "")
+
+
+def compared(cell: Any) -> list[tuple[str, ast.Call]]:
+    """The calls of ``guess.compare`` in a cell, each with the name of its guess."""
+    return [
+        (node.func.value.id, node)
+        for node in ast.walk(code_of(cell))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "compare"
+        and isinstance(node.func.value, ast.Name)
+    ]
+
+
+def guesses(book: Any) -> dict[str, str]:
+    """The key of each question, by the name of its guess."""
+    found = {}
+    for cell in book.cells:
+        for node in ast.walk(code_of(cell)):
+            if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("lab.predict("):
+                found[ast.unparse(node.targets[0])] = str(ast.literal_eval(node.value.args[0]))  # type: ignore[attr-defined]
+    return found
+
+
+@each_lesson
+def test_what_is_compared_was_measured(path: Path) -> None:
+    """No value of a comparison is a constant, or a name that stands for nothing but constants."""
+    book = lesson(path)
+    constants: dict[str, bool] = {}
+    for cell in book.cells:
+        for node in ast.walk(code_of(cell)):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                constant = not any(isinstance(part, ast.Name) for part in ast.walk(node.value))
+                constants[name] = constants.get(name, True) and constant
+    asked = guesses(book)
+    for cell in book.cells:
+        for name, call in compared(cell):
+            if name not in asked:
+                continue
+            assert not call.args, f"a value without a name in {ast.unparse(call)}"
+            assert call.keywords, ast.unparse(call)
+            for keyword in call.keywords:
+                names = [part.id for part in ast.walk(keyword.value) if isinstance(part, ast.Name)]
+                assert any(not constants.get(one) for one in names), f"{ast.unparse(call)} compares a constant"
+
+
+@each_lesson
+def test_a_notebook_keeps_no_answer_and_no_expectation(path: Path) -> None:
+    for cell in lesson(path).cells:
+        for node in ast.walk(code_of(cell)):
+            if isinstance(node, ast.Call):
+                assert not {keyword.arg for keyword in node.keywords} & {"expect", "because"}, ast.unparse(node)
+
+
+@each_lesson
+def test_nothing_tells_the_answer_before_it_is_measured(path: Path) -> None:
+    book = lesson(path)
+    headings = [
+        line
+        for cell in book.cells
+        if cell.cell_type == "markdown"
+        for line in cell.source.splitlines()
+        if line[:1] == "#"
+    ]
+    for name, key in guesses(book).items():
+        asked = QUESTIONS[key]
+        words = [*asked.telling, *(asked.options if isinstance(asked, Question) else ())]
+        found = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in words) or "(?!)", re.IGNORECASE)
+        start = next(i for i, cell in enumerate(book.cells) if key in arguments(cell, "predict"))
+        end = next(i for i, cell in enumerate(book.cells) if name in dict(compared(cell)))
+        between = [cell.source for cell in book.cells[start + 1 : end]]
+        between.append(book.cells[end].source.partition(f"{name}.compare(")[0])
+        between.append(book.cells[start].source)
+        for text in [*headings, *between]:
+            assert not (told := found.search(text)), f"{told[0]!r} tells the answer to {key}: {text}"
+
+
+@each_lesson
+def test_readers_without_a_kernel_see_each_question(path: Path) -> None:
+    for above, cell in pairwise(lesson(path).cells):
+        for key in arguments(cell, "predict"):
+            assert above.cell_type == "markdown"
+            assert above.source == QUESTIONS[key].plain(), "run tests/plain_questions.py"
+
+
+def test_what_is_kept_is_used_and_what_is_used_is_kept() -> None:
+    kept = {"predict": QUESTIONS, "say": SENTENCES, "answer": PROMPTS, "quiz": QUIZZES, "check": EXERCISES}
+    for function, known in kept.items():
+        used = {
+            (path.name[:2], key) for path in LESSONS for cell in lesson(path).cells for key in arguments(cell, function)
+        }
+        assert {key for _, key in used} == {*known}, function
+        assert all(number == key[:2] for number, key in used)
+
+
+@pytest.mark.parametrize("key", SENTENCES)
+def test_no_sentence_says_that_it_passes(key: str) -> None:
+    words = re.sub(r"{.*?}", "", SENTENCES[key].template)
+    assert not re.search(r"\b(pass|passes|passed|fail|fails|failed)\b\W*$", words)
+    assert "expect" not in SENTENCES[key].template.lower()
+
+
+def test_a_sentence_that_a_run_does_not_bear_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = next(key for key, one in SENTENCES.items() if one.expect and not one.timed)
+    names = {node.id for node in ast.walk(ast.parse(SENTENCES[key].expect)) if isinstance(node, ast.Name)}
+    wanted = {*names, *re.findall(r"{(\w+)", SENTENCES[key].template)} - {
+        "abs",
+        "all",
+        "any",
+        "len",
+        "min",
+        "max",
+        "sum",
+    }
+    values = dict.fromkeys(wanted, nan)
+    with pytest.raises(Disagreement, match=re.escape(key)):
+        completed(key, **values)
+    monkeypatch.delenv("MINIPS_AUTOPLAY")
+    text, holds = completed(key, **values)
+    assert not holds
+    assert f"Expected was {SENTENCES[key].expect}: here it came out otherwise." in text
+
+
+@pytest.mark.parametrize("lesson_", QUIZZES)
+def test_each_answer_of_a_quiz_is_explained(lesson_: str) -> None:
+    for item in QUIZZES[lesson_]:
+        assert len(item.explained) >= 2
+        assert all(len(words) > 20 for words in item.explained.values())
+        assert len({*item.explained.values()}) == len(item.explained)

@@ -1,0 +1,68 @@
+"""A claim that cannot fail says nothing: in a copy of minips one thing that a lesson measures is broken, and the
+lesson's run has to notice it, in a comparison or a sentence.
+
+The folder ``mutants`` has one change for each lesson: what it breaks, the file, what stands there, and what instead.
+"""
+
+import os
+import runpy
+import shutil
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from test_lessons import LESSONS, lesson
+
+HERE = Path(__file__).parent
+SOAK = ("00", "02", "03", "07", "08")
+"""The five that run in the soak; the others take longer."""
+OTHERWISE = "it came out otherwise"
+"""What a comparison or a sentence says of a run that disagrees with the lesson."""
+
+
+def disagreements(book: Any) -> list[str]:
+    """What comparisons and sentences said of a run that disagrees with them."""
+    found = []
+    for cell in book.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type == "error" and output.ename == "Disagreement":
+                found.append(output.evalue)
+            text = output.get("data", {}).get("text/plain", "")
+            if OTHERWISE in text:
+                found.append(text)
+    return found
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_the_saved_run_agrees_with_the_lesson(path: Path) -> None:
+    assert disagreements(lesson(path)) == []
+
+
+@pytest.mark.outside
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=pytest.mark.soak if path.stem[:2] in SOAK else pytest.mark.campaign) for path in LESSONS],
+    ids=lambda path: path.stem,
+)
+def test_a_lesson_notices_what_is_broken(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    what, file, old, new = runpy.run_path(str(HERE / "mutants" / f"lesson_{path.stem[:2]}.py"))["MUTANT"]
+    shutil.copytree(HERE.parent / "minips", tmp_path / "minips", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "lessons").symlink_to(HERE.parent / "lessons")
+    (tmp_path / "pyproject.toml").touch()  # as in a checkout, whose lessons are beside the package
+    broken = tmp_path / file
+    source = broken.read_text()
+    assert source.count(old) == 1, f"{file} has {source.count(old)} times {old!r}"
+    broken.write_text(source.replace(old, new))
+    book = nbformat.from_dict(lesson(path))
+    book.cells.insert(0, nbformat.v4.new_code_cell("import minips\nprint(minips.__file__)"))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "MINIPS_AUTOPLAY": "1"}
+    (tmp_path / "run").mkdir()
+    client = NotebookClient(book, timeout=300, allow_errors=True, resources={"metadata": {"path": tmp_path / "run"}})
+    client.execute(env=environment)
+    assert str(tmp_path) in book.cells[0].outputs[0].text
+    found = disagreements(book)
+    assert found, f"no comparison and no sentence noticed that {what}"
+    print(f"{path.stem}: {what}: {len(found)} noticed it, first: {found[0]}")
