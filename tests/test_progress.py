@@ -7,15 +7,18 @@ import pytest
 
 from minips import lab
 from minips.lab import predictions, state
-from minips.lab.course import exercises
+from minips.lab.course import QUESTIONS, exercises
+from minips.lab.course.questions import Option, Question
 
 
 @pytest.fixture(autouse=True)
 def one_that_takes_yes(somebody_is_there: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exercise whose answer is a word."""
-    monkeypatch.setitem(
-        exercises.EXERCISES, "00.1", exercises.Exercise("00.1", "say yes", ("yes",), lambda thing: one(thing))
-    )
+    """An exercise whose answer is a word, and a question that a number decides."""
+    asked = exercises.Exercise("00.1", "say yes", ("yes",), lambda thing: one(thing))
+    monkeypatch.setitem(exercises.EXERCISES, "00.1", asked)
+    options = (Option("much", lambda x: x > 1, "It is."), Option("little", lambda x: x <= 1, "It is not."))
+    which = Question("00.1", "How much?", options, "much", "No number.", (), timed=False)
+    monkeypatch.setitem(QUESTIONS, "00.1", which)
 
 
 def one(thing: object) -> str:
