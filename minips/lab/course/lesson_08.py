@@ -141,15 +141,15 @@ sentence(
 
 sentence(
     "08.11",
-    "All honest, the best of four learning rates for each: the mean reads {mean:.1%} of the digits, the vote {vote:.1%}."
-    " The vote differs by {points:+.1f} ± {half:.1f} percentage points (five seeds, paired, 95 % interval).",
+    "All honest, the best of four learning rates for each: the mean reads {mean:.1%} of the digits, the vote "
+    "{vote:.1%}. The vote differs by {points:+.1f} ± {half:.1f} percentage points (five seeds, paired, 95 % interval).",
     expect="points - half < 1 and vote > 0.9",
 )
 
 sentence(
     "08.12",
-    "That is the error of one step. After the 40 steps of the table, all honest, Krum reads {krum:.0%} of the digits and"
-    " the mean {mean:.0%}.",
+    "That is the error of one step. After the 40 steps of the table, all honest, Krum reads {krum:.0%} of the digits "
+    "and the mean {mean:.0%}.",
     expect="abs(mean - krum) < 0.05",
 )
 
