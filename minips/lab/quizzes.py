@@ -23,10 +23,10 @@ class Quiz:
         self.choices, self.notes, rows = [], [], []
         for number, item in enumerate(items):
             options = seeds.options(item.text).permutation([*item.explained]).tolist()
-            choice = ipywidgets.RadioButtons(options=options, value=None, description=f"Question {number + 1}", **WIDE)
+            choice = ipywidgets.RadioButtons(options=options, value=None, description=f"{number + 1}. {item.text}", **WIDE)
             choice.observe(lambda change, number=number: self._answered(number, change["new"]), "value")
             note = ipywidgets.HTML()
-            rows += [ipywidgets.HTML(f"<b>{number + 1}.</b> {as_html(item.text)}"), choice, note]
+            rows += [choice, note]
             self.choices.append(choice)
             self.notes.append(note)
         self.result = ipywidgets.HTML()

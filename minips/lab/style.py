@@ -27,6 +27,11 @@ STYLE = f"""<style>
     white-space: normal; line-height: 1.05; align-content: center}}
 .minips-panel .widget-label-basic {{line-height: 1.3}}
 .minips-panel .widget-html-content {{line-height: 1.4}}
+.minips-panel .widget-radio > :is(label, .widget-label).widget-label {{
+    height: auto; line-height: 1.4; padding: 4px 0 2px; min-height: 0}}
+.minips-panel .widget-radio-box.widget-radio-box {{margin-bottom: 0; height: auto}}
+.minips-panel .widget-radio-box label {{display: flex; height: auto; line-height: 1.4; margin-bottom: 3px}}
+.minips-panel .widget-radio-box label > input {{flex: none; order: -1; height: 1.4em}}
 .minips-panel .minips-told, .minips-panel .minips-bare > .widget-label,
 .minips-panel .minips-bare .widget-label-basic > span {{
     position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}}
@@ -50,9 +55,9 @@ STYLE = f"""<style>
 .minips-panel .jupyter-widget-tab > .lm-TabBar .lm-TabBar-content {{flex-wrap: wrap}}
 .minips-panel .jupyter-widget-tab > .lm-TabBar .lm-TabBar-tab {{
     flex: 0 0 auto; padding: 0 8px; color: var(--jp-ui-font-color1)}}
-.minips-panel :is(select, input):disabled {{opacity: 1}}
+.minips-panel.minips-panel :is(select, input, .widget-input):disabled {{opacity: 1}}
 .minips-panel summary {{cursor: pointer}}
-.minips-panel button:disabled {{
+.minips-panel :is(button, .jupyter-button):disabled {{
     opacity: 1; color: var(--jp-ui-font-color1); background: var(--jp-layout-color3); font-style: italic}}
 .minips-panel a {{color: var(--jp-content-link-color); text-decoration: underline}}
 .minips-panel .minips-picture {{container-type: inline-size; width: 100%}}

@@ -3,12 +3,14 @@
 import itertools
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from jupyter_page import CLIPPED, Lab
 from playwright.sync_api import Locator, expect
 
 from minips.lab import panels
+from minips.lab.course import QUIZZES
 
 pytestmark = [pytest.mark.outside, pytest.mark.soak]
 
@@ -325,3 +327,63 @@ def test_the_kernel_restarted_says_what_to_do(jupyter: Lab) -> None:
     expect(panel.locator("button:visible, select:visible, img:visible")).to_have_count(0)
     gone(jupyter)
     works_again(jupyter)
+
+
+ASK = """from minips import lab
+from minips.lab.course.questions import estimate
+estimate("09.91", "How long does the step take?", "ms", expected=(10.0, 30.0), because="Its bytes need 20 ms.",
+         otherwise="It took another time.", timed=True)
+guess = lab.predict("09.91")"""
+TABLE = "lab.answer('08.1', 'rule      accuracy\\nmean          0.20\\nmedian        0.91')"
+
+
+def test_a_number_an_answer_a_quiz_and_the_report(jupyter: Lab, tmp_path: Path) -> None:
+    page = jupyter.page
+    jupyter.write(ASK, "took_ms = 26.0\nguess.compare(took_ms=took_ms)", TABLE, "lab.quiz('08')", "lab.report()")
+    for cell in (0, 1, 2, 3):
+        jupyter.run_cell(cell)
+    mine = jupyter.control("Your prediction (ms)")
+    commit = jupyter.button("This is my prediction")
+    expect(commit).to_be_disabled()
+    mine.fill("much")
+    expect(commit).to_be_disabled()
+    mine.fill("20")
+    commit.click()
+    expect(mine).to_be_disabled()
+    jupyter.run_cell(1)
+    expect(jupyter.output(1)).to_contain_text("They are near each other: a factor of 1.3.")
+
+    keep, box = jupyter.button("Keep them"), jupyter.control("Your two sentences")
+    keep.click()
+    expect(jupyter.output(2)).to_contain_text("There is nothing to keep yet.")
+    box.fill("The median reads 0.91. The mean, at 0.20, is <b>no</b> choice.")
+    keep.click()
+    expect(jupyter.output(2)).to_contain_text("It is kept, and goes into the report.")
+
+    quiz = jupyter.output(3)
+    asked = quiz.locator(".widget-radio")
+    for number, item in enumerate(QUIZZES["08"]):
+        asked.nth(number).get_by_label(item.right, exact=True).check()
+        expect(quiz).to_contain_text(item.explained[item.right])
+    expect(quiz).to_contain_text("Your first answers: 5 of 5 right.")
+    wrong = next(option for option in QUIZZES["08"][0].explained if option != QUIZZES["08"][0].right)
+    asked.first.get_by_label(wrong, exact=True).check()
+    expect(quiz).to_contain_text("✗ No.")
+    looked_at(jupyter)
+    page.screenshot(path=tmp_path / "cells.png", full_page=True)
+
+    jupyter.run_cell(4)
+    expect(jupyter.output(4).get_by_role("link", name="report.html")).to_be_visible()
+    assert jupyter.tracebacks() == 0
+    written = jupyter.folder / "report.html"
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.goto(written.as_uri())
+        expect(page.get_by_role("heading", name="08 Trust nobody")).to_be_visible()
+        expect(page.locator("blockquote")).to_have_text(
+            "The median reads 0.91. The mean, at 0.20, is <b>no</b> choice."
+        )
+        expect(page.get_by_text("Quiz: 5 of 5 right at the first answer.")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        page.screenshot(path=tmp_path / f"report-{scheme}.png", full_page=True)
+    page.emulate_media(color_scheme="light")
