@@ -23,7 +23,9 @@ class Quiz:
         self.choices, self.notes, rows = [], [], []
         for number, item in enumerate(items):
             options = seeds.options(item.text).permutation([*item.explained]).tolist()
-            choice = ipywidgets.RadioButtons(options=options, value=None, description=f"{number + 1}. {item.text}", **WIDE)
+            choice = ipywidgets.RadioButtons(
+                options=options, value=None, description=f"{number + 1}. {item.text}", **WIDE
+            )
             choice.observe(lambda change, number=number: self._answered(number, change["new"]), "value")
             note = ipywidgets.HTML()
             rows += [choice, note]

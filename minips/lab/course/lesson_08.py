@@ -181,13 +181,12 @@ quiz(
     Item(
         "Why can one liar of a hundred still ruin the mean?",
         {
-            "its share of 1 % has no limit in size": "The mean divides by a hundred, and the lie may be a million "
+            "the value that it sends has no limit": "The mean divides by a hundred, and the lie may be a million "
             "times too large.",
-            "the mean gives it more weight than the others": "All have the same weight, one hundredth. It is the size "
-            "of what is weighted that has no limit.",
+            "the mean gives it more weight than the others": "All have the same weight, one hundredth.",
             "it can send NaN": "The server refuses NaN and infinity, and nothing is changed.",
         },
-        "its share of 1 % has no limit in size",
+        "the value that it sends has no limit",
     ),
     Item(
         "What does the median guarantee while fewer than half of the workers lie?",
