@@ -1,11 +1,8 @@
 """The lab, driven by traits: the workbench, predictions, exercises, pictures, sources."""
 
-import ast
 import base64
-import contextlib
 import csv
 import dataclasses
-import io
 import json
 import linecache
 import re
@@ -27,7 +24,7 @@ from matplotlib.figure import Figure
 
 import minips as ps
 from minips import cost, lab
-from minips.lab import controls, predictions
+from minips.lab import controls
 from minips.lab.columns import STAGES
 from minips.lab.source import code
 from minips.lab.workbench import PRESETS
@@ -512,157 +509,6 @@ def test_a_field_keeps_each_bound_that_an_option_can_have() -> None:
     for typed, said in (("0.99", ""), ("1", "momentum must be at least 0 and below 1; got 1.")):
         field.value = typed
         assert field.wrong == said
-
-
-@pytest.mark.usefixtures("somebody_is_there")
-class TestPrediction:
-    def predicted(self, question: str, choice: str) -> lab.predictions.Guess:
-        guess = lab.predict(question, ["this", "that"])
-        guess.choice.value = choice
-        guess.button.click()
-        return guess
-
-    def test_locks_until_it_is_made(self) -> None:
-        guess = lab.predict("Which is faster?", ["this", "that"])
-        for result in (guess.require, lambda: guess.compare("this")):
-            with pytest.raises(predictions.PredictFirstError, match=r"waits for your prediction: Which is faster\?"):
-                result()
-        with pytest.raises(ValueError, match="Choose one"):
-            guess.commit()
-        guess.choice.value = "that"
-        with pytest.raises(predictions.PredictFirstError):
-            guess.require()  # chosen, and not yet said
-        guess.button.click()
-        guess.require()
-        comparison = guess.compare("this", "It has less to do.")
-        assert not comparison.right
-        words = [
-            "Question: Which is faster?",
-            "You predicted: that",
-            "Measured: this",
-            "They differ.",
-            "Because: It has",
-        ]
-        assert all(word in repr(comparison) for word in words)
-
-    def test_is_final_in_every_way_that_a_page_offers(self) -> None:
-        guess = self.predicted("Which is heavier?", "this")
-        again = lab.predict("Which is heavier?", ["this", "that"])
-        fresh = lab.predict("Which is heavier?", ["that", "this"])
-        for one in (guess, again, fresh):
-            assert one.choice.disabled
-            assert one.button.disabled
-            one.choice.value = "that"  # as a page might that has missed something
-            one.button.click()
-            assert one.value == "this"
-            assert "You predicted: this" in repr(one.compare("that"))
-        assert lab.predict("Which is heavier?", ["this", "that"]).choice.value == "this"
-
-    def test_a_new_kernel_does_not_forget(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.predicted("Which is larger?", "that")
-        monkeypatch.setattr(predictions, "_kept", {})
-        again = lab.predict("Which is larger?", ["this", "that"])
-        again.require()
-        assert again.value == again.choice.value == "that"
-        assert again.choice.disabled
-
-    def test_a_notebook_shows_one_sentence(self) -> None:
-        error = predictions.PredictFirstError("Make your prediction first.")
-        assert error._render_traceback_() == ["Make your prediction first."]
-
-    def test_nothing_is_said_to_be_predicted_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
-        guess = lab.predict("Which is smaller?", ["this", "that"])
-        guess.require()
-        assert guess.value is None
-        assert repr(guess.compare("that")) == "Question: Which is smaller?\nMeasured: that"
-
-    def test_what_was_measured_must_be_an_option(self) -> None:
-        with pytest.raises(ValueError, match="got 'neither'"):
-            self.predicted("Which?", "this").compare("neither")
-        with pytest.raises(ValueError, match="two different options"):
-            lab.predict("Which?", ["this", "this"])
-
-    def test_the_places_of_the_options_follow_from_the_question_and_say_nothing(self) -> None:
-        options = ["a", "b", "c"]
-        places = [lab.predict(f"Question {i}?", options).options.index("c") for i in range(60)]
-        assert {*places} == {0, 1, 2}
-        again = [lab.predict(f"Question {i}?", options).options.index("c") for i in range(60)]
-        assert places == again
-
-
-class TestSay:
-    def test_a_sentence_has_its_numbers_from_the_run(self, capsys: pytest.CaptureFixture[str]) -> None:
-        lab.say("B sent {share:.0%} of A's bytes.", share=0.152, expect="share < 0.2")
-        assert capsys.readouterr().out == "B sent 15% of A's bytes.\n"
-
-    def test_what_does_not_depend_on_time_is_strict_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
-        with pytest.raises(AssertionError, match=r"Expected share < 0\.1; got share = 0\.152\."):
-            lab.say("B sent {share:.0%}.", share=0.152, expect="share < 0.1")
-
-    @pytest.mark.parametrize(("autoplay", "timed"), [("1", True), ("0", True), ("0", False)])
-    def test_where_it_comes_out_otherwise_both_figures_are_shown_and_the_lesson_goes_on(
-        self, autoplay: str, timed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        monkeypatch.setenv("MINIPS_AUTOPLAY", autoplay)
-        lab.say("It took {ratio:.1f} times as long.", ratio=1.52, expect="ratio > 2", timed=timed)
-        said = capsys.readouterr().out
-        assert said == "It took 1.5 times as long. Expected was ratio > 2: here it came out otherwise.\n"
-
-
-@pytest.mark.usefixtures("somebody_is_there")
-class TestLockedCells:
-    """What the lock makes of cells, without a notebook around them."""
-
-    def run(self, names: dict[str, Any], *cells: str) -> list[bool]:
-        """Whether each cell ran."""
-        lock = names.setdefault("__lock__", predictions._Lock(names))
-        ran = []
-        for cell in cells:
-            tree = lock.visit(ast.parse(cell))
-            asks = "waits for your prediction: Which?" in ast.unparse(tree)
-            ran.append(not asks)
-            with contextlib.redirect_stdout(io.StringIO()) as said:
-                exec(compile(ast.fix_missing_locations(tree), "cell", "exec"), names)
-            assert said.getvalue().count("Which?") == asks
-        return ran
-
-    CELLS = (
-        "guess.require()\nrun = 3\nfor value in range(3): pass",
-        "total = run + 1",
-        "def double():\n    return 2 * total",
-        "double()",
-        "shown = [run for run in range(3)], {run: run for run in {run for run in range(3)}}",
-        "run = 5\nprint(run)",
-        "other = run",
-        "for value in (1, 2): print(value)",
-        "run += value",
-        "guess.compare('this')",
-        "free = 1",
-    )
-
-    def test_a_cell_waits_that_requires_or_uses_what_such_a_cell_defines(self) -> None:
-        names: dict[str, Any] = {"guess": lab.predict("Which?", ["this", "that"])}
-        assert self.run(names, *self.CELLS) == [
-            False, False, False, False, True, True, True, True, True, False, True,
-        ]  # fmt: skip
-        assert names["other"] == names["run"] - 2 == 5
-
-    def test_all_run_once_it_is_predicted(self) -> None:
-        guess = lab.predict("Which?", ["this", "that"])
-        names: dict[str, Any] = {"guess": guess}
-        self.run(names, *self.CELLS)
-        guess.choice.value = "this"
-        guess.commit()
-        assert all(self.run(names, *self.CELLS))
-
-    @pytest.mark.parametrize("cell", ["await something()", "import os.path as place", "lambda run: run", "x: int = 1"])
-    def test_other_cells_are_left_alone(self, cell: str) -> None:
-        lock = predictions._Lock({"guess": lab.predict("Which?", ["this", "that"])})
-        lock.visit(ast.parse("guess.require()\nrun = 1"))
-        tree = ast.parse(cell)
-        assert lock.visit(tree) is tree
 
 
 @pytest.fixture(scope="module")

@@ -1,22 +1,28 @@
 """What is kept of a learner, in a folder that belongs to the test."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from minips import lab
 from minips.lab import predictions, state
-from minips.lab.course import base
+from minips.lab.course import QUESTIONS, exercises
+from minips.lab.course.questions import Option, Question
 
 
 @pytest.fixture(autouse=True)
 def one_that_takes_yes(somebody_is_there: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exercise whose answer is a word."""
-    monkeypatch.setitem(base.EXERCISES, "00.1", base.Exercise("00.1", "say yes", ("yes",), lambda thing: one(thing)))
+    """An exercise whose answer is a word, and a question that a number decides."""
+    asked = exercises.Exercise("00.1", "say yes", ("yes",), lambda thing: one(thing))
+    monkeypatch.setitem(exercises.EXERCISES, "00.1", asked)
+    options = (Option("much", lambda x: x > 1, "It is."), Option("little", lambda x: x <= 1, "It is not."))
+    which = Question("00.1", "How much?", options, "much", "No number.", (), timed=False)
+    monkeypatch.setitem(QUESTIONS, "00.1", which)
 
 
 def one(thing: object) -> str:
-    base.refuse_if(thing != "yes", f"got {thing}")
+    exercises.refuse_if(thing != "yes", f"got {thing}")
     return "It is."
 
 
@@ -40,26 +46,43 @@ def test_an_exercise_counts_once_it_is_passed() -> None:
     assert len(state.facts()) == 1
 
 
+def guessed(option: str) -> predictions.Guess:
+    """A choice that is not yet said."""
+    guess = lab.predict("00.1")
+    guess.choice.value = option
+    return guess
+
+
 def test_a_prediction_counts_and_outlives_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    question = lab.progress().rows[0].lesson.questions[0]
-    guess = lab.predict(question, ["this", "that"])
-    guess.choice.value = "that"
-    assert row("00")[1] == "0 of 2"  # chosen, and not yet said
+    guess = guessed("much")
+    assert row("00")[1] == "0 of 2"
     guess.commit()
     assert row("00")[1] == "1 of 2, 0 came true"
-    guess.compare("that")
+    guess.compare(x=2)
     assert row("00")[1] == "1 of 2, 1 came true"
     monkeypatch.setattr(predictions, "_kept", {})
-    again = lab.predict(question, ["this", "that"])
-    assert again.value == again.choice.value == "that"
-    monkeypatch.setattr(predictions, "_kept", {})
-    assert lab.predict(question, ["neither", "nor"]).value is None
+    again = lab.predict("00.1")
+    assert again.value == again.choice.value == "much"
+
+
+def test_what_was_noted_of_an_earlier_edition_is_set_aside_and_said() -> None:
+    file = state.state_file()
+    file.parent.mkdir(parents=True)
+    answers = [
+        {"exercise": "00.1"},
+        {"question": "How?", "predicted": "so"},
+        {"notebook": "00_gone.ipynb", "exercise": "00.1"},
+    ]
+    file.write_text("".join(json.dumps(answer) + "\n" for answer in answers))
+    assert row("00") == ("0 of 3", "0 of 2")
+    assert "3 older notes belong to no lesson that there is" in repr(lab.progress())
+    assert "3 older notes belong to no lesson that there is" in lab.progress()._repr_html_()
 
 
 def test_nothing_is_noted_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
     assert lab.check("00.1", "yes")
-    lab.predict("Which?", ["this", "that"]).compare("that")
+    lab.predict("00.1").compare(x=2)
     assert not state.state_file().exists()
 
 
@@ -70,8 +93,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypat
     assert verdict
     assert "could not be noted" in repr(verdict)
     assert row("00") == ("0 of 3", "0 of 2")
-    guess = lab.predict("Which?", ["this", "that"])
-    guess.choice.value = "that"
+    guess = guessed("little")
     guess.commit()
     assert "could not be noted" in guess.note.value
     guess.require()
@@ -80,7 +102,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypat
 def test_what_cannot_be_read_is_left_out() -> None:
     assert lab.check("00.1", "yes")
     with state.state_file().open("ab") as file:
-        file.write(b'nonsense\n[]\n\xff\xfe\n{"exercise": "00.2"}\n')
+        file.write(b'nonsense\n[]\n\xff\xfe\n{"notebook": "00_train_in_a_minute.ipynb", "exercise": "00.2"}\n')
     assert row("00")[0] == "2 of 3 (00.1, 00.2)"
 
 

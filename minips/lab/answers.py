@@ -49,7 +49,10 @@ class Answer:
 def answer(key: str, table: Any) -> None:
     """Show ``table``, what was measured, and the task of this key with a box for the answer."""
     prompt = find("task", PROMPTS, key)
-    display(table)  # type: ignore[no-untyped-call]
+    if isinstance(table, str):
+        print(table)
+    else:
+        display(table)  # type: ignore[no-untyped-call]
     if state.autoplay():
         print(f"Say it. {prompt.task}\nNobody was asked in this run. An example of an answer: {prompt.example}")
         return

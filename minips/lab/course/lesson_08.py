@@ -8,13 +8,13 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, conforms, distance, drawn_seed, refuse_if
-from minips.lab.course.questions import Option, question, sentence
+from minips.lab.course.questions import Item, Option, prompt, question, quiz, sentence
 from minips.stage import Tensors
 
 question(
     "08.1",
-    "One worker of five sends noise, four are honest: how many held-out digits does the model read at the end, compared "
-    "with a run in which all are honest?",
+    "One worker of five sends noise, four are honest: how many held-out digits does the model read at the end, "
+    "compared with a run in which all are honest?",
     Option(
         "nearly as many",
         lambda share: share >= 0.75,
@@ -105,9 +105,9 @@ sentence(
 
 sentence(
     "08.3",
-    "The mean is a line without an end. Median and trimmed mean rise while x is among the others, and are"
-    " flat outside. Krum jumps: near the others it follows x, elsewhere it takes one of the honest "
-    "values.",
+    "As x goes on from 1.4 to 2.0, beyond the honest values, the mean moves by {mean:.2f}, the median by {median:.2f}, "
+    "the trimmed mean by {trimmed:.2f}, Krum by {krum:.2f}.",
+    expect="mean > 0.1 and median == trimmed == krum == 0",
 )
 
 sentence("08.4", "The five seeds of a field differ by {spread:.2f} at most.", expect="spread < 0.1")
@@ -116,7 +116,12 @@ sentence("08.5", "Without a lie, all rules read {least:.0%} or more.", expect="l
 
 sentence("08.6", "{rule} fails with: {failed}.")
 
-sentence("08.7", "The mean is off by {mean:.2f}, Krum by {krum:.2f}: {ratio:.1f} times as much.", expect="ratio > 1.5")
+sentence(
+    "08.7",
+    "The mean is off by {mean:.2f}, the trimmed mean by {trimmed:.2f}, the median by {median:.2f}, Krum by {krum:.2f}: "
+    "{ratio:.1f} times as much as the mean.",
+    expect="mean < trimmed < median < krum and ratio > 1.5",
+)
 
 sentence(
     "08.8",
@@ -126,6 +131,107 @@ sentence(
 )
 
 sentence("08.9", "{name}: the vote reads {mean:.0%} (from {low:.0%} to {high:.0%}).", expect="low > 0.8")
+
+sentence(
+    "08.10",
+    "The trimmed mean reads {one:.0%} of the digits with one noisy worker, and {two:.0%} with two. Krum reads "
+    "{noise:.0%} with two noisy workers, and {lazy:.0%} with two lazy ones.",
+    expect="one > 0.8 > two and noise > 0.8 > lazy",
+)
+
+sentence(
+    "08.11",
+    "All honest, the best of four learning rates for each: the mean reads {mean:.1%} of the digits, the vote "
+    "{vote:.1%}. The vote differs by {points:+.1f} ± {half:.1f} percentage points (five seeds, paired, 95 % interval).",
+    expect="points - half < 1 and vote > 0.9",
+)
+
+sentence(
+    "08.12",
+    "That is the error of one step. After the 40 steps of the table, all honest, Krum reads {krum:.0%} of the digits "
+    "and the mean {mean:.0%}.",
+    expect="abs(mean - krum) < 0.05",
+)
+
+sentence(
+    "08.13",
+    "Combined in pieces, the result equals the server's in every bit: for the median {median}, for the trimmed mean "
+    "{trimmed}, for Krum {krum}.",
+    expect="median and trimmed and not krum",
+)
+
+sentence(
+    "08.14",
+    "The mean ends {far:.0e} from where the traitor wants it. The median moves no coordinate further than {median:.2f} "
+    "times the furthest that an honest gradient would, Krum {krum:.2f} times.",
+    expect="far < 1e-9 and max(median, krum) <= 1 + 1e-9",
+    card=True,
+)
+
+prompt(
+    "08.1",
+    "Five phones train together, and one or two of them may be broken or dishonest. Which rule do you choose, by which "
+    "number in the table? What would change your mind? Two sentences.",
+    "I choose the median, since its lowest accuracy in the four cases is the highest of all rules. If batches were so "
+    "small that honest gradients scatter more than their mean is long, I would test it against liars that agree.",
+)
+
+quiz(
+    "08",
+    Item(
+        "Why can one liar of a hundred still ruin the mean?",
+        {
+            "its share of 1 % has no limit in size": "The mean divides by a hundred, and the lie may be a million "
+            "times too large.",
+            "the mean gives it more weight than the others": "All have the same weight, one hundredth. It is the size "
+            "of what is weighted that has no limit.",
+            "it can send NaN": "The server refuses NaN and infinity, and nothing is changed.",
+        },
+        "its share of 1 % has no limit in size",
+    ),
+    Item(
+        "What does the median guarantee while fewer than half of the workers lie?",
+        {
+            "each coordinate lies between honest values": "The middle value has honest ones on both sides, or is one.",
+            "each step goes downhill": "Exercise 08.2 shows steps uphill in which every coordinate is an honest value.",
+            "it equals the mean of the honest workers": "It is one of their values in each coordinate, or the mean of "
+            "two, and usually not their mean.",
+        },
+        "each coordinate lies between honest values",
+    ),
+    Item(
+        "Krum chose the lazy worker's zeros. Why?",
+        {
+            "zero was nearer to the others than they were to each other": "Honest gradients scattered around a small "
+            "mean, and zero lay in their middle.",
+            "zeros are always chosen": "With large batches the honest gradients lie close together, and zero "
+            "is far off.",
+            "the lazy workers had a majority": "One lazy worker of five was enough, with noisy batches.",
+        },
+        "zero was nearer to the others than they were to each other",
+    ),
+    Item(
+        "Under ASP, which rule withstands one liar?",
+        {
+            "none: each push is applied by itself": "There is nothing to compare it with, and minips refuses the "
+            "config.",
+            "the median": "The median of a single gradient is that gradient.",
+            "Krum": "Krum needs 2f + 3 gradients at once.",
+        },
+        "none: each push is applied by itself",
+    ),
+    Item(
+        "Which rule can be computed without a server, each node combining one piece of all gradients?",
+        {
+            "the median": "It looks at each coordinate by itself, so the pieces put together are the whole result.",
+            "Krum, with the same result": "Each node would choose by its own piece, and nodes may choose different "
+            "workers.",
+            "none, for robust rules need a server": "They need to see single values. A node that collects one piece of "
+            "every gradient sees those.",
+        },
+        "the median",
+    ),
+)
 
 
 BROKEN_BELOW = 0.5

@@ -1,0 +1,369 @@
+"""What a learner is asked, and what comes of it: predictions, sentences, answers, a quiz, the report."""
+
+import ast
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minips import lab
+from minips.lab import predictions, state
+from minips.lab.answers import Answer
+from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, SENTENCES
+from minips.lab.course.questions import NONE, Disagreement, Estimate, Item, Option, Prompt, Question, Sentence
+from minips.lab.quizzes import Quiz
+
+pytestmark = pytest.mark.usefixtures("somebody_is_there")
+
+WHICH = Question(
+    "00.91",
+    "Which is heavier?",
+    (
+        Option("this", lambda share: share > 1, "It holds more."),
+        Option("that", lambda share: share < 1, "It holds less."),
+    ),
+    expected="this",
+    otherwise="They weigh the same.",
+    telling=("holds more",),
+    timed=False,
+)
+HOW_LONG = Estimate(
+    "00.92",
+    "How long does it take?",
+    "ms",
+    (10.0, 30.0),
+    "The bytes need 20 ms.",
+    "It took another time.",
+    (),
+    timed=True,
+)
+QUIZ = tuple(
+    Item(f"Question {number}?", {"yes": f"Yes, {number}.", "no": f"No, not {number}."}, "yes") for number in range(5)
+)
+
+
+@pytest.fixture(autouse=True)
+def course(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two questions, two sentences, a task and a quiz of the test's own."""
+    for asked in (WHICH, HOW_LONG):
+        monkeypatch.setitem(QUESTIONS, asked.key, asked)
+    for key, timed in (("00.91", False), ("00.92", True)):
+        text = "B sent {share:.0%} of A's bytes."
+        monkeypatch.setitem(SENTENCES, key, Sentence(key, text, "share < 0.2", timed, card=False))
+    monkeypatch.setitem(SENTENCES, "00.93", Sentence("00.93", "It is {x}.", "x > 1", timed=True, card=True))
+    monkeypatch.setitem(PROMPTS, "00.91", Prompt("00.91", "What sends less, and how do you know?", "Sign. It shows."))
+    monkeypatch.setitem(QUIZZES, "00", QUIZ)
+
+
+class TestPrediction:
+    def predicted(self, choice: str, key: str = "00.91") -> lab.predictions.Guess:
+        guess = lab.predict(key)
+        guess.choice.value = choice
+        guess.button.click()
+        return guess
+
+    def test_locks_until_it_is_made(self) -> None:
+        guess = lab.predict("0.91")
+        for result in (guess.require, lambda: guess.compare(share=2.0)):
+            with pytest.raises(predictions.PredictFirstError, match=r"waits for your prediction: Which is heavier\?"):
+                result()
+        with pytest.raises(ValueError, match="Choose one"):
+            guess.commit()
+        guess.choice.value = "that"
+        with pytest.raises(predictions.PredictFirstError):
+            guess.require()  # chosen, and not yet said
+        guess.button.click()
+        guess.require()
+        assert repr(guess.compare(share=2.0)).splitlines() == [
+            "Question: Which is heavier?",
+            "You predicted: that",
+            "Measured: this",
+            "They differ.",
+            "Because: It holds more.",
+        ]
+
+    def test_a_run_that_disagrees_is_shown_beside_what_was_expected(self) -> None:
+        comparison = self.predicted("that").compare(share=0.5)
+        assert repr(comparison).splitlines()[2:] == [
+            "Measured: ⚠ that",
+            "Expected: this. Here it came out otherwise; the text goes on from this.",
+            "They agree.",
+            "Because: It holds less.",
+        ]
+        assert "⚠ that" in comparison._repr_html_()
+        assert "Measured: ⚠ none of these" in repr(self.predicted("that").compare(share=1.0))
+        assert "Because: They weigh the same." in repr(self.predicted("that").compare(share=float("nan")))
+
+    def test_is_final_in_every_way_that_a_page_offers(self) -> None:
+        guess = self.predicted("this")
+        for one in (guess, lab.predict("00.91")):
+            assert one.choice.disabled
+            assert one.button.disabled
+            one.choice.value = "that"  # as a page might that has missed something
+            one.button.click()
+            assert one.value == "this"
+            assert "You predicted: this" in repr(one.compare(share=0.5))
+        assert lab.predict("00.91").choice.value == "this"
+
+    def test_a_new_kernel_does_not_forget(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.predicted("that")
+        monkeypatch.setattr(predictions, "_kept", {})
+        again = lab.predict("00.91")
+        again.require()
+        assert again.value == again.choice.value == "that"
+        assert again.choice.disabled
+
+    @pytest.mark.parametrize(
+        ("typed", "took", "verdict"),
+        [
+            ("20", 16.0, "They agree: a factor of 1.25."),
+            ("20", 26.0, "They are near each other: a factor of 1.3."),
+            ("12,5", 25.0, "They are near each other: a factor of 2."),
+            ("60", 20.0, "They differ: a factor of 3."),
+        ],
+    )
+    def test_a_number_is_scored_by_its_ratio(self, typed: str, took: float, verdict: str) -> None:
+        guess = self.predicted(typed, "00.92")
+        comparison = guess.compare(took_ms=took)
+        assert comparison.verdict == verdict
+        assert f"You predicted: {float(typed.replace(',', '.')):g} ms" in repr(comparison)
+        assert f"Measured: {took:.3g} ms" in repr(comparison)
+        assert "Because: The bytes need 20 ms." in repr(comparison)
+
+    def test_a_number_that_came_out_otherwise_or_was_not_measured(self) -> None:
+        guess = self.predicted("20", "00.92")
+        assert "Expected: 10 to 30 ms." in repr(guess.compare(took_ms=90.0))
+        none = guess.compare(took_ms=float("nan"))
+        assert none.outcome.measured == NONE
+        assert none.verdict == "They cannot be compared."
+        with pytest.raises(ValueError, match="compared with one value; got a, b"):
+            guess.compare(a=1, b=2)
+
+    @pytest.mark.parametrize("typed", ["", "much", "0", "-3", "nan", "inf"])
+    def test_what_is_no_number_is_no_prediction(self, typed: str) -> None:
+        guess = lab.predict("00.92")
+        guess.choice.value = typed
+        assert guess.button.disabled
+        with pytest.raises(ValueError, match="Type a number above 0"):
+            guess.commit()
+
+    def test_a_notebook_shows_one_sentence(self) -> None:
+        error = predictions.PredictFirstError("Make your prediction first.")
+        assert error._render_traceback_() == ["Make your prediction first."]
+
+    def test_nothing_is_said_to_be_predicted_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
+        guess = lab.predict("00.91")
+        guess.require()
+        assert guess.value is None
+        assert repr(guess.compare(share=2)) == "Question: Which is heavier?\nMeasured: this\nBecause: It holds more."
+        with pytest.raises(Disagreement, match=r"expected 'this', got 'that' of share = 0\.5"):
+            guess.compare(share=0.5)
+        assert lab.predict("00.92").compare(took_ms=90.0).outcome.expected == "10 to 30 ms"
+
+    def test_an_unknown_question_names_the_nearest(self) -> None:
+        with pytest.raises(ValueError, match=r"no question '00\.81'.*00\.91"):
+            lab.predict("00.81")
+
+    def test_a_question_needs_different_options_and_one_that_is_expected(self) -> None:
+        for options, expected in ((("a", "a"), "a"), (("a",), "a"), (("a", "b"), "c")):
+            choices = tuple(Option(text, lambda: True, text) for text in options)
+            with pytest.raises(ValueError, match="two different options or more"):
+                Question("00.93", "?", choices, expected, "", (), timed=False)
+
+    def test_two_options_that_come_true_are_an_error_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        both = tuple(Option(text, lambda x: True, text) for text in ("a", "b"))
+        asked = Question("00.93", "Which?", both, "a", "", (), timed=True)
+        assert asked.outcome(x=1).measured == "a"
+        monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
+        with pytest.raises(ValueError, match="'a', 'b' are all true"):
+            asked.outcome(x=1)
+
+    def test_the_places_of_the_options_follow_from_the_question_and_say_nothing(self) -> None:
+        choices = tuple(Option(text, lambda: True, text) for text in "abc")
+        asked = [Question("00.93", f"Question {i}?", choices, "c", "", (), timed=False) for i in range(60)]
+        places = [one.options.index("c") for one in asked]
+        assert {*places} == {0, 1, 2}
+        assert places == [one.options.index("c") for one in asked]
+
+
+class TestSay:
+    def test_a_sentence_has_its_numbers_from_the_run(self, capsys: pytest.CaptureFixture[str]) -> None:
+        lab.say("0.91", share=0.152)
+        assert capsys.readouterr().out == "B sent 15% of A's bytes.\n"
+
+    def test_what_does_not_depend_on_time_is_strict_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
+        with pytest.raises(Disagreement, match=r"expected share < 0\.2; got share = 0\.5\."):
+            lab.say("00.91", share=0.5)
+
+    @pytest.mark.parametrize(("autoplay", "key"), [("1", "00.92"), ("0", "00.92"), ("0", "00.91")])
+    def test_where_it_comes_out_otherwise_both_figures_are_shown_and_the_lesson_goes_on(
+        self, autoplay: str, key: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("MINIPS_AUTOPLAY", autoplay)
+        lab.say(key, share=0.52)
+        said = capsys.readouterr().out
+        assert said == "B sent 52% of A's bytes. Expected was share < 0.2: here it came out otherwise.\n"
+
+    @pytest.mark.parametrize(
+        ("x", "said"), [(2, "It is 2. Pass."), (1, "It is 1. Fail. Expected was x > 1: here it came out otherwise.")]
+    )
+    def test_the_verdict_on_a_card_is_computed(self, x: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+        lab.say("00.93", x=x)
+        assert capsys.readouterr().out == f"{said}\n"
+
+
+class TestAnswer:
+    TABLE = "bytes: A 100, B 4"
+
+    def box(self) -> Answer:
+        return Answer(PROMPTS["00.91"], self.TABLE)
+
+    def test_two_sentences_are_kept_and_can_be_changed(self) -> None:
+        box = self.box()
+        box.keep()
+        assert box.note.value == "There is nothing to keep yet."
+        box.text.value = "B sends less"
+        box.button.click()
+        assert "Two sentences were asked for." in box.note.value
+        box.text.value = "B sends less. The table shows 4 bytes, not 100."
+        box.button.click()
+        assert box.note.value == "It is kept, and goes into the report."
+        assert self.box().text.value == box.text.value
+
+    def test_a_cell_shows_the_table_and_the_box(self, capsys: pytest.CaptureFixture[str]) -> None:
+        lab.answer("0.91", self.TABLE)
+        said = capsys.readouterr().out
+        assert self.TABLE in said
+        assert "Say it. What sends less, and how do you know?" in said
+        assert "An example" not in said
+
+    def test_where_nobody_is_an_example_is_shown_and_said_to_be_one(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
+        lab.answer("00.91", self.TABLE)
+        assert "Nobody was asked in this run. An example of an answer: Sign. It shows." in capsys.readouterr().out
+        assert not state.state_file().exists()
+
+
+class TestQuiz:
+    def test_each_answer_is_explained_and_the_first_one_counts(self) -> None:
+        quiz = Quiz("00", QUIZ)
+        for number, choice in enumerate(quiz.choices):
+            choice.value = "no" if number == 2 else "yes"
+        assert quiz.notes[2].value == "✗ No. No, not 2."
+        assert quiz.notes[0].value == "✓ Right. Yes, 0."
+        assert quiz.result.value == "Your first answers: 4 of 5 right."
+        quiz.choices[2].value = "yes"
+        assert quiz.notes[2].value == "✓ Right. Yes, 2."
+        assert quiz.right == 4
+        assert state.noted("quiz")["00"]["right"] == "4 of 5"
+
+    def test_the_options_lie_in_other_places(self) -> None:
+        assert {choice.options[0] for choice in Quiz("00", QUIZ).choices} == {"yes", "no"}
+
+    @pytest.mark.parametrize("autoplay", ["0", "1"])
+    def test_readers_without_a_kernel_see_the_questions(
+        self, autoplay: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("MINIPS_AUTOPLAY", autoplay)
+        lab.quiz("0")
+        said = capsys.readouterr().out
+        assert "3. Question 2?" in said
+        assert said.count("( )") == 10
+
+    def test_a_quiz_has_five_questions(self) -> None:
+        from minips.lab.course.questions import quiz
+
+        with pytest.raises(ValueError, match="expected five questions"):
+            quiz("99", *QUIZ[:4])
+
+
+class TestReport:
+    def test_all_that_was_done_stands_on_one_page(self, tmp_path: Path) -> None:
+        guess = lab.predict("00.91")
+        guess.choice.value = "this"
+        guess.commit()
+        guess.compare(share=0.25)
+        box = Answer(PROMPTS["00.91"], "a <table>")
+        box.text.value = "It is <b>so</b>. I saw it."
+        box.keep()
+        quiz = Quiz("00", QUIZ)
+        for choice in quiz.choices:
+            choice.value = "yes"
+        state.note("exercise", "00.1")
+        written = lab.report(tmp_path)
+        page = (tmp_path / "report.html").read_text()
+        assert repr(written) == "Your report is in report.html."
+        assert "href='report.html'" in written._repr_html_()
+        for words in (
+            "00 Train something in a minute",
+            "<td>Which is heavier?</td><td>this</td><td>that</td><td>share = 0.25</td><td>They differ.</td>",
+            "What sends less, and how do you know?",
+            "a &lt;table&gt;",
+            "It is &lt;b&gt;so&lt;/b&gt;. I saw it.",
+            "Exercises: 00.1 done, of 3.",
+            "Quiz: 5 of 5 right at the first answer.",
+        ):
+            assert words in page, words
+
+    def test_where_nothing_was_done_it_says_so(self, tmp_path: Path) -> None:
+        lab.report(tmp_path)
+        assert "Nothing was predicted or answered yet." in (tmp_path / "report.html").read_text()
+
+
+class TestLockedCells:
+    """What the lock makes of cells, without a notebook around them."""
+
+    def run(self, names: dict[str, Any], *cells: str) -> list[bool]:
+        """Whether each cell ran."""
+        lock = names.setdefault("__lock__", predictions._Lock(names))
+        ran = []
+        for cell in cells:
+            tree = lock.visit(ast.parse(cell))
+            asks = "waits for your prediction: Which is heavier?" in ast.unparse(tree)
+            ran.append(not asks)
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                exec(compile(ast.fix_missing_locations(tree), "cell", "exec"), names)
+            assert said.getvalue().count("Which is heavier?") == asks
+        return ran
+
+    CELLS = (
+        "guess.require()\nrun = 3\nfor value in range(3): pass",
+        "total = run + 1",
+        "def double():\n    return 2 * total",
+        "double()",
+        "shown = [run for run in range(3)], {run: run for run in {run for run in range(3)}}",
+        "run = 5\nprint(run)",
+        "other = run",
+        "for value in (1, 2): print(value)",
+        "run += value",
+        "guess.compare(share=2)",
+        "free = 1",
+    )
+
+    def test_a_cell_waits_that_requires_or_uses_what_such_a_cell_defines(self) -> None:
+        names: dict[str, Any] = {"guess": lab.predict("00.91")}
+        assert self.run(names, *self.CELLS) == [
+            False, False, False, False, True, True, True, True, True, False, True,
+        ]  # fmt: skip
+        assert names["other"] == names["run"] - 2 == 5
+
+    def test_all_run_once_it_is_predicted(self) -> None:
+        guess = lab.predict("00.91")
+        names: dict[str, Any] = {"guess": guess}
+        self.run(names, *self.CELLS)
+        guess.choice.value = "this"
+        guess.commit()
+        assert all(self.run(names, *self.CELLS))
+
+    @pytest.mark.parametrize("cell", ["await something()", "import os.path as place", "lambda run: run", "x: int = 1"])
+    def test_other_cells_are_left_alone(self, cell: str) -> None:
+        lock = predictions._Lock({"guess": lab.predict("00.91")})
+        lock.visit(ast.parse("guess.require()\nrun = 1"))
+        tree = ast.parse(cell)
+        assert lock.visit(tree) is tree
