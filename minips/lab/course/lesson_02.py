@@ -256,7 +256,8 @@ def _follows_the_formula(mine: Any, dtype: str, rng: np.random.Generator) -> Non
 @asks(
     "02.2",
     "Look before you leap: check the whole message first, and change parameters only when all of it is good.",
-    "For a push, compare tensors.keys() with params.keys(), then each gradient's shape with its parameter's.",
+    "For a push: is it a dict at all? Then compare tensors.keys() with params.keys(), then each gradient's shape with "
+    "its parameter's.",
     "Answer ('error', f'There is no {kind}') for any kind that is neither push nor pull.",
 )
 def careful_handle(handle: Any, rng: np.random.Generator) -> str:
