@@ -132,7 +132,7 @@ sentence(
 sentence(
     "02.6",
     "Another function asks for the local name: {local}. With a global statement: {declared}. To pickle a lambda: "
-    "{unnamed}. To pickle a function that has a name: {named}, and it becomes {nbytes} bytes, little more than its name.",
+    "{unnamed}. To pickle a function that has a name: {named}; it becomes {nbytes} bytes, little more than its name.",
     expect="local == 'NameError' and declared == 'no error' and unnamed in ('PicklingError', 'AttributeError') and "
     "named == 'no error' and nbytes < 100",
 )
