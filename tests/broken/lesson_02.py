@@ -29,6 +29,18 @@ BROKEN = {
         "refuses everything": ('if kind == "pull":\n        return params', 'return "error", "no"'),
         "not in place": ("params[name] -= lr * gradient", "params[name] = params[name] - lr * gradient"),
         "uphill": ("-= lr", "+= lr"),
+        "a push of None stops it": ("not isinstance(tensors, dict)", "False"),
+        "None alone is no dict": ("not isinstance(tensors, dict)", "tensors is None"),
+        "as many names": ("tensors.keys() != params.keys()", "len(tensors) != len(params)"),
+        "as many values": (
+            "np.shape(gradient) != params[name].shape",
+            "np.size(gradient) not in (1, params[name].size)",
+        ),
+        "what numpy would not broadcast": (
+            "np.shape(gradient) != params[name].shape",
+            "np.broadcast_shapes(np.shape(gradient), params[name].shape) != params[name].shape",
+        ),
+        "one order of the names": ("tensors.keys() != params.keys()", "[*tensors] != [*params]"),
         "half a push": (
             """            return "error", f"{name!r} must have""",
             """            params[next(iter(params))] += 1

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import struct
+from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
@@ -16,34 +17,58 @@ from minips.testing.base import described
 question(
     "03.1",
     "40 000 bytes of float32 numbers: how long is the JSON text?",
-    Option("about 40 000 bytes", lambda TODO: False, "TODO"),
-    Option("about 80 000 bytes", lambda TODO: False, "TODO"),
+    Option(
+        "about 40 000 bytes",
+        lambda ratio: 0.8 <= ratio <= 1.4,
+        "Four characters are enough for most of these numbers: there are many zeros among them.",
+    ),
+    Option(
+        "about 80 000 bytes",
+        lambda ratio: 1.4 < ratio <= 2.8,
+        "Seven or eight characters are enough for most of these numbers, a comma and a space included.",
+    ),
     Option(
         "more than 160 000 bytes",
-        lambda TODO: False,
-        "tolist() makes Python floats of 64 bits, and JSON writes as many digits as those need: about 17, "
-        "with a sign, a point, an exponent, a comma and a space.",
+        lambda ratio: ratio > 4,
+        "tolist() makes Python floats of 64 bits, and JSON writes as many digits as those need: about 17, with a sign, "
+        "a point, an exponent, a comma and a space.",
     ),
     expected="more than 160 000 bytes",
-    otherwise="TODO",
-    telling=[],
+    otherwise="The length lies between two of the options.",
+    telling=["17", "six times"],
 )
+
+
+def _helps(a: bool, b: bool) -> Callable[..., bool]:
+    """True where an honest array gets through both, and no command ran at the servers that help."""
+    return lambda honest, ran_a, ran_b: (
+        honest and all(ran == 0 if helps else ran > 0 for ran, helps in ((ran_a, a), (ran_b, b)))
+    )
+
 
 question(
     "03.2",
-    "Somebody sends the careful server a pickle in which W is no array. What is the worst that can happen?",
-    Option("loads raises an error, and the message is dropped", lambda TODO: False, "TODO"),
-    Option("the check finds out, and the message is dropped", lambda TODO: False, "TODO"),
+    "Strangers send pickles that are made to run a command. Which of the two servers lets no command run?",
     Option(
-        "a program of the sender's choice runs on the server",
-        lambda TODO: False,
-        "A pickle is not data but a small program, and one of its instructions is: call this function. No "
-        "check after loads can help, because loads is where it runs. This one only said hello. It could have "
-        "read your keys.",
+        "A and B",
+        _helps(True, True),
+        "The check came in time, and no function of numpy runs what a stranger asks for.",
     ),
-    expected="a program of the sender's choice runs on the server",
-    otherwise="TODO",
-    telling=[],
+    Option("A alone", _helps(True, False), "The check came in time, and some function of numpy runs other code."),
+    Option(
+        "B alone",
+        _helps(False, True),
+        "The command runs inside loads, so A's check comes too late. B finds no function that would run it.",
+    ),
+    Option(
+        "neither A nor B",
+        _helps(False, False),
+        "The command runs inside loads, so A's check comes too late: A refuses a message that has done its work. And "
+        "numpy has functions that run any text as Python, such as numpy.testing.runstring: B finds them.",
+    ),
+    expected="neither A nor B",
+    otherwise="One of the servers refused an honest array, so it is of no use.",
+    telling=["too late", "done its work", "any text"],
 )
 
 sentence(
@@ -53,24 +78,119 @@ sentence(
     expect="json > 4 and list > 2 and pickle < 1.01",
 )
 
-sentence("03.2", "There and back, JSON takes {times:.0f} times as long as raw bytes.", expect="times > 20", timed=True)
+sentence(
+    "03.2",
+    "There and back, JSON takes about {times:,.0f} times as long as raw bytes (seven repeats; half of them from "
+    "{low:,.0f} to {high:,.0f}).",
+    expect="low > 50",
+    timed=True,
+)
 
 sentence(
     "03.3",
-    "There and back costs {msgpack:.0f} copies of this small array with MessagePack and {json:,.0f} with JSON.",
-    expect="json > 10 * msgpack",
+    "{name}: {times:.1f} times as long for 25 times the array (five repeats; half of them from {low:.1f} to "
+    "{high:.1f}).",
+    expect="times > 1.5 if copied else times < 4",
+    timed=True,
+)
+
+sentence("03.4", "JSON sends {ratio:.1f} times the bytes.", expect="ratio > 3")
+
+sentence("03.5", "With JSON the longest spans are {spans}, in this order.")
+
+sentence(
+    "03.6",
+    "Of the {values:,} values of W, {nine:,} come back from 9 digits, and {eight:,} from 8.",
+    expect="eight < nine == values",
+)
+
+sentence(
+    "03.7",
+    "The array has {array:,} bytes. The text is {text:.2f} times as long, and what was packed and compressed is "
+    "{compressed:.3f} times as long.",
+    expect="text > 2 and compressed > 1",
+)
+
+sentence(
+    "03.8",
+    "MessagePack makes {packed:,} bytes of the {array:,}, and LZ4 adds {added} to them.",
+    expect="packed > 1.1 * array and 0 < added < 100",
+)
+
+sentence(
+    "03.9",
+    "The second frame lies in the array's own memory: {shared}. It changed with the array: {changed}.",
+    expect="shared and changed",
+)
+
+sentence(
+    "03.10",
+    "One message was sent. It arrived in {pieces} pieces, the largest of {most:.1f} MB.",
+    expect="pieces > 1",
     timed=True,
 )
 
 sentence(
-    "03.4",
-    "JSON sends {ratio:.1f} times the bytes. Serializing takes {more:.0f} times as long, deserializing "
-    "{back:.0f} times.",
-    expect="ratio > 3 and more > 5",
+    "03.11",
+    "Server C lets {names} through. It accepts an honest array: {honest}. Commands that ran: {ran}.",
+    expect="honest and ran == 0",
+)
+
+sentence(
+    "03.12",
+    "np.load: {said}. np.load with allow_pickle=True: {got}.",
+    expect="said == 'refused' and 'shell' in got",
+)
+
+sentence(
+    "03.13",
+    "The server answers: {answer} Its parameters moved by {moved:g}.",
+    expect="'names msgpack' in answer and moved == 0",
+)
+
+sentence(
+    "03.14",
+    "JSON adds {json:,} bytes to the array, each of the others at most {most:,}.",
+    expect="most < 400 and json > 120_000",
+)
+
+sentence("03.15", "The array is not copied by {names}.", expect="names == 'msgpack, npy, pickle'")
+
+sentence(
+    "03.16",
+    "The parameters of the two runs differ by {far:g}. A serializer changes the cost, not the result.",
+    expect="far == 0",
+)
+
+sentence(
+    "03.17",
+    "{name}: {times:,.0f} times as long with JSON as the median with MessagePack (the median of {spans} spans; half of "
+    "them from {low:,.0f} to {high:,.0f} times).",
+    expect="low > 10",
     timed=True,
 )
 
-sentence("03.5", "With JSON the longest spans are {spans}, in this order.")
+sentence(
+    "03.18",
+    "After {name} the gradient takes {times:.1f} times as long as right after another one (thirty repeats; half of "
+    "them from {low:.1f} to {high:.1f}).",
+    expect="times > 1.1",
+    timed=True,
+)
+
+sentence(
+    "03.19",
+    "What is loaded lies in the memory of the array: {shared}. The pickle has {small} bytes for 40 kB and {large} for "
+    "2 MB.",
+    expect="shared and large - small <= 16",
+    card=True,
+)
+
+sentence(
+    "03.20",
+    "Four processes spoke your format. Their parameters and those of MessagePack differ by {far:g}.",
+    expect="far == 0",
+)
 
 
 DTYPES = ["float32", "float64", "float16", "int8", "int32", "uint64", "bool"]

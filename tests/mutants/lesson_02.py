@@ -1,0 +1,8 @@
+"""Lesson 02: a bounded staleness that waits for nobody."""
+
+MUTANT = (
+    "SSP answers every pull at once",
+    "minips/stages/consistency.py",
+    "return slowest >= clock - self.staleness",
+    "return True",
+)
