@@ -115,8 +115,9 @@ sentence(
 
 sentence(
     "01.11",
-    "{dtype}: from {least:.1f} ε to {most:.1f} ε on this machine.",
-    expect="0 < most < 1000",
+    "{dtype}: the mean of the shards is off by {least:.1f} ε to {most:.1f} ε on this machine. The whole gradient with "
+    "its rows in another order is off by {mixed:.1f} ε.",
+    expect="0 < most < 1000 and 0 < mixed < 1000",
 )
 
 sentence(
