@@ -12,6 +12,10 @@ BROKEN = {
     "00.2": {
         "everybody waits": ("delays=slow, consistency=ps.ASP()", "consistency=ps.BSP()"),
         "a clock ahead, then waiting": ("delays=slow, consistency=ps.ASP()", "consistency=ps.SSP(staleness=1)"),
+        "a bound as long as the run": ("delays=slow, consistency=ps.ASP()", "consistency=ps.SSP(staleness=17)"),
+        "a bound for thirty steps": ("delays=slow, consistency=ps.ASP()", "consistency=ps.SSP(staleness=8)"),
+        "a bound that no run reaches": ("delays=slow, consistency=ps.ASP()", "consistency=ps.SSP(staleness=10_000)"),
+        "too few gradients in a round": ("delays=slow, consistency=ps.ASP()", "consistency=ps.BSP(backup=3)"),
         "another change": ("delays=slow, consistency=ps.ASP()", "workers=3, consistency=ps.ASP()"),
         "only a stage": ("ps.Config(steps=30, delays=slow, consistency=ps.ASP())", "ps.ASP()"),
     },

@@ -13,34 +13,50 @@ from minips.stage import Array, Tensors
 question(
     "01.1",
     "How far is the mean of the four gradients from the gradient of all the images?",
-    Option("some percent: each worker saw other images", lambda TODO: False, "TODO"),
+    Option(
+        "some percent: each worker saw other images",
+        lambda mean: 0.005 <= mean < 2,
+        "The four shards did not add up to the images: some counted twice, or more than others, or not at all.",
+    ),
     Option(
         "nothing but the last digits of float64",
-        lambda TODO: False,
+        lambda mean: 0 < mean < 1e-12,
         "The loss is a mean over rows, so its gradient is one, too. The mean of four means over 350 rows each"
         " is the mean over all 1400: the same sum with other brackets. Only the rounding of the additions "
         "differs.",
     ),
-    Option("nothing at all: every bit is the same", lambda TODO: False, "TODO"),
+    Option(
+        "nothing at all: every bit is the same",
+        lambda mean: mean == 0,
+        "Each addition was rounded as it was in the sum over all the images, so this machine adds in the same groups.",
+    ),
     expected="nothing but the last digits of float64",
-    otherwise="TODO",
-    telling=[],
+    otherwise="The mean is off by more than rounding explains, and by less than the images differ.",
+    telling=["brackets", "rounding", "rounded"],
 )
 
 question(
     "01.2",
     "Is that still the gradient of all 1400 images?",
-    Option("yes, but for the last digits", lambda TODO: False, "TODO"),
-    Option("no: the images of the large shard count too much", lambda TODO: False, "TODO"),
+    Option(
+        "yes, but for the last digits",
+        lambda off, large, small: 0 <= off < 1e-12,
+        "Each image counted the same, whichever share it was in.",
+    ),
+    Option(
+        "no: the images of the large shard count too much",
+        lambda off, large, small: off > 0.01 and large > 1 > small,
+        "Worker 0's part of the mean was larger than its part of the images.",
+    ),
     Option(
         "no: the images of the small shards count too much",
-        lambda TODO: False,
+        lambda off, large, small: off > 0.01 and small > 1 > large,
         "Each worker's mean counts a quarter, and the images of a worker share that quarter. A hundred images"
         " share it in one case, eleven hundred in the other.",
     ),
     expected="no: the images of the small shards count too much",
-    otherwise="TODO",
-    telling=[],
+    otherwise="The plain mean is off, but not because the images of one of the shards count more.",
+    telling=["share that quarter", "eleven hundred"],
 )
 
 sentence(
@@ -53,23 +69,92 @@ sentence("01.2", "The plain mean is off by {off:.2f}.", expect="off > 0.05")
 
 sentence(
     "01.3",
-    "An image in the large shard counts {large:.2f} times what it should, one in a small shard {small:.1f} times.",
+    "Worker 0 makes {part:.2f} of the plain mean, and has {fair:.2f} of the images. So an image in the large shard "
+    "counts {large:.2f} times what it should, one in a small shard {small:.1f} times.",
     expect="small > 3 and large < 0.5",
 )
 
 sentence(
     "01.4",
-    "All three look at {images:,} images. Accumulation sends {ratio:.2f} of the bytes.",
-    expect="0.2 < ratio < 0.3",
+    "Each run looks at {least:,} images. Accumulation sends {ratio:.2f} of the bytes.",
+    expect="least == most == 12800 and 0.2 < ratio < 0.3",
 )
 
 sentence(
     "01.5",
-    "Over five seeds, lr × 4 changes the accuracy by {mean:+.1f} percentage points (95 % interval ±{half:.1f}).",
+    "Over five seeds, accumulation with lr × 4 changes the accuracy by {mean:+.1f} percentage points (95 % interval "
+    "±{half:.1f}).",
     expect="abs(mean) + half < 3",
 )
 
 sentence("01.6", "The plain mean is off by {off:.4f}.", expect="1e-9 < off < 0.01")
+
+sentence(
+    "01.7",
+    "{same} of {splits} splits, into up to {most} shards: all the bits are the same.",
+    expect="same == splits == 4",
+)
+
+sentence(
+    "01.8",
+    "{orders} orders, {sums} different sums.",
+    expect="orders == 24 and 1 < sums <= 24",
+)
+
+sentence(
+    "01.9",
+    "Over TCP and over pipes: of {arrays} arrays {same} are the same to the last bit.",
+    expect="same == arrays == 2",
+)
+
+sentence(
+    "01.10",
+    "After 50 steps the parameters of the four processes and those of the loop differ by {off:.0e}.",
+    expect="0 <= off < 1e-12",
+)
+
+sentence(
+    "01.11",
+    "{dtype}: the mean of the shards is off by {least:.1f} ε to {most:.1f} ε on this machine. The whole gradient with "
+    "its rows in another order is off by {mixed:.1f} ε.",
+    expect="0 < most < 1000 and 0 < mixed < 1000",
+)
+
+sentence(
+    "01.12",
+    "So each worker alone is off by {least:.1f} or more. The mean of the four is off by {mean:.0e}.",
+    expect="least > 1 and mean < 1e-13",
+)
+
+sentence(
+    "01.13",
+    "The loss of all images, five seeds: {each:.2f} where each batch is pushed, {fourth:.2f} where every fourth is, at "
+    "the same learning rate, {longer:.2f} with lr × 4. The last and the first differ by {mean:+.3f} (95 % interval "
+    "±{half:.3f}).",
+    expect="abs(mean) + half < 0.05 and fourth > 1.5 * each",
+)
+
+sentence(
+    "01.14",
+    "{rows} rows, {settings} settings of batch and workers: measured over computed lies between {least:.2f} and "
+    "{most:.2f}.",
+    expect="settings == 11 and 0.9 < least <= most < 1.1",
+    card=True,
+)
+
+sentence(
+    "01.15",
+    "With accumulation the loss is least at lr × {best}. At lr × 1024 it is larger by {worse:.2f} (95 % interval "
+    "±{half:.2f}, five seeds): that step is too long.",
+    expect="4 < best < 1024 and worse > half",
+)
+
+sentence(
+    "01.16",
+    "Without accumulation the loss at lr × 256 is larger by {noisy:.2f} (95 % interval ±{half:.2f}, five seeds). At "
+    "lr × 4 the two differ by {near:.3f} on average.",
+    expect="noisy > half and near < 0.02",
+)
 
 
 @asks(

@@ -1,0 +1,10 @@
+"""Lesson 00: sparsified gradients whose values are all zero."""
+
+MUTANT = (
+    "the largest values travel as zeros",
+    "minips/stages/quantizers/sparse.py",
+    """        indices = largest(np.abs(flat), kept(self.fraction, x.size))
+        return {"values": flat[indices],""",
+    """        indices = largest(np.abs(flat), kept(self.fraction, x.size))
+        return {"values": 0 * flat[indices],""",
+)

@@ -1,0 +1,8 @@
+"""Lesson 04: a Blosc that does not shuffle."""
+
+MUTANT = (
+    "Blosc does not shuffle",
+    "minips/stages/compressors.py",
+    "blosc2.Filter.SHUFFLE",
+    "blosc2.Filter.NOFILTER",
+)
