@@ -285,7 +285,7 @@ sentence("09.23", "The prediction is off by {error:+.0%}.", expect="abs(error) <
 
 sentence(
     "09.24",
-    "By the time of one message {ten:.0%} of the codecs pay at 10 Gbit/s, and {over:.0%} of the {setups} set-ups from "
+    "Judged by one message, {ten:.0%} of the codecs pay at 10 Gbit/s, and {over:.0%} of the {setups} set-ups from "
     "1 to 20 Gbit/s. In the paper it is 6 of more than 200: less than 3 %. One message's time does not explain that.",
     expect="over > 0.06",
     timed=True,
