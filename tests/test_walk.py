@@ -82,6 +82,16 @@ def test_over_a_full_duplex_link_the_pushes_overlap_the_pulls_of_the_step_before
     assert walk(config).seconds == pytest.approx(20 * step + first_pulls - last_pull + 80_000 / (100e6 / 8))
 
 
+@pytest.mark.parametrize("steps", [1, 10, 24, 1000])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_spans_of_a_worker_add_up_from_its_first_pull_to_its_last_answer(workers, steps):
+    done = walk(ps.Config(workers=workers, steps=steps, link=ps.Link(100e6, 2e-3)))
+    each = 80_000 / (100e6 / 8)
+    last_answer = 2e-3 + each * (workers + 1) / 2  # the workers' mean, after the last update
+    assert {*done.spans} == {"compute", "transfer", "wait"}
+    assert sum(done.spans.values()) * steps == pytest.approx(done.seconds + last_answer)
+
+
 @pytest.mark.parametrize(("workers", "servers"), [(1, 2), (2, 2), (4, 2), (16, 2), (4, 4), (3, 5)])
 def test_several_servers_share_the_load(workers, servers):
     config = ps.Config(workers=workers, servers=servers, link=ps.Link(100e6, 2e-3))

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from math import isclose
 from typing import NamedTuple, cast
@@ -109,7 +109,7 @@ def _same(one: list[float], other: list[float]) -> bool:
 
 
 class Walk:
-    """``seconds`` of the run, and ``spans``: seconds by name, of all the workers and servers, for one update."""
+    """``seconds`` of the run, and ``pace``, those of a step in the middle of it."""
 
     def __init__(self, config: Config, calibration: Calibration, load: Workload, cluster: Machines | None) -> None:
         self.config, self.calibration, self.load = config, calibration, load
@@ -136,13 +136,26 @@ class Walk:
         self._applied = 0
         for worker in self.workers:
             self.clockwork.start(worker.train())
-        ends = self._ends()
+        ends, self._spent = self._ends()
         half = self.steps // 2
         self.pace = (ends[self.steps] - ends[half]) / (self.steps - half)
         """Seconds of a step, the first ones aside."""
         self.seconds = ends[self.steps] + self.pace * (config.steps - self.steps)
-        updates = config.workers * self.steps
-        self.spans = {name: seconds / updates for name, seconds in self.totals.items()}
+
+    @cached_property
+    def spans(self) -> dict[str, float]:
+        """Seconds by name, of all the workers and servers, for one update: with the first pulls, and with the last
+        answers, which come after the run's end. A run's trace counts both.
+        """
+        self.clockwork.run(lambda: False)
+        half = self.steps // 2
+        before, then = self._spent[half], self._spent[self.steps]
+        more = (self.config.steps - self.steps) / (self.steps - half)
+        updates = self.config.workers * self.config.steps
+        return {
+            name: (seconds + more * (then.get(name, 0.0) - before.get(name, 0.0))) / updates
+            for name, seconds in self.totals.items()
+        }
 
     @property
     def seconds_per_step(self) -> float:
@@ -168,8 +181,10 @@ class Walk:
         if before == self._applied < step:
             self._applied = min(self._progress)
 
-    def _ends(self) -> list[float]:
-        """When each step ended, from the beginning on. Once steps repeat themselves, all but the last are skipped."""
+    def _ends(self) -> tuple[list[float], list[dict[str, float]]]:
+        """When each step ended, from the beginning on, and the totals then. Once steps repeat themselves, all but the
+        last are skipped.
+        """
         ends, skipped, skipped_s = [0.0], 0, 0.0
         states: list[list[float]] = [[]]
         totals: list[dict[str, float]] = [{}]
@@ -177,26 +192,28 @@ class Walk:
             step = len(ends) - skipped
             self.clockwork.run(lambda: self._applied >= step)  # noqa: B023 - it is called at once
             ends.append(self.clockwork.now + skipped_s)
+            totals.append(dict(self.totals))
             if skipped or not self._regular:
                 continue
-            spent = [seconds - totals[-1].get(name, 0.0) for name, seconds in self.totals.items()]
+            spent = [seconds - totals[-2].get(name, 0.0) for name, seconds in self.totals.items()]
             states.append([*spent, *self.clockwork.left(), *self.cores.left()])
             for cores, _ in self._machines:
                 states[-1] += cores.left()
             for process in (*self.servers, *self.workers):
                 states[-1] += [*process.left(), *process.ahead(step)]
-            totals.append(dict(self.totals))
             if period := _period(states):
                 cycles = max(0, self.last - step - WALKED) // period
                 skipped, cycle_s = cycles * period, ends[-1] - ends[-1 - period]
                 skipped_s, self.last = cycles * cycle_s, self.last - skipped
+                cycle = {name: seconds - totals[-1 - period].get(name, 0.0) for name, seconds in totals[-1].items()}
                 for _ in range(skipped):
                     ends.append(ends[-period] + cycle_s)
-                for name, seconds in totals[-1].items():
-                    self.totals[name] += cycles * (seconds - totals[-1 - period].get(name, 0.0))
+                    totals.append({name: totals[-period].get(name, 0.0) + more for name, more in cycle.items()})
+                for name, more in cycle.items():
+                    self.totals[name] += cycles * more
                 for server in self.servers:
                     server.shard.updates = self.config.workers * self.last
-        return ends
+        return ends, totals
 
     @property
     def _regular(self) -> bool:
@@ -358,9 +375,8 @@ class _Worker(_Trainer):
         start = server.depart(answer.nbytes, self)
         yield self._flight_s
         yield self.arrive(start, answer.nbytes, server)
-        if message.header["kind"] in PUSHES:
-            self.totals["transfer"] += clockwork.now - began - (times.ready - came)
-            self.totals["wait"] += times.waited
+        self.totals["transfer"] += clockwork.now - began - (times.ready - came)
+        self.totals["wait"] += times.waited
         return answer._replace(stamp=stamp)
 
 

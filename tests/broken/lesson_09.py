@@ -8,6 +8,14 @@ BROKEN = {
         "one latency": ("messages * latency_s", "latency_s"),
         "half the way": ("2 * (workers - 1)", "(workers - 1)"),
         "not quantized": ("* bits / 32", ""),
+        "minips' own formula": (
+            "return messages * latency_s + messages / workers * nbytes / bandwidth",
+            "return ps.cost.ring_allreduce_s(workers, nbytes, bandwidth, latency_s)",
+        ),
+        "minips' own formula, by another name": (
+            "return messages * latency_s + messages / workers * nbytes / bandwidth",
+            "return vars(ps.cost)['ring_allreduce_s'](workers, nbytes, bandwidth, latency_s)",
+        ),
     },
     "09.2": {
         "one size": ("(1_000, 30_000, 100_000)", "(30_000,)"),

@@ -1,0 +1,26 @@
+"""Lesson 09: values under which each option of its questions comes true, and none."""
+
+from math import nan
+
+OUTCOMES = {
+    "09.1": {
+        "less than 3 times as long": {"longer": 1.6},
+        "3 to 30 times as long": {"longer": 12.0},
+        "30 to 300 times as long": {"longer": 90.0},
+        "more than 300 times as long": {"longer": 900.0},
+        "none of these": {"longer": nan},
+    },
+    "09.2": {"expected": {"seconds": 0.174}, "otherwise": {"seconds": 0.9}},
+    "09.3": {
+        "about 0.003 s": {"seconds": 0.004},
+        "about 0.03 s": {"seconds": 0.028},
+        "about 0.3 s": {"seconds": 0.2},
+        "none of these": {"seconds": 2.0},
+    },
+    "09.4": {
+        "none of them": {"paying": 0},
+        "one or two": {"paying": 2},
+        "three or more": {"paying": 4},
+        "none of these": {"paying": nan},
+    },
+}
