@@ -397,7 +397,7 @@ def _cables(rng: np.random.Generator) -> Any:
 
 
 def _fullest(graph: Any, order: list[Any]) -> tuple[int, tuple[Any, Any]]:
-    """How many of the ring's messages cross the fullest cable in one direction, and its two ends."""
+    """The number of messages of the ring that cross the fullest cable in one direction, and that cable's ends."""
     import networkx as nx
 
     crossed = Counter[tuple[Any, Any]]()
