@@ -23,17 +23,20 @@ It adds a latency of one millisecond once. A ring of 8 pays it for each of its 1
 >>> round(ring_allreduce_s(8, lecture, rate) + 1e-3, 4), round(ring_allreduce_s(8, lecture, rate, 1e-3), 4)
 (0.0065, 0.0195)
 
-It says of the ring that its latency is low and its use of the bandwidth poor. It is the reverse:
+It says of a ring that its latency is low and its use of the bandwidth poor. It is the reverse, beside a tree that sends
+everything at each hop (a tree that is cut into pieces uses the bandwidth well, as the lecture says of trees):
 
 >>> ring_allreduce_s(64, 0, rate, 1e-3) / tree_allreduce_s(64, 0, rate, 1e-3)
 10.5
 >>> round(ring_allreduce_s(64, lecture, rate) / tree_allreduce_s(64, lecture, rate), 3)
 0.164
 
-And it uses this formula for a parameter server, whose link carries n gradients each way:
+It has no formula for a parameter server. There one link carries n gradients each way, in two phases or at once:
 
 >>> round(parameter_server_s(8, lecture, rate) / ring_allreduce_s(8, lecture, rate), 1)
 9.1
+>>> round(parameter_server_step_s(8, lecture, rate) / ring_allreduce_s(8, lecture, rate), 1)
+5.1
 
 Then waiting for the slowest. A worker's compute time is a random variable, drawn anew in each step and independently of
 the other workers'. Communication is free there. Nothing assumes a shape of distribution but the two that say

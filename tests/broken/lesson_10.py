@@ -21,9 +21,14 @@ BROKEN = {
         "all of it each time": ("range(goes, goes + 1)", "range(goes + 1)"),
     },
     "10.3": {
-        "as they stand": ("sorted(range(len(racks)), key=lambda worker: racks[worker])", "list(range(len(racks)))"),
-        "the racks themselves": ("sorted(range(len(racks)), key=lambda worker: racks[worker])", "sorted(racks)"),
-        "by parity": ("racks[worker]", "racks[worker] % 2"),
-        "the last is lost": ("range(len(racks))", "range(len(racks) - 1)"),
+        "as they are listed": ("nx.dfs_preorder_nodes(graph)", "graph"),
+        "rack by rack": (
+            '[node for node in nx.dfs_preorder_nodes(graph) if node.startswith("worker")]',
+            'sorted((node for node in graph if node.startswith("worker")), key=lambda node: [*graph[node]])',
+        ),
+        "the nearest switch first": ("nx.dfs_preorder_nodes(graph)", "nx.bfs_tree(graph, next(iter(graph)))"),
+        "switches too": (' if node.startswith("worker")', ""),
+        "the last is lost": ('startswith("worker")]', 'startswith("worker")][:-1]'),
+        "twice round": ('startswith("worker")]', 'startswith("worker")] * 2'),
     },
 }

@@ -106,7 +106,8 @@ class Collectives(Panel[Meeting, Met]):
         legend_above(left, 3)
         for name, took in found.seconds.items():
             look = LOOKS[1] if name == found.asked.exchange.name else LOOKS[5]._replace(hatch="")
-            right.bar_label(right.barh(WAYS.get(name, name), took * 1e3, **look.area), fmt="%.4g", padding=3)
+            bar = right.barh(WAYS.get(name, name), took * 1e3, **look.area)
+            right.bar_label(bar, fmt="%.0f" if took > 0.1 else "%.3g", padding=3)
         right.invert_yaxis()
         right.margins(x=0.25)
         right.set(xlabel="time of a step (ms)")

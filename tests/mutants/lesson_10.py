@@ -1,0 +1,8 @@
+"""Lesson 10: links that carry twice as much as they can."""
+
+MUTANT = (
+    "the simulated links carry twice their bandwidth",
+    "minips/engines/simulated/flows.py",
+    "self._rate = fair_shares(self._links, self._capacity)",
+    "self._rate = 2 * fair_shares(self._links, self._capacity)",
+)
