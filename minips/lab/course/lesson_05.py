@@ -214,9 +214,9 @@ sentence(
 sentence(
     "05.11",
     "Step size {lr}, {starts} starts. Without a memory w is within the threshold for good after {soon} steps, and "
-    "stops up to {stuck:.2f} from the minimum. With error feedback up to {most:.0f} are held, w overshoots to {lowest:.1f}, "
-    "is within the threshold for good after {late} steps, and stays within {end:.2f} of the minimum; lr · t is "
-    "{reach:.2f}. (From the start 5.0 it ends at {exactly:.2f}.)",
+    "stops up to {stuck:.2f} from the minimum. With error feedback up to {most:.0f} are held, w overshoots to "
+    "{lowest:.1f}, is within the threshold for good after {late} steps, and stays within {end:.2f} of the minimum; "
+    "lr · t is {reach:.2f}. (From the start 5.0 it ends at {exactly:.2f}.)",
     expect="soon < late and lowest < -3 and exactly < 1e-9 < end <= reach + 1e-9 and reach < stuck <= 0.5",
 )
 
@@ -242,9 +242,9 @@ sentence(
 
 sentence(
     "05.14",
-    "The best of three effective steps for each, paired over 5 seeds: the loss with momentum correction is {more:+.2f} "
-    "± {half:.2f} above that of error feedback, and {beside:+.2f} ± {beside_half:.2f} above that of error feedback "
-    "with the server's momentum.",
+    "The best of three effective steps for each, paired over 5 seeds. The loss with momentum correction, minus that "
+    "with error feedback: {more:+.2f} ± {half:.2f}. Minus that with error feedback and the server's momentum: "
+    "{beside:+.2f} ± {beside_half:.2f}.",
     expect="more > 0 and abs(beside) < beside_half",
 )
 
@@ -278,9 +278,9 @@ sentence(
 
 sentence(
     "05.37",
-    "On this model the largest 5 % hold {tail:.0%} of the square, of normally distributed values {normal:.0%}. One "
-    "value in a hundred trains it with a memory ({fed:+.1f} ± {fed_half:.1f} points), and not without "
-    "({plain:+.1f} ± {plain_half:.1f}).",
+    "On this model the largest 5 % hold {tail:.0%} of the square, of normally distributed values {normal:.0%}. To "
+    "send one value in a hundred changes the accuracy by {fed:+.1f} ± {fed_half:.1f} points with a memory, and by "
+    "{plain:+.1f} ± {plain_half:.1f} without.",
     expect="abs(tail - normal) < 0.05 and abs(fed) < 1 and plain + plain_half < -3",
 )
 
@@ -313,15 +313,15 @@ sentence(
 
 sentence(
     "05.25",
-    "PowerSGD(rank=2) sends {rank:.0f} bytes in a push, more than Uniform(bits=4) with {bits:.0f}. It ends at a "
-    "held-out loss of {loss:.2f}; the next worst scheme at {others:.2f}.",
-    expect="rank > bits and loss > others",
+    "PowerSGD(rank=2) sends {rank:.0f} bytes in a push, Uniform(bits=4) {bits:.0f}. After 100 steps the "
+    "held-out loss is {loss:.2f} with the first, {other:.2f} with the second.",
+    expect="rank > bits and loss > 1.5 * other",
 )
 
 sentence(
     "05.20",
-    "For each bit of loss, U saves {times:.1f} ± {half:.1f} times as many bytes as W, if harm grows in proportion to "
-    "what is saved. a and b save less than 1 %: leave them exact.",
+    "For the same added loss U saves {times:.1f} ± {half:.1f} times as many bytes as W, if the added loss grows in "
+    "proportion to the bytes saved. a and b save less than 1 %: leave them exact.",
     expect="times - half > 2 and small < 0.01",
 )
 
@@ -340,6 +340,13 @@ sentence(
 )
 
 sentence(
+    "05.42",
+    "Signs for all tensors, after 40 steps: {plain:+.1f} ± {plain_half:.1f} percentage points against exact without a "
+    "memory, {fed:+.1f} ± {fed_half:.1f} with error feedback.",
+    expect="plain + plain_half < fed - fed_half and abs(fed) < abs(plain) / 3",
+)
+
+sentence(
     "05.41",
     "The largest error is {over:.3f} of the allowed one. For {rising} of 4 tensors less error takes more bits. At half "
     "of the length allowed, U takes {large:.1f} bits and b {short:.1f}.",
@@ -350,7 +357,7 @@ sentence(
     "05.22",
     "Adaptive, allowed error 0.3: {share:.1%} of the bytes, accuracy {more:+.1f} ± {half:.1f} percentage points. "
     "4 bits everywhere: {four_share:.1%}, {four_more:+.1f} ± {four_half:.1f}. Here nothing is gained by choosing anew.",
-    expect="four_share < share < 0.25 and more - half > -3 and four_more - four_half > -3",
+    expect="four_share < share < 0.25 and more - half > -3 and more - half < four_more + four_half",
 )
 
 sentence(
