@@ -2,7 +2,7 @@
 
 BROKEN = {
     "05.1": {
-        "the lecture's rule": ("(4 + place)", "4"),
+        "the values alone": ("(4 + place)", "4"),
         "places of four bytes": ("1 if size <= 256 else 2 if size <= 65536 else 4", "4"),
         "a byte holds 255 places": ("size <= 256", "size < 256"),
         "two bytes hold 65535": ("65536", "65535"),

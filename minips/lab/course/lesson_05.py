@@ -6,58 +6,83 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, conforms, number, refuse_if
-from minips.lab.course.questions import Option, question, sentence
+from minips.lab.course.questions import Option, estimate, question, sentence
 from minips.stages.quantizers import Parts
 
-question(
+estimate(
     "05.1",
     "One bit for each value, not 32: how many times fewer bytes does a worker send?",
-    Option("32 times, as the rule says", lambda TODO: False, "TODO"),
-    Option("between 20 and 32 times", lambda TODO: False, "TODO"),
-    Option(
-        "about 9 times",
-        lambda TODO: False,
-        "A push carries more than the bits: each tensor has a scale, and names, shapes, the clock and the "
-        "loss travel in a header. With 650 values this fixed part is larger than the bits themselves.",
-    ),
-    expected="about 9 times",
-    otherwise="TODO",
-    telling=[],
+    "times",
+    expected=(8, 10),
+    because="A push carries more than the bits: each tensor has a scale, and names, shapes, the clock and the loss "
+    "travel in a header. With 650 values this fixed part, as minips writes it, is larger than the bits themselves.",
+    otherwise="The nearer to 32, the less there was besides the bits. The account of a push below says what there is.",
+    telling=["9 times", "nine times", "ten times", "10 times"],
 )
 
 question(
     "05.2",
     "Same levels, same gradient at every worker: from how many workers on is the average of random "
     "rounding nearer to the true gradient than that of nearest rounding?",
-    Option("from one worker on", lambda TODO: False, "TODO"),
+    Option(
+        "from one worker on",
+        lambda workers: workers == 1,
+        "A single copy that was rounded at random was nearer already: nearest rounding had a larger error than its "
+        "bias, or the levels differed.",
+    ),
     Option(
         "from a few on, 2 to 10",
-        lambda TODO: False,
+        lambda workers: 2 <= workers <= 10,
         "Nearest rounding makes the same error in every copy: a bias, which no average removes. Random "
         "rounding makes a larger error in each copy, but a different one each time, and a mean of n divides "
         "its variance by n.",
     ),
-    Option("from about 50 on", lambda TODO: False, "TODO"),
-    Option("never", lambda TODO: False, "TODO"),
+    Option(
+        "from more than 10 on",
+        lambda workers: 10 < workers < float("inf"),
+        "The variance of random rounding is so large that many copies have to be averaged before its mean is nearer "
+        "than the bias of nearest rounding.",
+    ),
+    Option(
+        "never, however many they are",
+        lambda workers: workers == float("inf"),
+        "Up to the largest number that was tried, the average of random rounding stayed behind: its errors did not "
+        "cancel out.",
+    ),
     expected="from a few on, 2 to 10",
-    otherwise="TODO",
-    telling=[],
+    otherwise="There was no number of workers to compare.",
+    telling=["a bias, which no average", "divides its variance", "from 2 workers"],
 )
 
 question(
     "05.3",
-    "One value of W in a push, 100 steps: what does the memory do for the accuracy on held-out digits?",
-    Option("little: both send the same number of values", lambda TODO: False, "TODO"),
+    "Four workers, 100 steps, one value of W out of 640 in each push: how many values of W has training moved at the "
+    "end, with the memory compared with no memory?",
     Option(
-        "it adds more than 20 percentage points",
-        lambda TODO: False,
-        "Without a memory only the places with the largest gradients ever move. With it, a value that is left"
-        " out grows in the memory until it is the largest one, and then all of it is sent.",
+        "fewer: the memory repeats itself",
+        lambda times: 0 < times < 0.9,
+        "What was left out came back at the same places, and these were sent again and again.",
     ),
-    Option("nothing helps: both stay below one half", lambda TODO: False, "TODO"),
-    expected="it adds more than 20 percentage points",
-    otherwise="TODO",
-    telling=[],
+    Option(
+        "about as many: each push moves one",
+        lambda times: 0.9 <= times <= 1.3,
+        "Both send 400 values, and chose their places about equally often anew.",
+    ),
+    Option(
+        "about twice as many",
+        lambda times: 1.3 < times <= 3.5,
+        "Without a memory the same places win again and again: those whose gradients are the largest. With it, a value "
+        "that is left out grows in the memory until it is the largest one. Then all of it is sent, and the next one's "
+        "turn comes.",
+    ),
+    Option(
+        "many times as many",
+        lambda times: times > 3.5,
+        "Without a memory hardly any place but a few was ever the largest. With it, each one's turn came.",
+    ),
+    expected="about twice as many",
+    otherwise="There was nothing to compare: without a memory no value of W has moved.",
+    telling=["win again and again", "turn comes", "twice as many"],
 )
 
 sentence(
@@ -66,16 +91,48 @@ sentence(
     expect="half < 0.2",
 )
 
-sentence("05.2", "650 values, one bit for each: {ratio:.1f} times fewer bytes.", expect="8 < ratio < 10")
+sentence(
+    "05.2",
+    "A push weighs {push:.0f} bytes: {bits} are the bits, {scales} two scales, and {header:.0f} the header.",
+    expect="bits == 82 and scales == 16 and header > bits + scales",
+)
+
+sentence(
+    "05.26",
+    "With a header of 16 bytes in both runs the ratio would be {slim:.0f}, not {ratio:.0f}.",
+    expect="20 < slim < 32 and slim > 2 * ratio",
+)
 
 sentence(
     "05.3", "650 values: {small:.1f} times fewer bytes. 10 010 values: {large:.1f} times.", expect="25 < large < 32"
 )
 
 sentence(
+    "05.27",
+    "One value in a hundred costs {least:.2%} to {most:.2%} of the bytes.",
+    expect="0.0124 < least < most < 0.0201",
+)
+
+sentence(
+    "05.28",
+    "Relative error: {two:.2f} with the two bits of Uniform, {one:.2f} with the one bit of Sign. Uniform's levels are "
+    "{apart:.2f} apart, and half of the values are below {middle:.2f}: {share:.0%} of all get the same level.",
+    expect="0.5 < one < two and apart > 3 * middle and share > 0.7",
+)
+
+sentence(
+    "05.29",
+    "Squared errors, in |x|². Sign: {sign:.3f}, by the formula {predicted:.3f}. The largest 5 %: {top:.3f}, where 0.95 "
+    "is the bound. A random 5 %, mean of 500: {luck:.2f}, 0.95 by the formula.",
+    expect="abs(sign / predicted - 1) < 1e-6 and top < 0.95 and abs(luck - 0.95) < 0.01",
+)
+
+sentence(
     "05.4",
-    "The largest 5 % of the values hold {top:.0%} of the square; of normally distributed ones they hold {normal:.0%}.",
-    expect="top > normal + 0.1",
+    "The largest 5 % of the values hold {small:.0%} ± {small_half:.0%} of the square here, and {large:.0%} ± "
+    "{large_half:.0%} of that of the large model's gradient (five seeds). Of normally distributed values they hold "
+    "{normal:.0%}.",
+    expect="small - small_half > normal + 0.05 and abs(large - normal) < 0.05",
 )
 
 sentence(
@@ -107,9 +164,30 @@ sentence(
 )
 
 sentence(
+    "05.30",
+    "The same with 1024 of the {rows} rows at each of 256 workers: nearest {nearest:.3f}, random {at_random:.3f}.",
+    expect="nearest > 2 * at_random",
+)
+
+sentence(
+    "05.31",
+    "{levels} numbers of levels: the variance is off the formula by {off:.1%} at most, the squared mean error off "
+    "variance/N by {bias:.0%} at most, and {above} times the formula is above the bound.",
+    expect="off < 0.1 and bias < 0.3 and above == 0",
+    card=True,
+)
+
+sentence(
     "05.9",
     "Ternary: variance {formula:.1f} |x|² by the formula, {measured:.1f} |x|² measured.",
     expect="abs(measured / formula - 1) < 0.1",
+)
+
+sentence(
+    "05.32",
+    "Of the {live} values of W whose pixel is not blank, {few:.0f} have moved without a memory and {many:.0f} with it "
+    "(means of 5 seeds).",
+    expect="many > 1.3 * few",
 )
 
 sentence(
@@ -120,38 +198,61 @@ sentence(
 )
 
 sentence(
+    "05.33",
+    "Sent plus held equals meant for {equal} of {of} values, up to rounding.",
+    expect="equal == of",
+)
+
+sentence(
+    "05.34",
+    "{runs} runs each. Without a memory the loss is never below {least:.2f}. With error feedback it ends below 10⁻⁹ in "
+    "{below} of them.",
+    expect="least > 2 - 1e-9 and below == runs",
+    card=True,
+)
+
+sentence(
     "05.11",
-    "Step size {lr}: without a memory w {reached}, and stops at {stuck:.2f}. With error feedback up to "
-    "{most:.0f} are held, w overshoots to {lowest:.1f}, is within 0.5 for good after {late} steps, and "
-    "ends at {end:.2f}.",
-    expect="soon < late and lowest < -3 and abs(stuck) > 0.2 and end < 1e-9",
+    "Step size {lr}, {starts} starts. Without a memory w is within the threshold for good after {soon} steps, and "
+    "stops up to {stuck:.2f} from the minimum. With error feedback up to {most:.0f} are held, w overshoots to "
+    "{lowest:.1f}, is within the threshold for good after {late} steps, and stays within {end:.2f} of the minimum; "
+    "lr · t is {reach:.2f}. (From the start 5.0 it ends at {exactly:.2f}.)",
+    expect="soon < late and lowest < -3 and exactly < 1e-9 < end <= reach + 1e-9 and reach < stuck <= 0.5",
 )
 
 sentence(
     "05.12",
-    "QSGD(levels=3): at most {qsgd:.0f} gradients' lengths are held with the remedy, {wild:.0e} without. "
-    "Ternary: {ternary:.0f} with it, {tame:.0f} without.",
+    "Five sets of batches. QSGD(levels=3): at most {qsgd:.0f} gradients' lengths are held with the remedy, {wild:.0e} "
+    "or more without. Ternary: at most {ternary:.0f} with it, at most {tame:.0f} without.",
     expect="qsgd < 20 and wild > 1e4 and ternary < tame < 30",
 )
 
 sentence(
+    "05.35",
+    "Ternary without the remedy: ω is {first:.1f} at the first step, and {last:.1f} over the last 50.",
+    expect="last < first / 2",
+)
+
+sentence(
     "05.13",
-    "Momentum correction lowers the loss after 60 steps by {gain:.2f} ± {half:.2f} against error feedback alone.",
-    expect="gain > half",
+    "At the same lr of 0.1, momentum correction lowers the loss after 60 steps by {gain:.2f} ± {half:.2f} against "
+    "error feedback. Error feedback with a step ten times as long lowers it by {longer:.2f} ± {longer_half:.2f}.",
+    expect="gain > half and longer - longer_half > 0 and longer > gain",
 )
 
 sentence(
     "05.14",
-    "Against error feedback with the server's momentum the difference is {gain:.2f} ± {half:.2f}, 5 "
-    "seeds: none that can be told from chance.",
-    expect="abs(gain) < half",
+    "The best of three effective steps for each: the loss with momentum correction, minus that with error feedback, is "
+    "{more:+.2f} ± {half:.2f}. At the effective step 1.0, minus that with error feedback and the server's momentum: "
+    "{beside:+.2f} ± {beside_half:.2f} (pairs, 5 seeds).",
+    expect="more > 0 and abs(beside) < beside_half",
 )
 
 sentence(
     "05.15",
-    "With all the rows, the error without Delta is {slow:.0f} times the error with it. With 32 random "
-    "rows it is {fast:.1f} times: there Delta is no help.",
-    expect="slow > 3 and fast < 1",
+    "With all the rows, the error without Delta is {slow:.0f} ± {slow_half:.0f} times the error with it. With 32 "
+    "random rows it is {fast:.2f} ± {fast_half:.2f} times: there Delta is no help.",
+    expect="slow - slow_half > 3 and fast + fast_half < 1",
 )
 
 sentence(
@@ -162,50 +263,101 @@ sentence(
 )
 
 sentence(
-    "05.17",
-    "{name}, {bits:.2f} bits per value: {plain:+.1f} ± {plain_half:.1f} percentage points without a "
-    "memory, {fed:+.1f} ± {fed_half:.1f} with error feedback.",
-    expect="bits < 1.3 and fed - fed_half > -6 and plain < fed",
+    "05.36",
+    "One value in a hundred with error feedback was at {early:+.1f} ± {early_half:.1f} percentage points against "
+    "Exact after {steps} steps, and at {late:+.1f} ± {late_half:.1f} after 160: what looked lost was unfinished.",
+    expect="early + early_half < 0 and abs(late) < abs(early) / 2",
+)
+
+sentence(
+    "05.37",
+    "On this model the largest 5 % hold {tail:.0%} of the square, of normally distributed values {normal:.0%}. To "
+    "send one value in a hundred changes the accuracy by {fed:+.1f} ± {fed_half:.1f} points with a memory, and by "
+    "{plain:+.1f} ± {plain_half:.1f} without.",
+    expect="abs(tail - normal) < 0.05 and abs(fed) < 1 and plain + plain_half < -3",
+)
+
+sentence(
+    "05.38",
+    "One value in a thousand with error feedback reads 90 % with {fewer:.0f} ± {fewer_half:.0f} times fewer bytes than "
+    "Exact, in {slower:.1f} ± {slower_half:.1f} times as many steps.",
+    expect="fewer - fewer_half > 10 and slower - slower_half > 1",
 )
 
 sentence(
     "05.18",
-    "Ternary with error feedback, scaled by 1/(1 + ω): {mean:+.1f} ± {half:.1f} percentage points.",
-    expect="abs(mean) < 3",
+    "Ternary with error feedback, scaled by 1/(1 + ω), needs {steps:.2f} ± {half:.2f} times the steps of Exact.",
+    expect="steps - half < 1.1 and steps + half < 1.5",
+)
+
+sentence(
+    "05.39",
+    "Head and zeros make the message of Exact {large:.3f} times as long, and that of one value in a thousand "
+    "{small:.1f} times.",
+    expect="large < 1.02 and small > 2",
 )
 
 sentence(
     "05.19",
-    "Computing in 16 bits: {computed:.0%} of the bytes. Sending in 16 bits: {sent:.0%}.",
-    expect="computed == 1 and 0.5 < sent < 0.6",
+    "Computed in 16 bits and handed over in 32: {computed:.0%} of the bytes, accuracy {accuracy:.0%}. Sent in 16 bits: "
+    "{sent:.0%}, accuracy {other:.0%}.",
+    expect="computed == 1 and 0.5 < sent < 0.6 and min([accuracy, other]) > 0.9",
+)
+
+sentence(
+    "05.25",
+    "PowerSGD(rank=2) sends {rank:.0f} bytes in a push, Uniform(bits=4) {bits:.0f}. After 100 steps the "
+    "held-out loss is {loss:.2f} with the first, {other:.2f} with the second.",
+    expect="rank > bits and loss > 1.5 * other",
 )
 
 sentence(
     "05.20",
-    "For the same harm, U saves {times:.1f} times as many bytes as W. a and b save less than 1 %: leave them exact.",
-    expect="times > 2 and small < 0.01",
+    "For the same added loss U saves {times:.1f} ± {half:.1f} times as many bytes as W, if the added loss grows in "
+    "proportion to the bytes saved. a and b save less than 1 %: leave them exact.",
+    expect="times - half > 2 and small < 0.01",
 )
 
 sentence(
     "05.21",
-    "Mixed: {share:.1%} of the bytes, and the accuracy changes by {more:+.1f} ± {half:.1f} percentage "
-    "points (5 seeds).",
-    expect="share < 0.12 and more - half > -3",
+    "Without a memory, 40 steps: mixed sends {mixed:.1%} of the bytes, signs everywhere {signs:.1%}, and the accuracy "
+    "is {gain:+.1f} ± {half:.1f} percentage points higher with mixed (5 seeds).",
+    expect="mixed > signs and gain > half",
+)
+
+sentence(
+    "05.40",
+    "With error feedback, mixed needs {times:.2f} ± {half:.2f} times the bytes of signs everywhere until 90 %. Signs "
+    "need {slower:.2f} ± {slower_half:.2f} times the steps of mixed.",
+    expect="times - half > 1 and slower < 1.2",
+)
+
+sentence(
+    "05.42",
+    "Signs for all tensors, after 40 steps: {plain:+.1f} ± {plain_half:.1f} percentage points against exact without a "
+    "memory, {fed:+.1f} ± {fed_half:.1f} with error feedback.",
+    expect="plain + plain_half < fed - fed_half and abs(fed) < abs(plain) / 3",
+)
+
+sentence(
+    "05.41",
+    "The largest error is {over:.3f} of the allowed one. For {rising} of 4 tensors less error takes more bits. At half "
+    "of the length allowed, U takes {large:.1f} bits and b {short:.1f}.",
+    expect="over <= 1.001 and rising == 4 and large > short",
 )
 
 sentence(
     "05.22",
-    "Allowed error {target}: {share:.1%} of the bytes, accuracy {more:+.1f} ± {half:.1f} percentage points.",
-    expect="share < 0.5 and more - half > -3",
+    "Adaptive, allowed error 0.3: {share:.1%} of the bytes, accuracy {more:+.1f} ± {half:.1f} percentage points. "
+    "4 bits everywhere: {four_share:.1%}, {four_more:+.1f} ± {four_half:.1f}. Here nothing is gained by choosing anew.",
+    expect="four_share < share < 0.25 and more - half > -3 and more - half < four_more + four_half",
 )
 
 sentence(
-    "05.23",
-    "Sign with error feedback: {share:.1%} of the bytes, accuracy {more:+.1f} ± {half:.1f} percentage points.",
-    expect="share < 0.1 and more - half > -3",
+    "05.24",
+    "Your quantizer sent {share:.0%} of the bytes, and the model reads {accuracy:.0%} of the held-out digits.",
+    expect="share < 0.45 and accuracy > 0.9",
 )
-
-sentence("05.24", "Your quantizer sent {share:.0%} of the bytes.", expect="share < 0.45")
 
 
 DRAWS, VALUES = 500, 300

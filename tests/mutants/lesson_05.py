@@ -1,0 +1,8 @@
+"""Lesson 05: a memory that forgets."""
+
+MUTANT = (
+    "error feedback forgets what was not sent",
+    "minips/stages/memories.py",
+    'state["error"] = np.asarray(p - sent)',
+    'state["error"] = np.zeros_like(p)',
+)

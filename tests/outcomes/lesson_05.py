@@ -1,0 +1,21 @@
+"""Lesson 05: values under which each option of its questions comes true, and none."""
+
+from math import inf, nan
+
+OUTCOMES = {
+    "05.1": {"expected": {"ratio": 9.04}, "otherwise": {"ratio": 26.9}},
+    "05.2": {
+        "from one worker on": {"workers": 1},
+        "from a few on, 2 to 10": {"workers": 2},
+        "from more than 10 on": {"workers": 64},
+        "never, however many they are": {"workers": inf},
+        "none of these": {"workers": nan},
+    },
+    "05.3": {
+        "fewer: the memory repeats itself": {"times": 0.5},
+        "about as many: each push moves one": {"times": 1.05},
+        "about twice as many": {"times": 2.2},
+        "many times as many": {"times": 6.0},
+        "none of these": {"times": nan},
+    },
+}
