@@ -410,9 +410,6 @@ class _Request:
         if not self.call.client._connections[self.index].retries(self, error):
             self.call.answered(self, [], error)
 
-    def lost(self, error: Exception) -> None:
-        self.call.answered(self, [], error)
-
 
 class _Call(Driven[Any]):
     """A call as a future. Each answer takes its session further, in the thread that reads it."""
