@@ -13,7 +13,6 @@ from functools import partial
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.allreduce_session import all_reduce, carry_out_together
-from minips.core.codec import envelope, unpack
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.message import DivergedError, Message, NonFiniteError, check_finite
@@ -79,9 +78,7 @@ def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[T
         asked: deque[Send] = deque()
 
         def receive(wanted: Receive) -> Frames:
-            packet, _ = unpack(asked.popleft().parcel, config.push, trace)
-            stamp, frames = carry_out(servers[wanted.source].answer(packet.header, packet))
-            return [envelope(config.pull, stamp), *frames]
+            return carry_out(servers[wanted.source].request(asked.popleft().parcel))
 
         return carry_out(session, asked.append, receive)
 

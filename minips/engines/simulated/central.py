@@ -12,7 +12,6 @@ from typing import Any, cast
 import simpy
 
 from minips.core.calibration import update_lines
-from minips.core.codec import envelope, unpack
 from minips.core.fit import Line
 from minips.core.message import Message, NonFiniteError, check_finite
 from minips.core.partition import cut, join, native, partition
@@ -93,12 +92,6 @@ class SimServer(Node):
         if state:
             self.session.restore(state)
         self.session.begin()
-
-    def request(self, frames: Frames) -> Session[Frames]:
-        """The session of a request; returns the frames of the answer."""
-        packet, _ = unpack(frames, self.config.push, UNTIMED)
-        stamp, answer = yield from self.session.answer(packet.header, packet)
-        return [envelope(self.config.pull, {**stamp, "busy": 0.0, "waited": 0.0}), *answer]
 
     def wait(self, wanted: Until, step: int) -> Way[None]:
         if not wanted.ready():
@@ -217,7 +210,7 @@ class SimWorker(Trainer):
 
         def receive(wanted: Receive) -> Frames:
             frames = asked.pop(0).parcel
-            answer = carry_out(self._servers[wanted.source].request(frames))
+            answer = carry_out(self._servers[wanted.source].session.request(frames))
             self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
             return answer
 
@@ -299,7 +292,7 @@ class SimWorker(Trainer):
         self.bytes_sent += size(frames)
         yield from cluster.travel(self, server, size(frames), least_s)
         cluster.record("transfer", self.who, began, step)
-        answer = yield from server.carry_out(server.request(frames), step)
+        answer = yield from server.carry_out(server.session.request(frames), step)
         began = self.env.now
         yield from cluster.travel(server, self, size(answer), least_s)
         cluster.record("transfer", self.who, began, step)
