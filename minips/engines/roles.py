@@ -165,7 +165,7 @@ def run_allreduce_worker(
         computing = Trace(peer.trace.who)
         replica = Replica(params, config, worker, peer.trace, every, state.get("replica"))
         if state:
-            peer.restore(state["hops"])
+            peer.reduction.restore(state["hops"])
         line.say("ready", peer.address)
         word, addresses = line.wait("meet", "halt")
         try:
@@ -185,7 +185,7 @@ def run_allreduce_worker(
             line.say("alone", str(error))
         line.wait()
     counts = {"bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received}
-    state = {"hops": peer.state(), "seen": [*seen] if seen and config.overlap else None}
+    state = {"hops": peer.reduction.state(), "seen": [*seen] if seen and config.overlap else None}
     return {**replica.report(), **counts, "trace": peer.trace + computing, "state": state}
 
 
