@@ -10,7 +10,7 @@ from minips.problems import Problem
 from minips.stage import Stage, Tensors
 
 
-class Job(NamedTuple):
+class TrainingJob(NamedTuple):
     """The work of an engine: to train ``problem`` as ``config`` says."""
 
     problem: Problem
@@ -34,7 +34,7 @@ class Engine(Stage):
     kind: ClassVar[str] = "engine"
 
     @abstractmethod
-    def run(self, job: Job) -> Run:
+    def run(self, job: TrainingJob) -> Run:
         """Train until the config's updates are applied, or until the job's ``stop()`` says so.
 
         The result has all but the validation loss and the accuracy. RuntimeError where a worker or a server failed.

@@ -15,7 +15,7 @@ from minips.core.partition import join
 from minips.core.run import Progress, Rows, Run, State, state_of
 from minips.core.trace import Trace
 from minips.engines import roles
-from minips.engines.base import Engine, Job
+from minips.engines.base import Engine, TrainingJob
 from minips.engines.replica import check_same, requantization_error
 from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, tell
 
@@ -34,7 +34,7 @@ class LocalEngine(Engine):
     def start(self, *names: str) -> list[Child]:
         """Start children, which wait for their roles; none is left where one cannot be started."""
 
-    def run(self, job: Job) -> Run:
+    def run(self, job: TrainingJob) -> Run:
         with RunSupervisor(self.start, job) as supervisor:
             return supervisor.run()
 
@@ -46,7 +46,7 @@ class _StoppedError(Exception):
 class RunSupervisor(Supervisor):
     """A run's supervisor. ``holders`` hold parameters and know when it is over; ``reporters`` count what is applied."""
 
-    def __init__(self, start: Start, job: Job) -> None:
+    def __init__(self, start: Start, job: TrainingJob) -> None:
         super().__init__(start, self._go_on)
         self.job, self.config, self.watch = job, job.config, job.watch
         self.rows: defaultdict[Child, Rows] = defaultdict(list)

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Self, cast
 from minips.core.collectives import PS
 from minips.core.run import Run
 from minips.engines.actor import Actor, ActorInfo
-from minips.engines.base import Engine, Job
+from minips.engines.base import Engine, TrainingJob
 from minips.engines.local import RunSupervisor
 from minips.engines.shipping import ship
 from minips.engines.supervisor import FAREWELL_S, Child, handling, multiprocess
@@ -75,7 +75,7 @@ class Ray(Engine):
     tls: bool = option(True, "encrypt what workers and servers exchange")
     cpus: float = option(1.0, "CPUs that Ray sets aside for each server and each worker", above=0)
 
-    def run(self, job: Job) -> Run:
+    def run(self, job: TrainingJob) -> Run:
         config = job.config
         if not isinstance(config.transport, Tcp):
             raise ValueError(
@@ -217,7 +217,7 @@ class _Cluster:
     that is left in it.
     """
 
-    def __init__(self, ray: Any, engine: Ray, job: Job, servers: int) -> None:
+    def __init__(self, ray: Any, engine: Ray, job: TrainingJob, servers: int) -> None:
         self.ray, self._engine, self._config, self._servers, self._stop = ray, engine, job.config, servers, job.stop
         self._count = servers + job.config.workers
         self._group: Any = None

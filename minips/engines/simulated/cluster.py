@@ -20,8 +20,7 @@ from minips.core.run import Progress, Rows, Run
 from minips.core.topology import Network
 from minips.core.trace import Span, Trace
 from minips.drivers.virtual import Party, Way
-from minips.engines.base import Job
-from minips.engines.simulated.engine import Simulated
+from minips.engines.base import TrainingJob
 from minips.engines.simulated.flows import FlowNetwork
 from minips.stage import Tensors, reason
 
@@ -33,9 +32,9 @@ NEWS_S = 0.1
 
 
 class Simulation:
-    """The clock (``env``), the network, the spans, and the reports of progress."""
+    """The clock (``env``), the network, the spans, and the reports of progress. ``engine`` is the `Simulated`."""
 
-    def __init__(self, engine: Simulated, job: Job) -> None:
+    def __init__(self, engine: Any, job: TrainingJob) -> None:
         self.engine, self.job, self.config, self.plain = engine, job, job.config, replace(job.config, delays=None)
         self.every = job.evaluation.every if job.evaluation else None
         self.ended = False

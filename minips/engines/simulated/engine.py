@@ -16,7 +16,7 @@ from minips.core.config import Config
 from minips.core.machines import Machines, check_one_network
 from minips.core.run import Run
 from minips.core.topology import Own, Star, Topology, Traffic
-from minips.engines.base import Engine, Job
+from minips.engines.base import Engine, TrainingJob
 from minips.stage import StageField, ValueField, option, register
 
 
@@ -70,7 +70,7 @@ class Simulated(Engine):
         if self.cluster and self.topology:
             raise ValueError("Simulated takes a topology, or a cluster, which has one of its own; got both.")
 
-    def run(self, job: Job) -> Run:
+    def run(self, job: TrainingJob) -> Run:
         from minips.engines.simulated import central, mutual
         from minips.engines.simulated.cluster import Simulation
 
