@@ -36,7 +36,7 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     params = problem.init(seeds.init(config.seed))
     with suppress(NonFiniteError, DivergedError):
         if isinstance(config.exchange, AllReduce):
-            each = _together(parts, params, config, config.exchange)
+            each = _together(parts, params, config)
         else:
             each = _served(parts, params, config)
         following = one_blas_thread(partial(next, each, None))  # computed as in a run
@@ -99,13 +99,10 @@ def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[T
         yield join([shard.params for shard in shards], layouts)
 
 
-def _together(parts: list[Problem], params: Tensors, config: Config, exchange: AllReduce) -> Iterator[Tensors]:
+def _together(parts: list[Problem], params: Tensors, config: Config) -> Iterator[Tensors]:
     workers = range(config.workers)
     replica = Shard.of(config, params, workers=1)
-    draws = [seeds.all_reduce(config.seed, rank) for rank in workers]
-    ranks = [
-        AllReduceState(exchange, rank, config.workers, params, config.push, draws[rank], Trace()) for rank in workers
-    ]
+    ranks = [AllReduceState(config, rank, params, Trace()) for rank in workers]
     for clock in range(config.steps):
         seen = replica.params
         for rank, part, one in zip(workers, parts, ranks, strict=True):

@@ -50,7 +50,7 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
     whole = first + (config.steps - 1) * step + _longer(replace(config, workers=quiet.workers))
     values, messages = sum(x.size for x in params.values()), config.workers * config.servers
     if isinstance(config.exchange, AllReduce):
-        load = Workload(values, rows, parts=_parts(config, config.exchange, gradients))
+        load = Workload(values, rows, parts=_parts(config, gradients))
     else:
         out, back = _of_all(config, quiet.workers, step, steps=1)
         whole = _of_all(config, quiet.workers, whole, config.steps, others=3)  # hello, pull, bye
@@ -70,11 +70,11 @@ def _of_all(config: Config, rehearsed: int, nbytes: Array, steps: int, others: i
     return nbytes + more + (longer * (steps + others) * config.servers, 0)
 
 
-def _parts(config: Config, exchange: AllReduce, gradients: Tensors) -> tuple[Declared, ...]:
+def _parts(config: Config, gradients: Tensors) -> tuple[Declared, ...]:
     """Each worker's hops, with the bytes that it would send if the sums were like its own gradients."""
     parts = []
     for rank in range(config.workers):
-        one = AllReduceState(exchange, rank, config.workers, gradients, config.push, np.random.default_rng(0), Trace())
+        one = AllReduceState(config, rank, gradients, Trace(), np.random.default_rng(0))
         one.begin(0, gradients)
         nbytes = [
             0.0 if hop.to is None else float(sum(map(len, one.outgoing(number)))) for number, hop in enumerate(one.hops)

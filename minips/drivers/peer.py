@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 
-from minips import seeds
 from minips.core.allreduce_session import all_reduce
-from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.reduction import AllReduceState
 from minips.core.sessions import Receive, Send, carry_out
@@ -43,15 +41,12 @@ class Peer(Closable):
     local one.
     """
 
-    def __init__(
-        self, exchange: AllReduce, config: Config, rank: int, like: Tensors, token: str, address: str | None = None
-    ) -> None:
+    def __init__(self, config: Config, rank: int, like: Tensors, token: str, address: str | None = None) -> None:
         self.rank, self.config = rank, config
         self.trace = Trace(f"worker {rank}")
         self.bytes_sent = self.bytes_received = 0
         self._token, self._node = token, config.shaped_transport()
-        rng = seeds.all_reduce(config.seed, rank)
-        self.reduction = AllReduceState(exchange, rank, config.workers, like, config.push, rng, self.trace)
+        self.reduction = AllReduceState(config, rank, like, self.trace)
         self._changed = threading.Condition()
         self._boxes: dict[int, deque[Frames]] = defaultdict(deque)
         self._gone: dict[int, str] = {}

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from minips.core.collectives import AllReduce
 from minips.core.config import MOST_S, Config
 from minips.core.message import DivergedError, NonFiniteError
 from minips.core.partition import partition
@@ -137,10 +136,9 @@ def run_allreduce_worker(
     It stays reachable until then, so that no rank finds it gone in the middle of a hop. Where another rank is gone it
     says that it is alone, and leaves it to the supervisor to find out why.
     """
-    told, exchange, state = 0, config.exchange, state or {}
+    told, state = 0, state or {}
     seen = state.get("seen") and tuple(state["seen"])
     resumed, decision = threading.Event(), [False]
-    assert isinstance(exchange, AllReduce)
 
     def tell() -> None:
         nonlocal told
@@ -161,7 +159,7 @@ def run_allreduce_worker(
             decision[0] = word != "go on"
             resumed.set()
 
-    with Peer(exchange, config, worker, params, token, address) as peer:
+    with Peer(config, worker, params, token, address) as peer:
         computing = Trace(peer.trace.who)
         replica = Replica(params, config, worker, peer.trace, every, state.get("replica"))
         if state:

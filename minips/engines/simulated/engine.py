@@ -88,7 +88,7 @@ class Simulated(Engine):
                     f"{config.exchange!r} has no server that could answer with old parameters; "
                     "use exchange=PS(), or delay_versions=0."
                 )
-            return mutual.run(cluster, config.exchange)
+            return mutual.run(cluster)
         return central.run(cluster)
 
     def network(self, config: Config) -> Any:

@@ -11,10 +11,8 @@ from typing import Any, cast
 
 import simpy
 
-from minips import seeds
 from minips.core.allreduce_session import all_reduce
 from minips.core.calibration import rank_lines
-from minips.core.collectives import AllReduce
 from minips.core.fit import Line
 from minips.core.reduction import AllReduceState
 from minips.core.run import Rows, Run, state_of
@@ -31,9 +29,9 @@ _SENT_AT = bytes(8)
 """The frame in which a real message says when it was sent."""
 
 
-def run(cluster: Simulation, exchange: AllReduce) -> Run:
+def run(cluster: Simulation) -> Run:
     """Train by all-reduce."""
-    team = Team(cluster, exchange)
+    team = Team(cluster)
     for member in team.members:
         member.greet()
     cluster.run([member.start() for member in team.members])
@@ -64,10 +62,10 @@ def run(cluster: Simulation, exchange: AllReduce) -> Run:
 class Team:
     """The workers, by rank, and what they have done together."""
 
-    def __init__(self, cluster: Simulation, exchange: AllReduce) -> None:
+    def __init__(self, cluster: Simulation) -> None:
         job, count = cluster.job, cluster.config.workers
         kept = job.state["workers"] if job.state else [{}] * count
-        self.cluster, self.exchange, self.changed_at = cluster, exchange, 0.0
+        self.cluster, self.changed_at = cluster, 0.0
         self.losses: Rows = []
         self.members = [SimRank(self, rank, kept[rank]) for rank in range(count)]
         self.applied = sum(member.replica.shard.applied for member in self.members)
@@ -102,10 +100,9 @@ class SimRank(Trainer):
         calibration = cluster.engine.calibration
         rest = {"transfer": calibration.hop_rest.times(1 / 2)} if calibration else {}
         super().__init__(cluster, rank, {**rank_lines(calibration, config), **rest} if calibration else {})
-        rng = seeds.all_reduce(config.seed, rank)
         self._team = team
         self._idle = calibration.hop_idle if calibration else Line()
-        self._reduction = AllReduceState(team.exchange, rank, config.workers, params, config.push, rng, UNTIMED)
+        self._reduction = AllReduceState(config, rank, params, UNTIMED)
         self._boxes: dict[int, simpy.Store] = defaultdict(partial(simpy.Store, self.env))
         self.replica = Replica(params, config, rank, UNTIMED, cluster.every, state.get("replica"))
         self._seen = state.get("seen")
