@@ -13,7 +13,7 @@ from minips.core.config import Config
 from minips.core.run import Run
 from minips.engines.train import train
 from minips.problems import LinearRegression, Problem, SoftmaxRegression, softmax
-from minips.stage import Array, Tensors, build, parse_stage
+from minips.stage import Array, Tensors, parse_stage
 from minips.stages.optimizers import SGD
 
 try:
@@ -72,8 +72,8 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
     def config(self, X: Any, steps: int) -> Config:
         """The experiment that `fit` trains on the rows of X."""
         rows = X.shape[0]
-        codec = Codec(**{kind: _stage(kind, getattr(self, kind)) for kind in _CODEC})
-        stages = {kind: _stage(kind, getattr(self, kind)) for kind in _STAGES if getattr(self, kind) is not None}
+        codec = Codec(**{kind: parse_stage(kind, getattr(self, kind)) for kind in _CODEC})
+        stages = {kind: parse_stage(kind, stage) for kind in _STAGES if (stage := getattr(self, kind)) is not None}
         if self.optimizer is None:
             batch = min(self.batch_size or rows, rows) * min(self.workers, rows)
             stages["optimizer"] = SGD(lr=1 / (self._second_derivative * _curvature(X, batch) + self.l2))
@@ -101,7 +101,9 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=X.dtype)
         return X, y, weights
 
-    def _train(self, problem: Problem, before: Tensors | None, steps: int) -> Tensors:
+    def _train(self, problem: Problem, before: Tensors | None, steps: int | None) -> Tensors:
+        """Train for so many steps; None for one pass over the rows."""
+        steps = self._pass(problem.rows) if steps is None else steps
         if before:
             problem.init = lambda rng: {name: p.copy() for name, p in before.items()}  # type: ignore[method-assign]
         run: Run = train(problem, self.config(problem.X, steps), engine=self.engine)
@@ -143,7 +145,7 @@ class PSRegressor(RegressorMixin, _Trained):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, sample_weight: Any, before: Tensors | None, steps: int | None) -> Self:
         X, y, weights = self._table(X, y, sample_weight, reset=before is None)
         problem = LinearRegression(X, y.astype(X.dtype), l2=self.l2, weights=weights)
-        params = self._train(problem, before, self._pass(problem.rows) if steps is None else steps)
+        params = self._train(problem, before, steps)
         self.coef_, self.intercept_ = params["w"], params["b"]
         return self
 
@@ -212,16 +214,12 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
         if len(self.classes_) < 2:
             raise ValueError(f"A classifier needs two classes; got 1 class, {self.classes_.tolist()[0]!r}.")
         problem = SoftmaxRegression(X, numbers, classes=len(self.classes_), l2=self.l2, weights=weights)
-        params = self._train(problem, before, self._pass(problem.rows) if steps is None else steps)
+        params = self._train(problem, before, steps)
         W, b = params["W"].T, params["b"]
         if len(self.classes_) == 2:
             W, b = W[1:] - W[:1], b[1:] - b[:1]
         self.coef_, self.intercept_ = W, b
         return self
-
-
-def _stage(kind: str, given: Any) -> Any:
-    return parse_stage(kind, given) if isinstance(given, str) else build(kind, given)
 
 
 def _curvature(X: Any, batch: int) -> float:

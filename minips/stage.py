@@ -338,12 +338,14 @@ def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
     return stage_class(kind, spec["name"]).from_dict({key: value for key, value in spec.items() if key != "name"})
 
 
-def parse_stage(kind: str, text: str) -> Any:
-    """A stage from ``name`` or ``name:field=value,field=value``.
+def parse_stage(kind: str, text: "str | Mapping[str, Any] | Stage") -> Any:
+    """A stage from ``name`` or ``name:field=value,field=value``; from what is no text as `build` makes it.
 
     >>> parse_stage("quantizer", "topk:fraction=0.05")
     TopK(fraction=0.05)
     """
+    if not isinstance(text, str):
+        return build(kind, text)
     name, colon, fields = text.partition(":")
     return stage_class(kind, name).from_dict(read_fields(fields) if colon else {})
 

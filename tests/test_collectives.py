@@ -91,10 +91,9 @@ def test_an_exchange_may_be_a_name():
 
 
 def reductions(exchange, workers, codec, like):
-    return [
-        AllReduceState(exchange, rank, workers, like, codec, np.random.default_rng([7, rank]), ps.Trace())
-        for rank in range(workers)
-    ]
+    config = ps.Config(exchange=exchange, workers=workers, push=codec)
+    draws = [np.random.default_rng([7, rank]) for rank in range(workers)]
+    return [AllReduceState(config, rank, like, ps.Trace(), rng) for rank, rng in enumerate(draws)]
 
 
 def reduce(ranks, step, gradients, endings=()):
@@ -398,7 +397,7 @@ def test_replicas_that_differ_are_an_error():
 
 def test_a_peer_takes_calls_from_workers_only():
     like = PROBLEM.init(None)
-    with Peer(RING, TCP, 0, like, "token") as peer, TCP.shaped_transport().connect(peer.address, "token") as channel:
+    with Peer(TCP, 0, like, "token") as peer, TCP.shaped_transport().connect(peer.address, "token") as channel:
         for frames in ([], [b"one"], [b"3"], [b"-1"]):
             with pytest.raises(ValueError, match="Expected the number of a worker, 0 to 2"):
                 channel.call(frames).result(5)
@@ -411,7 +410,10 @@ def test_a_peer_takes_calls_from_workers_only():
 def test_workers_count_the_frames_that_a_tap_sees(exchange):
     like = PROBLEM.init(None)
     with ExitStack() as stack:
-        peers = [stack.enter_context(Peer(exchange, TCP, rank, like, "token")) for rank in range(3)]
+        peers = [
+            stack.enter_context(Peer(dataclasses.replace(TCP, exchange=exchange), rank, like, "token"))
+            for rank in range(3)
+        ]
         taps = stack.enter_context(tapped(*(peer.address for peer in peers)))
         for peer in peers:
             peer.meet([tap.address for tap in taps])

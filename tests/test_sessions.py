@@ -110,10 +110,8 @@ def test_a_change_of_what_a_server_answers_shows_under_every_clock(
 def test_by_turns_and_by_sizes_alone_the_same_is_said(name: str) -> None:
     workers, exchange = EXCHANGES[name], ps.stage.build("exchange", name)
     gradients = [{"w": np.arange(17, dtype="f4") + rank} for rank in range(workers)]
-    parts = [
-        AllReduceState(exchange, rank, workers, gradients[0], ps.Codec(), np.random.default_rng(0), ps.Trace())
-        for rank in range(workers)
-    ]
+    config = ps.Config(exchange=exchange, workers=workers)
+    parts = [AllReduceState(config, rank, gradients[0], ps.Trace()) for rank in range(workers)]
     for part, own in zip(parts, gradients, strict=True):
         part.begin(0, own)
     means = allreduce_session.carry_out_together([allreduce_session.all_reduce(part) for part in parts])

@@ -69,7 +69,7 @@ def _references(wanted: Sequence[str] | None, folder: Path) -> list[Contender]:
         Contender("bare-grpc", trips.grpc, trips.grpc_server, steps, skipped=grpc),
         Contender("aiohttp-json", trips.json, trips.json_server, steps, skipped=aiohttp),
         Contender("torch", with_torch.trip, with_torch.server, here, skipped=torch),
-        Contender("ray", with_ray.trip, parts=here, skipped=ray),
+        Contender("ray", with_ray.trip, skipped=ray),
     ]
     names = base.chosen([one.name for one in known], wanted)
     return [one for one in known if one.name in names]

@@ -140,9 +140,9 @@ def _minips(problem: Problem, config: Config, features: int) -> Job:
 
 def _ray(_: Problem, config: Config, features: int) -> Job:
     """Ray's driver is where a user would start it, with the problem and an imported Ray at hand."""
-    with base.folder() as folder, Supervisor(Processes().start) as supervisor:
+    with Supervisor(Processes().start) as supervisor:
         (driver,) = supervisor.start("Ray's driver")
-        driver.brief(with_ray.drive, {"config": config, "make": problem, "features": features, "folder": folder})
+        driver.brief(with_ray.drive, {"config": config, "make": problem, "features": features})
         supervisor.hear(driver, "ready", START_S)
         driver.say("go")
         return Job(**supervisor.hear(driver, "result", TURN_S))

@@ -1,19 +1,16 @@
 """The same work on Ray actors. Each driver is a process of its own, with a Ray of its own, which ends with it."""
 
-import logging
 import os
-import secrets
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from pathlib import Path
 from typing import Any
 
 from minips import seeds
 from minips.bench.jobs import Rounds, told_to_go
 from minips.bench.trips import WAIT_S, Trip, answering, numbers, silence
 from minips.core.config import Config
+from minips.engines.on_ray import connected
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
 from minips.problems import Problem
@@ -22,9 +19,7 @@ from minips.stage import Array, Tensors
 
 @contextmanager
 def quiet() -> Iterator[Any]:
-    """The module ray, which reports nothing and leaves no file; its output is discarded."""
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # for loopback alone
-    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # else it keeps one at home
+    """The module ray; its output is discarded."""
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         import ray
 
@@ -35,27 +30,10 @@ def quiet() -> Iterator[Any]:
 
 
 @contextmanager
-def cluster(ray: Any, actors: int, folder: Path) -> Iterator[None]:
-    """Ray's own processes."""
-    ray.init(
-        address="local",
-        num_cpus=actors,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        _temp_dir=None if sys.platform == "win32" else str(folder),
-    )
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-@contextmanager
-def trip(address: None, *, values: int, folder: Path) -> Iterator[Trip]:
+def trip(address: None, *, values: int) -> Iterator[Trip]:
     """An actor that steps its parameters and answers with them."""
     gradient = numbers(values)
-    with quiet() as ray, cluster(ray, 1, folder):
+    with quiet() as ray, connected("local", 1, 1.0):
         actor = ray.remote(_Stepper).remote(values)
         yield lambda: ray.get(actor.step.remote(gradient), timeout=WAIT_S)
 
@@ -85,7 +63,7 @@ class _Server(Rounds):
         return self.params
 
 
-def drive(line: ControlPipe, *, config: Config, make: Callable[[int], Problem], features: int, folder: Path) -> Any:
+def drive(line: ControlPipe, *, config: Config, make: Callable[[int], Problem], features: int) -> Any:
     """A whole job of the problem that ``make`` makes, from the start of Ray to its end. Times are seconds."""
     silence()
     problem = make(features)
@@ -94,7 +72,7 @@ def drive(line: ControlPipe, *, config: Config, make: Callable[[int], Problem], 
         if not told_to_go(line):
             return None
         began = time.monotonic()
-        with cluster(ray, config.workers + 1, folder):
+        with connected("local", config.workers + 1, 1.0):
             server = ray.remote(_Server).remote(config, params)
             workers = [
                 ray.remote(_Worker).remote(config, problem.shard(number, config.workers), number)

@@ -14,19 +14,18 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from minips import seeds
 from minips.core import saved
-from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, unpack
+from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, envelope, unpack
 from minips.core.config import Config
 from minips.core.message import Header, Message
 from minips.core.partition import Layout, cut, join
 from minips.core.sessions import NO_LOCK, Do, Parcel, Receive, Send, Session, Until, nothing
-from minips.core.shard import Outcome, Shard
+from minips.core.shard import Outcome, Shard, checked
 from minips.core.trace import DECODE, ENCODE, UPDATE, Trace
 from minips.stage import Frames, Tensors, reason
 from minips.stages.aggregators import Contribution
@@ -128,11 +127,6 @@ class WorkerSession:
     def versions(self) -> tuple[int, ...]:
         """The version of each server's parameters that was pulled last."""
         return tuple(link.version for link in self.links)
-
-    @property
-    def unsure(self) -> bool:
-        """True where a server is to be asked which pushes it has taken, by `agree`."""
-        return any(map(attrgetter("unsure"), self.links))
 
     @property
     def done(self) -> bool:
@@ -433,6 +427,12 @@ class ServerSession:
             encode = partial(self._plain, message)
         return stamp, (yield Do(spans, self.values, encode))
 
+    def request(self, frames: Frames) -> Session[Frames]:
+        """One request by its frames, where the clock on the wall says nothing. Returns the frames of the answer."""
+        packet, _ = unpack(frames, self.config.push, Trace(limit=0))
+        stamp, answer = yield from self.answer(packet.header, packet)
+        return [envelope(self.config.pull, {**stamp, "busy": 0.0, "waited": 0.0}), *answer]
+
     def leave(self, worker: int) -> None:
         """A worker is gone, with or without a goodbye."""
         self.shard.leave(worker)
@@ -484,9 +484,7 @@ class ServerSession:
 
     def decode(self, packet: Any, decoder: Decoder) -> Tensors:
         """The gradients of a push. ValueError where they are none of these parameters, or not finite."""
-        gradients = decoder.decode(packet).tensors
-        self.shard.check(gradients)
-        return gradients
+        return checked(decoder.decode(packet).tensors, self.shard.parameters.arrays)
 
     def encode(self, message: Message, encoder: Encoder, shared: bool) -> Parcel:
         """The frames of an answer, without an envelope: ``shared`` by all that ask for one version of the same whole

@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from minips.core.codec import Codec, Decoder, Encoder, pack, unpack
+from minips import seeds
+from minips.core.codec import Decoder, Encoder, pack, unpack
 from minips.core.collectives import AllReduce
+from minips.core.config import Config
 from minips.core.message import DivergedError, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
 from minips.core.trace import Trace
@@ -34,21 +36,17 @@ _GATHER = -1
 class AllReduceState:
     """The sum of the tensors of all ranks, step after step.
 
-    ``like`` has the names, shapes and dtypes of what is added up. For each step: `begin`, then what
-    `minips.core.allreduce_session.all_reduce` says: for every hop of ``hops``, `outgoing` where it sends and `incoming`
-    where it receives; then `mean`.
+    ``like`` has the names, shapes and dtypes of what is added up, ``rng`` draws for a quantizer (None: as in a run).
+    For each step: `begin`, then what `minips.core.allreduce_session.all_reduce` says: for every hop of ``hops``,
+    `outgoing` where it sends and `incoming` where it receives; then `mean`.
     """
 
     def __init__(
-        self,
-        exchange: AllReduce,
-        rank: int,
-        workers: int,
-        like: Tensors,
-        codec: Codec,
-        rng: np.random.Generator,
-        trace: Trace,
+        self, config: Config, rank: int, like: Tensors, trace: Trace, rng: np.random.Generator | None = None
     ) -> None:
+        exchange, workers, codec = config.exchange, config.workers, config.push
+        assert isinstance(exchange, AllReduce)
+        rng = rng or seeds.all_reduce(config.seed, rank)
         self.hops = exchange.schedule(rank, workers)
         self.targets = sorted({hop.to for hop in self.hops if hop.to is not None})
         """The ranks that this one sends to."""

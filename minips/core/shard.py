@@ -25,6 +25,7 @@ import numpy as np
 from minips.core.config import Config
 from minips.core.message import ADVICE, check_finite, unlike
 from minips.core.parameters import Parameters
+from minips.core.partition import native
 from minips.stage import ONE_THREAD, Array, Tensors, reason
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.consistency import Consistency, PullView, takes_view
@@ -49,6 +50,24 @@ class Grant(NamedTuple):
     worker: int
     clock: int
     slowest: int
+
+
+def checked(gradients: Mapping[str, Array], params: Tensors) -> Tensors:
+    """Gradients of ``params``, in their order and in this machine's byte order. ValueError where names, shapes or
+    dtypes are not those of the parameters, NonFiniteError where a value is NaN or infinite.
+    """
+    if gradients.keys() != params.keys():
+        raise ValueError(f"Expected gradients of {', '.join(params)}; got {', '.join(gradients) or 'none'}.")
+    whole: Tensors = {}
+    for name, p in params.items():
+        given = gradients[name]
+        g = given if type(given) is np.ndarray and given.dtype.isnative else native(given)
+        if g.shape != p.shape or g.dtype != p.dtype:
+            raise unlike(name, g, p.dtype, p.shape)
+        if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # or a square has overflowed
+            check_finite({name: g}, "The gradient of")
+        whole[name] = g
+    return whole
 
 
 class Shard:
@@ -306,15 +325,7 @@ class Shard:
 
     def check(self, gradients: Tensors) -> None:
         """ValueError where these are no gradients of the parameters, or not finite. Safe to call at any time."""
-        params = self.parameters.arrays
-        if gradients.keys() != params.keys():
-            raise ValueError(f"Expected gradients of {', '.join(params)}; got {', '.join(gradients) or 'none'}.")
-        for name, p in params.items():
-            g = gradients[name]
-            if g.shape != p.shape or g.dtype != p.dtype:
-                raise unlike(name, g, p.dtype, p.shape)
-            if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # or a square has overflowed
-                check_finite({name: g}, "The gradient of")
+        checked(gradients, self.parameters.arrays)
 
     def _complete_round(self) -> None:
         """Apply the contributions as one aggregate, if there are enough of them."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -87,16 +87,18 @@ class Status:
         lines = [f"{first}{loss}{dropped}, {self._state()}"]
         if self.pushes_per_s is not None and self.bytes_per_s is not None:
             lines += [f"{self.pushes_per_s:.1f} pushes/s, {self.bytes_per_s / 1e6:.3f} MB/s both ways"]
-        cells = [_HEADINGS, *map(_cells, self.workers)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return "\n".join(
-            [*lines, *("  ".join(f"{cell:>{wide}}" for cell, wide in zip(row, widths, strict=True)) for row in cells)]
-        )
+        return "\n".join([*lines, *aligned([_HEADINGS, *map(_cells, self.workers)])])
 
     def _state(self) -> str:
         if self.diverged:
             return f"diverged: {self.diverged}"
         return "done" if self.done else f"stuck: {self.stuck}" if self.stuck else "running"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line for each row of a text table, the cells of a column under each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
 def _cells(one: WorkerStatus) -> tuple[str, ...]:

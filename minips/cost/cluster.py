@@ -195,7 +195,7 @@ def _codec(given: CodecLike) -> Codec:
         return given
     if isinstance(given, Mapping) and "name" not in given:
         return Codec.from_dict(given)
-    return Codec(parse_stage("quantizer", given) if isinstance(given, str) else build("quantizer", given))
+    return Codec(parse_stage("quantizer", given))
 
 
 def _fits(calibration: Calibration, config: Config) -> bool:

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minips import seeds
-from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.trace import Span, Trace
 from minips.drivers.client import Client, connect
@@ -69,10 +68,9 @@ class Plan:
 
     def peers(self, rank: int, stack: ExitStack) -> list[Peer]:
         """An endpoint for each size, where two can exchange among themselves."""
-        if not self.pair or not isinstance(self.pair.exchange, AllReduce):
+        if not self.pair:
             return []
-        exchange = self.pair.exchange
-        return [stack.enter_context(Peer(exchange, self.pair, rank, piece, self.token)) for piece in self.pieces]
+        return [stack.enter_context(Peer(self.pair, rank, piece, self.token)) for piece in self.pieces]
 
 
 class Block(NamedTuple):

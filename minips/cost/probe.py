@@ -13,7 +13,6 @@ from functools import partial
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.allreduce_session import all_reduce, carry_out_together
-from minips.core.codec import envelope, unpack
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.message import DivergedError, Message, NonFiniteError, check_finite
@@ -37,7 +36,7 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     params = problem.init(seeds.init(config.seed))
     with suppress(NonFiniteError, DivergedError):
         if isinstance(config.exchange, AllReduce):
-            each = _together(parts, params, config, config.exchange)
+            each = _together(parts, params, config)
         else:
             each = _served(parts, params, config)
         following = one_blas_thread(partial(next, each, None))  # computed as in a run
@@ -79,9 +78,7 @@ def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[T
         asked: deque[Send] = deque()
 
         def receive(wanted: Receive) -> Frames:
-            packet, _ = unpack(asked.popleft().parcel, config.push, trace)
-            stamp, frames = carry_out(servers[wanted.source].answer(packet.header, packet))
-            return [envelope(config.pull, stamp), *frames]
+            return carry_out(servers[wanted.source].request(asked.popleft().parcel))
 
         return carry_out(session, asked.append, receive)
 
@@ -102,13 +99,10 @@ def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[T
         yield join([shard.params for shard in shards], layouts)
 
 
-def _together(parts: list[Problem], params: Tensors, config: Config, exchange: AllReduce) -> Iterator[Tensors]:
+def _together(parts: list[Problem], params: Tensors, config: Config) -> Iterator[Tensors]:
     workers = range(config.workers)
     replica = Shard.of(config, params, workers=1)
-    draws = [seeds.all_reduce(config.seed, rank) for rank in workers]
-    ranks = [
-        AllReduceState(exchange, rank, config.workers, params, config.push, draws[rank], Trace()) for rank in workers
-    ]
+    ranks = [AllReduceState(config, rank, params, Trace()) for rank in workers]
     for clock in range(config.steps):
         seen = replica.params
         for rank, part, one in zip(workers, parts, ranks, strict=True):

@@ -3,6 +3,7 @@
 A step's bytes are those of the second rehearsal less those of the first, which has all that is said before and after.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from minips.problems import Problem
 from minips.stage import Array, Tensors, missing
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
-from minips.stages.serializers import Packet, Serializer
+from minips.stages.serializers import MsgPack, Packet, Serializer
 from minips.stages.transports import InProc
 
 
@@ -49,7 +50,7 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
     whole = first + (config.steps - 1) * step + _longer(replace(config, workers=quiet.workers))
     values, messages = sum(x.size for x in params.values()), config.workers * config.servers
     if isinstance(config.exchange, AllReduce):
-        load = Workload(values, rows, parts=_parts(config, config.exchange, gradients))
+        load = Workload(values, rows, parts=_parts(config, gradients))
     else:
         out, back = _of_all(config, quiet.workers, step, steps=1)
         whole = _of_all(config, quiet.workers, whole, config.steps, others=3)  # hello, pull, bye
@@ -62,22 +63,18 @@ def _of_all(config: Config, rehearsed: int, nbytes: Array, steps: int, others: i
     """The bytes that all workers send and receive in so many steps, and in ``others`` messages to each server, from
     those of ``rehearsed`` of them. The workers' numbers grow, and the last of a round's pushes has another outcome.
     """
-
-    def push(worker: int) -> int:
-        return _size(config.push.serializer, Packet({"worker": worker}, {}))
-
     words = [len(envelope(config.pull, {"outcome": outcome})) for outcome in ("held", "applied")]
     last = (words[1] - words[0]) * steps * config.servers if rehearsed > 1 else 0
-    longer = sum(push(worker) - push(0) for worker in range(rehearsed, config.workers))
+    longer = _growth(config.push.serializer, range(rehearsed, config.workers), 0, "worker")
     more = (nbytes - (0, last)) * (config.workers - rehearsed) // rehearsed
     return nbytes + more + (longer * (steps + others) * config.servers, 0)
 
 
-def _parts(config: Config, exchange: AllReduce, gradients: Tensors) -> tuple[Declared, ...]:
+def _parts(config: Config, gradients: Tensors) -> tuple[Declared, ...]:
     """Each worker's hops, with the bytes that it would send if the sums were like its own gradients."""
     parts = []
     for rank in range(config.workers):
-        one = AllReduceState(exchange, rank, config.workers, gradients, config.push, np.random.default_rng(0), Trace())
+        one = AllReduceState(config, rank, gradients, Trace(), np.random.default_rng(0))
         one.begin(0, gradients)
         nbytes = [
             0.0 if hop.to is None else float(sum(map(len, one.outgoing(number)))) for number, hop in enumerate(one.hops)
@@ -102,28 +99,21 @@ class FixedGradients(Problem):
 
 def _longer(config: Config) -> tuple[int, int]:
     """The bytes by which clocks and versions in the headers grow in all the steps: of what is sent, and received."""
-    steps = range(config.steps)
-    push, pull = config.push.serializer, config.pull
-
-    def header(serializer: Serializer, *numbers: int) -> int:
-        return _size(serializer, Packet(dict(zip(("version", "clock"), numbers, strict=False)), {}))
-
+    push, steps = config.push.serializer, range(config.steps)
     if isinstance(config.exchange, AllReduce):  # a hop says its step
-        hops = sum(
-            hop.to is not None
-            for rank in range(config.workers)
-            for hop in config.exchange.schedule(rank, config.workers)
-        )
-        grown = hops * sum(header(push, step) - header(push, 1) for step in steps)
+        schedules = [config.exchange.schedule(rank, config.workers) for rank in range(config.workers)]
+        grown = _growth(push, steps, 1, "version") * sum(hop.to is not None for hops in schedules for hop in hops)
         return grown, grown
+    clocks = [*range(1, config.steps + 1), config.steps]  # the last answer is that to the goodbye
+    answers = _growth(config.pull.serializer, clocks, 1, "version") + _growth(MsgPack(), clocks, 1, "clock")
+    pairs = config.workers * config.servers
+    return pairs * _growth(push, steps, 1, "version", "clock"), pairs * answers
 
-    def answer(clock: int) -> int:
-        return header(pull.serializer, clock) + len(envelope(pull, {"clock": clock}))
 
-    pushes = sum(header(push, clock, clock) - header(push, 1, 1) for clock in steps)
-    answers = sum(answer(clock) - answer(1) for clock in [*(step + 1 for step in steps), config.steps])
-    pairs = config.workers * config.servers  # the last answer is that to the goodbye
-    return pairs * pushes, pairs * answers
+def _growth(serializer: Serializer, numbers: Collection[int], least: int, *names: str) -> int:
+    """The bytes that these numbers take under the names in a header, over those of as many of the ``least``."""
+    size = {number: _size(serializer, Packet(dict.fromkeys(names, number), {})) for number in {*numbers, least}}
+    return sum(size[number] - size[least] for number in numbers)
 
 
 def _exact(config: Config, params: Tensors) -> bool:

@@ -427,13 +427,10 @@ class _Rank(_Trainer):
 
     def send(self, message: Send, times: _SessionTimes) -> Iterator[Signal]:
         rest_s = self.walk.calibration.hop_rest.at(message.values) / 2
-        yield self.work(rest_s, self._transferred)
+        yield self.work(rest_s, partial(self._record, {"transfer": 1.0}, 1.0))
         peer = self.walk.workers[message.to]
         assert isinstance(peer, _Rank)
         self.clockwork.start(self._deliver(message, peer, peer._boxes[message.number, times.step], rest_s))
-
-    def _transferred(self, wall: float) -> None:
-        self.totals["transfer"] += wall
 
     def _deliver(self, message: Send, peer: "_Rank", box: Signal, rest_s: float) -> Task:
         sent = self.clockwork.now

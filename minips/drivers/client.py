@@ -14,7 +14,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from math import isfinite
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -22,14 +21,15 @@ import numpy as np
 from minips.core import saved
 from minips.core.codec import unpack
 from minips.core.config import Config, check_seconds
-from minips.core.message import Header, Message, check_finite, unlike
-from minips.core.partition import cut_state, join_state, native
+from minips.core.message import Header, Message
+from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerLink, WorkerSession
 from minips.core.sessions import Do, Receive, Send, Session, carry_out
+from minips.core.shard import checked
 from minips.core.trace import Trace
 from minips.drivers.asking import asking, config_told, listed, transport_of
 from minips.drivers.reconnecting import PAUSES_S, Reconnecting
-from minips.stage import ONE_THREAD, Array, Frames, Tensors, reason
+from minips.stage import Array, Frames, Tensors, reason
 from minips.stages.transports import Channel, Transport
 from minips.stages.transports.auth import check_token
 from minips.stages.transports.streams import Driven
@@ -275,7 +275,7 @@ class Client(Closable):
             )
         layouts = [item for link in self._links for item in link.layout.items()]
         self._refs = {name: Ref(name, part.shape, part.dtype, self) for name, part in layouts}
-        self._dtypes = {name: np.dtype(ref.dtype) for name, ref in self._refs.items()}
+        self._like = {name: np.broadcast_to(np.empty((), part.dtype), part.shape) for name, part in layouts}
         self._beat_s = min(answer.header["silence_s"] for answer in answers) / 4
 
     def _push(
@@ -286,7 +286,12 @@ class Client(Closable):
         pulls: bool,
         finish: Callable[[list[Message]], Any],
     ) -> "Driven[Any]":
-        whole = self._check(gradients)
+        if not isinstance(gradients, Mapping):
+            raise TypeError(
+                f"A push takes a mapping of names to gradients, here of {', '.join(self._like)}; "
+                f"got {reprlib.repr(gradients)}."
+            )
+        whole = checked(gradients, self._like)
         if versions is not None and not (isinstance(versions, Sequence) and len(versions) == len(self._links)):
             raise ValueError(
                 f"versions holds one whole number for each of the {len(self._links)} servers, as client.versions "
@@ -298,26 +303,6 @@ class Client(Closable):
         if self.config.overlap:
             call.attend()  # the next gradient is computed before anything waits for it
         return call
-
-    def _check(self, gradients: Mapping[str, Array]) -> Tensors:
-        refs = self._refs
-        if not isinstance(gradients, Mapping):
-            raise TypeError(
-                f"A push takes a mapping of names to gradients, here of {', '.join(refs)}; "
-                f"got {reprlib.repr(gradients)}."
-            )
-        if gradients.keys() != refs.keys():
-            raise ValueError(f"Expected gradients of {', '.join(refs)}; got {', '.join(gradients) or 'none'}.")
-        whole: Tensors = {}
-        for name, ref in refs.items():
-            given = gradients[name]
-            g = given if type(given) is np.ndarray and given.dtype.isnative else native(given)
-            if g.shape != ref.shape or g.dtype != self._dtypes[name]:
-                raise unlike(name, g, ref.dtype, ref.shape)
-            if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # or a square has overflowed
-                check_finite({name: g}, "The gradient of")
-            whole[name] = g
-        return whole
 
     def _whole(self, answers: list[Message], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
         tensors = self._session.join(answers, rows)
@@ -337,8 +322,9 @@ class Client(Closable):
         A ``timed`` call's way is told to the trace; the ``last`` one is no reason to connect again.
         """
         with self._beginning:
-            if self._session.unsure:
-                _Call(self, self._session.agree()).begin().result(self._timeout)
+            for link in self._links:
+                if link.unsure:
+                    _Call(self, self._session.agree()).begin().result(self._timeout)
             return _Call(self, session, finish, timed, last).begin()
 
     def _resume(self, index: int, channel: Channel) -> None:
@@ -409,9 +395,6 @@ class _Request:
     def failed(self, error: Exception) -> None:
         if not self.call.client._connections[self.index].retries(self, error):
             self.call.answered(self, [], error)
-
-    def lost(self, error: Exception) -> None:
-        self.call.answered(self, [], error)
 
 
 class _Call(Driven[Any]):

@@ -8,14 +8,11 @@ import struct
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
 
-from minips import seeds
 from minips.core.allreduce_session import all_reduce
-from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.reduction import AllReduceState
 from minips.core.sessions import Receive, Send, carry_out
@@ -44,15 +41,12 @@ class Peer(Closable):
     local one.
     """
 
-    def __init__(
-        self, exchange: AllReduce, config: Config, rank: int, like: Tensors, token: str, address: str | None = None
-    ) -> None:
+    def __init__(self, config: Config, rank: int, like: Tensors, token: str, address: str | None = None) -> None:
         self.rank, self.config = rank, config
         self.trace = Trace(f"worker {rank}")
         self.bytes_sent = self.bytes_received = 0
         self._token, self._node = token, config.shaped_transport()
-        rng = seeds.all_reduce(config.seed, rank)
-        self._reduction = AllReduceState(exchange, rank, config.workers, like, config.push, rng, self.trace)
+        self.reduction = AllReduceState(config, rank, like, self.trace)
         self._changed = threading.Condition()
         self._boxes: dict[int, deque[Frames]] = defaultdict(deque)
         self._gone: dict[int, str] = {}
@@ -63,7 +57,7 @@ class Peer(Closable):
     def meet(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
         """Connect to those that this rank sends to; ``addresses`` are those of all, by rank."""
         greeting = greeting_of(self.rank)
-        for rank in self._reduction.targets:
+        for rank in self.reduction.targets:
             try:
                 self._channels[rank] = self._node.connect(addresses[rank], self._token, timeout)
                 self.bytes_sent += sum(map(len, greeting))
@@ -78,17 +72,9 @@ class Peer(Closable):
         DivergedError, at all the workers, where one of them says why it has ``diverged`` or the sum overflows.
         LostError where another worker is gone, TimeoutError where one does not send.
         """
-        reduction, self.trace.step = self._reduction, step
+        reduction, self.trace.step = self.reduction, step
         reduction.begin(step, gradients, ending, diverged)
         return carry_out(all_reduce(reduction), self._send, self._receive), reduction.ending
-
-    def state(self) -> dict[str, Any]:
-        """The memories and the draws of the hops, for a run that is saved."""
-        return self._reduction.state()
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state of a saved run."""
-        self._reduction.restore(state)
 
     def close(self) -> None:
         """Close all connections."""

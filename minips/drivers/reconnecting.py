@@ -12,29 +12,23 @@ from typing import Protocol
 
 from minips.stage import Frames
 from minips.stages.transports import Channel
+from minips.stages.transports.base import Caller
 from minips.stages.transports.wire import Closable
 
 PAUSES_S = (0.0, 0.1, 0.3, 0.9)
 """Seconds before each attempt to connect again."""
 
 
-class Request(Protocol):
-    """A request over a channel: the channel tells it that an answer has arrived, or that it has failed."""
+class Request(Caller, Protocol):
+    """A request over a channel. Told that it has failed on a connection, it asks `Reconnecting.retries`, and goes on
+    with the error where that says no.
+    """
 
     frames: Frames
     number: int
     """Those of smaller numbers were asked before."""
     last: bool
     """True for the last request of all, which is no reason to connect again."""
-
-    def arrived(self, frames: Frames) -> None:
-        """With an answer."""
-
-    def failed(self, error: Exception) -> None:
-        """On this connection. It asks `Reconnecting.retries`, and goes on with the error where that says no."""
-
-    def lost(self, error: Exception) -> None:
-        """For good."""
 
 
 class Reconnecting(Closable):
@@ -50,21 +44,24 @@ class Reconnecting(Closable):
         self._connect, self._resume, self._pauses_s = connect, resume, pauses_s
         self._lock, self._closing = threading.RLock(), threading.Event()
         self._queue = _Queue(self)
-        self._broken: Exception | None = None
+        self.broken: Exception | None = None
+        """What broke the connection, as long as there is no other."""
+        self.over = False
+        """True once all attempts have failed."""
         self._thread: threading.Thread | None = None
         self._connected = connect()
-        self.channel: Channel | _Queue | _Broken = self._connected
+        self.channel: Channel | _Queue = self._connected
 
     def retries(self, request: Request, error: Exception) -> bool:
         """True where a request that has failed will be sent again."""
         with self._lock:
-            if not isinstance(error, ConnectionError) or request.last or self._closing.is_set() or not self._pauses_s:
+            if not isinstance(error, ConnectionError) or request.last or not self._pauses_s:
                 return False
-            if self._broken and self.channel is not self._queue:
+            if self.over or self._closing.is_set():
                 return False
             self._queue.requests.append(request)
             if self.channel is not self._queue:
-                self.channel, self._broken = self._queue, error
+                self.channel, self.broken = self._queue, error
                 self._thread = threading.Thread(target=self._reconnect, name="minips-reconnect", daemon=True)
                 self._thread.start()
             return True
@@ -90,12 +87,13 @@ class Reconnecting(Closable):
             except OSError:  # no server there yet, or gone again
                 continue
             except Exception as error:
-                self._broken = error
+                self.broken = error
                 break
+        assert self.broken
         with self._lock:
-            self.channel, requests = _Broken(self._broken), self._queue.take()
+            self.over, requests = True, self._queue.take()
         for request in requests:
-            request.lost(self._broken or ConnectionError("The connection is closed."))
+            request.failed(self.broken)
 
     def _send_again(self) -> bool:
         """Send what has not been answered; False where the new connection broke too."""
@@ -109,13 +107,27 @@ class Reconnecting(Closable):
                 self._queue.requests += requests
             if self._queue.requests:
                 return False
-            self.channel, self._broken, self._thread = self._connected, None, None
+            self.channel, self.broken, self._thread = self._connected, None, None
         self._connected.attend()  # those that wait have waited for the connection that broke
         return True
 
 
-class _Absent:
-    """Stands in for a channel that is not there: nothing is to be read."""
+class _Queue:
+    """Stands in for a channel that is not there: keeps requests until there is a connection again."""
+
+    def __init__(self, owner: Reconnecting) -> None:
+        self.requests: list[Request] = []
+        self._owner = owner
+
+    def ask(self, frames: Frames, request: Request) -> None:
+        """Keep the request, unless there is a connection by now. ConnectionError where there never will be one."""
+        with self._owner._lock:
+            if self._owner.over:
+                raise ConnectionError(str(self._owner.broken))
+            if self._owner.channel is self:
+                self.requests.append(request)
+                return
+        self._owner.channel.ask(frames, request)
 
     def read(self, until: Callable[[], bool], timeout: float | None) -> None:
         """No answer comes."""
@@ -123,34 +135,7 @@ class _Absent:
     def attend(self) -> None:
         """No answer comes."""
 
-
-class _Queue(_Absent):
-    """Keeps requests until there is a connection again."""
-
-    def __init__(self, owner: Reconnecting) -> None:
-        self.requests: list[Request] = []
-        self._owner = owner
-
-    def ask(self, frames: Frames, request: Request) -> None:
-        """Keep the request, unless there is a connection by now."""
-        with self._owner._lock:
-            if self._owner.channel is self:
-                self.requests.append(request)
-                return
-        self._owner.channel.ask(frames, request)
-
     def take(self) -> list[Request]:
         """All of them, in order."""
         requests, self.requests = sorted(self.requests, key=lambda request: request.number), []
         return requests
-
-
-class _Broken(_Absent):
-    """The connection is broken for good."""
-
-    def __init__(self, error: Exception | None) -> None:
-        self._error = error
-
-    def ask(self, frames: Frames, request: Request) -> None:
-        """Refuse the request."""
-        raise ConnectionError(str(self._error))

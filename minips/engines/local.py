@@ -11,17 +11,13 @@ from contextlib import suppress
 from typing import Any
 
 from minips.core.collectives import PS
-from minips.core.config import Config
 from minips.core.partition import join
-from minips.core.run import Progress, Rows, Run, State, Stop, Watch, state_of
+from minips.core.run import Progress, Rows, Run, State, state_of
 from minips.core.trace import Trace
 from minips.engines import roles
-from minips.engines.base import Engine
-from minips.engines.evaluation import Evaluation
+from minips.engines.base import Engine, TrainingJob
 from minips.engines.replica import check_same, requantization_error
 from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, tell
-from minips.problems import Problem
-from minips.stage import Tensors
 
 START_S = 60.0
 """How long the children may take to be ready."""
@@ -38,18 +34,9 @@ class LocalEngine(Engine):
     def start(self, *names: str) -> list[Child]:
         """Start children, which wait for their roles; none is left where one cannot be started."""
 
-    def run(
-        self,
-        problem: Problem,
-        config: Config,
-        params: Tensors,
-        watch: Watch,
-        stop: Stop,
-        evaluation: Evaluation | None = None,
-        state: State | None = None,
-    ) -> Run:
-        with RunSupervisor(self.start, config, watch, stop, evaluation) as supervisor:
-            return supervisor.run(problem, params, state)
+    def run(self, job: TrainingJob) -> Run:
+        with RunSupervisor(self.start, job) as supervisor:
+            return supervisor.run()
 
 
 class _StoppedError(Exception):
@@ -59,9 +46,9 @@ class _StoppedError(Exception):
 class RunSupervisor(Supervisor):
     """A run's supervisor. ``holders`` hold parameters and know when it is over; ``reporters`` count what is applied."""
 
-    def __init__(self, start: Start, config: Config, watch: Watch, stop: Stop, evaluation: Evaluation | None) -> None:
+    def __init__(self, start: Start, job: TrainingJob) -> None:
         super().__init__(start, self._go_on)
-        self.config, self.watch, self.stop_wanted, self.evaluation = config, watch, stop, evaluation
+        self.job, self.config, self.watch = job, job.config, job.watch
         self.rows: defaultdict[Child, Rows] = defaultdict(list)
         self.applied: Counter[Child] = Counter()
         self.losses: Rows = []
@@ -73,9 +60,9 @@ class RunSupervisor(Supervisor):
         self.alone: tuple[float, str] | None = None
         self.diverged: str | None = None
 
-    def run(self, problem: Problem, params: Tensors, state: State | None) -> Run:
+    def run(self) -> Run:
         """The whole run: all children ready, go, all updates applied, reports."""
-        self._brief(problem, params, state)
+        self._brief()
         try:
             self._meet()
             self.wait(lambda: all("finished" in holder.heard for holder in self.holders))
@@ -113,18 +100,18 @@ class RunSupervisor(Supervisor):
                 words = f"not all servers came to one clock within {FAREWELL_S:g} seconds after the run was stopped"
                 self._note(f"{words}: what goes on from here may differ from an undisturbed run")
 
-    def _brief(self, problem: Problem, params: Tensors, state: State | None) -> None:
+    def _brief(self) -> None:
         """Start all children, and give them their roles."""
-        config, workers = self.config, range(self.config.workers)
-        shards = [problem.shard(worker, config.workers) for worker in workers]
+        config, state, workers = self.config, self.job.state, range(self.config.workers)
+        shards = [self.job.problem.shard(worker, config.workers) for worker in workers]
         servers = [f"server {index}" for index in range(config.servers) if isinstance(config.exchange, PS)]
         self.start(*servers, *(f"worker {worker}" for worker in workers))
         self.servers, self.workers = self.children[: len(servers)], self.children[len(servers) :]
         self.holders = self.servers or self.workers
         self.reporters = self.servers[:1] or self.workers  # the first server sees all pushes, a worker its own steps
-        every = self.evaluation.every if self.evaluation else None
+        every = self.job.evaluation.every if self.job.evaluation else None
         common = {"config": config, "token": secrets.token_hex(16), "every": every}
-        whole = {**common, "params": params}
+        whole = {**common, "params": self.job.params}
         for index, child in enumerate(self.servers):
             parts = {**whole, "index": index, "address": child.address}
             child.brief(roles.serve, {**parts, "state": state and state["servers"][index]})
@@ -163,7 +150,7 @@ class RunSupervisor(Supervisor):
             raise RuntimeError(f"{late} {words}")
 
     def _go_on(self) -> None:
-        if not (self.stopped or self.ending) and self.stop_wanted():
+        if not (self.stopped or self.ending) and self.job.stop():
             self.stopped = True
             raise _StoppedError
         if self.alone and not self.ending and time.monotonic() > self.alone[0] + GRACE_S:
@@ -189,12 +176,12 @@ class RunSupervisor(Supervisor):
         """The parameters have all been told, and nothing moves: evaluate them, and say go on, or end."""
         if self.stopped and self.servers:  # which end by themselves, at the clock that all of them come to
             return
-        assert self.evaluation
+        assert self.job.evaluation
         parts = [one for one in told if one]  # of replicas, the first one's
         params = join([part for part, _ in parts], [layout for _, layout in parts])
         step = self.applied[self.reporters[0]] // (self.config.workers if self.servers else 1)
         seconds = time.monotonic() - self.began
-        self.stopped = self.stopped or self.evaluation.call(step, params, self.losses, seconds)
+        self.stopped = self.stopped or self.job.evaluation.call(step, params, self.losses, seconds)
         tell(self.holders, "end" if self.stopped else "go on")
 
     def failed(self, child: Child, text: str, details: str) -> None:

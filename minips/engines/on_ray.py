@@ -27,16 +27,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 from minips.core.collectives import PS
-from minips.core.config import Config
-from minips.core.run import Run, State, Stop, Watch
+from minips.core.run import Run
 from minips.engines.actor import Actor, ActorInfo
-from minips.engines.base import Engine
-from minips.engines.evaluation import Evaluation
+from minips.engines.base import Engine, TrainingJob
 from minips.engines.local import RunSupervisor
 from minips.engines.shipping import ship
 from minips.engines.supervisor import FAREWELL_S, Child, handling, multiprocess
-from minips.problems import Problem
-from minips.stage import Tensors, option, reason, register
+from minips.stage import option, reason, register
 from minips.stages.transports import Tcp
 from minips.stages.transports.network import netloc
 
@@ -78,16 +75,8 @@ class Ray(Engine):
     tls: bool = option(True, "encrypt what workers and servers exchange")
     cpus: float = option(1.0, "CPUs that Ray sets aside for each server and each worker", above=0)
 
-    def run(
-        self,
-        problem: Problem,
-        config: Config,
-        params: Tensors,
-        watch: Watch,
-        stop: Stop,
-        evaluation: Evaluation | None = None,
-        state: State | None = None,
-    ) -> Run:
+    def run(self, job: TrainingJob) -> Run:
+        config = job.config
         if not isinstance(config.transport, Tcp):
             raise ValueError(
                 f"Ray places servers and workers on several machines, which tcp connects; got transport="
@@ -96,10 +85,10 @@ class Ray(Engine):
         servers = config.servers if isinstance(config.exchange, PS) else 0
         with (
             connected(self.address, servers + config.workers, self.cpus) as ray,
-            _Cluster(ray, self, config, servers, stop) as cluster,
-            RunSupervisor(cluster.start, config, watch, stop, evaluation) as supervisor,
+            _Cluster(ray, self, job, servers) as cluster,
+            RunSupervisor(cluster.start, job) as supervisor,
         ):
-            run = supervisor.run(problem, params, state)
+            run = supervisor.run()
             run.events[:0] = cluster.events
         return run
 
@@ -228,9 +217,9 @@ class _Cluster:
     that is left in it.
     """
 
-    def __init__(self, ray: Any, engine: Ray, config: Config, servers: int, stop: Stop) -> None:
-        self.ray, self._engine, self._config, self._servers, self._stop = ray, engine, config, servers, stop
-        self._count = servers + config.workers
+    def __init__(self, ray: Any, engine: Ray, job: TrainingJob, servers: int) -> None:
+        self.ray, self._engine, self._config, self._servers, self._stop = ray, engine, job.config, servers, job.stop
+        self._count = servers + job.config.workers
         self._group: Any = None
         self._leaving: float | None = None
         self.events: list[tuple[float, str]] = []

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from minips.core.collectives import AllReduce
 from minips.core.config import MOST_S, Config
 from minips.core.message import DivergedError, NonFiniteError
 from minips.core.partition import partition
@@ -137,10 +136,9 @@ def run_allreduce_worker(
     It stays reachable until then, so that no rank finds it gone in the middle of a hop. Where another rank is gone it
     says that it is alone, and leaves it to the supervisor to find out why.
     """
-    told, exchange, state = 0, config.exchange, state or {}
+    told, state = 0, state or {}
     seen = state.get("seen") and tuple(state["seen"])
     resumed, decision = threading.Event(), [False]
-    assert isinstance(exchange, AllReduce)
 
     def tell() -> None:
         nonlocal told
@@ -161,11 +159,11 @@ def run_allreduce_worker(
             decision[0] = word != "go on"
             resumed.set()
 
-    with Peer(exchange, config, worker, params, token, address) as peer:
+    with Peer(config, worker, params, token, address) as peer:
         computing = Trace(peer.trace.who)
         replica = Replica(params, config, worker, peer.trace, every, state.get("replica"))
         if state:
-            peer.restore(state["hops"])
+            peer.reduction.restore(state["hops"])
         line.say("ready", peer.address)
         word, addresses = line.wait("meet", "halt")
         try:
@@ -185,7 +183,7 @@ def run_allreduce_worker(
             line.say("alone", str(error))
         line.wait()
     counts = {"bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received}
-    state = {"hops": peer.state(), "seen": [*seen] if seen and config.overlap else None}
+    state = {"hops": peer.reduction.state(), "seen": [*seen] if seen and config.overlap else None}
     return {**replica.report(), **counts, "trace": peer.trace + computing, "state": state}
 
 

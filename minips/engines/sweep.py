@@ -7,6 +7,7 @@ from typing import Any
 
 from minips.core.config import Config
 from minips.core.run import Run, frame
+from minips.core.status import aligned
 from minips.engines.base import Engine
 from minips.engines.progress import showing
 from minips.engines.train import train
@@ -59,10 +60,7 @@ class Table:
 
     def __str__(self) -> str:
         """A text table."""
-        cells = self._cells()
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in cells]
-        return "\n".join([*lines, *filter(None, [self.caption])])
+        return "\n".join([*aligned(self._cells()), *filter(None, [self.caption])])
 
     def _repr_html_(self) -> str:
         head, *body = ([html.escape(cell) for cell in row] for row in self._cells())

@@ -12,6 +12,7 @@ from minips.core.config import Config
 from minips.core.origin import origin_of
 from minips.core.run import Progress, Run, check_resumable
 from minips.engines import Engine, Processes
+from minips.engines.base import TrainingJob
 from minips.engines.evaluation import OnEval, evaluation
 from minips.engines.progress import showing
 from minips.engines.supervisor import interrupt_kept
@@ -71,7 +72,9 @@ def train(
     with interrupt_kept() as came:
         try:
             with showing(progress, _figures) as watch:
-                run = chosen.run(problem, config, params, watch, lambda: bool(came) or wanted(), pauses, state)
+                run = chosen.run(
+                    TrainingJob(problem, config, params, watch, lambda: bool(came) or wanted(), pauses, state)
+                )
             if pauses and not came:
                 pauses.end(run)
             if came:

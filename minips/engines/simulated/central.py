@@ -12,18 +12,16 @@ from typing import Any, cast
 import simpy
 
 from minips.core.calibration import update_lines
-from minips.core.codec import envelope, unpack
 from minips.core.fit import Line
 from minips.core.message import Message, NonFiniteError, check_finite
 from minips.core.partition import cut, join, native, partition
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
-from minips.core.run import Rows, Run, State, state_of
+from minips.core.run import Rows, Run, state_of
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
 from minips.drivers.virtual import Way
 from minips.engines.simulated.cluster import UNTIMED, Node, Simulation, Trainer
 from minips.engines.worker import Seen, at_step, compute, worker_state
-from minips.problems import Problem
 from minips.stage import Frames, Tensors
 from minips.stages.transports.framing import size
 
@@ -31,12 +29,12 @@ _SILENCE_S = 30.0
 """The limit that a simulated server names in its hello; simulated workers are never silent."""
 
 
-def run(cluster: Simulation, problem: Problem, params: Tensors, state: State | None = None) -> Run:
+def run(cluster: Simulation) -> Run:
     """Train with parameter servers."""
-    config = cluster.config
-    whole = {name: native(x) for name, x in params.items()}
+    config, state = cluster.config, cluster.job.state
+    whole = {name: native(x) for name, x in cluster.job.params.items()}
     servers: list[SimServer] = []
-    workers = [SimWorker(cluster, rank, problem.shard(rank, config.workers), servers) for rank in range(config.workers)]
+    workers = [SimWorker(cluster, rank, servers) for rank in range(config.workers)]
     servers += [SimServer(cluster, index, whole, workers, servers) for index in range(config.servers)]
     for server in servers:
         server.begin(state and state["servers"][server.index])
@@ -73,7 +71,7 @@ class SimServer(Node):
     def __init__(
         self, cluster: Simulation, index: int, params: Tensors, workers: "list[SimWorker]", servers: "list[SimServer]"
     ) -> None:
-        calibration, config = cluster.conditions.calibration, cluster.config
+        calibration, config = cluster.engine.calibration, cluster.config
         times = {**calibration.server, **update_lines(calibration, config)} if calibration else {}
         if calibration:
             times["transfer"] = calibration.server_rest.times(1 / 2)
@@ -95,12 +93,6 @@ class SimServer(Node):
             self.session.restore(state)
         self.session.begin()
 
-    def request(self, frames: Frames) -> Session[Frames]:
-        """The session of a request; returns the frames of the answer."""
-        packet, _ = unpack(frames, self.config.push, UNTIMED)
-        stamp, answer = yield from self.session.answer(packet.header, packet)
-        return [envelope(self.config.pull, {**stamp, "busy": 0.0, "waited": 0.0}), *answer]
-
     def wait(self, wanted: Until, step: int) -> Way[None]:
         if not wanted.ready():
             began, event = self.env.now, self.env.event()
@@ -113,7 +105,7 @@ class SimServer(Node):
         shard = self.shard
         self.changed_at = self.env.now
         self.losses += [(self.env.now, step, loss) for step, loss in shard.losses[len(self.losses) :]]
-        if self.cluster.conditions.abandon and shard.quorum is not None and shard.quorum < shard.workers:
+        if self.cluster.engine.abandon and shard.quorum is not None and shard.quorum < shard.workers:
             for worker in self._workers:
                 worker.left_behind()
         if self.index == 0:
@@ -170,7 +162,7 @@ class _Sessions(ServerSession):
         calls = server.changed, self._publish
         super().__init__(server.shard, server.config, server.index, server.layout, UNTIMED, *calls, _SILENCE_S)
         self._server = server
-        self._versions = deque[tuple[int, Tensors]](maxlen=server.cluster.conditions.delay_versions + 1)
+        self._versions = deque[tuple[int, Tensors]](maxlen=server.cluster.engine.delay_versions + 1)
 
     def begin(self) -> None:
         """Keep the first version."""
@@ -188,10 +180,10 @@ class _Sessions(ServerSession):
 class SimWorker(Trainer):
     """A worker and its client."""
 
-    def __init__(self, cluster: Simulation, rank: int, problem: Problem, servers: list[SimServer]) -> None:
-        calibration, config = cluster.conditions.calibration, cluster.config
+    def __init__(self, cluster: Simulation, rank: int, servers: list[SimServer]) -> None:
+        calibration, config = cluster.engine.calibration, cluster.config
         rest = {"transfer": calibration.worker_rest.times(1 / 2)} if calibration else {}
-        super().__init__(cluster, rank, problem, {**calibration.worker, **rest} if calibration else {})
+        super().__init__(cluster, rank, {**calibration.worker, **rest} if calibration else {})
         self._idle = calibration.idle.times(1 / 2) if calibration else Line()
         self._servers = servers
         self._links = [ServerLink(config, rank, index, UNTIMED) for index in range(config.servers)]
@@ -218,7 +210,7 @@ class SimWorker(Trainer):
 
         def receive(wanted: Receive) -> Frames:
             frames = asked.pop(0).parcel
-            answer = carry_out(self._servers[wanted.source].request(frames))
+            answer = carry_out(self._servers[wanted.source].session.request(frames))
             self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
             return answer
 
@@ -300,7 +292,7 @@ class SimWorker(Trainer):
         self.bytes_sent += size(frames)
         yield from cluster.travel(self, server, size(frames), least_s)
         cluster.record("transfer", self.who, began, step)
-        answer = yield from server.carry_out(server.request(frames), step)
+        answer = yield from server.carry_out(server.session.request(frames), step)
         began = self.env.now
         yield from cluster.travel(server, self, size(answer), least_s)
         cluster.record("transfer", self.who, began, step)

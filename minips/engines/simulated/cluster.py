@@ -4,28 +4,24 @@ No time passes but by ``yield``. Between two of them a node works in no time, so
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import simpy
 
 from minips import seeds
-from minips.core.calibration import Calibration
 from minips.core.collectives import AllReduce
-from minips.core.config import Config
 from minips.core.fit import Line
-from minips.core.machines import Machines
 from minips.core.message import DivergedError
-from minips.core.run import Progress, Rows, Run, Stop, Watch
-from minips.core.topology import Network, Traffic
+from minips.core.run import Progress, Rows, Run
+from minips.core.topology import Network
 from minips.core.trace import Span, Trace
 from minips.drivers.virtual import Party, Way
-from minips.engines.evaluation import Evaluation
+from minips.engines.base import TrainingJob
 from minips.engines.simulated.flows import FlowNetwork
-from minips.problems import Problem
 from minips.stage import Tensors, reason
 
 UNTIMED = Trace(limit=0)
@@ -35,34 +31,16 @@ NEWS_S = 0.1
 """Seconds of the wall clock between two reports of progress."""
 
 
-class Conditions(NamedTuple):
-    """The engine's settings, as a simulated cluster needs them."""
-
-    graph: Any
-    """The network; None where it is infinitely fast."""
-    traffic: Sequence[Traffic]
-    seconds: Callable[[Config, int, int, int], float]
-    """How long a worker computes at a clock, on batches of so many rows."""
-    calibration: Calibration | None
-    abandon: bool
-    delay_versions: int
-    cluster: Machines | None
-    """The machines that nodes share; None where each node has one of its own."""
-
-
 class Simulation:
-    """The clock (``env``), the network, the spans, and the reports of progress."""
+    """The clock (``env``), the network, the spans, and the reports of progress. ``engine`` is the `Simulated`."""
 
-    def __init__(
-        self, conditions: Conditions, config: Config, watch: Watch, stop: Stop, evaluation: Evaluation | None
-    ) -> None:
-        self.conditions, self.config, self.plain = conditions, config, replace(config, delays=None)
-        self.every = evaluation.every if evaluation else None
+    def __init__(self, engine: Any, job: TrainingJob) -> None:
+        self.engine, self.job, self.config, self.plain = engine, job, job.config, replace(job.config, delays=None)
+        self.every = job.evaluation.every if job.evaluation else None
         self.ended = False
         """True where the evaluation, or a stop, has ended the run."""
         self.error: Exception | None = None
         """What the evaluation, or a report of progress, has raised."""
-        self._evaluation = evaluation
         self.env = simpy.Environment()
         self.halt = False
         """True once the run is stopped from outside."""
@@ -71,11 +49,11 @@ class Simulation:
         self.diverged: str | None = None
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples, which the garbage collector need not see
         self._until = inf
-        self._watch, self._stop, self._told_at = watch, stop, time.monotonic()
-        graph, rng = conditions.graph, seeds.loss(config.seed)
-        self._wire = None if graph is None else FlowNetwork(self.env, Network(graph), conditions.traffic, rng)
+        self._told_at = time.monotonic()
+        graph, rng, config = engine.network(job.config), seeds.loss(job.config.seed), job.config
+        self._wire = None if graph is None else FlowNetwork(self.env, Network(graph), engine.traffic, rng)
         self._cores: dict[str, SharedCores] = {}
-        if machines := conditions.cluster:
+        if machines := engine.cluster:
             servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
             of_each = [SharedCores(self.env, machines.cores) for _ in range(machines.machines)]
             self._cores = {who: of_each[place] for who, place in machines.places(config.workers, servers).items()}
@@ -95,9 +73,10 @@ class Simulation:
         """Nothing moves: evaluate the parameters; True where the run ends with them. What the call raises ends it
         too, as does a stop.
         """
+        evaluation = self.job.evaluation
         try:
             self.ended = self.halt or (
-                self._evaluation is not None and self._evaluation.call(step, params, losses, float(self.env.now))
+                evaluation is not None and evaluation.call(step, params, losses, float(self.env.now))
             )
         except Exception as error:
             self.error, self.ended = error, True
@@ -156,10 +135,10 @@ class Simulation:
         """
         try:
             if self.error is None:
-                self.halt = self.halt or self._stop()
+                self.halt = self.halt or self.job.stop()
                 if last or time.monotonic() - self._told_at > NEWS_S:
                     self._told_at = time.monotonic()
-                    self._watch(Progress(applied, self.config.workers * self.config.steps, losses))
+                    self.job.watch(Progress(applied, self.config.workers * self.config.steps, losses))
         except Exception as error:
             self.error, self.halt = error, True
 
@@ -246,12 +225,12 @@ class Node(Party):
 class Trainer(Node):
     """A worker: a shard of the problem, and a gradient after a while."""
 
-    def __init__(self, cluster: Simulation, rank: int, problem: Problem, times: Mapping[str, Line]) -> None:
+    def __init__(self, cluster: Simulation, rank: int, times: Mapping[str, Line]) -> None:
         super().__init__(cluster, f"worker {rank}", times)
-        self.rank, self.problem = rank, problem
+        self.rank, self.problem = rank, cluster.job.problem.shard(rank, self.config.workers)
         self.bytes_sent = self.bytes_received = 0
         self._plain = cluster.plain
-        self._rows = min(self.config.batch_size or problem.rows, problem.rows)
+        self._rows = min(self.config.batch_size or self.problem.rows, self.problem.rows)
         self._computing = False
         self._process: simpy.Process | None = None
 
@@ -271,14 +250,14 @@ class Trainer(Node):
     def compute_delay(self, clock: int) -> Way[bool]:
         """The time of one gradient; False where this worker gave it up."""
         began, self._computing = self.env.now, True
-        conditions, delays = self.cluster.conditions, self.config.delays
+        engine, delays = self.cluster.engine, self.config.delays
         with suppress(simpy.Interrupt):
-            if conditions.cluster:
-                yield from self.cluster.work(self.who, conditions.seconds(self._plain, self.rank, clock, self._rows))
+            if engine.cluster:
+                yield from self.cluster.work(self.who, engine.seconds(self._plain, self.rank, clock, self._rows))
                 least = delays.of(self.rank, clock, self.config.seed) if delays else 0.0
                 yield self.env.timeout(max(0.0, began + least - self.env.now))
             else:
-                yield self.env.timeout(conditions.seconds(self.config, self.rank, clock, self._rows))
+                yield self.env.timeout(engine.seconds(self.config, self.rank, clock, self._rows))
         self.cluster.record("compute", self.who, began, clock)
         finished, self._computing = self._computing, False
         return finished

@@ -14,12 +14,10 @@ from minips.core.calibration import Calibration
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.machines import Machines, check_one_network
-from minips.core.run import Run, State, Stop, Watch
+from minips.core.run import Run
 from minips.core.topology import Own, Star, Topology, Traffic
-from minips.engines import Engine
-from minips.engines.evaluation import Evaluation
-from minips.problems import Problem
-from minips.stage import StageField, Tensors, ValueField, option, register
+from minips.engines.base import Engine, TrainingJob
+from minips.stage import StageField, ValueField, option, register
 
 
 @register
@@ -72,43 +70,26 @@ class Simulated(Engine):
         if self.cluster and self.topology:
             raise ValueError("Simulated takes a topology, or a cluster, which has one of its own; got both.")
 
-    def run(
-        self,
-        problem: Problem,
-        config: Config,
-        params: Tensors,
-        watch: Watch,
-        stop: Stop,
-        evaluation: Evaluation | None = None,
-        state: State | None = None,
-    ) -> Run:
+    def run(self, job: TrainingJob) -> Run:
         from minips.engines.simulated import central, mutual
-        from minips.engines.simulated.cluster import Conditions, Simulation
+        from minips.engines.simulated.cluster import Simulation
 
+        config = job.config
         check_one_network(config, self.cluster)
-        conditions = Conditions(
-            self.network(config),
-            self.traffic,
-            self.seconds,
-            self.calibration,
-            self.abandon,
-            self.delay_versions,
-            self.cluster,
-        )
-        if state is not None and self.delay_versions:
+        if job.state is not None and self.delay_versions:
             raise ValueError(
                 f"With delay_versions={self.delay_versions} pulls are answered with earlier parameters, which a saved "
                 "run does not hold: resume with delay_versions=0."
             )
-        cluster = Simulation(conditions, config, watch, stop, evaluation)
+        cluster = Simulation(self, job)
         if isinstance(config.exchange, AllReduce):
             if self.delay_versions:
                 raise ValueError(
                     f"{config.exchange!r} has no server that could answer with old parameters; "
                     "use exchange=PS(), or delay_versions=0."
                 )
-            return mutual.run(cluster, problem, params, config.exchange, state)
-        return central.run(cluster, problem, params, state)
+            return mutual.run(cluster)
+        return central.run(cluster)
 
     def network(self, config: Config) -> Any:
         """The graph that ``config`` runs on; None where it is infinitely fast."""

@@ -11,20 +11,17 @@ from typing import Any, cast
 
 import simpy
 
-from minips import seeds
 from minips.core.allreduce_session import all_reduce
 from minips.core.calibration import rank_lines
-from minips.core.collectives import AllReduce
 from minips.core.fit import Line
 from minips.core.reduction import AllReduceState
-from minips.core.run import Rows, Run, State, state_of
+from minips.core.run import Rows, Run, state_of
 from minips.core.sessions import Receive, Send
 from minips.drivers.peer import greeting_of
 from minips.drivers.virtual import Way
 from minips.engines.replica import Replica, check_same, contribute, requantization_error
 from minips.engines.simulated.cluster import UNTIMED, Simulation, Trainer
-from minips.problems import Problem
-from minips.stage import Frames, Tensors
+from minips.stage import Frames
 from minips.stages.aggregators import Contribution
 from minips.stages.transports.framing import size
 
@@ -32,9 +29,9 @@ _SENT_AT = bytes(8)
 """The frame in which a real message says when it was sent."""
 
 
-def run(cluster: Simulation, problem: Problem, params: Tensors, exchange: AllReduce, state: State | None = None) -> Run:
+def run(cluster: Simulation) -> Run:
     """Train by all-reduce."""
-    team = Team(cluster, problem, params, exchange, state)
+    team = Team(cluster)
     for member in team.members:
         member.greet()
     cluster.run([member.start() for member in team.members])
@@ -65,14 +62,12 @@ def run(cluster: Simulation, problem: Problem, params: Tensors, exchange: AllRed
 class Team:
     """The workers, by rank, and what they have done together."""
 
-    def __init__(
-        self, cluster: Simulation, problem: Problem, params: Tensors, exchange: AllReduce, state: State | None
-    ) -> None:
-        count = cluster.config.workers
-        kept = state["workers"] if state else [{}] * count
-        self.cluster, self.exchange, self.changed_at = cluster, exchange, 0.0
+    def __init__(self, cluster: Simulation) -> None:
+        job, count = cluster.job, cluster.config.workers
+        kept = job.state["workers"] if job.state else [{}] * count
+        self.cluster, self.changed_at = cluster, 0.0
         self.losses: Rows = []
-        self.members = [SimRank(self, rank, problem.shard(rank, count), params, kept[rank]) for rank in range(count)]
+        self.members = [SimRank(self, rank, kept[rank]) for rank in range(count)]
         self.applied = sum(member.replica.shard.applied for member in self.members)
         self._began = self.applied // count
         self._decided = cluster.env.event()
@@ -100,15 +95,14 @@ class Team:
 class SimRank(Trainer):
     """A worker, its replica of the parameters, and a box for what comes from each of the others."""
 
-    def __init__(self, team: Team, rank: int, problem: Problem, params: Tensors, state: Mapping[str, Any]) -> None:
-        cluster, config = team.cluster, team.cluster.config
-        calibration = cluster.conditions.calibration
+    def __init__(self, team: Team, rank: int, state: Mapping[str, Any]) -> None:
+        cluster, config, params = team.cluster, team.cluster.config, team.cluster.job.params
+        calibration = cluster.engine.calibration
         rest = {"transfer": calibration.hop_rest.times(1 / 2)} if calibration else {}
-        super().__init__(cluster, rank, problem, {**rank_lines(calibration, config), **rest} if calibration else {})
-        rng = seeds.all_reduce(config.seed, rank)
+        super().__init__(cluster, rank, {**rank_lines(calibration, config), **rest} if calibration else {})
         self._team = team
         self._idle = calibration.hop_idle if calibration else Line()
-        self._reduction = AllReduceState(team.exchange, rank, config.workers, params, config.push, rng, UNTIMED)
+        self._reduction = AllReduceState(config, rank, params, UNTIMED)
         self._boxes: dict[int, simpy.Store] = defaultdict(partial(simpy.Store, self.env))
         self.replica = Replica(params, config, rank, UNTIMED, cluster.every, state.get("replica"))
         self._seen = state.get("seen")

@@ -11,11 +11,11 @@ Until it has seen the proof a server reads no message above a kilobyte.
 import hmac
 import secrets
 from collections.abc import Generator
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from minips.stage import Buffer, Frames
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.wire import AUTH, ERROR
+from minips.stages.transports.wire import AUTH, ERROR, Wire
 
 PROTOCOL = b"minips/1"
 NONCE_BYTES, LIMIT_BYTES = 32, 1024
@@ -32,15 +32,7 @@ def check_token(token: object) -> None:
         )
 
 
-class Conversation(Protocol):
-    """The part of a wire that both sides need for this."""
-
-    def send(self, tag: int, frames: Frames) -> None: ...
-    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]: ...
-    def close(self) -> None: ...
-
-
-W = TypeVar("W", bound=Conversation)
+W = TypeVar("W", bound=Wire)
 Proof = Generator[tuple[int, Frames], tuple[int, Frames] | None, None]
 
 
@@ -62,7 +54,7 @@ def prove(token: str) -> Proof:
     yield AUTH, [_proof(token, b"server", frames[0], nonce)]
 
 
-def challenge(wire: Conversation, token: str, timeout: float) -> None:
+def challenge(wire: Wire, token: str, timeout: float) -> None:
     """The server's side. PermissionError, for both, where the client does not know the token."""
     steps = prove(token)
     wire.send(*next(steps))
@@ -80,7 +72,7 @@ def proved(wire: W, token: str, address: str, timeout: float) -> W:
     return wire
 
 
-def answer_challenge(wire: Conversation, token: str, address: str, timeout: float) -> None:
+def answer_challenge(wire: Wire, token: str, address: str, timeout: float) -> None:
     """The client's side. PermissionError where either does not know the token, ConnectionError where it is no minips
     server.
     """

@@ -7,22 +7,19 @@ token. So no peer reaches the handler that has not shown that, and all that a pe
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
-from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
 from minips.stage import Buffer, Frames, reason
 from minips.stages.transports.auth import Proof, prove, proved
-from minips.stages.transports.base import HANDSHAKE_S, Channel, Connection, Handler, Service, remote_error, service_of
+from minips.stages.transports.base import HANDSHAKE_S, Channel, Connection, Handler, Service, service_of
 from minips.stages.transports.framing import HANDSHAKE_BYTES, pieces, split
 from minips.stages.transports.network import NetworkTransport
-from minips.stages.transports.streams import Then, ThreadedEndpoint, answer_of
-from minips.stages.transports.wire import AUTH, CALL, Acceptor, Interruptible, check_count
+from minips.stages.transports.streams import StreamChannel, ThreadedEndpoint, answer_of
+from minips.stages.transports.wire import AUTH, CALL, Acceptor, InboxWire, Interruptible, Wire
 
 Body = list[Buffer]
 """The pieces of a body."""
-_Message = Future[tuple[int, Frames]]
-"""The future of tag and frames."""
 
 
 class RemoteCaller(Interruptible):
@@ -80,75 +77,51 @@ class RemoteServer(Interruptible):
         """Begin a call; what waits for the body of its answer, in memory of its own. Both are called in order."""
 
 
-class CallChannel(Channel):
-    """Calls begin in order, and a thread waits for their answers in that order."""
+class CallWire(InboxWire):
+    """The client's end as a wire: each message is a call, and a thread waits for the answers in the calls' order."""
 
     def __init__(self, server: RemoteServer, address: str) -> None:
-        self._server, self._address = server, address
-        self._lock = threading.Lock()
-        self._gone: Exception | None = None
-        self._begun: SimpleQueue[tuple[_Message, Callable[[], memoryview]] | None] = SimpleQueue()
+        super().__init__(SimpleQueue())
+        self._server, self._why = server, "it is closed"
+        self._begun: SimpleQueue[Callable[[], memoryview] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"minips-calls-{address}", daemon=True)
         try:
             self._thread.start()
         except RuntimeError:
             server.close()
             raise
-        self._last: _Message = Future()
-        self._begun.put((self._last, server.begin([])))
-
-    def call(self, frames: Frames) -> "Future[Frames]":
-        check_count(len(frames))
-        return Then(self._begin(CALL, frames), _frames)
+        self._begun.put(server.begin([]))
 
     def send(self, tag: int, frames: Frames) -> None:
-        """Call with a message of the handshake; ``receive`` has the answer."""
-        self._last = self._begin(tag, frames)
+        if self.ended:
+            raise ConnectionError(self._why)
+        self._begun.put(self._server.begin(pieces(tag, frames)))
 
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        """The answer to the last message of the handshake. TimeoutError after ``timeout`` seconds."""
-        return self._last.result(timeout)
+        try:
+            return super().receive(timeout)
+        except EOFError:
+            raise ConnectionError(self._why) from None
+
+    def shutdown(self) -> None:
+        if not self.ended:
+            self.end()
+            self._begun.put(None)
+            self._server.shutdown()
 
     def close(self) -> None:
-        with self._lock:
-            self._gone = self._gone or ConnectionError(f"The channel to {self._address} is closed.")
-        self._begun.put(None)
-        self._server.shutdown()
-        if self._thread is not threading.current_thread():
-            self._thread.join(HANDSHAKE_S)
+        self.shutdown()
+        self._thread.join(HANDSHAKE_S)
         self._server.close()
 
-    def _begin(self, tag: int, frames: Frames) -> _Message:
-        answer: _Message = Future()
-        with self._lock:
-            if self._gone:
-                raise ConnectionError(str(self._gone))
-            try:
-                self._begun.put((answer, self._server.begin(pieces(tag, frames))))
-            except (TypeError, AttributeError) as error:  # frames that are no buffers
-                self._gone = ConnectionError(reason(error))
-                raise
-        return answer
-
     def _run(self) -> None:
-        for answer, wait in iter(self._begun.get, None):
+        for wait in iter(self._begun.get, None):
             try:
-                if self._gone:
-                    raise self._gone
-                answer.set_result(split(wait()))
+                self.inbox.put(split(wait()))
             except Exception as error:  # each library has its own
-                words = f"The server at {self._address} closed the connection. {reason(error)}"
-                self._gone = self._gone or ConnectionError(words)
-                answer.set_exception(ConnectionError(str(self._gone)))
-                self._server.shutdown()
-            del answer, wait  # before the next one comes
-
-
-def _frames(answer: _Message) -> Frames:
-    tag, frames = answer.result()
-    if tag != CALL:
-        raise remote_error(frames)
-    return frames
+                self._why = reason(error)
+                self.shutdown()
+            del wait  # before the next one comes
 
 
 class CallTransport(NetworkTransport):
@@ -168,9 +141,9 @@ class CallTransport(NetworkTransport):
         told = service_of(handler), token, self.max_message_bytes
         return ThreadedEndpoint(self.listen(address), lambda caller: caller.talk(*told))
 
-    def dial(self, address: str, timeout: float) -> CallChannel:
-        """A channel over which nothing has been proved."""
-        return CallChannel(self.reach(address, timeout), address)
+    def dial(self, address: str, timeout: float) -> Wire:
+        """A wire over which nothing has been proved."""
+        return CallWire(self.reach(address, timeout), address)
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
-        return proved(self.dial(address, timeout), token, address, timeout)
+        return StreamChannel(proved(self.dial(address, timeout), token, address, timeout), address)
