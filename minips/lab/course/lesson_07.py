@@ -274,8 +274,8 @@ sentence(
 sentence(
     "07.18",
     "With shuffled rows worker 3 sent {sent} pushes, and {dropped} were dropped. After equal seconds one backup reads "
-    "{more:+.1f} ± {d_more:.1f} points more of the held-out digits than BSP; after {rounds} rounds of both, {even:+.1f} "
-    "± {d_even:.1f}. (Five seeds, paired, 95 % intervals.)",
+    "{more:+.1f} ± {d_more:.1f} points more of the held-out digits than BSP; after {rounds} rounds of both, "
+    "{even:+.1f} ± {d_even:.1f}. (Five seeds, paired, 95 % intervals.)",
     expect="dropped >= sent - 1 and more > d_more and abs(even) < 2",
 )
 
@@ -302,8 +302,8 @@ sentence(
 
 sentence(
     "07.22",
-    "Of the rates tried, the loss falls up to ηλ = {fresh:.2f} with fresh gradients, and up to {old:.2f} with those that "
-    "are 3 updates old.",
+    "Of the rates tried, the loss falls up to ηλ = {fresh:.2f} with fresh gradients, and up to {old:.2f} with those "
+    "that are 3 updates old.",
     expect="0.35 < old < 0.5 and 1.9 < fresh <= 2.05",
 )
 
