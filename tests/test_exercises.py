@@ -16,7 +16,8 @@ from test_lessons import LESSONS, exercises, lesson
 
 import minips as ps
 from minips import lab
-from minips.lab.course import EXERCISES, base
+from minips.lab.course import EXERCISES
+from minips.lab.course import exercises as course
 
 BROKEN: dict[str, dict[str, tuple[str, str]]] = {}
 for path in sorted((Path(__file__).parent / "broken").glob("lesson_*.py")):
@@ -131,7 +132,7 @@ def test_an_error_shows_the_line_of_the_learners_cell() -> None:
     "loop", ["while True: pass", "time.sleep(100)", "while True:\n  try: 1 / 0\n  except Exception: pass"]
 )
 def test_what_never_ends_is_stopped_in_a_sentence(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "LIMIT_S", 0.5)
+    monkeypatch.setattr(course, "LIMIT_S", 0.5)
     answer = from_a_cell(f"import time\ndef cell(run):\n {loop.replace(chr(10), chr(10) + ' ')}\n")
     before = signal.getsignal(signal.SIGALRM)
     left, _ = signal.getitimer(signal.ITIMER_REAL)  # the test run's own

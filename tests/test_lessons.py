@@ -18,6 +18,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 
+from minips.lab.course import QUESTIONS
 from minips.lab.lessons import MEASURED, arguments, blanked
 
 LESSONS = sorted((Path(__file__).parents[1] / "lessons").glob("[0-9]*.ipynb"))
@@ -189,8 +190,8 @@ def test_a_learner_who_predicts_nothing_gets_through(
             assert re.fullmatch(r"This cell waits for your prediction: .*\n", shown)
             waiting.append(shown)
         assert ".compare(" not in cell.source or waiting[-1:] == [shown], cell.source
-    questions = [question for cell in code_cells(book) for question in arguments(cell, "predict")]
-    assert {line.partition(": ")[2].strip() for line in waiting} == {*questions}
+    questions = {QUESTIONS[key].text for cell in code_cells(book) for key in arguments(cell, "predict")}
+    assert {line.partition(": ")[2].strip() for line in waiting} == questions
 
 
 @pytest.mark.soak
