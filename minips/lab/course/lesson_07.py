@@ -383,7 +383,7 @@ def _ssp_seconds(times: Array, staleness: int) -> float:
 def safe_lr(function: Any, rng: np.random.Generator) -> str:
     """Make safe_lr, of curvature, workers and ages, stable where one worker is slow, and not timid."""
     refuse_if(not callable(function), f"Expected the function safe_lr, got {function!r}.")
-    drawn = [(int(rng.integers(4, 9)), int(rng.integers(2, 11))) for _ in range(6)]
+    drawn = [(int(rng.integers(5, 9)), int(rng.integers(2, 11))) for _ in range(6)]
     for workers, slower in [(int(rng.integers(4, 9)), 1), (4, 12), (4, 6), (4, 4), (6, 3), *drawn]:
         curvature, slow = float(rng.uniform(0.05, 50)), int(rng.integers(workers))
         ages = _ages(workers, slower, slow)
