@@ -200,7 +200,7 @@ sentence(
     "07.7",
     "One backup saves {formula:.0%} of BSP's time by the formula, {abandon:.0%} ± {d_abandon:.0%} if late workers "
     "abandon their step, {finish:.0%} ± {d_finish:.0%} if they finish it (five seeds, {rounds} steps of each worker).",
-    expect="abs(abandon - formula) < 0.05 and 0.05 < finish - d_finish and finish + d_finish < formula - 0.1",
+    expect="abs(abandon - formula) < 0.05 and 0.05 < finish - d_finish and finish + d_finish < formula / 2",
 )
 
 sentence(
@@ -248,10 +248,10 @@ sentence(
 
 sentence(
     "07.15",
-    "The measured times are {least:.2f} to {most:.2f} times the virtual ones with the same draws. One backup saved "
-    "{measured:.0%} ± {d_measured:.0%} of BSP's time, in virtual time {virtual:.0%} ± {d_virtual:.0%}. The formula "
-    "says {formula:.0%}.",
-    expect="0.9 < least and most < 1.5 and measured < formula and abs(measured - virtual) < 0.15",
+    "The measured times of the 20 runs are {ratio[1]:.2f} times the virtual ones with the same draws (median; quartiles "
+    "{ratio[0]:.2f} and {ratio[2]:.2f}). One backup saved {measured:.0%} ± {d_measured:.0%} of BSP's time, in virtual "
+    "time {virtual:.0%} ± {d_virtual:.0%}. The formula says {formula:.0%}.",
+    expect="0.9 < ratio[1] < 1.5 and measured < formula and virtual < formula",
     timed=True,
 )
 
@@ -268,7 +268,8 @@ sentence(
     "After equal pushes ASP was {before:.0f} points behind BSP: {left:.0%} of that is left. Worker 3 started {steps} "
     "steps under ASP and {bsp_steps} under BSP; it sent {share:.0%} of ASP's pushes. Of the digits 0 to 6 ASP reads "
     "{others:.0f} ± {d_others:.0f} points more than BSP, of all digits {fewer:.1f} ± {d_fewer:.1f} fewer.",
-    expect="left < 0.3 and abs(steps / bsp_steps - 1) < 0.1 and share < 0.15 and others > d_others and fewer > d_fewer",
+    expect="before > 40 and left < 0.3 and abs(steps / bsp_steps - 1) < 0.1 and share < 0.15 and others > d_others "
+    "and fewer > d_fewer",
 )
 
 sentence(
