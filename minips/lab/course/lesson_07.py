@@ -249,8 +249,8 @@ sentence(
 sentence(
     "07.15",
     "The measured times of the 20 runs are {ratio[1]:.2f} times the virtual ones with the same draws (median; "
-    "quartiles {ratio[0]:.2f} and {ratio[2]:.2f}). One backup saved {measured:.0%} ± {d_measured:.0%} of BSP's time, in virtual "
-    "time {virtual:.0%} ± {d_virtual:.0%}. The formula says {formula:.0%}.",
+    "quartiles {ratio[0]:.2f} and {ratio[2]:.2f}). One backup saved {measured:.0%} ± {d_measured:.0%} of BSP's time, "
+    "in virtual time {virtual:.0%} ± {d_virtual:.0%}. The formula says {formula:.0%}.",
     expect="0.9 < ratio[1] < 1.5 and measured < formula and virtual < formula",
     timed=True,
 )
