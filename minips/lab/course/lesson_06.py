@@ -111,7 +111,7 @@ estimate(
     "06.5",
     "Ten calls with 10 MB each, all made before the first is answered: how many times as long do they take as one such "
     "call?",
-    "times",
+    "× one call",
     expected=(6.0, 9.0),
     because="One call: 80 ms to send and 40 ms of latency, 120 ms. Ten calls: the link sends one message after the "
     "other, which takes 800 ms, and the latency of 40 ms passes once: 840 ms, or 7 times as long. Futures hide "
@@ -144,7 +144,7 @@ sentence(
     "{whole.high:.0f}). To parse both heads takes {parse.median:.0f} µs ({parse.low:.0f} to {parse.high:.0f}). One "
     "task handed over to a thread's event loop and back: {hand.median:.0f} µs ({hand.low:.0f} to {hand.high:.0f}). "
     "aiohttp alone, both sides: {alone.median:.0f} µs ({alone.low:.0f} to {alone.high:.0f}). So the heads are a small "
-    "part. aiohttp's other work for a call is a large one, and handing over adds to it.",
+    "part. The rest is aiohttp's other work, and the way between threads and event loops.",
     expect="parse.median < 0.2 * whole.median and alone.median > 2 * parse.median and hand.median > parse.median",
     timed=True,
 )
@@ -175,8 +175,8 @@ sentence(
 sentence(
     "06.5",
     "minips' Pyro is number {place} of minips' {all} at 1 MB: it takes {times.median:.1f} times as long as TCP (median "
-    "of {rounds} rounds, quartiles {times.low:.1f} to {times.high:.1f}). So it is relatively slow, "
-    "without serpent too.",
+    "of {rounds} rounds, quartiles {times.low:.1f} to {times.high:.1f}). So this one is "
+    "relatively slow too.",
     expect="place > all / 2 and times.low > 1.5",
     timed=True,
 )
