@@ -151,8 +151,8 @@ sentence(
 
 sentence(
     "06.3",
-    "{label}, from the fastest to the slowest: {order}. {slow} takes {times.median:.0f} times as long as {fast} "
-    "(quartiles {times.low:.0f} to {times.high:.0f}).",
+    "{label}, from the fastest to the slowest: {order}. {slow} takes {times.median:.1f} times as long as {fast} "
+    "(quartiles {times.low:.1f} to {times.high:.1f}).",
     expect="times.low > 1.5",
     timed=True,
 )
