@@ -28,6 +28,16 @@ BROKEN = {
         "any error": ("except ConnectionError", "except Exception"),
         "a time-out too": ("except ConnectionError", "except OSError"),
         "left open": ("with connect() as channel:", "for channel in [connect()]:"),
+        "no wait": ("sleep(rng.uniform(0, 0.05 * 2**attempt))", "pass"),
+        "the bound itself": ("rng.uniform(0, 0.05 * 2**attempt)", "0.05 * 2**attempt"),
+        "always the same bound": ("2**attempt", "1"),
+        "half the bound": ("uniform(0, 0.05 * 2**attempt)", "uniform(0, 0.025 * 2**attempt)"),
+        "a wait of nothing": ("rng.uniform(0, 0.05 * 2**attempt)", "0"),
+        "a wait after the last": ("                raise\n", "                sleep(0)\n                raise\n"),
+        "a wait while it is open": (
+            "with connect() as channel:\n",
+            "with connect() as channel:\n                sleep(0)\n",
+        ),
         "its own error": ("                raise", "                raise ConnectionError('no luck') from None"),
     },
 }

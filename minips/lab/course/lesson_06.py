@@ -9,7 +9,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, is_own, keeps, refuse_if
-from minips.lab.course.questions import Option, question, sentence
+from minips.lab.course.questions import Option, estimate, question, sentence
 from minips.stage import Frames
 from minips.stages.transports import Channel
 from minips.stages.transports.streams import StreamTransport
@@ -18,117 +18,317 @@ from minips.testing import check_transport
 
 question(
     "06.1",
-    "A megabyte there and back over HTTP: how many times longer does the JSON list take than the bytes?",
-    Option("less than 3 times", lambda TODO: False, "TODO"),
-    Option("3 to 10 times", lambda TODO: False, "TODO"),
+    "A megabyte there and back over HTTP: how many times as long does the JSON list take as the bytes?",
+    Option(
+        "less than 3 times",
+        lambda times: times < 3,
+        "To write and parse the numbers took little more time than to move the bytes of the frame.",
+    ),
+    Option(
+        "3 to 10 times",
+        lambda times: 3 <= times <= 10,
+        "To write the numbers as text and to parse them took longer than to move them, yet not by much.",
+    ),
     Option(
         "more than 10 times",
-        lambda TODO: False,
-        "As JSON each number is written as decimal digits and parsed again, on both ways, one number after "
-        "the other. The bytes are copied as one block.",
+        lambda times: times > 10,
+        "As JSON each number is written as decimal digits and parsed again, on both ways, one number after the other. "
+        "The bytes are copied as one block.",
     ),
     expected="more than 10 times",
-    otherwise="TODO",
-    telling=[],
+    otherwise="One of the two could not be measured.",
+    telling=["decimal digits", "one number after the other", "copied as one block"],
+    timed=True,
 )
 
 question(
     "06.2",
     "A kilobyte there and back: how long does HTTP take, compared with minips' own TCP?",
-    Option("HTTP is faster", lambda TODO: False, "TODO"),
-    Option("about as long: less than twice", lambda TODO: False, "TODO"),
+    Option(
+        "HTTP is faster",
+        lambda times: times < 1,
+        "aiohttp did its work in less time than minips' threads needed to wake each other.",
+    ),
+    Option(
+        "less than twice as long",
+        lambda times: 1 <= times < 2,
+        "What HTTP adds to each call was less than what TCP's call takes in all.",
+    ),
     Option(
         "at least twice as long",
-        lambda TODO: False,
-        "With 1 kB the bytes hardly count. HTTP writes and parses headers in Python for each call, and passes"
-        " through an event loop. TCP adds a few bytes of its own.",
+        lambda times: times >= 2,
+        "With 1 kB the bytes hardly count. For each call aiohttp makes a request and an answer and runs tasks in event "
+        "loops, and minips hands the call over to these loops' threads and back. TCP does far less for a call. How "
+        "much of the time is for the heads of HTTP, the next cells say.",
     ),
     expected="at least twice as long",
-    otherwise="TODO",
-    telling=[],
+    otherwise="One of the two could not be measured.",
+    telling=["hardly count", "event loops'"],
+    timed=True,
 )
 
-question(
+estimate(
     "06.3",
-    "40 calls through one pool of at most 8 connections, all at once: how many connections are opened?",
-    Option("1", lambda TODO: False, "TODO"),
-    Option(
-        "8",
-        lambda TODO: False,
-        "One connection carries one HTTP call at a time. 40 calls at once would like 40 connections, the pool"
-        " allows 8, and the other calls wait in a queue for a free one.",
-    ),
-    Option("40", lambda TODO: False, "TODO"),
-    expected="8",
-    otherwise="TODO",
-    telling=[],
+    "40 calls at once, through one pool of at most 8 connections; the server needs 0.05 s for each, side by side. How "
+    "many times as long as one call do all 40 take?",
+    "× one call",
+    expected=(4.5, 9.0),
+    because="Eight calls are under way at a time, so 40 calls need five rounds of 0.05 s each. What is above 5 is the "
+    "work of both sides for so many calls. A pool that is too small makes calls queue.",
+    otherwise="Eight calls at a time would make five rounds. Either this machine was busy with something else, or the "
+    "pool did not hold to its limit.",
+    telling=["five rounds", "at a time"],
+    timed=True,
 )
 
 question(
     "06.4",
-    "A call is nearly all travel. Ten calls, each sent before the first is answered: how long do all of them take?",
-    Option("about ten times as long as one", lambda TODO: False, "TODO"),
-    Option("about half of that", lambda TODO: False, "TODO"),
+    "Most of a call's time is latency here. Ten calls, each made before the first is answered: how long do all of them "
+    "take, compared with one?",
     Option(
-        "about as long as one",
-        lambda TODO: False,
-        "All ten messages are under way at the same time. Each needs 40 milliseconds of travel, and these "
-        "pass once for all ten.",
+        "less than twice as long",
+        lambda times: times < 2,
+        "All ten messages are under way at the same time. Each needs 40 milliseconds there and back, and these pass "
+        "once for all ten.",
     ),
-    expected="about as long as one",
-    otherwise="TODO",
-    telling=[],
+    Option(
+        "2 to 6 times as long",
+        lambda times: 2 <= times <= 6,
+        "Some of the latency passed once for several messages; the rest was waited for by each call.",
+    ),
+    Option(
+        "more than 6 times as long",
+        lambda times: times > 6,
+        "The messages went one after the other: each waited for an answer, or the sender was slow.",
+    ),
+    expected="less than twice as long",
+    otherwise="One of the two could not be measured.",
+    telling=["at the same time", "once for all"],
+    timed=True,
+)
+
+estimate(
+    "06.5",
+    "Ten calls with 10 MB each, all made before the first is answered: how many times as long as one such call do they "
+    "take?",
+    "× one call",
+    expected=(6.0, 9.0),
+    because="One call: 0.08 s to send and 0.04 s of latency, 0.12 s. Ten calls: the link sends one message after the "
+    "other, which takes 0.8 s, and the latency of 0.04 s passes once: 0.84 s, or 7 times as long. Futures hide "
+    "latency. They add no bandwidth.",
+    otherwise="Ten messages need ten times 0.08 s on the link, and the latency of 0.04 s once: 0.84 s. One needs "
+    "0.12 s. Either this machine could not keep up with the link, or the link did not hold the messages back.",
+    telling=["0.84", "hide latency", "no bandwidth"],
+    timed=True,
 )
 
 sentence(
     "06.1",
-    "The JSON text has {characters:.0f} characters for each number of 4 bytes. Its call takes {times:.0f}"
-    " times as long.",
-    expect="characters > 16 and times > 10",
+    "The JSON text has {characters:.0f} characters for each number of 4 bytes. Its call takes {times.median:.0f} times "
+    "as long (median of {turns} paired turns, quartiles {times.low:.0f} to {times.high:.0f}).",
+    expect="characters > 16 and times.low > 10",
     timed=True,
 )
 
-sentence("06.2", "A call of 1 kB: HTTP takes {times:.1f} times as long as TCP.", expect="times > 2", timed=True)
+sentence(
+    "06.2",
+    "A call of 1 kB: HTTP takes {times.median:.1f} times as long as TCP (median of {rounds} rounds, quartiles "
+    "{times.low:.1f} to {times.high:.1f}).",
+    expect="times.median > 2",
+    timed=True,
+)
 
-sentence("06.3", "{label}: {slow} takes {times:.0f} times as long as {fast}.")
+sentence(
+    "06.12",
+    "Of the time of a call over minips' Http (medians and quartiles of 200): to parse both heads takes "
+    "{parse.median:.1%} ({parse.low:.1%} to {parse.high:.1%}), to hand over one task and wait for it {hand.median:.0%} "
+    "({hand.low:.0%} to {hand.high:.0%}), aiohttp alone {alone.median:.0%} ({alone.low:.0%} to {alone.high:.0%}). So "
+    "the heads are a small part. The rest is aiohttp's other work, and the way between threads and event loops.",
+    expect="parse.median < 0.2 and alone.median > 2 * parse.median and hand.median > parse.median",
+    timed=True,
+)
+
+sentence(
+    "06.3",
+    "{label}, from the fastest to the slowest: {order}. {slow} takes {times.median:.1f} times as long as {fast} "
+    "(quartiles {times.low:.1f} to {times.high:.1f}).",
+    expect="times.low > 1.5",
+    timed=True,
+)
+
+sentence(
+    "06.28",
+    "serpent writes 1,000,000 bytes as {text:,}, MessagePack as {packed:,}.",
+    expect="text > 1.3e6 and packed < 1.001e6",
+)
 
 sentence(
     "06.4",
-    "To write and read the frame takes {times:.0f} times as long with serpent as with MessagePack.",
-    expect="times > 10",
+    "1 MB there and back: Pyro with serpent takes {serpent.median:.0f} times as long as TCP (median of {rounds} "
+    "rounds, quartiles {serpent.low:.0f} to {serpent.high:.0f}), Pyro with MessagePack {msgpack.median:.1f} times "
+    "({msgpack.low:.1f} to {msgpack.high:.1f}).",
+    expect="serpent.low > 3 * msgpack.high and msgpack.median > 1",
     timed=True,
 )
 
 sentence(
     "06.5",
-    "For 1 kB, Pyro with MessagePack is number {place} of minips' {all}; for 1 MB, its call takes "
-    "{share:.1%} of JSON's.",
-    expect="share < 0.1",
+    "minips' Pyro is number {place} of minips' {all} at 1 MB: it takes {times.median:.1f} times as long as TCP (median "
+    "of {rounds} rounds, quartiles {times.low:.1f} to {times.high:.1f}). So this one is "
+    "relatively slow too.",
+    expect="place > all / 2 and times.low > 1.5",
     timed=True,
 )
 
 sentence(
-    "06.6", "With pool=0 a call takes {times:.2f} times as long (medians of 60 calls).", expect="times > 1", timed=True
+    "06.13",
+    "No .proto file, and the answers are {answer} and, with asyncio, {awaited}.",
+    expect="answer == 'NO .PROTO ANYWHERE' and awaited == 'NOR HERE'",
 )
 
 sentence(
-    "06.7", "Over two connections the 32 MB take {share:.0%} of the time over one (medians of 20 calls).", timed=True
+    "06.14",
+    "One call; sent: {sent}, answered: {totals}.",
+    expect="sent == [100, 20, 3] and totals == [100, 120, 123]",
 )
 
-sentence("06.8", "Ten futures take {times:.1f} times as long as one call.", expect="times < 2", timed=True)
+sentence(
+    "06.15",
+    "{size} values arrived, as an array of shape {shape} and dtype {dtype}. A number in the place of a name was "
+    "refused: {refused}.",
+    expect="size == 6 and shape == [2, 3] and dtype == 'float32' and refused",
+)
+
+sentence(
+    "06.16",
+    "ZeroMQ raised no error; an answer came: {answered}. minips' Zmq, which asks whether anybody is there: {ours}.",
+    expect="not answered and ours == 'ConnectionError'",
+)
+
+sentence(
+    "06.17",
+    "Connections for 40 calls: {as_in_the_lecture} as in the lecture, {one_after_another} for one call after another, "
+    "{all_at_once} for all calls at once through a pool of at most 8.",
+    expect="as_in_the_lecture == 40 and one_after_another == 1 and all_at_once == 8",
+)
+
+sentence(
+    "06.18",
+    "With 4 connections the 40 calls take {small.median:.1f} times as long as one call (median of {turns} turns, "
+    "quartiles {small.low:.1f} to {small.high:.1f}), with 40 connections {large.median:.1f} times ({large.low:.1f} to "
+    "{large.high:.1f}).",
+    expect="small.median > 7 and large.median < small.median / 2",
+    timed=True,
+)
+
+sentence(
+    "06.6",
+    "With pool=0 a call takes {times.median:.2f} times as long (median of 60 pairs, quartiles {times.low:.2f} to "
+    "{times.high:.2f}).",
+    expect="times.median > 1",
+    timed=True,
+)
+
+sentence(
+    "06.7",
+    "Over two connections the 32 MB take {share.median:.0%} of the time over one (median of {rounds} pairs, quartiles "
+    "{share.low:.0%} to {share.high:.0%}).",
+    expect="0.3 < share.median < 2",
+    timed=True,
+)
+
+sentence(
+    "06.19",
+    "After 0.1 s there came: {came}. Calls handled so far: {before}. Later: {later}. Calls handled: {handled}.",
+    expect="came == 'TimeoutError' and before == 0 and later == 'TAKE YOUR TIME' and handled == 1",
+    timed=True,
+)
+
+sentence(
+    "06.20",
+    "gRPC's deadline: {came} at the caller. Was the server told? {told}.",
+    expect="came == 'DEADLINE_EXCEEDED' and told == 'yes'",
+    timed=True,
+)
+
+sentence(
+    "06.21",
+    "aiohttp, three calls through a pool of one: with enough time they open {enough} connection, and {short} where "
+    "each call times out.",
+    expect="enough == 1 and short == 3",
+    timed=True,
+)
+
+sentence(
+    "06.22",
+    "{answer} after one call of the caller and {served} at the server.",
+    expect="answer == 'ONCE MORE' and served == 3",
+)
+
+sentence(
+    "06.26",
+    "Within a hundredth of a second there come {doubled} workers of 200 when the waits only double, and {least} to "
+    "{most} when they are drawn as well (five seeds).",
+    expect="doubled == 200 and most < 50",
+)
+
+sentence(
+    "06.23",
+    "With the server there: {first}. Without it: {second}. With a new server at the same address: {third}.",
+    expect="first == 'HERE' and second == 'ConnectionError' and third == 'BACK AGAIN'",
+)
+
+sentence(
+    "06.8",
+    "1 byte each: ten futures take {times.median:.2f} times as long as one call (median of {turns} turns, quartiles "
+    "{times.low:.2f} to {times.high:.2f}).",
+    expect="times.median < 2",
+    timed=True,
+)
 
 sentence(
     "06.9",
+    "10 MB each: ten futures take {times.median:.1f} times as long as one call (median of {turns} turns, quartiles "
+    "{times.low:.1f} to {times.high:.1f}).",
+    expect="times.median > 5",
+    timed=True,
+)
+
+sentence(
+    "06.11",
     "Worker 0 computes while its message travels for {waiting:.0%} of its computing time when it waits "
     "for each answer, and for {overlap:.0%} with overlap.",
     expect="waiting < 0.01 and overlap > 0.5",
     timed=True,
 )
 
+sentence(
+    "06.24",
+    "A step of a worker that waits takes {times.median:.2f} times as long as one with overlap (median of 19 steps, "
+    "quartiles {times.low:.2f} to {times.high:.2f}).",
+    expect="1.3 < times.median < 2.3",
+    timed=True,
+)
+
 sentence("06.10", "Staleness with overlap: at most {stale} version.", expect="stale == 1")
 
+sentence(
+    "06.25",
+    "After a pause a call of 1 kB takes {times.median:.1f} times as long as one right after another (medians of 100 "
+    "calls, quartiles {times.low:.1f} to {times.high:.1f}).",
+    expect="times.median > 1.3",
+    timed=True,
+)
 
-PATIENCE_S, WAIT_S = 3.0, 10.0
+sentence(
+    "06.27",
+    "Your transport carried the messages of four workers, and the model reads {accuracy:.0%} of the held-out digits. "
+    "Is it among minips' transports? {listed}.",
+    expect="accuracy > 0.9 and listed == 'yes'",
+)
+
+
+PATIENCE_S, WAIT_S, BASE_S = 3.0, 10.0, 0.05
 
 
 @asks(
@@ -275,33 +475,51 @@ class _WatchedChannel(Channel):
 @asks(
     "06.3",
     "A loop over range(attempts), with try and except ConnectionError in it, and return where it works.",
-    "On the last attempt let the error through: a bare raise within except does that.",
+    "On the last attempt let the error through: a bare raise within except does that. After any other, wait: when the "
+    "with has ended, its channel is closed.",
     "A for with a try in it: the try holds the with and a return, the except decides whether this was the last "
-    "attempt.",
+    "attempt. Last in the loop comes sleep(rng.uniform(0, bound)); what is the bound for attempt 0, 1, 2?",
 )
 def call_again(function: Any, rng: np.random.Generator) -> str:
-    """Make call_again try again after a ConnectionError, with a fresh channel, at most `attempts` times in all."""
+    """Make call_again try again after a ConnectionError, with a fresh channel and after a random wait whose bound
+    doubles, at most `attempts` times in all.
+    """
     refuse_if(not callable(function), f"Expected the function call_again, got {function!r}.")
-    for turn in range(60):
+    shares: dict[bool, list[float]] = {True: [], False: []}
+    for turn in range(120):
         failing = rng.choice(["refused", "cut", "lost"], size=int(rng.integers(0, 5))).tolist()
         fates = [*failing, ("answer", "error", "lost")[turn % 3]]
         attempts = int(rng.integers(1, len(fates) + (1 if fates[-1] == "lost" else 2)))
         with case(f"With attempts={attempts} and channels that end with {', '.join(fates[:attempts])}"):
-            _breaks(function, fates, attempts)
-    return "Right for 60 random mishaps: fresh channels, no try too many, and every channel closed."
+            for number, share in enumerate(_breaks(function, fates, attempts, rng)):
+                shares[number == 0].append(share)
+    for which, found in (("the second try", shares[True]), ("later tries", shares[False])):
+        within = f"the waits before {which} were {min(found):.0%} to {max(found):.0%} of their bounds"
+        refuse_if(min(found) > 0.4 or max(found) < 0.6, f"Of {len(found)} draws {within}; 0 to 100% is asked for.")
+    return "Right for 120 random mishaps: fresh channels, random waits, no try too many, and every channel closed."
 
 
-def _breaks(function: Callable[..., Any], fates: list[str], attempts: int) -> None:
-    """One call whose channels break as the fates say, one after the other."""
+def _breaks(function: Callable[..., Any], fates: list[str], attempts: int, rng: np.random.Generator) -> list[float]:
+    """One call whose channels break as the fates say, one after the other; the waits, as shares of their bounds."""
     made: list[_Fated] = []
+    shares: list[float] = []
 
     def connect() -> Channel:
         fate = fates[len(made)] if len(made) < len(fates) else "answer"
+        refuse_if(len(shares) < len(made), f"it tried again without a wait, after try {len(made)}.")
         made.append(_Fated(fate, ConnectionError(f"attempt {len(made) + 1}")))
         return made[-1].opened()
 
+    def sleep(seconds: float) -> None:
+        bound = BASE_S * 2 ** len(shares)
+        waited = f"wait {len(shares) + 1} was {seconds:.3f} s"
+        refuse_if(not 0 <= seconds <= bound, f"{waited}, expected 0 to {bound:g} s.")
+        refuse_if(any(channel.open for channel in made), f"{waited}, and a channel was open meanwhile.")
+        shares.append(seconds / bound)
+        refuse_if(len(shares) > len(made), f"it waited {len(shares)} times for {len(made)} tries.")
+
     try:
-        got: Any = function(connect, [b"frame"], attempts)
+        got: Any = function(connect, [b"frame"], attempts, sleep, rng)
     except (ConnectionError, TimeoutError) as error:
         got = error
     tries = min(attempts, len(fates))
@@ -315,6 +533,10 @@ def _breaks(function: Callable[..., Any], fates: list[str], attempts: int) -> No
     refuse_if(left_open, f"it left {left_open} channels open. Use with.")
     again = any(channel.calls > 1 for channel in made)
     refuse_if(again, "it called again over a channel that had broken. Make a fresh one.")
+    refuse_if(
+        len(shares) != tries - 1, f"it waited {len(shares)} times, expected {tries - 1}: before each further try."
+    )
+    return shares
 
 
 class _Fated(Channel):

@@ -1,0 +1,26 @@
+"""Lesson 06: values under which each option of its questions comes true, and none."""
+
+from math import nan
+
+OUTCOMES = {
+    "06.1": {
+        "less than 3 times": {"times": 1.4},
+        "3 to 10 times": {"times": 5.0},
+        "more than 10 times": {"times": 204.0},
+        "none of these": {"times": nan},
+    },
+    "06.2": {
+        "HTTP is faster": {"times": 0.7},
+        "less than twice as long": {"times": 1.4},
+        "at least twice as long": {"times": 6.6},
+        "none of these": {"times": nan},
+    },
+    "06.3": {"expected": {"times": 5.4}, "otherwise": {"times": 2.0}},
+    "06.4": {
+        "less than twice as long": {"times": 1.02},
+        "2 to 6 times as long": {"times": 5.0},
+        "more than 6 times as long": {"times": 10.0},
+        "none of these": {"times": nan},
+    },
+    "06.5": {"expected": {"times": 7.0}, "otherwise": {"times": 1.1}},
+}
