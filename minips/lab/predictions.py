@@ -146,7 +146,7 @@ class GuessedAndMeasured:
 
     @property
     def verdict(self) -> str:
-        """What to say of the prediction; nothing where none was asked for."""
+        """The verdict on the prediction, in words; nothing where none was asked for."""
         return "" if self.predicted is None else self.question.score(self.predicted, self.outcome.measured)
 
     def rows(self) -> list[tuple[str, str]]:

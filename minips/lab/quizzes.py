@@ -37,7 +37,7 @@ class Quiz:
 
     @property
     def right(self) -> int:
-        """How many of the first answers were right."""
+        """The number of first answers that were right."""
         return sum(self.items[number].right == answer for number, answer in self.first.items())
 
     def _answered(self, number: int, answer: str | None) -> None:

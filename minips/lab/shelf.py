@@ -1,4 +1,4 @@
-"""Where the notebooks of the lessons are."""
+"""The notebooks of the lessons: their folder, their order, their names."""
 
 from pathlib import Path
 

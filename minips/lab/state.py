@@ -76,7 +76,7 @@ def predicted() -> dict[str, str]:
 
 
 def set_aside() -> int:
-    """How many notes belong to no lesson that there is: those of an earlier edition."""
+    """The number of notes that belong to no lesson that there is: those of an earlier edition."""
     names = {path.name for path in notebooks()}
     return sum(fact.get("notebook") not in names for fact in facts())
 

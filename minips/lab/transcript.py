@@ -47,7 +47,7 @@ class Transcript:
         return "\n".join([*lines, *self.aside()])
 
     def aside(self) -> list[str]:
-        """What to say of the notes that belong to no lesson."""
+        """A sentence on the notes that belong to no lesson, if there are any."""
         words = "belong to no lesson that there is: an earlier edition's. They are set aside."
         return [f"{self.set_aside} older notes {words}"] if self.set_aside else []
 

@@ -403,7 +403,7 @@ def safe_lr(function: Any, rng: np.random.Generator) -> str:
 
 
 def _ages(workers: int, slower: int, slow: int) -> list[int]:
-    """How old the gradients of ASP are, push by push, over one step of the worker that is ``slower`` times slower."""
+    """The ages of the gradients of ASP, push by push, over one step of the worker that is ``slower`` times slower."""
     versions, pulled, ages = 0, [0] * workers, []
     for tick in range(1, 3 * slower + 1):
         for worker in range(workers):

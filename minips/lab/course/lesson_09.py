@@ -306,7 +306,7 @@ _OURS = str(Path(ps.__file__).parent) + os.sep
 
 
 def _unaided(function: Any, *arguments: float) -> Any:
-    """What the function returns; Refused where it calls a function of minips, by whatever name."""
+    """The function's result; Refused where it calls a function of minips, by whatever name."""
 
     def called(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(_OURS):

@@ -1,5 +1,5 @@
-"""What the lessons ask and say, by key: ``question("08.1", …)`` in ``lesson_08.py`` is ``lab.predict("08.1")`` in the
-notebook, ``sentence("08.3", …)`` is ``lab.say("08.3", …)``, and so on.
+"""Questions and sentences of the lessons, by key: ``question("08.1", …)`` in ``lesson_08.py`` is
+``lab.predict("08.1")`` in the notebook, ``sentence("08.3", …)`` is ``lab.say("08.3", …)``, and so on.
 
 A notebook hands measured values over, by name; what they mean is decided here. An option has a rule over the values,
 by which the run says which one came true, and a reason of its own. ``expected`` is the outcome from which the lesson's
@@ -31,7 +31,7 @@ class Disagreement(AssertionError):  # noqa: N818, it is what came of a run
 
 
 class Outcome(NamedTuple):
-    """What a run makes of a question. ``expected`` is the outcome from which the text goes on, if it is another one."""
+    """The answer of a run to a question. ``expected`` is the outcome from which the text goes on, if it is another."""
 
     measured: str
     because: str
@@ -79,7 +79,7 @@ class Question:
         return Outcome(measured, because, None if measured == self.expected else self.expected)
 
     def score(self, predicted: str, measured: str) -> str:
-        """What to say of the prediction."""
+        """The verdict on a prediction, in words."""
         return "They agree." if predicted == measured else "They differ."
 
     def plain(self) -> str:
@@ -115,7 +115,7 @@ class Estimate:
         return Outcome(measured, self.otherwise, f"{least:g} to {largest:g} {self.unit}")
 
     def score(self, predicted: str, measured: str) -> str:
-        """What to say of the prediction: the larger over the smaller of the two."""
+        """The verdict on a prediction, in words, by the ratio: the larger over the smaller of the two."""
         if measured == NONE:
             return "They cannot be compared."
         one, other = (float(text.split()[0]) for text in (predicted, measured))
@@ -202,7 +202,7 @@ def quiz(lesson: str, *items: Item) -> None:
 
 
 def find(what: str, known: Mapping[str, T], key: Any) -> T:
-    """What has this key. ValueError names the known keys and the nearest."""
+    """The one of this key. ValueError names the known keys and the nearest."""
     full = full_key(key)
     if full not in known:
         raise ValueError(f"There is no {what} {key!r}. {nearest(full, known)}")
