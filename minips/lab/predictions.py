@@ -239,7 +239,7 @@ def predict(key: str) -> Guess:
     if shell and not any(isinstance(one, _Lock) for one in shell.ast_transformers):
         shell.ast_transformers.append(_Lock(shell.user_ns))
     asked = guess.question
-    options = asked.options if isinstance(asked, Question) else (f"a number, in {asked.unit}",)
+    options = asked.options if isinstance(asked, Question) else (f"a number ({asked.unit})",)
     text = "\n".join([f"Predict first. {asked.text}", *(f"  ( ) {option}" for option in options)])
     display({**guess.panel._repr_mimebundle_(), "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
     return guess

@@ -125,7 +125,7 @@ class Estimate:
 
     def plain(self) -> str:
         """The question in Markdown, for readers without a kernel."""
-        return f"**Predict.** {self.text}\n\n- a number, in {self.unit}"
+        return f"**Predict.** {self.text}\n\n- a number ({self.unit})"
 
 
 class Sentence(NamedTuple):
