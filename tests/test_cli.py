@@ -429,7 +429,7 @@ def test_a_port_that_needs_a_right_is_not_called_taken(monkeypatch):
 def test_lab_forgets_progress_when_told_to_and_says_where_there_is_none(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("MINIPS_AUTOPLAY")
-    assert state.note(exercise="00.1") == ""
+    assert state.note("exercise", "00.1") == ""
     assert cli.main(["lab", "--reset"]) == 0
     assert capsys.readouterr().out.startswith("Your progress begins anew")
     assert state.facts() == []

@@ -19,7 +19,7 @@ from minips.lab.course.questions import NONE, Disagreement, Estimate, Question, 
 from minips.lab.lessons import arguments
 
 OUTCOMES: dict[str, dict[str, dict[str, Any]]] = {}
-for path in sorted((Path(__file__).parent / "outcomes").glob("lesson_*.py")):
+for path in sorted((Path(__file__).parent / "outcomes").glob("outcomes_*.py")):
     OUTCOMES |= runpy.run_path(str(path))["OUTCOMES"]
 
 each_question = pytest.mark.parametrize("key", QUESTIONS)

@@ -48,7 +48,7 @@ def test_the_saved_run_agrees_with_the_lesson(path: Path) -> None:
     ids=lambda path: path.stem,
 )
 def test_a_lesson_notices_what_is_broken(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    what, file, old, new = runpy.run_path(str(HERE / "mutants" / f"lesson_{path.stem[:2]}.py"))["MUTANT"]
+    what, file, old, new = runpy.run_path(str(HERE / "mutants" / f"mutant_{path.stem[:2]}.py"))["MUTANT"]
     shutil.copytree(HERE.parent / "minips", tmp_path / "minips", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "lessons").symlink_to(HERE.parent / "lessons")
     (tmp_path / "pyproject.toml").touch()  # as in a checkout, whose lessons are beside the package
