@@ -27,8 +27,8 @@ question(
     Option(
         "from one worker on",
         lambda workers: workers == 1,
-        "A single copy that was rounded at random was nearer already: nearest rounding had a larger error than its "
-        "bias, or the levels differed.",
+        "A single copy that was rounded at random was nearer already. On the same levels nothing is nearer than "
+        "nearest rounding, so the levels differed.",
     ),
     Option(
         "from a few on, 2 to 10",

@@ -47,7 +47,7 @@ question(
     Option(
         "HTTP is faster",
         lambda times: times < 1,
-        "aiohttp did its work in less time than minips' threads needed to wake each other.",
+        "A call over aiohttp and its event loops took less time in all than one over minips' TCP and its threads.",
     ),
     Option(
         "less than twice as long",
