@@ -171,8 +171,8 @@ sentence(
 
 sentence(
     "05.31",
-    "{levels} numbers of levels: the variance is off the formula by {off:.1%} at most, the squared mean error off "
-    "variance/N by {bias:.0%} at most, and {above} times the formula is above the bound.",
+    "For {levels} values of s the variance is off the formula by {off:.1%} at most, and the squared mean error off "
+    "variance/N by {bias:.0%} at most. The formula is above the bound for {above} of them.",
     expect="off < 0.1 and bias < 0.3 and above == 0",
     card=True,
 )
@@ -214,7 +214,7 @@ sentence(
 sentence(
     "05.11",
     "Step size {lr}, {starts} starts. Without a memory w is within the threshold for good after {soon} steps, and "
-    "stops up to {stuck:.2f} from the minimum. With error feedback up to {most:.0f} are held, w overshoots to "
+    "stops up to {stuck:.2f} from the minimum. With error feedback the memory holds up to {most:.0f}, w overshoots to "
     "{lowest:.1f}, is within the threshold for good after {late} steps, and stays within {end:.2f} of the minimum; "
     "lr · t is {reach:.2f}. (From the start 5.0 it ends at {exactly:.2f}.)",
     expect="soon < late and lowest < -3 and exactly < 1e-9 < end <= reach + 1e-9 and reach < stuck <= 0.5",
@@ -222,7 +222,7 @@ sentence(
 
 sentence(
     "05.12",
-    "Five sets of batches. QSGD(levels=3): at most {qsgd:.0f} gradients' lengths are held with the remedy, {wild:.0e} "
+    "Five sets of batches. QSGD(levels=3): at most {qsgd:.0f} gradients' lengths are held with the remedy, {wild:,.0f} "
     "or more without. Ternary: at most {ternary:.0f} with it, at most {tame:.0f} without.",
     expect="qsgd < 20 and wild > 1e4 and ternary < tame < 30",
 )
@@ -244,13 +244,13 @@ sentence(
     "05.14",
     "The best of three effective steps for each: the loss with momentum correction, minus that with error feedback, is "
     "{more:+.2f} ± {half:.2f}. At the effective step 1.0, minus that with error feedback and the server's momentum: "
-    "{beside:+.2f} ± {beside_half:.2f} (pairs, 5 seeds).",
+    "{beside:+.3f} ± {beside_half:.3f} (pairs, 5 seeds).",
     expect="more > 0 and abs(beside) < beside_half",
 )
 
 sentence(
     "05.15",
-    "With all the rows, the error without Delta is {slow:.0f} ± {slow_half:.0f} times the error with it. With 32 "
+    "From step 20 on, with all the rows, the error without Delta is {slow:.0f} ± {slow_half:.0f} times the error with it. With 32 "
     "random rows it is {fast:.2f} ± {fast_half:.2f} times: there Delta is no help.",
     expect="slow - slow_half > 3 and fast + fast_half < 1",
 )

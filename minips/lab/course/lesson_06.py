@@ -125,7 +125,7 @@ estimate(
 sentence(
     "06.1",
     "The JSON text has {characters:.0f} characters for each number of 4 bytes. Its call takes {times.median:.0f} times "
-    "as long (median of {turns} paired turns, quartiles {times.low:.0f} to {times.high:.0f}).",
+    "as long as that with the bytes (median of {turns} paired turns, quartiles {times.low:.0f} to {times.high:.0f}).",
     expect="characters > 16 and times.low > 10",
     timed=True,
 )
@@ -143,7 +143,7 @@ sentence(
     "Of the time of a call over minips' Http (medians and quartiles of 200): to parse both heads takes "
     "{parse.median:.1%} ({parse.low:.1%} to {parse.high:.1%}), to hand over one task and wait for it {hand.median:.0%} "
     "({hand.low:.0%} to {hand.high:.0%}), aiohttp alone {alone.median:.0%} ({alone.low:.0%} to {alone.high:.0%}). So "
-    "the heads are a small part. The rest is aiohttp's other work, and the way between threads and event loops.",
+    "the heads are a small part. What is left over, minips' own work among it, is not divided further here.",
     expect="parse.median < 0.2 and alone.median > 2 * parse.median and hand.median > parse.median",
     timed=True,
 )
@@ -173,9 +173,9 @@ sentence(
 
 sentence(
     "06.5",
-    "minips' Pyro is number {place} of minips' {all} at 1 MB: it takes {times.median:.1f} times as long as TCP (median "
-    "of {rounds} rounds, quartiles {times.low:.1f} to {times.high:.1f}). So this one is "
-    "relatively slow too.",
+    "minips' Pyro is number {place} of the {all} transports of minips that took part, at 1 MB: it takes "
+    "{times.median:.1f} times as long as TCP (median of {rounds} rounds, quartiles {times.low:.1f} to {times.high:.1f}). "
+    "So this one is relatively slow too.",
     expect="place > all / 2 and times.low > 1.5",
     timed=True,
 )
