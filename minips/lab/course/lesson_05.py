@@ -250,8 +250,8 @@ sentence(
 
 sentence(
     "05.15",
-    "From step 20 on, with all the rows, the error without Delta is {slow:.0f} ± {slow_half:.0f} times the error with it. With 32 "
-    "random rows it is {fast:.2f} ± {fast_half:.2f} times: there Delta is no help.",
+    "From step 20 on, with all the rows, the error without Delta is {slow:.0f} ± {slow_half:.0f} times the error with "
+    "it. With 32 random rows it is {fast:.2f} ± {fast_half:.2f} times: there Delta is no help.",
     expect="slow - slow_half > 3 and fast + fast_half < 1",
 )
 

@@ -174,8 +174,8 @@ sentence(
 sentence(
     "06.5",
     "minips' Pyro is number {place} of the {all} transports of minips that took part, at 1 MB: it takes "
-    "{times.median:.1f} times as long as TCP (median of {rounds} rounds, quartiles {times.low:.1f} to {times.high:.1f}). "
-    "So this one is relatively slow too.",
+    "{times.median:.1f} times as long as TCP (median of {rounds} rounds, quartiles {times.low:.1f} to "
+    "{times.high:.1f}). So this one is relatively slow too.",
     expect="place > all / 2 and times.low > 1.5",
     timed=True,
 )

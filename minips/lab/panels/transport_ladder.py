@@ -63,6 +63,8 @@ class TransportLadder(Panel[Climb, Rungs]):
         for look, (name, seconds) in zip(LOOKS, found.items(), strict=False):
             ax.loglog(SIZES[: len(seconds)], [1e3 * each for each in seconds], label=name, **look.line)
         ax.set(xlabel="bytes in the frame, each way", ylabel="time of a call (ms)")
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter("{x:g}")
         ax.grid(alpha=0.3)
         ax.legend()
 
