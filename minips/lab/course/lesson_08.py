@@ -212,8 +212,8 @@ quiz(
     Item(
         "Under ASP, which rule withstands one liar?",
         {
-            "none: each push is applied by itself": "There is nothing to compare it with, and minips refuses the "
-            "config.",
+            "none: each push is applied by itself": "There is nothing to compare it with. minips refuses Krum and "
+            "the trimmed mean there.",
             "the median": "The median of a single gradient is that gradient.",
             "Krum": "Krum needs 2f + 3 gradients at once.",
         },
