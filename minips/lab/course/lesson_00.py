@@ -49,12 +49,12 @@ question(
     Option(
         "it stays within 3 percentage points",
         lambda accuracy, change: accuracy >= 50 and -3 <= change <= 3,
-        "No value is lost. A value that is not sent waits in the worker's memory and grows until it is among "
-        "the largest. It arrives some steps late, and this model does not mind.",
+        "What is not sent is not dropped. It waits in the worker's memory, and later gradients are added to it, until "
+        "it is among the largest. Most of it arrives some steps late, and this model does not mind.",
     ),
     expected="it stays within 3 percentage points",
     otherwise="The accuracy rose, or it fell by an amount between the options.",
-    telling=["no value is lost", "some steps late", "does not mind"],
+    telling=["is not dropped", "some steps late", "does not mind"],
 )
 
 sentence("00.1", "After 200 steps the model reads {accuracy:.0%} of the held-out digits.", expect="accuracy > 0.9")
@@ -95,8 +95,8 @@ sentence(
 
 sentence(
     "00.7",
-    "One worker alone sends all of A's bytes for a push. Its median transfer takes {middle:.2f} times A's; the "
-    "quickest tenth of its {spans} transfers, at most {quick:.2f} times the quickest tenth of A's.",
+    "One worker alone sends all of A's bytes for a push. Its median transfer takes {middle:.2f} times A's; and a "
+    "tenth of its {spans} transfers take at most {quick:.2f} times the longest of the quickest tenth of A's.",
     expect="min(quick, middle) < 0.8",
     timed=True,
 )

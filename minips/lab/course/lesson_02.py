@@ -25,9 +25,10 @@ question(
     Option(
         "about twice as stale",
         lambda four, eight: 1.3 * four < eight <= 3.5 * four and four > 0,
-        "Only the pushes of other workers make a gradient stale. Each of them falls at most once between a pull and "
-        "the next push of this worker. So the mean is n − 1 at most: 3 with four workers, 7 with eight. It is less, "
-        "since some pushes fall between a push and the next pull.",
+        "Only the pushes of other workers make a gradient stale. Each such push falls into at most one of a "
+        "worker's stretches from a pull to its next push. So the mean over all gradients is n − 1 at most: 3 with four "
+        "workers, 7 with eight; a single gradient can be staler. It is less, since some pushes fall between a push and "
+        "the next pull.",
     ),
     Option(
         "more than 3.5 times as stale",
@@ -111,8 +112,8 @@ sentence(
 sentence(
     "02.3",
     "As far as the links decide, B takes {links:.0%} of A's time. Without latency it takes {bare:.0%}, and half of the "
-    "bytes that B's workers send is {half:.0%} of those of A's. What is left over half is headers; the rest was "
-    "latency.",
+    "bytes that B's workers send is {half:.0%} of those of A's. So there headers and latency make what is over half. "
+    "What the measured share has beyond that is neither.",
     expect="links > bare + 0.02 and abs(bare - half) < 0.02 and 0.5 < half",
 )
 
@@ -149,8 +150,7 @@ sentence(
     "02.9",
     "The worker that pulls once has the loss {ten:.2f} after 10 steps and {hundred:.2f} after 100. The one that pulls "
     "each time ends at {often:.2f}. The difference at 100 steps is {more:.1f} ± {half:.1f} (five seeds in pairs, 95 % "
-    "interval), and at least {least:.1f}. With the first parameters alone, a worker cannot see that it has gone too "
-    "far.",
+    "interval), and at least {least:.1f}.",
     expect="least > 0 and hundred > ten",
     timed=True,
 )
@@ -176,8 +176,8 @@ sentence(
 
 sentence(
     "02.13",
-    "B takes {share:.0%} of A's time on this machine: the median of five pairs of runs, in threads; half of the pairs "
-    "lie from {low:.0%} to {high:.0%}.",
+    "B takes {share:.1%} of A's time on this machine: the median of five pairs of runs, in threads; half of the pairs "
+    "lie from {low:.1%} to {high:.1%}.",
     expect="0.5 < share < 0.92",
     timed=True,
 )

@@ -30,8 +30,8 @@ question(
     Option(
         "more than 160 000 bytes",
         lambda ratio: ratio > 4,
-        "tolist() makes Python floats of 64 bits, and JSON writes as many digits as those need: about 17, with a sign, "
-        "a point, an exponent, a comma and a space.",
+        "tolist() makes Python floats of 64 bits, and JSON writes as many digits as those need: about 17. A point "
+        "and a zero stand before them, often a sign, and a comma and a space follow.",
     ),
     expected="more than 160 000 bytes",
     otherwise="The length lies between two of the options.",
@@ -64,7 +64,7 @@ question(
         "neither A nor B",
         _helps(False, False),
         "The command runs inside loads, so A's check comes too late: A refuses a message that has done its work. And "
-        "numpy has functions that run any text as Python, such as numpy.testing.runstring: B finds them.",
+        "numpy has functions that run any text as Python, such as numpy.testing.runstring. B lets them through.",
     ),
     expected="neither A nor B",
     otherwise="One of the servers refused an honest array, so it is of no use.",
@@ -188,7 +188,7 @@ sentence(
 
 sentence(
     "03.20",
-    "Four processes spoke your format. Their parameters and those of MessagePack differ by {far:g}.",
+    "A server and four workers spoke your format. Their parameters and those of MessagePack differ by {far:g}.",
     expect="far == 0",
 )
 

@@ -162,10 +162,16 @@ sentence(
 
 sentence(
     "08.14",
-    "The mean ends {far:.0e} from where the traitor wants it. The median moves no coordinate further than {median:.2f} "
+    "The mean ends {far:.1g} from where the traitor wants it. The median moves no coordinate further than {median:.2f} "
     "times the furthest that an honest gradient would, Krum {krum:.2f} times.",
     expect="far < 1e-9 and max(median, krum) <= 1 + 1e-9",
     card=True,
+)
+
+sentence(
+    "08.15",
+    "A lazy worker's zeros, as signs and back, move the vote by {moved:g}: it abstains.",
+    expect="moved == 0",
 )
 
 prompt(
