@@ -188,7 +188,7 @@ def test_every_control_of_the_workbench(jupyter: Lab) -> None:
 
 
 def test_the_keyboard_alone(jupyter: Lab) -> None:
-    guess = 'guess = lab.predict("Which is faster?", ["this one", "that one", "neither"])'
+    guess = 'guess = lab.predict("08.1")'
     jupyter.write(START + guess, f"lab.Workbench(problem, {LONG}, predict=False)")
     jupyter.run_all()
     page = jupyter.page
