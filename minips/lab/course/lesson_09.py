@@ -24,8 +24,9 @@ question(
     Option(
         "less than 3 times as long",
         lambda longer: longer < 3,
-        "A call has a price that does not depend on its size: system calls, and waking up the other side. For 100 "
-        "bytes that is nearly all of it, and for 100 kB still a large part. The bytes count only where there are many.",
+        "A call has a price that does not depend on its size: most likely system calls and waking up the other side. "
+        "For 100 bytes that is nearly all of it, and for 100 kB still a large part. The bytes count only where there "
+        "are many.",
     ),
     Option(
         "3 to 30 times as long",
@@ -97,7 +98,7 @@ question(
         "none of them",
         lambda paying: paying == 0,
         "A link of 400 Gbit/s carries a 32-bit value in 0.08 ns. To pay, encoding and decoding together have to be "
-        "faster than that, and none is here. (At the slow end of the map lz4 is the one that hardly pays: it finds "
+        "faster than that, and none is here. (At the slow end of the map lz4 is the exception: it finds "
         "nothing to squeeze in exact gradients, see lesson 04.)",
     ),
     Option(

@@ -71,7 +71,7 @@ estimate(
     "times as long",
     expected=(3.5, 5),
     because="In order, one message crosses the thin cable each way in every hop. In zigzag four messages cross it each "
-    "way, and share it. Every hop waits for its slowest message.",
+    "way, and share it: each takes four times as long.",
     otherwise="By the rule of fair shares it would be about 4: in zigzag four messages cross the thin cable each way "
     "in every hop, in order one.",
     telling=["four messages", "4 times", "four times"],
@@ -244,7 +244,7 @@ sentence(
     "10.26",
     "Halving-doubling with 4 bits, from 2 to 32 workers: with a range for each piece the error grows by a factor of "
     "{plain:.2f} ± {plain_half:.2f}, with a range for each 8 values by {factor:.2f} ± {factor_half:.2f} ({count} "
-    "seeds, 95 % interval). So the narrower ranges are the cause.",
+    "seeds, 95 % interval). That supports the narrower ranges as the cause.",
     expect="plain + plain_half < 0.8 and abs(factor - 1) < 0.15",
 )
 
