@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from test_lessons import LESSONS, lesson
 
+from minips import lab
+from minips.lab import predictions, state
 from minips.lab.course import EXERCISES, PROMPTS, QUESTIONS, QUIZZES, SENTENCES
 from minips.lab.course.questions import NONE, Disagreement, Estimate, Question, completed, settled
 from minips.lab.lessons import arguments
@@ -83,6 +85,20 @@ def test_each_option_has_a_reason_of_its_own(key: str) -> None:
         assert all(len(reason) > 20 for reason in reasons)
         assert len({*reasons}) == len(reasons)
         assert asked.telling
+
+
+@pytest.mark.usefixtures("somebody_is_there")
+@each_question
+def test_each_option_can_be_predicted(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = QUESTIONS[key]
+    for answer in asked.options if isinstance(asked, Question) else ("12.5",):
+        monkeypatch.setattr(predictions, "_kept", {})
+        state.reset()
+        guess = lab.predict(key)
+        guess.choice.value = answer
+        assert not guess.button.disabled, answer
+        guess.button.click()
+        assert guess.value == answer
 
 
 def code_of(cell: Any) -> ast.Module:

@@ -8,7 +8,7 @@ import pytest
 from minips import lab
 from minips.lab import predictions, state
 from minips.lab.course import QUESTIONS, exercises
-from minips.lab.course.questions import Option, Question
+from minips.lab.course.questions import Estimate, Option, Question
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +77,26 @@ def test_what_was_noted_of_an_earlier_edition_is_set_aside_and_said() -> None:
     assert row("00") == ("0 of 3", "0 of 2")
     assert "3 older notes belong to no lesson that there is" in repr(lab.progress())
     assert "3 older notes belong to no lesson that there is" in lab.progress()._repr_html_()
+
+
+def test_a_question_that_asks_for_a_number_now_reads_notes_of_when_it_had_options(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    number = Estimate("00.1", "How much?", "ms", (1.0, 2.0), "So.", "Not so.", (), timed=True)
+    monkeypatch.setitem(QUESTIONS, "00.1", number)
+    for measured, right in (("much", 0), ("12 ms", 1), ("0 ms", 0)):
+        state.note("question", "00.1", predicted="12.5", measured=measured)
+        assert row("00")[1] == f"1 of 2, {right} came true"
+    state.note("question", "00.1", predicted="little", measured="much")
+    assert row("00")[1] == "1 of 2, 0 came true"
+
+
+def test_a_note_of_another_edition_does_not_hide_one_of_this() -> None:
+    lab.check("00.1", "yes")
+    with state.state_file().open("a") as file:
+        file.write(json.dumps({"notebook": "00_gone.ipynb", "exercise": "00.1"}) + "\n")
+        file.write(json.dumps({"notebook": "00_gone.ipynb", "exercise": ["00.1"]}) + "\n")
+    assert row("00")[0] == "1 of 3 (00.1)"
 
 
 def test_nothing_is_noted_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from IPython.display import display
 
 from minips.lab import state
 from minips.lab.course.questions import PROMPTS, Prompt, as_html, find
-from minips.lab.style import STYLE
+from minips.lab.style import STYLE, WIDE
 
 
 class Answer:
@@ -23,9 +23,11 @@ class Answer:
         self.prompt, self.table = prompt, table
         before = state.noted("answer").get(prompt.key, {}).get("text", "")
         self.text = ipywidgets.Textarea(
-            value=before, description="Your two sentences", layout={"width": "100%", "height": "6em"}
+            value=before,
+            description="Your two sentences",
+            layout={"width": "100%", "height": "6em"},
+            style=WIDE["style"],
         )
-        self.text.style = {"description_width": "initial"}
         self.button = ipywidgets.Button(
             description="Keep them", tooltip="Your answer goes into the report.", layout={"align_self": "flex-start"}
         )
@@ -48,7 +50,7 @@ class Answer:
 
 def answer(key: str, table: Any) -> None:
     """Show ``table``, what was measured, and the task of this key with a box for the answer."""
-    prompt = find("task", PROMPTS, key)
+    prompt = find("prompt", PROMPTS, key)
     if isinstance(table, str):
         print(table)
     else:

@@ -61,7 +61,7 @@ class Guess:
             layout={"width": "auto", "align_self": "flex-start"},
         )
         self.note = ipywidgets.HTML()
-        self.choice.observe(self._chosen, "value")
+        self.choice.observe(lambda _: self._changed(), "value")
         self.button.on_click(lambda _: self.commit())
         title = ipywidgets.HTML(f"{STYLE}<b>Predict first.</b> {html.escape(question.text)}")
         self.panel = ipywidgets.VBox([title, self.choice, self.button, self.note])
@@ -87,7 +87,7 @@ class Guess:
     def commit(self) -> None:
         """Make the chosen answer the prediction, for good. ValueError where none is chosen."""
         if self.value is None:
-            if not self._fits(chosen := (self.choice.value or "").strip().replace(",", ".")):
+            if not self._fits(chosen := self._chosen()):
                 choose = "Choose one of the options" if isinstance(self.question, Question) else "Type a number above 0"
                 raise ValueError(f"{choose} first.")
             _kept[self.question.key] = chosen
@@ -120,9 +120,13 @@ class Guess:
             return 0 < float(answer) < float("inf")
         return False
 
-    def _chosen(self, change: Any) -> None:
-        chosen = (change["new"] or "").strip().replace(",", ".")
-        self.button.disabled = self.value is not None or not self._fits(chosen)
+    def _chosen(self) -> str:
+        """The answer as it stands in the control; a number may have a decimal comma."""
+        answer = self.choice.value or ""
+        return answer if isinstance(self.question, Question) else answer.strip().replace(",", ".")
+
+    def _changed(self) -> None:
+        self.button.disabled = self.value is not None or not self._fits(self._chosen())
 
     def _show(self, unkept: str = "") -> None:
         done = self.value is not None

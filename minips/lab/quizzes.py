@@ -10,7 +10,7 @@ from IPython.display import display
 
 from minips import seeds
 from minips.lab import state
-from minips.lab.course.questions import QUIZZES, Item, as_html, find
+from minips.lab.course.questions import QUIZZES, Item, as_html, find, full_key
 from minips.lab.style import STYLE, WIDE
 
 
@@ -56,7 +56,7 @@ class Quiz:
 def quiz(lesson: str) -> None:
     """Ask the five questions of a lesson, by its number."""
     items = find("quiz", QUIZZES, lesson)
-    asked = Quiz(f"{lesson:0>2}", items)
+    asked = Quiz(full_key(lesson), items)
     text = "\n".join(
         line
         for number, (item, choice) in enumerate(zip(items, asked.choices, strict=True), 1)

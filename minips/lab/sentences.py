@@ -1,6 +1,6 @@
 """Sentences made from runs: a number stands in a lesson's prose because a cell put it there.
 
-    lab.say("00.3", share=b.bytes_sent / a.bytes_sent)
+    lab.say("08.4", spread=max(spread))
 
 The sentence and what the lesson goes on to build upon are kept with the lesson, in `minips.lab.course`. Where a run
 does not bear it out, the sentence says so, with the figure that was measured and the one that was expected, and the
@@ -11,7 +11,7 @@ from typing import Any
 
 from IPython.display import display
 
-from minips.lab.course.questions import as_html, completed, full_key
+from minips.lab.course.questions import as_html, completed
 
 
 class Said:
@@ -31,4 +31,4 @@ def say(key: str, **values: Any) -> None:
     """Show the sentence of this key with the values in it; `Disagreement` in an unattended run that it is not true of,
     unless it is timed.
     """
-    display(Said(*completed(full_key(key), **values)))  # type: ignore[no-untyped-call]
+    display(Said(*completed(key, **values)))  # type: ignore[no-untyped-call]

@@ -66,8 +66,8 @@ def facts() -> list[dict[str, str]]:
 
 def noted(kind: str) -> dict[str, dict[str, str]]:
     """The last note on each thing of this kind, by its key: of the lessons that there are."""
-    last = {fact[kind]: fact for fact in facts() if kind in fact}
-    return {key: fact for key, fact in last.items() if fact.get("notebook") == notebook(key)}
+    keyed = [(fact[kind], fact) for fact in facts() if isinstance(fact.get(kind), str)]
+    return {key: fact for key, fact in keyed if fact.get("notebook") == notebook(key)}
 
 
 def predicted() -> dict[str, str]:

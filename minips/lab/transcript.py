@@ -4,6 +4,8 @@ import html
 from typing import NamedTuple
 
 from minips.lab import state
+from minips.lab.course import QUESTIONS
+from minips.lab.course.questions import NONE
 from minips.lab.lessons import Lesson, lessons
 
 
@@ -25,7 +27,7 @@ class Transcript:
         self.rows = []
         for lesson in lessons():
             guesses = [guessed[question] for question in lesson.questions if question in guessed]
-            right = sum(guess.get("verdict", "").startswith("They agree") for guess in guesses)
+            right = sum(came_true(guess) for guess in guesses)
             done = [key for key in lesson.exercises if key in passed]
             self.rows.append(Row(lesson, done, len(guesses), right))
 
@@ -57,6 +59,12 @@ class Transcript:
         cells = "".join(f"<tr>{''.join(f'<td {left}>{word}</td>' for word in row)}</tr>" for row in body)
         aside = "".join(f"<p>{words}</p>" for words in self.aside())
         return f"<table><tr>{''.join(f'<th {left}>{word}</th>' for word in head)}</tr>{cells}</table>{aside}"
+
+
+def came_true(guess: dict[str, str]) -> bool:
+    """True where what was noted of a prediction says that it came true."""
+    asked = QUESTIONS.get(guess["question"])
+    return asked is not None and asked.agrees(guess.get("predicted", ""), guess.get("measured", NONE))
 
 
 def progress() -> Transcript:

@@ -78,9 +78,13 @@ class Question:
         measured, because = (true[0].text, true[0].because) if true else (NONE, self.otherwise)
         return Outcome(measured, because, None if measured == self.expected else self.expected)
 
+    def agrees(self, predicted: str, measured: str) -> bool:
+        """True where the prediction came true."""
+        return predicted == measured
+
     def score(self, predicted: str, measured: str) -> str:
         """The verdict on a prediction, in words."""
-        return "They agree." if predicted == measured else "They differ."
+        return "They agree." if self.agrees(predicted, measured) else "They differ."
 
     def plain(self) -> str:
         """Question and options in Markdown, for readers without a kernel."""
@@ -114,12 +118,15 @@ class Estimate:
             return Outcome(measured, self.because)
         return Outcome(measured, self.otherwise, f"{least:g} to {largest:g} {self.unit}")
 
+    def agrees(self, predicted: str, measured: str) -> bool:
+        """True where the prediction is right by its ratio."""
+        return measured != NONE and _ratio(predicted, measured) <= RIGHT
+
     def score(self, predicted: str, measured: str) -> str:
         """The verdict on a prediction, in words, by the ratio: the larger over the smaller of the two."""
         if measured == NONE:
             return "They cannot be compared."
-        one, other = (float(text.split()[0]) for text in (predicted, measured))
-        ratio = max(one, other) / min(one, other)
+        ratio = _ratio(predicted, measured)
         verdict = "They agree" if ratio <= RIGHT else "They are near each other" if ratio <= NEAR else "They differ"
         return f"{verdict}: a factor of {ratio:.3g}."
 
@@ -233,7 +240,7 @@ def completed(key: str, **values: Any) -> tuple[str, bool]:
     names = {"abs": abs, "all": all, "any": any, "len": len, "min": min, "max": max, "sum": sum}
     holds = not said.expect or bool(eval(said.expect, {"__builtins__": names}, values))
     if not holds and not said.timed and state.autoplay():
-        raise Disagreement(f"{key}: expected {said.expect}; got {_told(values)}.")
+        raise Disagreement(f"{said.key}: expected {said.expect}; got {_told(values)}.")
     text = said.template.format(**values)
     if said.card:
         text += " Pass." if holds else " Fail."
@@ -249,6 +256,15 @@ def _add(known: dict[str, T], key: str, thing: T) -> None:
     if key in known:
         raise ValueError(f"There are two of {key}.")
     known[key] = thing
+
+
+def _ratio(predicted: str, measured: str) -> float:
+    """The larger over the smaller of two numbers, each at the beginning of its text; infinite where one is none."""
+    try:
+        one, other = (float(text.split()[0]) for text in (predicted, measured))
+        return max(one / other, other / one)
+    except (ValueError, IndexError, ZeroDivisionError):
+        return float("inf")
 
 
 def _has_nan(values: Mapping[str, Any]) -> bool:
