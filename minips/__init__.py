@@ -14,14 +14,13 @@ from minips.core.collectives import PS, AllReduce, Exchange, HalvingDoubling, Ho
 from minips.core.config import Config, Delays
 from minips.core.run import Progress, Run
 from minips.core.shard import Shard
-from minips.core.trace import Trace
-from minips.cost.sensitivity import sensitivity
 from minips.drivers.asking import status
 from minips.drivers.client import Client, Ref, connect
 from minips.drivers.server import Server
 from minips.engines import Engine, Processes, Threads
 from minips.engines.byhand import work
 from minips.engines.evaluation import CsvLog, EarlyStopping, Eval
+from minips.engines.sensitivity import sensitivity
 from minips.engines.sweep import RunTable, sweep
 from minips.engines.train import train
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
@@ -50,6 +49,7 @@ from minips.stages.quantizers.sparse import RandomK, Threshold, TopK
 from minips.stages.schedules import Cosine, Schedule, StepDecay, Warmup
 from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
 from minips.stages.transports import Grpc, Http, InProc, Link, Pipe, Pyro, SharedMemory, Tcp, Thrift, Transport, Zmq
+from minips.trace import Trace
 
 # The public names, in the groups of docs/reference.md.
 __all__ = ["Codec", "Config", "Delays", "sensitivity", "sweep", "train"]

@@ -5,11 +5,14 @@ import sys
 import threading
 from collections import Counter, deque
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
 
 import minips as ps
+from minips.core.message import Message
+from minips.core.sessions import Do, Receive, Send, Until
 
 WAIT_S = 20.0
 START = {"W": np.arange(6, dtype="f4").reshape(2, 3), "b": np.array(1.0)}
@@ -469,3 +472,42 @@ def test_an_answer_that_does_not_come_is_a_time_out_in_words():
         ahead.push(ONES).result(WAIT_S)
         with pytest.raises(TimeoutError, match=r"No answer came within 0\.2 seconds"):
             ahead.pull().result(0.2)
+
+
+def test_a_client_carries_out_every_need_of_a_session():
+    ready = threading.Event()
+
+    def raises():
+        raise ArithmeticError("once")
+
+    with cluster() as (_, connect), connect() as client:
+        locked, link = client._stepping.locked, client._links[0]
+
+        def session():
+            assert locked()
+            assert (yield Do((), 0, locked)) is False  # beside other sessions
+            assert (yield Do((), 0, locked, alone=True)) is True
+            for alone in (False, True):
+                with pytest.raises(ArithmeticError, match="once"):
+                    yield Do((), 0, raises, alone)
+                assert locked()
+            yield Until(lambda: True, 0)
+            yield Until(ready.is_set, 0)
+            frames = yield Do((), 0, partial(link.encode, Message({"kind": "alive", "worker": 0})))
+            yield Send(0, frames, 0)
+            _, stamp = yield Do((), 0, partial(link.decode, (yield Receive(0))))
+            assert locked()
+            return stamp["clock"]
+
+        timer = threading.Timer(0.05, ready.set)
+        timer.start()
+        assert client._begin(session()).result(WAIT_S) == 0
+        timer.join()
+        assert not locked()
+        client.config = dataclasses.replace(client.config, timeout_s=0.05)
+
+        def waits():
+            yield Until(lambda: False, 0)
+
+        with pytest.raises(TimeoutError, match=r"Worker 0 waited 0.05 seconds"):
+            client._begin(waits())

@@ -5,10 +5,10 @@ from collections import Counter
 import networkx as nx
 import numpy as np
 import pytest
-import simpy
 
 from minips.core.topology import Network, Own
 from minips.cost import Star, Traffic
+from minips.drivers.clockwork import Clockwork
 from minips.engines.simulated import flows
 from minips.engines.simulated.flows import PACKET_BYTES, FlowNetwork
 
@@ -17,17 +17,17 @@ STAR = Star(bandwidth_bps=80.0, latency_s=0.5)  # ten bytes per second, a second
 
 def arrivals(*messages, topology=STAR, traffic=(), workers=4, seed=0):
     """When each message of (start, source, target, bytes) arrives."""
-    env = simpy.Environment()
-    wire = FlowNetwork(env, Network(topology.graph(workers, 1)), traffic, np.random.default_rng(seed))
+    clockwork = Clockwork()
+    wire = FlowNetwork(clockwork, Network(topology.graph(workers, 1)), traffic, np.random.default_rng(seed))
     came = [0.0] * len(messages)
 
     def message(number, start, source, target, nbytes):
-        yield env.timeout(start)
+        yield start
         yield from wire.travel(source, target, nbytes)
-        came[number] = env.now
+        came[number] = clockwork.now
 
-    ways = [env.process(message(number, *one)) for number, one in enumerate(messages)]
-    env.run(until=env.all_of(ways))
+    ways = [clockwork.start(message(number, *one)) for number, one in enumerate(messages)]
+    clockwork.run(lambda: all(way.triggered for way in ways))
     return came
 
 
@@ -77,10 +77,11 @@ def test_what_takes_less_than_the_clock_can_tell_arrives_all_the_same():
 def test_an_infinitely_fast_link_holds_nobody_up():
     graph = nx.Graph()
     graph.add_edge("worker 0", "server 0", bandwidth_bps=float("inf"), latency_s=0.25)
-    env = simpy.Environment()
-    wire = FlowNetwork(env, Network(graph), (), np.random.default_rng(0))
-    env.run(until=env.process(wire.travel("worker 0", "server 0", 1e12)))
-    assert env.now == 0.25
+    clockwork = Clockwork()
+    wire = FlowNetwork(clockwork, Network(graph), (), np.random.default_rng(0))
+    came = clockwork.start(wire.travel("worker 0", "server 0", 1e12))
+    clockwork.run(lambda: came.triggered)
+    assert clockwork.now == 0.25
 
 
 def test_others_traffic_takes_its_share_while_it_lasts():

@@ -19,9 +19,10 @@ import minips as ps
 from minips import cost
 from minips.core.calibration import Calibration
 from minips.core.fit import Line
-from minips.core.trace import DECODE, ENCODE, UPDATE
+from minips.core.plan import Plan
 from minips.stage import Frames, Tensors
 from minips.stages.serializers import Packet
+from minips.trace import DECODE, ENCODE, UPDATE
 
 GOLDEN = Path(__file__).parent / "golden.json"
 WAVERS = ("busy", "waited")
@@ -96,10 +97,17 @@ TIMED = ("ssp behind a straggler", "asp", "asp, two servers, a link", "a backup 
 def overheard() -> Iterator[list[str]]:
     """What every message holds, in the order in which they are serialized, without the times in it."""
     said: list[str] = []
-    dumps, lock = ps.MsgPack.dumps, threading.Lock()
+    dumps, lock = {one: one.dumps for one in (ps.MsgPack, Plan)}, threading.Lock()
+    within = threading.local()
 
-    def listen(self: ps.MsgPack, packet: Packet) -> Frames:
-        frames = dumps(self, packet)
+    def listen(self: ps.MsgPack | Plan, packet: Packet) -> Frames:
+        inside, within.plan = getattr(within, "plan", False), type(self) is Plan
+        try:
+            frames = dumps[type(self)](self, packet)
+        finally:
+            within.plan = inside
+        if inside:  # a plan that goes the general way
+            return frames
         steady = {key: value for key, value in packet.header.items() if key not in WAVERS}
         body = b"".join(frames) if steady == packet.header else json.dumps(steady, sort_keys=True).encode()
         with lock:
@@ -107,7 +115,8 @@ def overheard() -> Iterator[list[str]]:
         return frames
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ps.MsgPack, "dumps", listen)
+        for one in dumps:
+            patch.setattr(one, "dumps", listen)
         yield said
 
 

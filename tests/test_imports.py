@@ -144,10 +144,12 @@ def test_what_needs_processes_or_lz4_says_so_when_it_is_used():
 def test_importing_minips_loads_little():
     heavy = (
         "_posixshmem asyncio concurrent.futures.process dill fcntl http lz4 multiprocess multiprocessing networkx rich "
-        "simpy ssl subprocess"
+        "ssl subprocess"
     )
     program = f"import sys, minips; say = [name for name in {heavy.split()} if name in sys.modules]"
     assert said(program) == []
+    wings = "tuple(f'minips.{name}' for name in ('bench', 'cost', 'lab', 'testing'))"
+    assert said(f"import sys, minips; say = [name for name in sys.modules if name.startswith({wings})]") == []
 
 
 def test_what_other_systems_lack_is_not_asked_for_at_import():

@@ -594,8 +594,8 @@ class TestShow:
         assert "```python" in listing._repr_markdown_()
 
     def test_a_method_is_not_indented(self) -> None:
-        listing = lab.show(ps.Shard.push)
-        assert listing.source.startswith("def push(")
+        listing = lab.show(ps.Shard.take)
+        assert listing.source.startswith("def take(")
         assert "\n    worker, clock" in listing.source
 
     def test_a_class_from_a_cell(self) -> None:

@@ -175,17 +175,17 @@ def test_an_acknowledgement_that_was_lost_is_given_again(monkeypatch):
         ps.Server(START, CONFIG).serve(token="t") as server,
         ps.connect(server.address, CONFIG, token="t") as client,
     ):
-        push = server.shard.push
+        apply = server.shard.apply
 
-        def push_and_cut(*args, **options):
-            outcome = push(*args, **options)
+        def apply_and_cut():
+            outcome = apply()
             if not lost:
                 lost.append(outcome)
                 cut(client)
                 applied.set()
             return outcome
 
-        monkeypatch.setattr(server.shard, "push", push_and_cut)
+        monkeypatch.setattr(server.shard, "apply", apply_and_cut)
         assert client.push(ONES).result(WAIT_S) in ("applied", "duplicate")
         assert applied.is_set()
         assert server.shard.applied == 1

@@ -18,7 +18,7 @@ from minips.core.reduction import AllReduceState
 from minips.core.shard import Shard
 from minips.cost import probe, walk
 from minips.drivers import peer
-from minips.engines.simulated import mutual
+from minips.engines import replica
 
 EXCHANGES = {"ring": 4, "tree": 5, "halvingdoubling": 8}
 EVERY_CLOCK, COMPUTING = {"threads", "simulated", "predicted"}, {"threads", "simulated"}
@@ -50,13 +50,11 @@ ALL_REDUCE = {
 }
 SERVED = {
     "a round closes one push early": Mutation(
-        Shard._complete_round, "arrived >= self.quorum", "arrived >= self.quorum - 1", EVERY_CLOCK
+        Shard._complete_round, "arrived < self.quorum", "arrived < self.quorum - 1", EVERY_CLOCK
     ),
-    "a pull does not wait": Mutation(
-        ServerSession.answer, "yield Until(partial(shard.may_pull, worker), worker)", "pass", EVERY_CLOCK
-    ),
+    "a pull does not wait": Mutation(ServerSession._answer, "if not shard.may_pull(worker):", "if False:", EVERY_CLOCK),
     "an answer is one version old": Mutation(
-        ServerSession.answer,
+        ServerSession._answer,
         "version, params = self.read(worker)\n",
         "version, params = self.read(worker); kept = self.__dict__.setdefault('kept', {}); "
         "kept[version] = {name: x.copy() for name, x in params.items()}; "
@@ -75,7 +73,7 @@ def mutate(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
     made: dict[str, Any] = {}
     exec(source.replace(before, after), {**vars(sys.modules[function.__module__])}, made)
     owner, _, name = function.__qualname__.rpartition(".")
-    holders = [vars(sys.modules[function.__module__])[owner]] if owner else [peer, mutual, walk, allreduce_session]
+    holders = [vars(sys.modules[function.__module__])[owner]] if owner else [peer, replica, walk, allreduce_session]
     for holder in holders:
         monkeypatch.setattr(holder, name, made[name])
 

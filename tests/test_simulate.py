@@ -12,7 +12,7 @@ import pytest
 import minips as ps
 from minips import cost
 from minips.core.fit import Line
-from minips.core.trace import DECODE, ENCODE, UPDATE
+from minips.trace import DECODE, ENCODE, UPDATE
 
 SOFTMAX = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=120, classes=3))
 TOP = ps.Codec(ps.TopK(0.2), ps.ErrorFeedback())
@@ -340,6 +340,37 @@ def test_what_fails_in_a_worker_names_it():
             simulate(Broken(3), workers=2, steps=2, exchange=exchange)
 
 
+def test_an_interrupt_in_the_evaluation_or_in_a_gradient_passes():
+    class Stopped(Still):
+        def loss_and_gradient(self, params, rows=None):
+            raise KeyboardInterrupt
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    for exchange in ("ps", "ring"):
+        config = ps.Config(workers=2, steps=2, exchange=exchange)
+        with pytest.raises(KeyboardInterrupt):
+            ps.train(Stopped(3), config, engine=ps.Simulated())
+        with pytest.raises(KeyboardInterrupt):
+            ps.train(SOFTMAX, config, engine=ps.Simulated(), every=1, on_eval=stop)
+
+
+def test_nodes_that_wait_for_each_other_in_vain_are_a_sentence(monkeypatch):
+    from minips.engines.simulated.central import SimServer
+
+    monkeypatch.setattr(SimServer, "_look", lambda self: None)
+    with pytest.raises(RuntimeError, match="nodes wait for each other"):
+        simulate(SOFTMAX, workers=2, steps=2)
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["in turn", "overlap"])
+def test_messages_that_loss_brings_out_of_order_are_taken_in_theirs(overlap):
+    lossy = ps.Simulated(cost.TwoRacks(1e8, uplink_bps=1e7, loss=0.05), compute_s=0.01, exponential=True)
+    fields = {"workers": 4, "steps": 12, "exchange": "ring", "overlap": overlap}
+    assert same_bits(simulate(SOFTMAX, lossy, **fields).params, simulate(SOFTMAX, **fields).params)
+
+
 def test_what_does_not_fit_is_a_sentence():
     with pytest.raises(ValueError, match="no server that could answer with old parameters"):
         simulate(SOFTMAX, ps.Simulated(delay_versions=1), workers=2, exchange="ring")
@@ -364,7 +395,7 @@ def test_what_is_not_installed_is_a_sentence(monkeypatch):
 def test_nothing_loads_the_simulation_before_it_runs():
     words = (
         "import sys, minips as ps; ps.cost, ps.names('engine'), ps.Simulated(ps.cost.Star());"
-        "print([name for name in ('simpy', 'networkx') if name in sys.modules])"
+        "print([name for name in ('networkx', 'minips.engines.simulated.cluster') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 import minips as ps
-from minips.core.trace import SPANS, Span, Trace
+from minips.trace import SPANS, Span, Trace
 
 
 @pytest.fixture

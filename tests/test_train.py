@@ -374,14 +374,14 @@ def test_a_run_whose_gradient_is_no_number_any_more_ends_with_the_parameters_bef
 
 
 def test_a_first_gradient_of_parameters_that_others_moved_is_no_fault_of_the_data(monkeypatch):
-    pull = ps.Client.pull
+    begin = ps.Client.begin
 
-    def pull_late(client):
+    def begin_late(client, session):
         if client.worker == 1:
             time.sleep(0.3)
-        return pull(client)
+        return begin(client, session)
 
-    monkeypatch.setattr(ps.Client, "pull", pull_late)
+    monkeypatch.setattr(ps.Client, "begin", begin_late)
     config = dataclasses.replace(TCP, consistency="asp", steps=1000, delays=ps.Delays(0.01))
     run = ps.train(misfits.DivergesOnceMoved(), config, engine=THREADS)
     assert run.diverged.startswith("At step 0 of worker 1: The training loss is nan")

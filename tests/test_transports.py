@@ -1006,3 +1006,12 @@ def test_a_server_prints_nothing_of_what_strangers_say(transport):
             assert ask(channel, b"a") == [b"a"]
         process.kill()
         assert process.stderr.read() == ""
+
+
+def test_whoever_dials_while_a_listener_ends_hears_of_the_end():
+    listener = ps.InProc().listen(None)
+    listener.shutdown()
+    wire = ps.InProc().dial(listener.address, 1.0)
+    listener.close()
+    with pytest.raises(EOFError):
+        wire.receive(1.0)

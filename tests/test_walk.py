@@ -9,9 +9,10 @@ import minips as ps
 from minips import cost
 from minips.core.calibration import Calibration
 from minips.core.fit import Line
-from minips.cost.clockwork import Clockwork, Cores, Host, Port, Signal
+from minips.cost.ports import Port
 from minips.cost.walk import Declared, Workload
 from minips.cost.walk import walk as walk_it
+from minips.drivers.clockwork import Clockwork
 
 NOTHING = Calibration(cores=64)
 
@@ -26,46 +27,11 @@ def pace(config, calibration=NOTHING):
     return (long - short) / 180
 
 
-def test_tasks_wait_for_times_and_for_each_other():
-    clockwork, heard = Clockwork(), []
-    bell = Signal()
-
-    def first():
-        yield 2.0
-        bell.succeed()
-        yield 1.0
-        heard.append(("first", clockwork.now))
-
-    def second():
-        yield bell
-        yield bell  # once is enough
-        heard.append(("second", clockwork.now))
-
-    ends = [clockwork.start(task()) for task in (second, first)]
-    clockwork.run(lambda: all(end.triggered for end in ends))
-    assert heard == [("second", 2.0), ("first", 3.0)]
-
-
-@pytest.mark.parametrize(
-    ("cores", "others", "ends"),
-    [(2, 0, [1.0, 2.0]), (1, 0, [2.0, 3.0]), (2, 2, [2.0, 3.5]), (1, 1, [3.0, 5.0])],
-)
-def test_cores_are_shared_evenly(cores, others, ends):
+def test_a_link_is_first_come_first_served():
     clockwork = Clockwork()
-    shared, ended = Cores(clockwork, cores, others), []
-    for seconds in (2.0, 1.0):
-        shared.work(seconds).then(lambda: ended.append(clockwork.now))
+    node, bare = (Port(clockwork, link, late=0.25) for link in (ps.Link(8e6, 0.5), None))
+    clockwork.at(3.0, lambda: None)
     clockwork.run(lambda: False)
-    assert ended == pytest.approx(ends)
-
-
-def test_a_node_does_one_thing_at_a_time_and_its_link_is_first_come_first_served():
-    clockwork = Clockwork()
-    node, bare = (Host(clockwork, Cores(clockwork, 8), Port(link), late=0.25) for link in (ps.Link(8e6, 0.5), None))
-    walls = []
-    last = [node.work(1.0, walls.append) for _ in range(3)][-1]
-    clockwork.run(lambda: last.triggered)
-    assert (clockwork.now, walls) == (3.0, [1.0, 1.0, 1.0])
     assert [node.depart(1_000_000, bare), node.depart(2_000_000, bare), node.depart(1, bare)] == [3.0, 4.0, 6.0]
     assert node.arrive(3.0, 1_000_000, bare) == 1.0 + 0.5 + 0.25
     assert node.arrive(3.0, 1_000_000, bare) == 2.0 + 0.5 + 0.25

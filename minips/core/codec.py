@@ -8,7 +8,6 @@ what any sender makes, with no shared configuration. Memories and random draws m
 there is one of each for each link.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +19,14 @@ import numpy as np
 
 from minips.core.message import PROTOCOL_VERSION, VERSIONS, Header, Message, check_finite
 from minips.core.partition import named_arrays
-from minips.core.trace import DECODE, ENCODE, Trace
+from minips.core.plan import Format, planned
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option, reason
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
 from minips.stages.transports.framing import pieces, split
+from minips.trace import DECODE, ENCODE, UNTIMED, Trace
 
 MAX_BYTES = 2**31
 """The most that the frames of one message may decompress to."""
@@ -138,27 +138,26 @@ class Encoder(_Half):
         super().__init__()
         self.codec, self.rng, self.trace = codec, rng, trace
         self._quantizers: dict[str, Quantizer] = {}
-        self._envelope = envelope(codec, {})
+        self._envelope, self._format = envelope(codec, {}), planned(codec.serializer)
         self._compensating = 0.0
 
     def encode(self, message: Message) -> Frames:
         """The frames of a message. The tensors must be finite."""
-        codec, began, self._compensating = self.codec, time.monotonic(), 0.0
-        tensors, mark = {}, {} if codec.memory.stateless else self.mark()
+        codec, now = self.codec, self.trace.now
+        memory, began, self._compensating = codec.memory, now(), 0.0
+        mark = {} if memory.stateless else self.mark()
         try:
-            for name, x in message.tensors.items():
-                tensors[name] = self._quantized(name, x)
-            quantized = time.monotonic()
-            frames = codec.serializer.dumps(Packet({**message.header, "memory": codec.memory.name}, tensors))
-            serialized = time.monotonic()
+            tensors = self._quantized(message.tensors)
+            quantized = now()
+            frames = self._format.dumps(Packet({**message.header, "memory": memory.name}, tensors))
+            serialized = now()
             if not codec.compressor.identity:
                 frames = _compressed(codec.compressor, frames)
         except BaseException:
             self.go_back(mark)
             raise
-        compressed = time.monotonic()
-        moments = began, began + self._compensating, quantized, serialized, compressed
-        first = int(codec.memory.stateless)  # which has nothing to compensate
+        first = int(memory.stateless)  # which has nothing to compensate
+        moments = began, began + self._compensating, quantized, serialized, now()
         self.trace.laps(ENCODE[first:], moments[first:])
         return [self._envelope, *frames]
 
@@ -171,38 +170,40 @@ class Encoder(_Half):
 
     def quantize(self, name: str, x: Array) -> tuple[str, Parts]:
         """One tensor: its quantizer's name and its parts."""
-        began, self._compensating = time.monotonic(), 0.0
-        quantized = self._quantized(name, x)
+        began, self._compensating = self.trace.now(), 0.0
+        quantized = self._quantized({name: x})[name]
         if self.codec.memory.stateless:
-            self.trace.laps(("quantize",), (began, time.monotonic()))
+            self.trace.laps(("quantize",), (began, self.trace.now()))
         else:
-            self.trace.laps(("compensate", "quantize"), (began, began + self._compensating, time.monotonic()))
+            self.trace.laps(("compensate", "quantize"), (began, began + self._compensating, self.trace.now()))
         return quantized
 
-    def _quantized(self, name: str, x: Array) -> tuple[str, Parts]:
-        memory = self.codec.memory
-        quantizer = self._quantizers.get(name)
-        if quantizer is None:
-            quantizer = self._quantizers[name] = self.codec.quantizer_of(name)
-        if not memory.stateless:
-            state, began = self._states[name], time.monotonic()
-            p = memory.compensate(x, state)
-            self._compensating += time.monotonic() - began
-            x = contractive(quantizer, p)
-        try:
-            parts = quantizer.encode(x, self.rng)
-            for part in parts.values() if isinstance(parts, dict) else (None,):
-                if not isinstance(part, _ARRAYS):
-                    raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
-        except Exception as error:  # the quantizer may be a learner's own
-            raise ValueError(
-                f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {reason(error)}"
-            ) from error
-        if not memory.stateless:
-            began = time.monotonic()
-            memory.update(p, quantizer.decode(parts), state)
-            self._compensating += time.monotonic() - began
-        return quantizer.name, parts
+    def _quantized(self, tensors: Tensors) -> dict[str, tuple[str, Parts]]:
+        memory, now, quantized = self.codec.memory, self.trace.now, {}
+        for name, x in tensors.items():
+            quantizer = self._quantizers.get(name)
+            if quantizer is None:
+                quantizer = self._quantizers[name] = self.codec.quantizer_of(name)
+            if not memory.stateless:
+                state, began = self._states[name], now()
+                p = memory.compensate(x, state)
+                self._compensating += now() - began
+                x = contractive(quantizer, p)
+            try:
+                parts = quantizer.encode(x, self.rng)
+                for part in parts.values() if isinstance(parts, dict) else (None,):
+                    if not isinstance(part, _ARRAYS):
+                        raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
+            except Exception as error:  # the quantizer may be a learner's own
+                raise ValueError(
+                    f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {reason(error)}"
+                ) from error
+            if not memory.stateless:
+                began = now()
+                memory.update(p, quantizer.decode(parts), state)
+                self._compensating += now() - began
+            quantized[name] = quantizer.name, parts
+        return quantized
 
 
 class Decoder(_Half):
@@ -214,7 +215,7 @@ class Decoder(_Half):
 
     def decode(self, packet: Packet) -> Message:
         """The message of a packet. ValueError where its parts do not fit together."""
-        began = time.monotonic()
+        began = self.trace.now()
         name = packet.header.get("memory", "none")
         memory: Any = DEFAULTS.get(("memory", str(name))) or default_stage("memory", str(name))
         tensors: Tensors = {}
@@ -235,7 +236,7 @@ class Decoder(_Half):
                 self.go_back(mark)
                 raise
         if tensors:
-            self.trace.laps(("dequantize",), (began, time.monotonic()))
+            self.trace.laps(("dequantize",), (began, self.trace.now()))
         return Message(packet.header, tensors)
 
 
@@ -304,7 +305,7 @@ class Receiver:
 def encode_plainly(message: Message, codec: Codec) -> Frames:
     """The frames of a message whose arrays are no gradients: as they are, in the codec's serializer and compressor."""
     exact = Codec(serializer=codec.serializer, compressor=codec.compressor)
-    return Encoder(exact, np.random.default_rng(0), Trace(limit=0)).encode(message)
+    return Encoder(exact, np.random.default_rng(0), UNTIMED).encode(message)
 
 
 def _compressed(compressor: Compressor, frames: Frames) -> Frames:
@@ -323,11 +324,11 @@ def _kinds(parts: object) -> str:
 
 def pack(packet: Packet, codec: Codec, trace: Trace) -> Frames:
     """Packet to frames: the envelope, then the compressed frames of the serializer."""
-    began = time.monotonic()
+    began = trace.now()
     frames = codec.serializer.dumps(packet)
-    serialized = time.monotonic()
+    serialized = trace.now()
     frames = _compressed(codec.compressor, frames)
-    trace.laps(("serialize", "compress"), (began, serialized, time.monotonic()))
+    trace.laps(("serialize", "compress"), (began, serialized, trace.now()))
     return [envelope(codec, {}), *frames]
 
 
@@ -338,14 +339,15 @@ def envelope(codec: Codec, stamp: Header, version: int = PROTOCOL_VERSION) -> by
     return bytes(msgpack.packb({"v": version, "s": codec.serializer.name, "c": codec.compressor.name, **stamp}))
 
 
-def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
+def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Format | None = None) -> tuple[Packet, Header]:
     """Frames to packet, and the envelope. ValueError where they are malformed or name what is not known here.
 
-    ``codec`` is the receiver's own: a serializer that can run code is taken only where that names it.
+    ``codec`` is the receiver's own: a serializer that can run code is taken only where that names it. ``plan`` is its
+    `planned` serializer, of a link.
     """
     if not frames:
         raise ValueError("A message begins with its minips envelope; got no frames.")
-    began = time.monotonic()
+    began = trace.now()
     try:
         told = msgpack.unpackb(frames[0])
         version, names = told["v"], (told["s"] + "", told["c"] + "")
@@ -363,9 +365,9 @@ def unpack(frames: Frames, codec: Codec, trace: Trace) -> tuple[Packet, Header]:
             f"names it; this one names {codec.serializer.name}."
         )
     opened = frames[1:] if compressor.identity else _decompressed(compressor, frames[1:])
-    decompressed = time.monotonic()
-    packet = serializer.loads(opened)
-    trace.laps(DECODE[:2], (began, decompressed, time.monotonic()))
+    decompressed = trace.now()
+    packet = (plan if plan and serializer.name == codec.serializer.name else serializer).loads(opened)
+    trace.laps(DECODE[:2], (began, decompressed, trace.now()))
     return packet, told
 
 

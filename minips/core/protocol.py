@@ -10,9 +10,10 @@ asks (``alive``) before its next call: its clock at the server tells which pushe
 to where they were before the others. So both halves of a memory agree.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -24,13 +25,19 @@ from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, envelope, 
 from minips.core.config import Config
 from minips.core.message import Header, Message
 from minips.core.partition import Layout, cut, join
-from minips.core.sessions import NO_LOCK, Do, Parcel, Receive, Send, Session, Until, nothing
+from minips.core.plan import planned
+from minips.core.presence import Attendance, Attending
+from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
 from minips.core.shard import Outcome, Shard, checked
-from minips.core.trace import DECODE, ENCODE, UPDATE, Trace
-from minips.stage import Frames, Tensors, reason
+from minips.core.status import Status, told_config
+from minips.stage import Array, Frames, Tensors, reason
 from minips.stages.aggregators import Contribution
+from minips.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
 
 PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
+KEPT_ROWS = 10_000
+"""How many losses, grants and events, the last ones, a server without an end keeps at least; it keeps twice as many at
+most."""
 KINDS = ("hello", "push", "pull", "push_pull", "alive", "status", "state", "bye")
 RECEIVING, SENDING = ("transfer", *DECODE), (*ENCODE, "transfer")
 """The spans of a message that comes in, and of one that goes out."""
@@ -42,7 +49,7 @@ class ServerLink:
     def __init__(self, config: Config, worker: int, index: int, trace: Trace) -> None:
         self.config, self.index, self.trace = config, index, trace
         self.encoder = Encoder(config.push, seeds.push(config.seed, worker, index), trace)
-        self.decoder = Decoder(trace)
+        self.decoder, self.plan = Decoder(trace), planned(config.pull.serializer)
         self.layout: dict[str, Layout] = {}
         self.values: float = 0
         self.clock, self.known_clock, self.version, self.done = 0, 0, 0, False
@@ -102,7 +109,7 @@ class ServerLink:
 
     def decode(self, parcel: Parcel) -> tuple[Message, Header]:
         """The message of an answer's frames, and what its envelope says."""
-        packet, stamp = unpack(parcel, self.config.pull, self.trace)
+        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan)
         return self.decoder.decode(packet), stamp
 
 
@@ -114,6 +121,8 @@ class WorkerSession:
 
     def __init__(self, worker: int, links: Sequence[ServerLink], client: str = "") -> None:
         self.worker, self.links = worker, links
+        self.like: Tensors = {}
+        """Arrays like the parameters, after `hello`: of their names, shapes and dtypes."""
         self._identity = {"client": client} if client else {}
 
     @property
@@ -146,6 +155,8 @@ class WorkerSession:
             link.layout = {name: Layout(tuple(shape), *rest) for name, (shape, *rest) in layout}
             link.values = sum(part.stop - part.start for part in link.layout.values())
             link.whole = len(self.links) == 1 and all(part.whole for part in link.layout.values())
+            for name, part in link.layout.items():
+                self.like[name] = np.broadcast_to(np.empty((), part.dtype), part.shape)
         return answers
 
     def say(self, kind: str, **more: Any) -> Session[list[Message]]:
@@ -198,6 +209,19 @@ class WorkerSession:
             messages.append(Message(header))
         return (yield from self._call(self.links, messages))
 
+    def push_pull(self, loss: float, gradients: Mapping[str, Array], versions: Sequence[int]) -> Session[Tensors]:
+        """A push and the pull after it. Returns the parameters. ValueError, at once, where these are no gradients of
+        them.
+        """
+        return self._joined(self.push(checked(gradients, self.like), float(loss), versions, pulls=True))
+
+    def pull_whole(self) -> Session[Tensors]:
+        """A pull of all parameters. Returns them."""
+        return self._joined(self.pull())
+
+    def _joined(self, call: Session[list[Message]]) -> Session[Tensors]:
+        return self.join((yield from call))
+
     def join(self, answers: Sequence[Message], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
         """The whole tensors of all servers' answers."""
         if self.links[0].whole and not rows:
@@ -215,7 +239,9 @@ class WorkerSession:
         """One message to each of these servers, and their answers; the first error, once all have answered."""
         kind = messages[0].header["kind"]
         pushes, pulls = kind in PUSHES, kind in PULLS
-        clocks = [message.header["clock"] for message in messages] if pushes else []
+        clocks: list[int] = []
+        for message in messages if pushes else ():
+            clocks.append(message.header["clock"])
         parcels: list[Parcel] = []
         try:
             for link, message in zip(links, messages, strict=True):
@@ -312,15 +338,12 @@ class WorkerLink:
 
 
 class ServerSession:
-    """The requests to one server. ``answer`` is the session of one of them.
+    """One server's side of the protocol: `answer` is the session of a request, `leave` that of a worker that is gone.
 
-    ``layout`` is this server's part of the parameters. ``updated()`` is called once the time of an update is over, and
-    ``changed()`` when sessions that wait may go on. ``encoding`` is held around the encoding of an
-    answer that several workers share.
+    ``layout`` is this server's part of the parameters; ``changed()`` is called when sessions that wait may go on, and
+    ``updated()`` after each update. A worker that says nothing for ``silence_s`` seconds of ``shard.now()`` no longer
+    counts.
     """
-
-    keeps_parameters = False
-    """True where all versions' parameters are kept anyway, so that frames which are their memory may be, too."""
 
     def __init__(
         self,
@@ -329,15 +352,15 @@ class ServerSession:
         index: int,
         layout: dict[str, Layout],
         trace: Trace,
-        changed: Callable[[], None],
-        updated: Callable[[], None],
-        silence_s: float,
-        encoding: AbstractContextManager[Any] = NO_LOCK,
+        changed: Callable[[], None] = nothing,
+        updated: Callable[[], None] | None = None,
+        silence_s: float = 30.0,
     ) -> None:
-        self.shard, self.config, self.layout, self._changed, self._encoding = shard, config, layout, changed, encoding
-        self._updated = updated
+        self.shard, self.config, self.index, self.layout, self.trace = shard, config, index, layout, trace
+        self._changed, self._updated = changed, updated
         self.values: float = sum(part.stop - part.start for part in layout.values())
         """Values of this server's parameters: what the time of a step of the way depends on."""
+        self.attendance = Attendance(shard, silence_s)
         self.links = [WorkerLink(config, index, worker, trace) for worker in range(config.workers)]
         self._hello = {
             "layout": {name: list(part) for name, part in layout.items()},
@@ -345,13 +368,22 @@ class ServerSession:
             "servers": config.servers,
             "silence_s": silence_s,
         }
+        self.told: Header = {}
+        """Of the problem whose parameters these are, what status tells workers, who compare it with theirs."""
+        self.losses: list[tuple[float, int, float]] = []
+        """When, after which clock of all the workers, and the mean loss of that."""
+        self.events: list[tuple[float, str]] = []
+        self.changed_at, self._version = shard.now(), shard.version
         self._applied = 0
         """Pushes that were applied before this server began."""
         self.anew: list[int] = []
         """Workers that have gone on in a saved run without what they had left."""
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
-        self._encoded: tuple[tuple[Any, ...], Frames] = (), []
-        self._last_encoded = -1
+        self._plan = planned(config.push.serializer)
+        self._encoded: tuple[tuple[Any, ...], Frames | None] = (), None
+        """What was asked for last, and its frames, which all who ask for the same version of it share."""
+        self._encoding, self.encodings = False, 0
+        """Answers to share that were encoded: all others that asked meanwhile have waited for that."""
 
     def state(self) -> dict[str, Any]:
         """The server's state for a run that is saved, for `restore`; the parameters are apart."""
@@ -363,18 +395,44 @@ class ServerSession:
         worker has left, unless an engine gives it them.
         """
         self.shard.restore(state["shard"])
-        self._applied = self.shard.applied
+        self._applied, self._version = self.shard.applied, self.shard.version
+        self.attendance = Attendance(self.shard, self.attendance.silence_s)
         self._encoder.restore(state["encoder"])
         left = state.get("left") or [None] * len(self.links)
         for link, kept, own in zip(self.links, state["links"], left, strict=True):
             if kept is not None:
                 link.restore(kept, own)
 
-    def answer(self, header: Header, parcel: Parcel) -> Session[tuple[Header, Parcel]]:
-        """One request, in the words of PROTOCOL.md. Returns what the envelope tells this worker alone, and the answer's
-        other frames.
+    def answer(self, frames: Parcel, connection: Attending, came: float) -> Session[Parcel]:
+        """One request, which came over this connection, in the words of PROTOCOL.md. Returns the answer."""
+        packet, told = yield Do(RECEIVING[:1], self.values, partial(self.unpack, frames))
+        header, kind = packet.header, packet.header.get("kind")
+        if kind == "status":
+            return (yield Do((), self.values, partial(self._tell_status, header, told), alone=True))
+        if kind == "hello":
+            self.attendance.admit(connection, header)
+        worker = self.shard.validate_worker(header.get("worker"))
+        present = self.attendance.present[worker]
+        if connection.client and connection.client != present.client:
+            raise ValueError(f"Worker {worker} was silent for too long: another client is worker {worker} now.")
+        present.heard, present.busy, present.received = came, present.busy + 1, present.received + sum(map(len, frames))
+        try:
+            stamp, waited, answer = yield from self._answer(kind, worker, header, packet)
+            busy = self.shard.now() - came - waited
+            answer = self.wrap({**stamp, "busy": busy, "waited": waited}, answer, told)
+            present.told, present.sent = stamp["done"], present.sent + sum(map(len, answer))
+            return answer
+        finally:
+            present.heard, present.busy = self.shard.now(), present.busy - 1
+            if self.shard.updates is None:
+                self._forget()
+            if kind == "bye":  # after what it leaves has been kept
+                present.leave(connection)
+
+    def _answer(self, kind: Any, worker: int, header: Header, packet: Any) -> Session[tuple[Header, float, Parcel]]:
+        """The request of a worker: what it alone is told in the envelope, the seconds that it has waited, and the other
+        frames of the answer.
         """
-        kind, worker = header.get("kind"), self.shard.validate_worker(header.get("worker"))
         link, shard = self.links[worker], self.shard
         outcome: Outcome | None = None
         says: Header = {}
@@ -383,14 +441,16 @@ class ServerSession:
             link.meet(bool(header.get("again")))
             says = {**self._hello, "worker": worker} if header.get("client") else self._hello
         elif kind == "state":
-            link.asked = True
+            link.asked = self.attendance.present[worker].leaves = True
             says = {"leave": shard.updates is not None, "applied": self._applied}
         elif kind == "bye":
-            if reason := header.get("diverged"):
-                shard.diverge(str(reason))
-            self.leave(worker)
+            if failed := header.get("failed"):
+                self.events.append((shard.now(), f"worker {worker} has left: {failed}"))
+            if diverged := header.get("diverged"):
+                shard.diverge(str(diverged))
+            yield from self.leave(worker)
             if header.get("state"):
-                link.kept = yield Do(RECEIVING, self.values, partial(self._left, parcel))
+                link.kept = yield Do(DECODE, self.values, partial(self._left, packet))
         elif kind not in KINDS:
             raise ValueError(
                 f"There is no message of kind {kind!r}; there are {', '.join(KINDS[:-1])} and {KINDS[-1]}."
@@ -398,54 +458,60 @@ class ServerSession:
         if link.goes_on and (kind in PUSHES or kind in PULLS) and not link.go_on():
             self.anew.append(worker)
         encoder = link.encoder  # this connection's: a request over an earlier one does not change what is remembered
+        waited = 0.0
         if kind in PUSHES:
-            outcome = yield from self._push(worker, header, parcel)
-        version, fresh = shard.version, False
+            outcome, waited = yield from self._push(worker, header, packet)
+        version = shard.version
         params: Tensors = {}
         if kind in PULLS:
-            if kind == "pull":
-                yield Do(RECEIVING[:1], self.values, nothing)
+            began = shard.now()
             try:
-                yield Until(partial(shard.may_pull, worker), worker)
+                if not shard.may_pull(worker):
+                    yield Until(partial(shard.may_pull, worker), worker)
             except (TimeoutError, RuntimeError) as error:
                 if outcome is None:
                     raise
                 raise type(error)(
                     f"{error} The push was taken, with the outcome {outcome!r}: do not push it again."
                 ) from None
+            waited += shard.now() - began
             version, params = self.read(worker)
             if "names" in header or "rows" in header:
                 params = self._chosen(header, params)
-            fresh = self._last_encoded != version or not self.config.pull.memory.stateless
-            self._last_encoded = version
         message = Message({"kind": "reply", "version": version, **says}, params)
         stamp = {"clock": shard.clocks[worker], "done": shard.done, "outcome": outcome}
-        spans = SENDING if fresh else SENDING[-1:]
-        encode = partial(self.encode, message, encoder, bool(params) and not header.get("rows"))
         if kind == "state" and link.kept is not None:
             message.tensors = saved.to_arrays(link.kept)
-            encode = partial(self._plain, message)
-        return stamp, (yield Do(spans, self.values, encode))
+            answer = yield Do(SENDING, self.values, partial(self._plain, message))
+        elif kind not in PULLS or header.get("rows") or not self.config.pull.memory.stateless:
+            answer = yield Do(SENDING, self.values, partial(self.encode, message, encoder))
+        else:  # all that ask for one version of the same tensors share the frames: the first encodes, the others wait
+            asked = version, *params
+            while self._encoding:
+                yield Until(lambda: not self._encoding, worker)
+            known, answer = self._encoded
+            if known == asked:
+                return stamp, waited, (yield Do(SENDING[-1:], self.values, lambda: answer))
+            self._encoding = True
+            try:
+                answer = yield Do(SENDING, self.values, partial(self.encode, message, self._encoder))
+                self._encoded = asked, answer
+            finally:
+                self._encoding, self.encodings = False, self.encodings + 1
+                self._changed()
+        return stamp, waited, answer
 
-    def request(self, frames: Frames) -> Session[Frames]:
-        """One request by its frames, where the clock on the wall says nothing. Returns the frames of the answer."""
-        packet, _ = unpack(frames, self.config.push, Trace(limit=0))
-        stamp, answer = yield from self.answer(packet.header, packet)
-        return [envelope(self.config.pull, {**stamp, "busy": 0.0, "waited": 0.0}), *answer]
-
-    def leave(self, worker: int) -> None:
-        """A worker is gone, with or without a goodbye."""
-        self.shard.leave(worker)
-        self._changed()
-
-    def read(self, worker: int) -> tuple[int, Tensors]:
-        """The version and the parameters that a pull is answered with."""
-        return self.shard.version, self.shard.pull(worker)
-
-    def _push(self, worker: int, header: Header, parcel: Parcel) -> Session[Outcome]:
-        """Take a push, once. An earlier connection may have brought the same one and still be at it."""
-        shard, link = self.shard, self.links[worker]
-        clock, version = _integer(header, "clock"), _integer(header, "version")
+    def _push(self, worker: int, header: Header, packet: Any) -> Session[tuple[Outcome, float]]:
+        """Take a push, once; what became of it, and the seconds that it has waited. An earlier connection may have
+        brought the same one and still be at it.
+        """
+        shard, link, began = self.shard, self.links[worker], self.shard.now()
+        clock, version = header.get("clock"), header.get("version")
+        if not (isinstance(clock, int) and isinstance(version, int)):
+            raise ValueError(
+                f"The header of a push needs a whole number under 'clock' and 'version'; got {clock!r} and {version!r}."
+            )
+        self.trace.step = clock
         if link.pushing:
             link.queued += 1
             try:
@@ -457,21 +523,21 @@ class ServerSession:
             finally:
                 link.queued -= 1
         if not shard.is_new(worker, clock):
-            return shard.repeated(worker, clock)
+            return shard.repeated(worker, clock), shard.now() - began
         link.pushing, decoder = True, link.decoder
         mark, taken = None if header.get("memory") == "none" else decoder.mark(), False
         try:
             if not shard.may_push(clock):
-                yield Until(lambda: shard.may_push(clock), worker)
-            gradients = yield Do(RECEIVING, self.values, partial(self.decode, parcel, decoder))
+                yield Until(partial(shard.may_push, clock), worker)
+            waited = shard.now() - began
+            gradients = yield Do(DECODE, self.values, partial(self.decode, packet, decoder))
             loss = header.get("loss")
-            loss = float(loss) if isinstance(loss, int | float) else float("nan")
-            before = shard.version
-            contribution = Contribution(worker, clock, version, gradients, loss)
-            outcome = shard.push(contribution, checked=True)
+            loss = float(loss) if isinstance(loss, int | float) else math.nan
+            outcome = shard.take(Contribution(worker, clock, version, gradients, loss), checked=True)
+            if outcome is None:
+                outcome = yield Do(UPDATE, self.values, shard.apply, alone=True)
+                self._record()
             taken = outcome != "over"
-            if shard.version > before:
-                yield Do(UPDATE, self.values, self._updated, alone=True)
         finally:
             if mark is not None and not taken:
                 decoder.go_back(mark)
@@ -480,30 +546,86 @@ class ServerSession:
                 self._changed()
         if outcome != "held":  # which changes nothing for those that wait
             self._changed()
-        return outcome
+        return outcome, waited
+
+    def leave(self, worker: int, event: str = "") -> Session[None]:
+        """A worker is gone, with or without a goodbye; ``event`` says why, where it was to be here."""
+        if event and worker in self.shard.live and not self.shard.done:
+            self.events.append((self.shard.now(), event))
+        if self.shard.part(worker):
+            with suppress(RuntimeError):  # no push that could be refused: those that wait are told why
+                yield Do(UPDATE, self.values, self.shard.apply, alone=True)
+                self._record()
+        self._changed()
+
+    def status(self) -> Status:
+        """The progress of the run and the presence of its workers, now."""
+        shard, began_at = self.shard, self.attendance.began_at
+        loss = self.losses[-1][2] if self.losses else math.nan
+        return Status(
+            index=self.index,
+            servers=self.config.servers,
+            workers=self.attendance.status(),
+            applied=shard.applied,
+            updates=shard.updates,
+            late=shard.late,
+            duplicates=shard.duplicates,
+            version=shard.version,
+            loss=loss if math.isfinite(loss) else None,
+            seconds=0.0 if began_at is None else shard.now() - began_at,
+            done=shard.done,
+            diverged=shard.diverged,
+            stuck=shard.stuck,
+        )
+
+    def read(self, worker: int) -> tuple[int, Tensors]:
+        """The version and the parameters that a pull is answered with."""
+        return self.shard.version, self.shard.pull(worker)
+
+    def unpack(self, frames: Parcel) -> tuple[Any, Header]:
+        """The packet of a request, and what its envelope says."""
+        return unpack(frames, self.config.push, self.trace, self._plan)
+
+    def wrap(self, stamp: Header, answer: Parcel, told: Header) -> Parcel:
+        """An answer in its envelope, in the version of the protocol that it was asked in."""
+        return [envelope(self.config.pull, stamp, told["v"]), *answer]
 
     def decode(self, packet: Any, decoder: Decoder) -> Tensors:
         """The gradients of a push. ValueError where they are none of these parameters, or not finite."""
         return checked(decoder.decode(packet).tensors, self.shard.parameters.arrays)
 
-    def encode(self, message: Message, encoder: Encoder, shared: bool) -> Parcel:
-        """The frames of an answer, without an envelope: ``shared`` by all that ask for one version of the same whole
-        tensors, where the codec remembers nothing.
+    def encode(self, message: Message, encoder: Encoder) -> Parcel:
+        """The frames of an answer, without an envelope."""
+        return encoder.encode(message)[1:]
 
-        Frames that are the parameters' own memory are not kept: while they are, an update goes to new arrays.
-        """
-        if not shared or not self.config.pull.memory.stateless:
-            return encoder.encode(message)[1:]
-        with self._encoding:
-            asked = message.header["version"], *message.tensors
-            if asked == self._encoded[0]:
-                return self._encoded[1]
-            frames = self._encoder.encode(message)[1:]
-            self._encoded = asked, frames
-            for frame in frames:
-                if isinstance(frame, memoryview) and frame.readonly and not self.keeps_parameters:
-                    self._encoded = (), []
-            return frames
+    def _record(self) -> None:
+        """Keep what the shard has recorded of an update, if one was made, with the time."""
+        shard = self.shard
+        if shard.version == self._version:
+            return
+        self._version, self._encoded = shard.version, ((), None)  # whose memory the update after the next one takes
+        began, aggregating, applying = shard.parameters.times
+        aggregated = began + aggregating
+        self.trace.laps(UPDATE, (began, aggregated, aggregated + applying))
+        self.changed_at = shard.now()
+        while shard.losses:
+            self.losses.append((self.changed_at, *shard.losses.pop(0)))
+        if self._updated:
+            self._updated()
+
+    def _forget(self) -> None:
+        """Let go of the oldest rows that a server without an end has recorded."""
+        recorded: tuple[list[Any], ...] = (self.losses, self.shard.grants, self.events)
+        for rows in recorded:
+            if len(rows) >= 2 * KEPT_ROWS:
+                del rows[:-KEPT_ROWS]
+
+    def _tell_status(self, asked: Header, told: Header) -> Parcel:
+        """The answer to a question for the status."""
+        header = {"kind": "reply", "memory": "none", **self.status().to_dict()}
+        if asked.get("config"):
+            header |= {"config": told_config(self.config), **({"problem": self.told} if self.told else {})}
+        return self.wrap({}, self._plain(Message(header)), told)
 
     def _plain(self, message: Message) -> Parcel:
         return encode_plainly(message, self.config.pull)[1:]
@@ -511,9 +633,9 @@ class ServerSession:
     def _left(self, packet: Any) -> Mapping[str, Any]:
         """The part that a worker leaves with its goodbye. ValueError where it could not go on from that."""
         words = "What this worker leaves"
-        part = saved.from_arrays(Decoder(Trace(limit=0)).decode(packet).tensors, words)
+        part = saved.from_arrays(Decoder(UNTIMED).decode(packet).tensors, words)
         try:
-            ServerLink(self.config, 0, 0, Trace(limit=0)).restore(part["link"])
+            ServerLink(self.config, 0, 0, UNTIMED).restore(part["link"])
             params, _, arrived = part["seen"] or ({}, (), None)
             for some in filter(None, (params, arrived)):
                 self.shard.check(some)
@@ -539,10 +661,3 @@ class ServerSession:
             name: x if name not in rows else np.asarray(x).reshape(-1)[self.layout[name].rows(rows[name])[1]]
             for name, x in chosen.items()
         }
-
-
-def _integer(header: Header, key: str) -> int:
-    value = header.get(key)
-    if not isinstance(value, int):
-        raise ValueError(f"The header of a push needs a whole number under {key!r}; got {value!r}.")
-    return value

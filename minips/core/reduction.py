@@ -22,10 +22,10 @@ from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.message import DivergedError, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
-from minips.core.trace import Trace
 from minips.stage import Frames, Tensors
 from minips.stages.quantizers import Parts
 from minips.stages.serializers import Packet
+from minips.trace import Trace
 
 Encoded = dict[str, tuple[str, Parts]]
 """One piece by tensor name: the quantizer's name and its parts."""
@@ -68,7 +68,7 @@ class AllReduceState:
         """Start a step with this rank's gradients, which must be finite, and must not change before the last hop.
         ``diverged`` says why it has none.
         """
-        self.step, self.ending, self.diverged = step, ending, diverged
+        self.step, self.ending, self.diverged, self._trace.step = step, ending, diverged, step
         self._values = [cut(gradients, layout) for layout in self._layouts]
         self._complete = {}
 

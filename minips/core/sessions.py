@@ -85,7 +85,8 @@ def carry_out(
         answer, error = None, None
         try:
             if type(need) is Do:
-                answer = need.call()
+                with stepping if need.alone else NO_LOCK:
+                    answer = need.call()
             elif type(need) is Send:
                 send(need)
             elif type(need) is Receive:

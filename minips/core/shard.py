@@ -98,6 +98,10 @@ class Shard:
         self.version = 0
         self.rounds = 0
         self.applied = 0
+        self._counted = 0
+        """The count that pauses go by: applied pushes or, with rounds, those of whole rounds, of which all servers have
+        the same number even where a worker was lost between two of them.
+        """
         self.pause_at = every
         """The count at which the shard pauses next."""
         self.late = 0
@@ -122,6 +126,8 @@ class Shard:
         self.diverged: str | None = None
         """Why the run has ended before its updates were applied."""
         self._held: dict[int, Contribution] = {}
+        self._due: tuple[list[Contribution], Contribution | None] = [], None
+        """What the update that is due is made of, and the push that has completed it."""
         self.recent_losses: list[float] = []
         """Of the contributions that make up no whole clock yet."""
         self.sees_time = takes_view(consistency)
@@ -157,6 +163,7 @@ class Shard:
         if self.quorum is not None:  # what waited for its round was dropped; a run without rounds has counted none
             self.rounds = max(self.rounds, self.applied // self.workers)
             self.clocks = [self.rounds] * self.workers
+        self._counted = self.applied if self.quorum is None else self.rounds * self.workers
         self.parameters.restore(state["optimizer"])
         self.done = self.updates is not None and self.applied >= self.updates
         for one in state.get("held", ()):
@@ -167,13 +174,6 @@ class Shard:
     def paused(self) -> bool:
         """True where pushes, and with rounds pulls, wait for `go_on`."""
         return self._counted >= self.pause_at and not self.done
-
-    @property
-    def _counted(self) -> int:
-        """The count that pauses go by: applied pushes or, with rounds, those of whole rounds, of which all servers have
-        the same number even where a worker was lost between two of them.
-        """
-        return self.applied if self.quorum is None else self.rounds * self.workers
 
     def pause(self, at: float | None = None) -> float:
         """Pause at this count or (None) at the next clock of all the workers, if no pause comes before; that count."""
@@ -225,11 +225,15 @@ class Shard:
         return self.done or (self._counted < self.pause_at and (self.quorum is None or clock <= self.rounds))
 
     def push(self, contribution: Contribution, checked: bool = False) -> Outcome:
-        """Take a push. ValueError, with nothing changed, where it does not fit the parameters or is not finite;
-        RuntimeError where a stage raises, which ends the run.
+        """Take a push, and make the update that it completes. ValueError, with nothing changed, where it does not fit
+        the parameters or is not finite; RuntimeError where a stage raises, which ends the run.
 
         ``checked``: `is_new`, `may_push` and `check` have been asked already.
         """
+        return self.take(contribution, checked) or self.apply()
+
+    def take(self, contribution: Contribution, checked: bool = False) -> Outcome | None:
+        """Take a push as `push` does; None where an update is due, which `apply` makes before anything else happens."""
         worker, clock = contribution.worker, contribution.clock
         if not checked:
             if not self.is_new(self.validate_worker(worker), clock):
@@ -241,23 +245,72 @@ class Shard:
             raise RuntimeError(self.stuck)
         if worker not in self.live:
             self.join(worker)
-        outcome: Outcome
         if self.done:
-            outcome = "over"
-        elif self.quorum is None:
-            outcome = "applied" if self._apply([contribution], 1 / self.workers) else "over"
-        elif clock < self.rounds:
-            outcome = "late"
+            return self._taken(contribution, "over")
+        if self.quorum is None:
+            self._due = [contribution], contribution
+            return None
+        if clock < self.rounds:
             self.late += 1
             self._dropped[worker].append(clock)
+            return self._taken(contribution, "late")
+        self._held[worker] = contribution
+        if not self._complete_round():
+            return self._taken(contribution, "held")
+        self._due = list(map(self._held.__getitem__, sorted(self._held))), contribution
+        return None
+
+    def apply(self) -> Outcome:
+        """Make the update that is due, of its contributions as one aggregate; what became of the push that has
+        completed it: ``over`` where the run has diverged instead.
+        """
+        (contributions, last), self._due = self._due, ([], None)
+        rounds, aged = self.quorum is not None, []
+        for one in contributions:
+            staleness = self.version - one.version
+            aged.append(one._replace(staleness=staleness) if staleness else one)
+        try:
+            lost = self.parameters.update(aged, 1.0 if rounds else 1 / self.workers, self.applied // self.workers)
+        except Exception as error:
+            self._failed = True
+            self.stuck = (
+                f"Update {self.version + 1} failed and was not applied: {type(error).__name__}: {reason(error)} "
+                f"(with {self.aggregator!r} and {self.optimizer!r})."
+            )
+            if rounds and last:
+                del self._held[last.worker]
+            raise RuntimeError(self.stuck) from error
+        if lost is None:
+            self._count(aged)
         else:
-            rounds, self._held[worker] = self.rounds, contribution
-            try:
-                self._complete_round()
-            except RuntimeError:
-                del self._held[worker]
-                raise
-            outcome = "over" if self.diverged else "applied" if self.rounds > rounds else "held"
+            self.diverge(
+                f"Update {self.version + 1} would make the parameter {lost!r} NaN or infinite, so it was not "
+                f"applied. {ADVICE}"
+            )
+        outcome: Outcome = "applied" if lost is None else "over"
+        return self._taken(last, outcome) if last else outcome
+
+    def _count(self, contributions: Sequence[Contribution]) -> None:
+        """An update was made of these."""
+        for one in contributions:
+            self.staleness[one.staleness] += 1
+            self.recent_losses.append(one.loss)
+        self.version += 1
+        self.applied += len(contributions)
+        self._counted = self.applied
+        if self.quorum is not None:
+            self._held = {}
+            self.rounds += 1
+            self._counted = self.rounds * self.workers
+        self.done = self.updates is not None and self.applied >= self.updates
+        while len(self.recent_losses) >= self.workers:
+            mean = sum(self.recent_losses[: self.workers]) / self.workers
+            self.losses.append((self.applied // self.workers, mean))
+            self.recent_losses = self.recent_losses[self.workers :]
+
+    def _taken(self, contribution: Contribution, outcome: Outcome) -> Outcome:
+        """A push has come to its end: its worker goes on."""
+        worker, clock = contribution.worker, contribution.clock
         self._over[worker] += outcome == "over"
         if clock in self._missed[worker]:
             self._missed[worker] = range(clock + 1, self._missed[worker].stop)
@@ -279,7 +332,7 @@ class Shard:
         In a pause none is where there are rounds. Without them all may be: nothing moves but by a push, and a worker
         that went on may be the one that brings the other servers to their pauses.
         """
-        if self.done or (self.quorum is not None and self.paused):
+        if self.done or (self.quorum is not None and self._counted >= self.pause_at):
             return self.done
         if not self.sees_time:
             slowest = self.rounds if self.quorum is not None else self.slowest()
@@ -311,11 +364,18 @@ class Shard:
 
     def leave(self, worker: int) -> None:
         """A worker is gone: no other waits for it any longer. What it has pushed counts."""
+        if self.part(worker):
+            with suppress(RuntimeError):  # no push that could be refused: those that wait are told why
+                self.apply()
+
+    def part(self, worker: int) -> bool:
+        """A worker is gone, as `leave` says; True where an update is due with that, which `apply` makes."""
         self.live.discard(self.validate_worker(worker))
         self._slowest = None
-        if self.quorum is not None:
-            with suppress(RuntimeError):  # no push that could be refused: those that wait are told why
-                self._complete_round()
+        if self.quorum is None or not self._complete_round():
+            return False
+        self._due = list(map(self._held.__getitem__, sorted(self._held))), None
+        return True
 
     def validate_worker(self, worker: Any) -> int:
         """``worker``, or ValueError where there is no such worker."""
@@ -327,49 +387,15 @@ class Shard:
         """ValueError where these are no gradients of the parameters, or not finite. Safe to call at any time."""
         checked(gradients, self.parameters.arrays)
 
-    def _complete_round(self) -> None:
-        """Apply the contributions as one aggregate, if there are enough of them."""
+    def _complete_round(self) -> bool:
+        """True where there are enough contributions for the round under way."""
         assert self.quorum is not None
         arrived = 0 if self._failed or self.done else len(self._held)
-        if arrived and (arrived >= self.quorum or self.live <= self._held.keys()):
-            if arrived < self._least:
-                self.stuck = (
-                    f"{len(self.live)} workers are left, and {self.aggregator!r} needs {self.aggregator.least} "
-                    "contributions at once, so no round can be completed any more."
-                )
-            elif self._apply(list(map(self._held.__getitem__, sorted(self._held))), 1.0):
-                self._held = {}
-                self.rounds += 1
-
-    def _apply(self, contributions: Sequence[Contribution], scale: float) -> bool:
-        """Apply contributions as one aggregate; False where the run has diverged instead."""
-        aged = []
-        for one in contributions:
-            staleness = self.version - one.version
-            aged.append(one._replace(staleness=staleness) if staleness else one)
-        try:
-            lost = self.parameters.update(aged, scale, self.applied // self.workers)
-        except Exception as error:
-            self._failed = True
-            self.stuck = (
-                f"Update {self.version + 1} failed and was not applied: {type(error).__name__}: {reason(error)} "
-                f"(with {self.aggregator!r} and {self.optimizer!r})."
-            )
-            raise RuntimeError(self.stuck) from error
-        if lost is not None:
-            self.diverge(
-                f"Update {self.version + 1} would make the parameter {lost!r} NaN or infinite, so it was not "
-                f"applied. {ADVICE}"
-            )
+        if not arrived or (arrived < self.quorum and not self.live <= self._held.keys()):
             return False
-        for one in aged:
-            self.staleness[one.staleness] += 1
-            self.recent_losses.append(one.loss)
-        self.version += 1
-        self.applied += len(contributions)
-        self.done = self.updates is not None and self.applied >= self.updates
-        while len(self.recent_losses) >= self.workers:
-            mean = sum(self.recent_losses[: self.workers]) / self.workers
-            self.losses.append((self.applied // self.workers, mean))
-            self.recent_losses = self.recent_losses[self.workers :]
-        return True
+        if arrived < self._least:
+            self.stuck = (
+                f"{len(self.live)} workers are left, and {self.aggregator!r} needs {self.aggregator.least} "
+                "contributions at once, so no round can be completed any more."
+            )
+        return arrived >= self._least

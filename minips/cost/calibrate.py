@@ -26,7 +26,6 @@ from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.partition import cut, partition
 from minips.core.run import Stop
-from minips.core.trace import SPANS
 from minips.cost import meters
 from minips.cost.meters import Block
 from minips.cost.quiet import quietly, usable_cores
@@ -40,6 +39,7 @@ from minips.problems import Problem
 from minips.stage import Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.serializers import Packet
+from minips.trace import SPANS
 
 SIZES = (1_000, 10_000, 100_000)
 """Values in the models, where no problem is given."""
@@ -123,7 +123,7 @@ def _measure(
     together = config.consistency.quorum(config.workers) or 1
     single = replace(alone(config), workers=1, aggregator=Mean(), batch_size=config.batch_size, seed=config.seed)
     crowd = replace(single, workers=meters.CROWD)
-    plan = meters.Plan(single, crowd, _pair(single), pieces, config.aggregator, together, secrets.token_hex(16))
+    plan = meters.Assignment(single, crowd, _pair(single), pieces, config.aggregator, together, secrets.token_hex(16))
     one_process = config.transport.name == "inproc"
 
     def check() -> None:

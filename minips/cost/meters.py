@@ -25,7 +25,6 @@ import numpy as np
 
 from minips import seeds
 from minips.core.config import Config
-from minips.core.trace import Span, Trace
 from minips.drivers.client import Client, connect
 from minips.drivers.peer import Peer
 from minips.drivers.server import Server
@@ -35,6 +34,7 @@ from minips.problems import Problem
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.transports import Channel, Link
+from minips.trace import Span, Trace
 
 CALL_BYTES = (100, 10_000, 100_000, 1_000_000)
 LINK = Link(bandwidth_bps=1e9, latency_s=2e-3)
@@ -50,7 +50,7 @@ _CPU = struct.Struct("<d")
 
 
 @dataclass(frozen=True)
-class Plan:
+class Assignment:
     """The measurements of one process, with gradients of several sizes, the ``pieces``.
 
     ``single`` has one worker, ``crowd`` has several, which push at once, and ``pair`` has two that exchange among
@@ -110,7 +110,7 @@ class Addresses(NamedTuple):
     peers: list[str]
 
 
-def answer(line: Pipe, *, plan: Plan) -> dict[str, Any]:
+def answer(line: Pipe, *, plan: Assignment) -> dict[str, Any]:
     """Echo, bare and behind a link, with servers and peers for the sizes; the servers' spans, and aggregation times."""
     transport, token = plan.single.transport, plan.token
     with ExitStack() as stack:
@@ -134,7 +134,7 @@ def answer(line: Pipe, *, plan: Plan) -> dict[str, Any]:
     return {"spans": [span for server in servers for span in server.trace], "aggregate": rounds}
 
 
-def ask(line: Pipe, *, plan: Plan, problem: Problem | None, addresses: Addresses) -> dict[str, Any]:
+def ask(line: Pipe, *, plan: Assignment, problem: Problem | None, addresses: Addresses) -> dict[str, Any]:
     """Call, push and pull, exchange, compute; reports what everything took, says ``progress`` on the way."""
     with ExitStack() as stack:
         peers = plan.peers(0, stack)
@@ -171,7 +171,7 @@ def ask(line: Pipe, *, plan: Plan, problem: Problem | None, addresses: Addresses
     return {**meter.blocks, "gradient": gradients_s}
 
 
-def load_generator(line: Pipe, *, plan: Plan, address: str, worker: int) -> None:
+def load_generator(line: Pipe, *, plan: Assignment, address: str, worker: int) -> None:
     """One of the crowd: pushes and pulls as often as the others do, until the server is gone."""
     with connect(address, plan.crowd, worker=worker, token=plan.token) as client:
         line.say("ready")

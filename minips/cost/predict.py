@@ -21,7 +21,6 @@ from minips.core.fit import Line
 from minips.core.machines import Machines, check_one_network
 from minips.core.message import Message
 from minips.core.run import Run
-from minips.core.trace import SPANS, Trace
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.quiet import quietly
 from minips.cost.rehearsal import count_bytes
@@ -30,6 +29,7 @@ from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors
 from minips.stages.transports.framing import stream_nbytes
+from minips.trace import SPANS, Trace
 
 
 @dataclass(frozen=True)

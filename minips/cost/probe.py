@@ -17,16 +17,17 @@ from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.message import DivergedError, Message, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
+from minips.core.presence import Attending
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
 from minips.core.reduction import AllReduceState
-from minips.core.sessions import Receive, Send, Session, carry_out, nothing
+from minips.core.sessions import Receive, Send, Session, carry_out
 from minips.core.shard import Shard
-from minips.core.trace import Trace
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.consistency import BSP
+from minips.trace import UNTIMED, Trace
 
 
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
@@ -64,9 +65,9 @@ def steps_to(problem: Problem, config: Config, target_accuracy: float, *, every:
 def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[Tensors]:
     layouts = partition(params, config.servers)
     shards = [Shard.of(config, cut(params, layout)) for layout in layouts]
-    trace = Trace(limit=0)
+    trace = UNTIMED
     servers = [
-        ServerSession(shard, config, index, layout, trace, nothing, nothing, 0.0)
+        ServerSession(shard, config, index, layout, trace)
         for index, (shard, layout) in enumerate(zip(shards, layouts, strict=True))
     ]
     workers = [
@@ -74,11 +75,13 @@ def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[T
         for worker in range(config.workers)
     ]
 
+    here = Attending()
+
     def carried_out(session: Session[list[Message]]) -> list[Message]:
         asked: deque[Send] = deque()
 
         def receive(wanted: Receive) -> Frames:
-            return carry_out(servers[wanted.source].request(asked.popleft().parcel))
+            return carry_out(servers[wanted.source].answer(asked.popleft().parcel, here, 0.0))
 
         return carry_out(session, asked.append, receive)
 

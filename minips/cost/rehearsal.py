@@ -12,7 +12,6 @@ from minips.core.codec import envelope
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.reduction import AllReduceState
-from minips.core.trace import Trace
 from minips.cost.walk import Declared, Workload
 from minips.engines import Engine, Threads
 from minips.engines.simulated.engine import Simulated
@@ -23,6 +22,7 @@ from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
 from minips.stages.serializers import MsgPack, Packet, Serializer
 from minips.stages.transports import InProc
+from minips.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
     if not isinstance(config.exchange, AllReduce):  # of workers that talk to servers, one does as the other
         quiet = replace(quiet, workers=min(config.workers, 2), aggregator=Mean())
     problem = FixedGradients(params, gradients, quiet.workers)
-    engine: Engine = Threads() if missing(Simulated) else Simulated()  # the same bytes; one needs threads, one SimPy
+    engine: Engine = Threads() if missing(Simulated) else Simulated()  # the same bytes; one needs threads, one networkx
     runs = [train(problem, replace(quiet, steps=steps), engine=engine) for steps in (1, 2)]
     first, second = (np.array([run.bytes_sent, run.bytes_received]) for run in runs)
     step = second - first

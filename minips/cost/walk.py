@@ -9,12 +9,12 @@ the order in which they are sent.
 import gc
 from abc import abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import groupby
+from itertools import count, groupby, takewhile
 from math import isclose
-from typing import NamedTuple, cast
+from typing import Any, cast
 
 from minips.core.allreduce_session import all_reduce
 from minips.core.calibration import Calibration, rank_lines, update_lines
@@ -24,19 +24,23 @@ from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.machines import Machines
 from minips.core.message import Header, Message
+from minips.core.presence import Attending
 from minips.core.protocol import PUSHES, ServerLink, ServerSession, WorkerSession
-from minips.core.sessions import Receive, Send, Until, nothing
+from minips.core.sessions import Receive, Send, Session, Until
 from minips.core.shard import Shard
-from minips.core.trace import Trace
-from minips.cost.clockwork import Clockwork, Cores, Host, Port, Signal, Task
+from minips.core.training import Compute, train_served, train_together
 from minips.cost.meters import CROWD
-from minips.drivers.virtual import Party, Way
-from minips.stage import Tensors
+from minips.cost.ports import Port
+from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, untold
+from minips.drivers.virtual import Learner, Party, Way
+from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import ASP, BSP, SSP
 from minips.stages.optimizers import SGD
+from minips.stages.transports import Link
+from minips.trace import UNTIMED
 
-_NO_TRACE, _MEAN, _SGD = Trace(limit=0), Mean(), SGD()
+_MEAN, _SGD = Mean(), SGD()
 MAX_STEPS, EVEN_STEPS = 200, 24
 """The walk stops after so many steps, and goes on as in its second half: fewer where all steps are alike."""
 LONGEST, ALIKE, WALKED = 24, 4, 2
@@ -75,12 +79,16 @@ class Workload:
     parts: tuple[Declared, ...] = ()
 
 
-class Sized(NamedTuple):
-    """A message of sizes alone."""
+class Sized:
+    """A message of sizes alone: it has no frames."""
 
-    header: Header
-    nbytes: float
-    stamp: Header = {}
+    __slots__ = ("header", "nbytes", "stamp")
+
+    def __init__(self, header: Header, nbytes: float, stamp: Header | None = None) -> None:
+        self.header, self.nbytes, self.stamp = header, nbytes, stamp or {}
+
+    def __iter__(self) -> Iterator[Frames]:
+        return iter(())
 
 
 def walk(config: Config, calibration: Calibration, load: Workload, cluster: Machines | None = None) -> "Walk":
@@ -120,13 +128,13 @@ class Walk:
         self.share = load.values / config.servers
         """Values of each server."""
         self.totals: dict[str, float] = defaultdict(float)
-        self.clockwork = Clockwork()
+        self.clockwork = Clockwork(at_once=True, remembered=True)
         servers = 0 if load.parts else config.servers
         self._places = cluster.places(config.workers, servers) if cluster else {}
         self._machines: list[tuple[Cores, Port]] = []
         if cluster:
             each = range(cluster.machines)
-            self._machines = [(Cores(self.clockwork, cluster.cores), Port(cluster.link)) for _ in each]
+            self._machines = [(Cores(self.clockwork, cluster.cores), self._port(cluster.link)) for _ in each]
         self.cores = Cores(self.clockwork, calibration.cores, calibration.others)
         """Of the calibrated machine, which has them all where there is no cluster."""
         self.servers = [_Server(self, index) for index in range(servers)]
@@ -164,7 +172,10 @@ class Walk:
 
     def machine(self, who: str) -> tuple[Cores, Port]:
         """The cores and the port of a worker or a server."""
-        return self._machines[self._places[who]] if self._places else (self.cores, Port(self.config.link))
+        return self._machines[self._places[who]] if self._places else (self.cores, self._port(self.config.link))
+
+    def _port(self, link: Link | None) -> Port:
+        return Port(self.clockwork, link, self.calibration.late_s)
 
     def contention(self, factor: float, worker: str = "") -> float:
         """A crowd's factor for as many workers as there are, or as are on one ``worker``'s machine."""
@@ -200,7 +211,7 @@ class Walk:
             for cores, _ in self._machines:
                 states[-1] += cores.left()
             for process in (*self.servers, *self.workers):
-                states[-1] += [*process.left(), *process.ahead(step)]
+                states[-1] += [process.queue, *process.port.left(), *process.ahead(step)]
             if period := _period(states):
                 cycles = max(0, self.last - step - WALKED) // period
                 skipped, cycle_s = cycles * period, ends[-1] - ends[-1 - period]
@@ -222,32 +233,27 @@ class Walk:
         return not (delays and delays.exponential) and kind in (BSP, SSP, ASP)
 
 
-_Work = tuple[float, Callable[[float], None]]
-"""Seconds, and the function that records how long they took."""
-
-
-class _SizedParty(Host, Party):
+class _SizedParty(Processor, Party):
     """A worker or a server. ``lines`` are the times of its spans, by values; ``transfer_s`` is the processor time of a
     message at this end of it, a span that is recorded elsewhere.
     """
 
-    event = Signal
-
     def __init__(self, walk: Walk, who: str, number: int, lines: Mapping[str, Line], transfer_s: float = 0.0) -> None:
-        super().__init__(walk.clockwork, *walk.machine(who), walk.calibration.late_s)
+        cores, self.port = walk.machine(who)
+        super().__init__(walk.clockwork, cores)
         self.walk, self.number, self.totals = walk, number, walk.totals
         self._lines, self._transfer_s = lines, transfer_s
-        self._works: dict[tuple[tuple[str, ...], float], list[_Work]] = {}
+        self._works: dict[tuple[tuple[str, ...], float], list[Work]] = {}
 
-    def spend(self, spans: tuple[str, ...], values: float, times: "_SessionTimes") -> Iterator[Signal]:
+    def spend(self, spans: tuple[str, ...], values: float, times: "_SessionTimes") -> Task:
         works = self._works.get((spans, values))
         if works is None:
             works = self._works[spans, values] = list(self._split(spans, values))
-        for seconds, record in works:
+        for work in works:
             times.ready = self.clockwork.now
-            yield self.work(seconds, record)
+            yield self.work(work)
 
-    def _split(self, spans: tuple[str, ...], values: float) -> Iterator[_Work]:
+    def _split(self, spans: tuple[str, ...], values: float) -> Iterator[Work]:
         """The spans' work for so many values: ``transfer`` by itself, the others together."""
         for transfer, names in groupby(spans, lambda name: name == "transfer"):
             times = {} if transfer else {name: self._lines[name].at(values) for name in names if name in self._lines}
@@ -274,7 +280,7 @@ class _SessionTimes:
     ready: float = 0.0
 
 
-class _Trainer(_SizedParty):
+class _Trainer(_SizedParty, Learner):
     """A worker that trains."""
 
     @property
@@ -286,41 +292,25 @@ class _Trainer(_SizedParty):
         if (clock := self.clock) is not None:
             yield clock - step
 
-    def prepare(self) -> Task:
-        """The way to the first step."""
-        yield 0.0
-
     @abstractmethod
-    def exchange(self, clock: int) -> Task:
-        """The way from a gradient to the parameters that come of it."""
-
-    def let_go(self) -> Task:
-        """The way from the beginning of an exchange until the next gradient can begin, with overlap."""
-        yield 0.0
-
     def train(self) -> Task:
-        """Compute and exchange, again and again."""
+        """The training loop."""
+
+    def compute(self, need: Compute) -> Way[tuple[float, Tensors]]:
         config, clockwork, gradient = self.walk.config, self.clockwork, self.walk.calibration.gradient
-        gradient_s = gradient.at(self.walk.load.rows) * config.accumulate if gradient else 0.0
-        travelling: Signal | None = None
-        yield from self.prepare()
-        while (clock := self.clock) is not None:
-            began = clockwork.now
-            if gradient_s:
-                yield self._cores.work(gradient_s)  # beside what travels
-            if config.delays:
-                yield began + config.delays.of(self.number, clock, config.seed) - clockwork.now
-            self.totals["compute"] += clockwork.now - began
-            if travelling:
-                yield travelling
-                clock = self.clock
-            if clock is not None:
-                travelling = clockwork.start(self.exchange(clock))
-            if config.overlap:
-                yield from self.let_go()
-            elif travelling:
-                yield travelling
-                travelling = None
+        began = clockwork.now
+        if gradient and (seconds := gradient.at(self.walk.load.rows) * config.accumulate):
+            yield self.beside(seconds)
+        if config.delays:
+            yield began + config.delays.of(self.number, need.clock, config.seed) - clockwork.now
+        self.totals["compute"] += clockwork.now - began
+        return 0.0, {}
+
+    def call(self, session: Session[Any]) -> Way[Any]:
+        return self.carry_out(session, _SessionTimes(self.clock or 0))
+
+    def start(self, steps: Way[Any]) -> Signal:
+        return self.clockwork.start(steps)
 
 
 class _Worker(_Trainer):
@@ -331,53 +321,50 @@ class _Worker(_Trainer):
         who = f"worker {number}"
         rest_s = calibration.worker_rest.at(walk.share) / 2 * walk.contention(calibration.worker_crowd, who)
         super().__init__(walk, who, number, calibration.worker, rest_s)
-        self._flight_s = calibration.idle.at(walk.share) / 2
+        self._flight_s, self._connection = calibration.idle.at(walk.share) / 2, Attending()
         self._trips: list[deque[Signal]] = [deque() for _ in walk.servers]
-        self._sent = Signal()
         self._session = WorkerSession(number, [_DeclaredLink(walk, number, index) for index in range(config.servers)])
 
     @property
     def clock(self) -> int | None:
         return None if all(server.shard.done for server in self.walk.servers) else self._session.clock
 
-    def prepare(self) -> Task:
-        return self.carry_out(self._session.pull(), _SessionTimes(0))
+    def train(self) -> Task:
+        return self.learn(train_served(self._session, self.walk.config.overlap))
 
-    def exchange(self, clock: int) -> Task:
+    def call(self, session: Session[Any]) -> Way[Any]:
         self._sent = Signal()
-        return self.carry_out(self._session.push({}, 0.0, None, pulls=True), _SessionTimes(clock))
+        return super().call(session)
 
-    def let_go(self) -> Task:
+    def let_go(self, begun: Signal) -> Task:
         """A push returns once all of it is sent."""
         yield self._sent
 
-    def send(self, message: Send, times: _SessionTimes) -> Iterator[Signal]:
-        yield self.work(self._transfer_s)
+    def send(self, message: Send, times: _SessionTimes) -> Task:
+        yield self.work((self._transfer_s, untold))
         trip = self._trip(self.walk.servers[message.to], message.parcel)
         self._trips[message.to].append(self.clockwork.start(trip))
         if message.to == len(self._trips) - 1:
             self._sent.succeed()
 
     def receive(self, wanted: Receive, times: _SessionTimes) -> Way[Sized]:
-        answered = self._trips[wanted.source].popleft()
-        yield answered
-        return cast(Sized, answered.value)
+        return cast(Sized, (yield self._trips[wanted.source].popleft()))
 
     def _trip(self, server: "_Server", message: Sized) -> Task:
         """A message's way to a server, what the server does with it, and the answer's way back; returns the answer."""
         clockwork, times = self.clockwork, _SessionTimes(0)
         began = clockwork.now
-        start = self.depart(message.nbytes, server)
+        start = self.port.depart(message.nbytes, server.port)
         yield self._flight_s
-        yield server.arrive(start, message.nbytes, self)
+        yield server.port.arrive(start, message.nbytes, self.port)
         came = clockwork.now
-        stamp, answer = yield from server.carry_out(server.session.answer(message.header, message), times)
-        start = server.depart(answer.nbytes, self)
+        answer = yield from server.carry_out(server.session.answer(message, self._connection, came), times)
+        start = server.port.depart(answer.nbytes, self.port)
         yield self._flight_s
-        yield self.arrive(start, answer.nbytes, server)
+        yield self.port.arrive(start, answer.nbytes, server.port)
         self.totals["transfer"] += clockwork.now - began - (times.ready - came)
         self.totals["wait"] += times.waited
-        return answer._replace(stamp=stamp)
+        return cast(Sized, answer)
 
 
 class _Server(_SizedParty):
@@ -420,31 +407,36 @@ class _Rank(_Trainer):
         self._part = walk.load.parts[number]
         self._boxes: dict[tuple[int, int], Signal] = defaultdict(Signal)
 
-    def exchange(self, clock: int) -> Task:
-        yield from self.carry_out(all_reduce(self._part), _SessionTimes(clock))
+    def train(self) -> Task:
+        clocks = takewhile(lambda clock: clock < self.walk.last, count())
+        return self.learn(train_together(lambda: None, self._exchange, clocks, self.walk.config.overlap))
+
+    def _exchange(self, clock: int, computed: Any) -> Session[bool]:
+        yield from all_reduce(self._part)
         self.clock = clock + 1 if clock + 1 < self.walk.last else None
         self.walk.reached(self.number, clock + 1)
+        return self.clock is None
 
-    def send(self, message: Send, times: _SessionTimes) -> Iterator[Signal]:
+    def send(self, message: Send, times: _SessionTimes) -> Task:
         rest_s = self.walk.calibration.hop_rest.at(message.values) / 2
-        yield self.work(rest_s, partial(self._record, {"transfer": 1.0}, 1.0))
+        yield self.work((rest_s, partial(self._record, {"transfer": 1.0}, 1.0)))
         peer = self.walk.workers[message.to]
         assert isinstance(peer, _Rank)
         self.clockwork.start(self._deliver(message, peer, peer._boxes[message.number, times.step], rest_s))
 
     def _deliver(self, message: Send, peer: "_Rank", box: Signal, rest_s: float) -> Task:
         sent = self.clockwork.now
-        start = self.depart(message.parcel, peer)
+        start = self.port.depart(message.parcel, peer.port)
         yield self.walk.calibration.hop_idle.at(message.values)
-        yield peer.arrive(start, message.parcel, self)
-        yield peer.work(rest_s)
+        yield peer.port.arrive(start, message.parcel, self.port)
+        yield peer.work((rest_s, untold))
         box.succeed(sent)
 
     def receive(self, wanted: Receive, times: _SessionTimes) -> Way[None]:
         """Of the time until a message is here, that before it was sent is a wait."""
         began, key = self.clockwork.now, (wanted.number, times.step)
-        yield self._boxes[key]
-        sent = max(began, self._boxes.pop(key).value)
+        sent = max(began, (yield self._boxes[key]))
+        del self._boxes[key]
         self.totals["wait"] += sent - began
         self.totals["transfer"] += self.clockwork.now - sent
 
@@ -453,7 +445,7 @@ class _DeclaredLink(ServerLink):
     """A worker's link over which sizes travel."""
 
     def __init__(self, walk: Walk, worker: int, index: int) -> None:
-        super().__init__(walk.config, worker, index, _NO_TRACE)
+        super().__init__(walk.config, worker, index, UNTIMED)
         self.values, self._pushed = walk.share, walk.load.pushed
 
     def encode(self, message: Message) -> Sized:
@@ -468,11 +460,17 @@ class _DeclaredSessions(ServerSession):
 
     def __init__(self, server: _Server) -> None:
         walk = server.walk
-        super().__init__(server.shard, walk.config, server.number, {}, _NO_TRACE, server.changed, nothing, 0.0)
+        super().__init__(server.shard, walk.config, server.number, {}, UNTIMED, server.changed)
         self.values, self._pulled = walk.share, walk.load.pulled
+
+    def unpack(self, sized: Sized) -> tuple[Sized, Header]:
+        return sized, {}
 
     def decode(self, sized: Sized, decoder: Decoder) -> Tensors:
         return {}
 
-    def encode(self, message: Message, encoder: Encoder, shared: bool) -> Sized:
+    def encode(self, message: Message, encoder: Encoder) -> Sized:
         return Sized(message.header, self._pulled)
+
+    def wrap(self, stamp: Header, answer: Sized, told: Header) -> Sized:
+        return Sized(answer.header, answer.nbytes, stamp)

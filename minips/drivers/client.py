@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,9 +24,8 @@ from minips.core.config import Config, check_seconds
 from minips.core.message import Header, Message
 from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerLink, WorkerSession
-from minips.core.sessions import Do, Receive, Send, Session, carry_out
+from minips.core.sessions import Do, Receive, Send, Session, Until, carry_out
 from minips.core.shard import checked
-from minips.core.trace import Trace
 from minips.drivers.asking import asking, config_told, listed, transport_of
 from minips.drivers.reconnecting import PAUSES_S, Reconnecting
 from minips.stage import Array, Frames, Tensors, reason
@@ -34,8 +33,11 @@ from minips.stages.transports import Channel, Transport
 from minips.stages.transports.auth import check_token
 from minips.stages.transports.streams import Driven
 from minips.stages.transports.wire import Closable
+from minips.trace import Trace
 
 T = TypeVar("T")
+LOOK_S = 0.01
+"""How often a session that waits is looked at."""
 
 
 def connect(
@@ -127,7 +129,7 @@ class Client(Closable):
         self._stepping = threading.Lock()
         """Held while a session goes from one need to the next: calls share the links' clocks and marks."""
         self._links = [_MeteredLink(self, index) for index in range(len(addresses))]
-        self._session = WorkerSession(worker, self._links, identity)
+        self.session = WorkerSession(worker, self._links, identity)
         self._connections: list[Reconnecting] = []
         self._dials: list[Callable[[], Channel]] = []
         self._numbers = count()
@@ -139,7 +141,7 @@ class Client(Closable):
                 dial = partial(transport.connect, address, token, timeout)
                 self._dials.append(dial)
                 self._connections.append(Reconnecting(dial, partial(self._resume, index), pauses_s))
-            self._check_servers(self._begin(self._session.hello()).result(timeout) if addresses else [])
+            self._check_servers(self._begin(self.session.hello()).result(timeout) if addresses else [])
         except BaseException:
             self._shutdown()
             raise
@@ -149,7 +151,7 @@ class Client(Closable):
     @property
     def done(self) -> bool:
         """True once every server has said that the run is over."""
-        return self._session.done
+        return self.session.done
 
     @property
     def clock(self) -> int:
@@ -158,12 +160,12 @@ class Client(Closable):
         Each server counts by itself: with backup workers a push can be late at one and in time at another. This is the
         furthest.
         """
-        return self._session.clock
+        return self.session.clock
 
     @property
     def versions(self) -> tuple[int, ...]:
         """The version of each server's parameters that was pulled last."""
-        return self._session.versions
+        return self.session.versions
 
     def push(
         self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
@@ -198,13 +200,20 @@ class Client(Closable):
             for name, some in chosen.items():
                 if name in link.layout:
                     link.layout[name].rows(some)
-        return self._begin(self._session.pull(names, chosen), lambda answers: self._whole(answers, chosen), timed=True)
+        return self._begin(self.session.pull(names, chosen), lambda answers: self._whole(answers, chosen), timed=True)
 
     def push_pull(
         self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
     ) -> "Driven[Tensors]":
         """A push and the pull after it in one message each way: one round trip instead of two."""
         return self._push(gradients, loss, versions, True, self._whole)
+
+    def begin(self, session: Session[T]) -> "Driven[T]":
+        """Begin a session of this worker's, ``session``; the future of what it returns."""
+        call = self._begin(session, timed=True)
+        if self.config.overlap:
+            call.attend()  # the next gradient is computed before anything waits for it
+        return call
 
     def refs(self) -> dict[str, Ref]:
         """A reference to each tensor on the servers, by name."""
@@ -222,7 +231,7 @@ class Client(Closable):
         know the word.
         """
         try:
-            answers = self._begin(self._session.say("state")).result(self._timeout)
+            answers = self._begin(self.session.say("state")).result(self._timeout)
         except ValueError:
             return None
         self._leaves = all(answer.header["leave"] for answer in answers)
@@ -250,18 +259,18 @@ class Client(Closable):
             if not why and state and self._leaves:
                 try:
                     parts = [cut_state(state, link.index, link.layout) for link in self._links]
-                    self._begin(self._session.leave(parts), last=True).result(self.config.timeout_s)
+                    self._begin(self.session.leave(parts), last=True).result(self.config.timeout_s)
                 except Exception as error:  # a memory of one's own may hold what cannot travel
                     why = {"failed": f"its memories stay behind: {reason(error)}"}
             elif not why:
                 with suppress(Exception):
-                    self._begin(self._session.say("bye"), last=True).result(1.0)
+                    self._begin(self.session.say("bye"), last=True).result(1.0)
             for index, dial in enumerate(self._dials if why else ()):
                 # What failed may be a call that a signal has interrupted anywhere: the old connections are of no use.
                 self._connections[index].close()
                 with suppress(Exception), dial() as channel:
-                    self._carry_out(self._session.hello(index), channel)
-                    self._carry_out(self._session.tell(index, "bye", **why), channel)
+                    self._carry_out(self.session.hello(index), channel)
+                    self._carry_out(self.session.tell(index, "bye", **why), channel)
         self._shutdown()
         self._heart.join()
 
@@ -275,7 +284,6 @@ class Client(Closable):
             )
         layouts = [item for link in self._links for item in link.layout.items()]
         self._refs = {name: Ref(name, part.shape, part.dtype, self) for name, part in layouts}
-        self._like = {name: np.broadcast_to(np.empty((), part.dtype), part.shape) for name, part in layouts}
         self._beat_s = min(answer.header["silence_s"] for answer in answers) / 4
 
     def _push(
@@ -288,24 +296,24 @@ class Client(Closable):
     ) -> "Driven[Any]":
         if not isinstance(gradients, Mapping):
             raise TypeError(
-                f"A push takes a mapping of names to gradients, here of {', '.join(self._like)}; "
+                f"A push takes a mapping of names to gradients, here of {', '.join(self.session.like)}; "
                 f"got {reprlib.repr(gradients)}."
             )
-        whole = checked(gradients, self._like)
+        whole = checked(gradients, self.session.like)
         if versions is not None and not (isinstance(versions, Sequence) and len(versions) == len(self._links)):
             raise ValueError(
                 f"versions holds one whole number for each of the {len(self._links)} servers, as client.versions "
                 f"does, or is None; got {versions!r}."
             )
         call = self._begin(
-            self._session.push(whole, None if loss is None else float(loss), versions, pulls), finish, timed=True
+            self.session.push(whole, None if loss is None else float(loss), versions, pulls), finish, timed=True
         )
         if self.config.overlap:
-            call.attend()  # the next gradient is computed before anything waits for it
+            call.attend()
         return call
 
     def _whole(self, answers: list[Message], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
-        tensors = self._session.join(answers, rows)
+        tensors = self.session.join(answers, rows)
         if len(self._links) == 1:
             return tensors
         return {name: tensors[name] for name in self._refs if name in tensors}
@@ -324,12 +332,12 @@ class Client(Closable):
         with self._beginning:
             for link in self._links:
                 if link.unsure:
-                    _Call(self, self._session.agree()).begin().result(self._timeout)
-            return _Call(self, session, finish, timed, last).begin()
+                    _Call(self, self.session.agree()).result(self._timeout)
+            return _Call(self, session, finish, timed, last)
 
     def _resume(self, index: int, channel: Channel) -> None:
         """Say hello again, on a new connection."""
-        self._carry_out(self._session.hello(index), channel)
+        self._carry_out(self.session.hello(index), channel)
 
     def _carry_out(self, session: Session[Any], channel: Channel) -> None:
         """Carry out a session of one message, on this connection."""
@@ -349,7 +357,7 @@ class Client(Closable):
             for link in self._links:
                 if not link.outstanding:
                     with suppress(Exception):
-                        self._begin(self._session.tell(link.index, "alive")).result(self._beat_s)
+                        self._begin(self.session.tell(link.index, "alive")).result(self._beat_s)
 
     def _shutdown(self) -> None:
         self._closing.set()
@@ -371,12 +379,12 @@ class _MeteredLink(ServerLink):
     def decode(self, answer: _Answer) -> tuple[Message, Header]:
         came, (frames, asked_at) = time.monotonic(), answer
         self._client.bytes_received += sum(map(len, frames))
-        packet, stamp = unpack(frames, self.config.pull, self.trace)
+        packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan)
         if asked_at is not None:  # the wait is put behind the way, there and back, which it is a part of
             busy, waited = float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
             travelled = max(0.0, came - asked_at - busy - waited)
-            self.trace.add("transfer", asked_at, travelled)
-            self.trace.add("wait", came - waited, waited)
+            self.trace.laps(("transfer",), (asked_at, asked_at + travelled))
+            self.trace.laps(("wait",), (came - waited, came))
         return self.decoder.decode(packet), stamp
 
 
@@ -389,16 +397,23 @@ class _Request:
         self.call, self.index, self.frames, self.asked_at = call, index, frames, asked_at
         self.number, self.last = next(call.client._numbers), call.last
 
-    def arrived(self, frames: Frames) -> None:
-        self.call.answered(self, frames, None)
+    def arrived(self, frames: Frames, error: Exception | None = None) -> None:
+        call = self.call
+        with call.client._stepping:
+            call.client._links[self.index].outstanding -= 1
+            call._came[self.index] = (frames, self.asked_at), error
+        if not call._driving:
+            call._proceed()
 
     def failed(self, error: Exception) -> None:
         if not self.call.client._connections[self.index].retries(self, error):
-            self.call.answered(self, [], error)
+            self.arrived([], error)
 
 
 class _Call(Driven[Any]):
-    """A call as a future. Each answer takes its session further, in the thread that reads it."""
+    """A call as a future. Its session goes on in the thread that waits for it or, where none does, in the one that
+    reads the answer. Raises what the session raises before it has sent any message.
+    """
 
     def __init__(
         self,
@@ -411,67 +426,82 @@ class _Call(Driven[Any]):
         super().__init__()
         self.client, self.last, self._session, self._finish, self._timed = client, last, session, finish, timed
         self._source: int | None = None
-        """The server whose answer the session needs next."""
+        """The server whose answer the session needs; None while a thread carries the session out."""
         self._came: dict[int, tuple[_Answer, Exception | None]] = {}
-        self._asked = False
-        self._going = threading.RLock()
-
-    def begin(self) -> Self:
-        """Send the call's messages. Raises what the session raises before it has sent any."""
-        with self._going:
-            self._go_on(None, None)
+        """Answers, or the errors that came instead; of several servers, perhaps out of turn."""
+        self._driving = self._asked = False
+        self._go_on(None, None)
         if not self._asked:
             self.result(0)
-        return self
-
-    def answered(self, request: _Request, frames: Frames, error: Exception | None) -> None:
-        """An answer has come, or the error that came instead; of several servers, perhaps out of turn."""
-        with self._going:
-            self.client._links[request.index].outstanding -= 1
-            if request.index != self._source:
-                self._came[request.index] = (frames, request.asked_at), error
-                return
-            self._source = None
-            self._go_on((frames, request.asked_at), error)
 
     def drive(self, timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
-        while (source := self._source) is not None:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+        with self.client._stepping:
+            if self._driving:
                 return
-            self.client._connections[source].channel.read(lambda: self._source != source, left)
-            if self._source == source:  # another thread reads, or the connection is being made again: the next answer
-                self.attend()  # that the session needs may come from another server, where no thread reads
-                return
+            self._driving = True
+        try:
+            while (source := self._source) is not None:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    break
+                came = partial(self._came.__contains__, source)
+                self.client._connections[source].channel.read(came, left)
+                if not came():  # another thread reads, or the connection is being made again: the next answer that
+                    self.attend()  # the session needs may come from another server, where no thread reads
+                    break
+                self._proceed()
+        finally:
+            self._driving = False
+            if self._came:  # since it was looked at
+                self._proceed()
 
     def attend(self) -> None:
         for connection in self.client._connections:
             connection.channel.attend()
 
+    def _proceed(self) -> None:
+        """Carry the session on, where the answer that it needs has come and no other thread has taken it."""
+        with self.client._stepping:
+            if self._source is None or self._source not in self._came:
+                return
+            answer, error = self._came.pop(self._source)
+            self._source = None
+        self._go_on(answer, error)
+
     def _go_on(self, answer: Any, error: Exception | None) -> None:
         """Give the session an answer, and carry it out until it needs one that has not come."""
+        session, came = self._session, self._came
         try:
             while True:
                 with self.client._stepping:
-                    need = self._session.send(answer) if error is None else self._session.throw(error)
+                    need = session.send(answer) if error is None else session.throw(error)
+                    if type(need) is Receive and need.source not in came:
+                        self._source = need.source
+                        return
                 answer, error = None, None
                 if type(need) is Do:
                     try:
-                        answer = need.call()
+                        if need.alone:
+                            with self.client._stepping:
+                                answer = need.call()
+                        else:
+                            answer = need.call()
                     except Exception as raised:
                         error = raised
                 elif type(need) is Send:
                     error = self._send(need.to, need.parcel)
-                elif need.source in self._came:
-                    answer, error = self._came.pop(need.source)
+                elif type(need) is Receive:
+                    answer, error = came.pop(need.source)
                 else:
-                    self._source = need.source
-                    return
+                    error = self._wait(need)
         except StopIteration as end:
-            self._complete(end.value)
+            try:
+                self._complete(self._finish(end.value), None)
+            except Exception as raised:
+                self._complete(None, raised)
         except Exception as raised:
-            self.set_exception(raised)
+            self._complete(None, raised)
 
     def _send(self, index: int, frames: Frames) -> Exception | None:
         """Send a message; the error where it can never be sent."""
@@ -481,20 +511,20 @@ class _Call(Driven[Any]):
         client._links[index].outstanding += 1
         try:
             client._connections[index].channel.ask(frames, request)
-        except ConnectionError as error:  # before it was sent
-            if not client._connections[index].retries(request, error):
+        except Exception as error:  # before it was sent
+            if not (isinstance(error, ConnectionError) and client._connections[index].retries(request, error)):
                 client._links[index].outstanding -= 1
                 return error
-        except Exception as error:
-            client._links[index].outstanding -= 1
-            return error
         self._asked = True
         return None
 
-    def _complete(self, result: Any) -> None:
-        try:
-            result = self._finish(result)
-        except Exception as error:
-            self.set_exception(error)
-        else:
-            self.set_result(result)
+    def _wait(self, need: Until) -> Exception | None:
+        """Look until ``need.ready()``; the error where that does not come about."""
+        deadline = time.monotonic() + self.client.config.timeout_s
+        while True:
+            with self.client._stepping:
+                if need.ready():
+                    return None
+            if time.monotonic() > deadline:
+                return TimeoutError(f"Worker {need.worker} waited {self.client.config.timeout_s:g} seconds.")
+            time.sleep(LOOK_S)

@@ -11,17 +11,19 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
+from typing import TypeVar
 
 from minips.core.allreduce_session import all_reduce
 from minips.core.config import Config
 from minips.core.reduction import AllReduceState
-from minips.core.sessions import Receive, Send, carry_out
-from minips.core.trace import Trace
+from minips.core.sessions import Receive, Send, Session, carry_out
 from minips.stage import Frames, Tensors, reason
 from minips.stages.transports import Channel, Connection, Service
 from minips.stages.transports.base import then
 from minips.stages.transports.wire import Closable
+from minips.trace import Trace
 
+T = TypeVar("T")
 _SENT = struct.Struct("<d")
 
 
@@ -65,16 +67,19 @@ class Peer(Closable):
             except ConnectionError as error:
                 raise LostError(f"Worker {rank} cannot be reached: {reason(error)}") from error
 
-    def mean(self, step: int, gradients: Tensors, ending: bool = False, diverged: str = "") -> tuple[Tensors, bool]:
-        """The mean of all the workers' gradients of this step, the same bits for all of them; and whether any of them
-        is ``ending``.
+    def carry_out(self, session: Session[T]) -> T:
+        """Carry out a session, such as an all-reduce of ``reduction``, in this thread; what it returns.
 
-        DivergedError, at all the workers, where one of them says why it has ``diverged`` or the sum overflows.
         LostError where another worker is gone, TimeoutError where one does not send.
         """
-        reduction, self.trace.step = self.reduction, step
-        reduction.begin(step, gradients, ending, diverged)
-        return carry_out(all_reduce(reduction), self._send, self._receive), reduction.ending
+        return carry_out(session, self._send, self._receive)
+
+    def mean(self, step: int, gradients: Tensors, ending: bool = False) -> tuple[Tensors, bool]:
+        """The mean of all the workers' gradients of this step, the same bits for all of them; and whether any of them
+        is ``ending``. DivergedError, at all the workers, where the sum overflows; otherwise as `carry_out`.
+        """
+        self.reduction.begin(step, gradients, ending)
+        return self.carry_out(all_reduce(self.reduction)), self.reduction.ending
 
     def close(self) -> None:
         """Close all connections."""

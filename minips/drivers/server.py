@@ -13,23 +13,20 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from minips.core.codec import envelope, pack, unpack
 from minips.core.config import Config, check_seconds
-from minips.core.message import Header
 from minips.core.partition import cut, named_arrays, partition
-from minips.core.protocol import PUSHES, ServerSession
+from minips.core.presence import Attending, Presence
+from minips.core.protocol import ServerSession
 from minips.core.run import Progress, Run, Watch, gathered
-from minips.core.sessions import Session, Until, nothing
+from minips.core.sessions import Do, Session, Until
 from minips.core.shard import Shard
-from minips.core.status import Status, told_config
-from minips.core.trace import UPDATE, Trace
-from minips.drivers.presence import Attendance, Attending, Presence
+from minips.core.status import Status
 from minips.problems import Problem
 from minips.stage import Array, Frames, Tensors
-from minips.stages.serializers import Packet
-from minips.stages.transports import Endpoint, Service
+from minips.stages.transports import Connection, Endpoint, Service
 from minips.stages.transports.auth import check_token
 from minips.stages.transports.wire import Closable
+from minips.trace import Trace
 
 T = TypeVar("T")
 
@@ -41,9 +38,6 @@ LOOK_S = 0.05
 """How often `Server.wait` looks."""
 FAREWELL_S, LEAVE_S = 1.0, 5.0
 """How long workers that have heard of the end may take to say goodbye, and those that leave their state with it."""
-KEPT_ROWS = 10_000
-"""How many losses, grants and events, the last ones, a server without an end keeps at least; it keeps twice as many at
-most."""
 
 
 class Server(Closable):
@@ -95,26 +89,20 @@ class Server(Closable):
         self.trace = Trace(f"server {index}")
         pause = math.inf if every is None else every * config.workers
         self.shard = Shard.of(config, cut(whole, self.layout), updates=updates, now=time.monotonic, every=pause)
-        self.losses: list[tuple[float, int, float]] = []
-        self.changed_at = time.monotonic()
-        self.events: list[tuple[float, str]] = []
         self.address, self.token = "", ""
-        self._version = 0
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._closing = threading.Event()
-        self._sessions = ServerSession(
-            self.shard, config, index, self.layout, self.trace, self._note, nothing, silence_s, threading.Lock()
+        self._sessions = sessions = ServerSession(
+            self.shard, config, index, self.layout, self.trace, self._changed.notify_all, silence_s=silence_s
         )
         if state is not None:
-            self._sessions.restore(state)
-            self._version = self.shard.version
-        self._attendance = Attendance(self.shard, silence_s)
-        self._present = self._attendance.present
+            sessions.restore(state)
+        self._attendance, self._present = sessions.attendance, sessions.attendance.present
+        self.losses, self.events = sessions.losses, sessions.events
+        self.told = sessions.told
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
-        self.told: Header = {}
-        """Of the problem whose parameters these are, what status tells workers, who compare it with theirs."""
 
     def serve(self, address: str | None = None, token: str | None = None) -> Self:
         """Start answering at ``address`` (None: a fresh local one). A ``token`` is made where none is given. Use with
@@ -153,7 +141,7 @@ class Server(Closable):
         """End the run with the parameters as they are: every push is answered with ``over``, every pull at once."""
         with self._changed:
             self.shard.diverge(reason)
-            self._note()
+            self._changed.notify_all()
 
     @property
     def paused(self) -> bool:
@@ -164,7 +152,7 @@ class Server(Closable):
         """Pause as `Shard.pause` does. Of several servers all can come to the largest of the counts that it returns."""
         with self._changed:
             at = self.shard.pause(at)
-            self._note()
+            self._changed.notify_all()
             return at
 
     def go_on(self, end: bool = False) -> None:
@@ -174,7 +162,7 @@ class Server(Closable):
                 self.shard.end()
             else:
                 self.shard.go_on()
-            self._note()
+            self._changed.notify_all()
 
     def stop(self) -> None:
         """End the run with the parameters as they are. Workers hear of it with their next answer."""
@@ -230,38 +218,22 @@ class Server(Closable):
     def status(self) -> Status:
         """The progress of the run and the presence of its workers, now."""
         with self._lock:
-            shard, began_at = self.shard, self._attendance.began_at
-            loss = self.losses[-1][2] if self.losses else math.nan
-            return Status(
-                index=self.index,
-                servers=self.config.servers,
-                workers=self._attendance.status(),
-                applied=shard.applied,
-                updates=shard.updates,
-                late=shard.late,
-                duplicates=shard.duplicates,
-                version=shard.version,
-                loss=loss if math.isfinite(loss) else None,
-                seconds=0.0 if began_at is None else time.monotonic() - began_at,
-                done=shard.done,
-                diverged=shard.diverged,
-                stuck=shard.stuck,
-            )
+            return self._sessions.status()
 
     def report(self) -> dict[str, Any]:
         """The server's part of a run's report."""
-        shard, began_at = self.shard, self._attendance.began_at
-        began_at = self.changed_at if began_at is None else began_at
+        shard, sessions, began_at = self.shard, self._sessions, self._attendance.began_at
+        began_at = sessions.changed_at if began_at is None else began_at
         words = "did not ask for what it had left: its memories begin anew"
-        events = [*((began_at, f"worker {worker} {words}") for worker in self._sessions.anew), *self.events]
+        events = [*((began_at, f"worker {worker} {words}") for worker in sessions.anew), *self.events]
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
-        times = {"losses": self.losses, "changed_at": self.changed_at, "events": events, "trace": self.trace}
+        times = {"losses": self.losses, "changed_at": sessions.changed_at, "events": events, "trace": self.trace}
         return {
             "index": self.index,
             "params": self.params,
             "layout": self.layout,
-            "state": self._sessions.state(),
-            "left": [link.kept for link in self._sessions.links],
+            "state": sessions.state(),
+            "left": [link.kept for link in sessions.links],
             **counts,
             **times,
             "began_at": began_at,
@@ -281,35 +253,32 @@ class Server(Closable):
         if self._watcher:
             self._watcher.join()
 
-    def _carry_out(self, session: Session[T]) -> tuple[T, float]:
-        """Carry out a session: its result, and the seconds that it has waited. Between two needs it holds the lock."""
-        answer, error, waited = None, None, 0.0
-        with self._lock:
+    def _carry_out(self, session: Session[T]) -> T:
+        """Carry out a session: its result. Between two needs it holds the lock."""
+        answer, error, lock = None, None, self._lock
+        with lock:
             while True:
                 try:
                     need = session.send(answer) if error is None else session.throw(error)
                 except StopIteration as end:
-                    if self.shard.updates is None:
-                        kept = len(self.shard.grants) + len(self.losses) + len(self.events)
-                        if kept >= 2 * KEPT_ROWS:
-                            self._forget()
-                    return end.value, waited
+                    result: T = end.value
+                    return result
                 answer, error = None, None
-                if type(need) is Until:
-                    if not need.ready():
-                        began = time.monotonic()
-                        error = self._wait(need)
-                        waited += time.monotonic() - began
-                elif need.call is not nothing:
+                if type(need) is Do:
                     if not need.alone:
-                        self._lock.release()
+                        lock.release()
                     try:
                         answer = need.call()
                     except Exception as raised:
                         error = raised
                     finally:
                         if not need.alone:
-                            self._lock.acquire()
+                            lock.acquire()
+                elif type(need) is Until:
+                    if not need.ready():
+                        error = self._wait(need)
+                else:
+                    error = RuntimeError(f"A server's session has no other party; it wanted {need!r}.")
 
     def _wait(self, need: Until) -> Exception | None:
         """Wait, with the lock held, until ``need.ready()``; the error where that does not come about.
@@ -351,67 +320,27 @@ class Server(Closable):
                 raise RuntimeError(self.shard.stuck)
             return self._attendance.gone()
 
-    def _tell_status(self, asked: Header, version: int) -> Frames:
-        """The answer to a question for the status."""
-        header = {"kind": "reply", "memory": "none", **self.status().to_dict()}
-        if asked.get("config"):
-            header["config"] = told_config(self.config)
-            header |= {"problem": self.told} if self.told else {}
-        _, *frames = pack(Packet(header, {}), self.config.pull, Trace())
-        return [envelope(self.config.pull, {}, version), *frames]
-
-    def _note(self) -> None:
-        """The shard has changed: stamp what it has recorded with the time, and wake those that wait."""
-        if self.shard.version > self._version:
-            self._version = self.shard.version
-            began, aggregating, applying = self.shard.parameters.times
-            aggregated = began + aggregating
-            self.trace.laps(UPDATE, (began, aggregated, aggregated + applying))
-            now = self.changed_at = time.monotonic()
-            while self.shard.losses:
-                self.losses.append((now, *self.shard.losses.pop(0)))
-        self._changed.notify_all()
-
-    def _forget(self) -> None:
-        """Let go of the oldest rows that a server without an end has recorded."""
-        recorded: tuple[list[Any], ...] = (self.losses, self.shard.grants, self.events)
-        for rows in recorded:
-            if len(rows) >= 2 * KEPT_ROWS:
-                del rows[:-KEPT_ROWS]
-
-    def _connection_closed(self, connection: "_WorkerConnection") -> None:
+    def _connection_closed(self, connection: Attending) -> None:
         """A connection has closed, with or without a goodbye. Its worker may come back for a while."""
-        for worker, presence in enumerate(self._present):
-            if connection in presence.connections:
-                presence.connections.discard(connection)
-                presence.lost = not presence.connections
-                if presence.lost and not self._closing.wait(GRACE_S) and not presence.connections:
-                    self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye")
+        with self._lock:
+            lost = self._attendance.lost(connection)
+        for worker in lost:
+            if not self._closing.wait(GRACE_S) and not self._present[worker].connections:
+                self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye")
 
     def _leave(self, worker: int, event: str) -> None:
-        with self._changed:
-            if worker in self.shard.live and not self.shard.done and not self._closing.is_set():
-                self.events.append((time.monotonic(), event))
-            self._sessions.leave(worker)
+        self._carry_out(self._sessions.leave(worker, "" if self._closing.is_set() else event))
 
     def _watch(self) -> None:
-        """Drop workers that hold a connection and have fallen silent. Where this process was itself paused, the silence
-        begins anew.
-        """
-        turn = self.silence_s / 4
-        looked = time.monotonic()
-        while not self._closing.wait(turn):
-            now = time.monotonic()
-            paused, looked = now - looked > 2 * turn, now
-            for worker, presence in enumerate(self._present):
-                if paused:
-                    presence.heard = now
-                silent = now - presence.heard
-                if presence.connections and not presence.busy and silent > self.silence_s and worker in self.shard.live:
-                    self._leave(worker, f"worker {worker} has been silent for {silent:.1f} s: it no longer counts")
+        """Drop workers that hold a connection and have fallen silent."""
+        while not self._closing.wait(self.silence_s / 4):
+            with self._lock:
+                silent = self._attendance.silent()
+            for worker, event in silent:
+                self._leave(worker, event)
 
 
-class _WorkerConnection(Attending):
+class _WorkerConnection(Connection, Attending):
     """A connection of a worker to this server."""
 
     def __init__(self, server: Server) -> None:
@@ -419,41 +348,8 @@ class _WorkerConnection(Attending):
 
     def answer(self, frames: Frames) -> Frames:
         """Carry out the session of one request."""
-        began, server = time.monotonic(), self._server
-        packet, told = unpack(frames, server.config.push, server.trace)
-        header, kind = packet.header, packet.header.get("kind")
-        if kind == "status":
-            return server._tell_status(header, told["v"])
-        if kind == "hello":
-            with server._lock:
-                server._attendance.admit(self, header)
-        worker = server.shard.validate_worker(header.get("worker"))
-        presence = server._present[worker]
-        if self.client and self.client != presence.client:
-            raise ValueError(f"Worker {worker} was silent for too long: another client is worker {worker} now.")
-        presence.heard = began
-        nbytes = sum(map(len, frames))
-        presence.received += nbytes
-        presence.busy.add(self)
-        try:
-            presence.leaves = presence.leaves or kind == "state"
-            if kind == "bye":
-                if failed := header.get("failed"):
-                    server.events.append((began, f"worker {worker} has left: {failed}"))
-            elif kind in PUSHES:
-                server.trace.step = header["clock"] if isinstance(header.get("clock"), int) else 0
-            (stamp, answer), waited = server._carry_out(server._sessions.answer(header, packet))
-            stamp |= {"busy": time.monotonic() - began - waited, "waited": waited}
-            frames = [envelope(server.config.pull, stamp, told["v"]), *answer]
-            presence.told = stamp["done"]
-            nbytes = sum(map(len, frames))
-            presence.sent += nbytes
-            return frames
-        finally:
-            presence.heard = time.monotonic()
-            presence.busy.discard(self)
-            if kind == "bye":  # after what it leaves has been kept
-                presence.leave(self)
+        server = self._server
+        return server._carry_out(server._sessions.answer(frames, self, time.monotonic()))
 
     def closed(self) -> None:
         self._server._connection_closed(self)

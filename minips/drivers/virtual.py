@@ -1,6 +1,6 @@
-"""The driver of virtual time: the sessions of a party are carried out by events of a kernel, not by threads.
+"""The driver of virtual time: tasks of `minips.drivers.clockwork` carry out the sessions of a party, not threads.
 
-The kernel is SimPy where real arrays travel, and `minips.cost.clockwork` where sizes stand in for them.
+Real arrays travel in a simulation, and sizes stand in for them in a prediction.
 """
 
 from abc import abstractmethod
@@ -8,38 +8,42 @@ from collections.abc import Generator, Iterable
 from typing import Any, TypeVar
 
 from minips.core.sessions import Do, Receive, Send, Session, Until
+from minips.core.training import Begin, Call, Compute
+from minips.drivers.clockwork import Signal
 
 T = TypeVar("T")
 
-Way = Generator[Any, Any, T]
-"""Yields the kernel's events; returns a T."""
+Way = Generator[float | Signal, Any, T]
+"""A task, or a part of one; returns a T."""
 
 
 class Party:
     """A process in virtual time. ``step`` goes with a session: whatever its driver has to know of it."""
 
-    _alone: Any = None
-    """The event at the end of the work that is done alone."""
+    _alone: Signal | None = None
+    """The end of the work that is done alone."""
 
     def carry_out(self, session: Session[T], step: Any) -> Way[T]:
         """A session in virtual time; returns what the session returns."""
-        answer, error = None, None
+        answer, error, over = None, None, None
         while True:
-            while self._alone:
+            while self._alone and self._alone is not over:
                 yield self._alone
             try:
                 need = session.send(answer) if error is None else session.throw(error)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            answer, error = None, None
-            if type(need) is Do:
-                over = self.event() if need.alone else None
-                self._alone = over or self._alone
-                yield from self.spend(need.spans, need.values, step)
+            finally:
                 if over:
                     self._alone = None
                     over.succeed()
+                    over = None
+            answer, error = None, None
+            if type(need) is Do:
+                if need.alone:
+                    self._alone = over = Signal()
+                yield from self.spend(need.spans, need.values, step)
                 try:
                     answer = need.call()
                 except Exception as raised:
@@ -52,14 +56,10 @@ class Party:
                 yield from self.wait(need, step)
 
     @abstractmethod
-    def event(self) -> Any:
-        """An event of the kernel, which its ``succeed()`` brings step."""
+    def spend(self, spans: tuple[str, ...], values: float, step: Any) -> Iterable[float | Signal]:
+        """The time that these spans take for so many values."""
 
-    @abstractmethod
-    def spend(self, spans: tuple[str, ...], values: float, step: Any) -> Iterable[Any]:
-        """The events of the time that these spans take for so many values."""
-
-    def send(self, message: Send, step: Any) -> Iterable[Any]:
+    def send(self, message: Send, step: Any) -> Iterable[float | Signal]:
         """Send a message."""
         raise NotImplementedError
 
@@ -67,6 +67,45 @@ class Party:
         """Wait for a message; returns its content."""
         raise NotImplementedError
 
-    def wait(self, wanted: Until, step: Any) -> Iterable[Any]:
+    def wait(self, wanted: Until, step: Any) -> Iterable[float | Signal]:
         """Wait for a condition."""
         raise NotImplementedError
+
+
+class Learner(Party):
+    """A worker in virtual time: `learn` is its training loop."""
+
+    def learn(self, loop: Session[T]) -> Way[T]:
+        """Carry out a loop; returns what it returns."""
+        answer: Any = None
+        while True:
+            try:
+                need = loop.send(answer)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if type(need) is Compute:
+                answer = yield from self.compute(need)
+            elif type(need) is Call:
+                answer = yield from self.call(need.session)
+            elif type(need) is Begin:
+                answer = self.start(self.call(need.session))
+                yield from self.let_go(answer)
+            else:
+                answer = yield need.begun
+
+    @abstractmethod
+    def compute(self, need: Compute) -> Way[Any]:
+        """The time of a gradient; returns what the loop is given."""
+
+    @abstractmethod
+    def call(self, session: Session[Any]) -> Way[Any]:
+        """Carry out a session of this worker's; returns what it returns."""
+
+    @abstractmethod
+    def start(self, steps: Way[Any]) -> Signal:
+        """Begin something that goes on beside the rest; the signal is its end."""
+
+    def let_go(self, begun: Signal) -> Iterable[float | Signal]:
+        """The time from the beginning of a session until the loop goes on."""
+        return ()

@@ -18,15 +18,16 @@ from minips.core.message import Header, NonFiniteError
 from minips.core.origin import check_same, origin_of
 from minips.core.partition import cut, join, partition
 from minips.core.run import Progress, Run, check_resumable, gathered, server_state
-from minips.core.trace import Trace
+from minips.core.training import Seen
 from minips.drivers.asking import asking
 from minips.drivers.client import Client, connect
 from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
 from minips.engines.train import check_problem
-from minips.engines.worker import Seen, at_step, train_ps, worker_state
+from minips.engines.worker import at_step, train_ps, worker_state
 from minips.problems import Problem
 from minips.stage import Tensors, reason
 from minips.stages.transports import Transport
+from minips.trace import Trace
 
 LOOK_S = 0.2
 """How often a worker looks whether the others have come."""
@@ -185,7 +186,7 @@ def serving(
         for place, each in enumerate(range(config.servers) if index is None else [index]):
             kept = state and server_state(state, each, layouts[each])
             server = Server(params, config, index=each, updates=config.workers * config.steps, state=kept)
-            server.told = {name: text for name, text in origin.items() if isinstance(text, str)}
+            server.told.update({name: text for name, text in origin.items() if isinstance(text, str)})
             servers.append(stack.enter_context(server.serve(_next(address, place), token)))
         try:
             yield Served(servers, problem, resume)

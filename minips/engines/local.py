@@ -13,11 +13,11 @@ from typing import Any
 from minips.core.collectives import PS
 from minips.core.partition import join
 from minips.core.run import Progress, Rows, Run, State, state_of
-from minips.core.trace import Trace
 from minips.engines import roles
 from minips.engines.base import Engine, TrainingJob
 from minips.engines.replica import check_same, requantization_error
 from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, tell
+from minips.trace import Trace
 
 START_S = 60.0
 """How long the children may take to be ready."""

@@ -5,23 +5,26 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from threading import Event
 from typing import Any
 
 import numpy as np
 
+from minips.core.allreduce_session import all_reduce
 from minips.core.config import Config
 from minips.core.message import DivergedError, NonFiniteError
 from minips.core.partition import native, partition
+from minips.core.reduction import AllReduceState
 from minips.core.run import Rows
+from minips.core.sessions import Do, Session, nothing
 from minips.core.shard import Shard
-from minips.core.trace import UPDATE, Trace
+from minips.core.training import Compute, carry_out_loop, train_together
 from minips.drivers.peer import Peer
 from minips.engines.worker import at_step, compute
 from minips.problems import Problem
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
+from minips.trace import UPDATE, Trace
 
 SAMPLES = 8
 SAMPLE_BYTES = 2**23
@@ -60,6 +63,27 @@ class Replica:
     def copy(self) -> tuple[Tensors, int]:
         """The parameters as they are now, to be kept, and their version."""
         return {name: p.copy() for name, p in self.shard.params.items()}, self.shard.version
+
+    def exchange(
+        self,
+        reduction: AllReduceState,
+        own: Contribution,
+        diverged: str,
+        ending: bool,
+        paused: Callable[[], Session[bool]],
+        stepped: Callable[[], None] = nothing,
+    ) -> Session[bool]:
+        """One step of all the workers, to which this one contributes its ``own``; True where it is the last one.
+        ``stepped()`` is called after it, and ``paused`` is the session of a pause, True where the run ends there.
+        """
+        reduction.begin(own.clock, own.gradients, ending, diverged)
+        self.step(own, (yield from all_reduce(reduction)))
+        stepped()
+        ending = reduction.ending
+        if self.shard.paused:
+            ending = (yield from paused()) or ending
+            self.shard.go_on()
+        return ending
 
     def step(self, own: Contribution, mean: Tensors) -> None:
         """One step along ``mean``. ``own`` is what this worker has contributed to it.
@@ -100,34 +124,35 @@ def train_allreduce(
     seen: tuple[Tensors, int] | None = None,
     pause: Callable[[], bool] = lambda: False,
 ) -> tuple[Tensors, int]:
-    """Train on ``problem``, this worker's shard of the rows, until the config's steps are made; where ``stop`` is set
-    at any worker, all end after the step that they are in. ``trace`` records the computing. After a step at which the
-    replica pauses ``pause()`` is called; all end where it returns True, at every worker. Returns the parameters that
-    the next gradient is computed from, and their version; ``seen`` are those of a saved run.
+    """Train on ``problem``, this worker's shard of the rows, as `train_together` says, until the config's steps are
+    made; where ``stop`` is set at any worker, all end after the step that they are in. ``trace`` records the computing.
+    After a step at which the replica pauses ``pause()`` is called; all end where it returns True, at every worker.
+    Returns the parameters that the next gradient is computed from, and their version; ``seen`` are those of a saved
+    run.
 
-    With ``config.overlap`` the next gradient is computed while the last one is exchanged, as in `train_ps`.
     DivergedError, at all the workers, where one of them has no finite gradient any more, or their mean leads to no
     finite parameters.
     """
+
+    def computed(need: Compute) -> tuple[Contribution, str]:
+        trace.step = need.clock
+        with trace.span("compute"):
+            return contribute(problem, config, replica, need.clock, need.seen, stop)
+
+    def paused() -> Session[bool]:
+        return bool((yield Do((), 0, pause)))
+
+    def exchange(clock: int, computed: tuple[Contribution, str]) -> Session[bool]:
+        return replica.exchange(peer.reduction, *computed, stop.is_set(), paused)
+
+    def begun(session: Session[bool]) -> Future[bool]:
+        return pool.submit(peer.carry_out, session)
+
+    clocks = range(replica.shard.version, config.steps)
+    loop = train_together(replica.copy, exchange, clocks, config.overlap, seen)
     with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
-        travelling: Future[bool] | None = None
-        for clock in range(replica.shard.version, config.steps):
-            if seen is None or not config.overlap:
-                seen = replica.copy()
-            trace.step = clock
-            with trace.span("compute"):
-                own, diverged = contribute(problem, config, replica, clock, seen, stop)
-            if travelling and travelling.result():
-                break
-            exchange = partial(_exchange, peer, replica, own, stop.is_set(), diverged, pause)
-            if config.overlap:
-                seen = replica.copy()  # before the exchange begins, which will change it
-                travelling = pool.submit(exchange)
-            elif exchange():
-                break
-        if travelling:
-            travelling.result()
-    return seen or replica.copy()
+        last: tuple[Tensors, int] = carry_out_loop(loop, computed, peer.carry_out, begun, lambda one: one.result())
+        return last
 
 
 def contribute(
@@ -148,18 +173,6 @@ def contribute(
         nothing = {name: np.zeros_like(p) for name, p in params.items()}
         return Contribution(replica.rank, clock, read, nothing), at_step(clock, replica.rank, error)
     return Contribution(replica.rank, clock, read, gradients, loss), ""
-
-
-def _exchange(
-    peer: Peer, replica: Replica, own: Contribution, ending: bool, diverged: str, pause: Callable[[], bool]
-) -> bool:
-    """One step of all the workers; True where it is the last one."""
-    mean, ending = peer.mean(own.clock, own.gradients, ending, diverged)
-    replica.step(own, mean)
-    if replica.shard.paused:
-        ending = pause() or ending
-        replica.shard.go_on()
-    return ending
 
 
 def check_same(digests: Sequence[str]) -> None:

@@ -1,69 +1,46 @@
-"""The training loop of a worker with servers: gradient, push, pull, again."""
+"""A worker with servers in a run: its loop, carried out in a thread, and its gradients."""
 
 import math
 import reprlib
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
 from functools import lru_cache
 from threading import Event
-from typing import Any, NamedTuple, SupportsFloat, cast
+from typing import Any, SupportsFloat, cast
 
 import numpy as np
 
 from minips import seeds
 from minips.core.config import Config
 from minips.core.message import ADVICE, NonFiniteError
+from minips.core.sessions import Session
+from minips.core.training import Compute, Seen, carry_out_loop, train_served
 from minips.drivers.client import Client
 from minips.problems import Problem
 from minips.stage import Array, Tensors
 
 
-class Seen(NamedTuple):
-    """The parameters that a worker computes its next gradient from, the servers' versions of them, and with overlap
-    those of the answer that came meanwhile.
-    """
-
-    params: Tensors
-    versions: tuple[int, ...]
-    arrived: Tensors | None = None
-
-
 def train_ps(
     problem: Problem, config: Config, client: Client, stop: Event, seen: Seen | None = None, patience_s: float = 0.0
 ) -> Seen:
-    """Train on ``problem``, this worker's shard of the rows, until the servers end the run or ``stop`` is set. Returns
-    what the worker has seen last; ``seen`` is what it had in a saved run.
+    """Train on ``problem``, this worker's shard of the rows, as `train_served` says, until the servers end the run or
+    ``stop`` is set.
 
-    With ``config.overlap`` the next gradient is computed while the last one travels, from parameters that are one step
-    older. NonFiniteError where a loss or a gradient is not finite. An answer may take twice ``config.timeout_s``, or
+    NonFiniteError where a loss or a gradient is not finite. An answer may take twice ``config.timeout_s``, or
     ``patience_s`` where that is more.
     """
-    timeout = max(2 * config.timeout_s, patience_s)
-    travelling: Future[Tensors] | None = None
-    if seen is None:
-        params, versions = client.pull().result(timeout), client.versions
-    else:
-        params, versions, arrived = seen
-        if arrived is not None:
-            travelling = Future()
-            travelling.set_result(arrived)
-    while not (client.done or stop.is_set()):
-        read = versions
-        client.trace.step = client.clock
-        with client.trace.span("compute"):
-            loss, gradients = compute(problem, config, params, client.worker, client.clock, stop)
-        if stop.is_set():
-            break
-        if travelling:
-            arrived = travelling.result(timeout)
-            if client.done:
-                break
-            params, versions = arrived, client.versions
-        travelling = client.push_pull(gradients, loss=loss, versions=read)
-        if not config.overlap:
-            params, versions, travelling = travelling.result(timeout), client.versions, None
-    return Seen(params, versions, travelling.result(timeout) if travelling else None)
+    timeout, trace = max(2 * config.timeout_s, patience_s), client.trace
+
+    def computed(need: Compute) -> tuple[float, Tensors]:
+        trace.step = need.clock
+        with trace.span("compute"):
+            return compute(problem, config, need.seen, client.worker, need.clock, stop)
+
+    def called(session: Session[Any]) -> Any:
+        return client.begin(session).result(timeout)
+
+    loop = train_served(client.session, config.overlap, stop.is_set, seen)
+    return carry_out_loop(loop, computed, called, client.begin, lambda begun: begun.result(timeout))
 
 
 def worker_state(config: Config, links: list[Any], seen: Any) -> dict[str, Any]:

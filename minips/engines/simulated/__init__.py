@@ -1,1 +1,1 @@
-"""The simulated engine: its value in `engine`. The rest needs SimPy, and is imported when a run begins."""
+"""The simulated engine: its value in `engine`. The rest is imported when a run begins."""

@@ -1,29 +1,30 @@
 """Workers that push to servers and pull from them, in virtual time.
 
-`SimServer` carries out the sessions of a server, `SimWorker` those of a worker, and trains as
-`minips.engines.worker.train_ps` does: the same messages with the same seeds, so that parameters are those of a real run
-to the bit, and bytes to the byte.
+`SimServer` carries out the sessions of a server, `SimWorker` those of a worker and its loop: the same messages with the
+same seeds, so that parameters are those of a real run to the bit, and bytes to the byte.
 """
 
 import math
 from collections import deque
 from typing import Any, cast
 
-import simpy
-
 from minips.core.calibration import update_lines
 from minips.core.fit import Line
-from minips.core.message import Message, NonFiniteError, check_finite
+from minips.core.message import NonFiniteError
 from minips.core.partition import cut, join, native, partition
+from minips.core.presence import Attending
 from minips.core.protocol import ServerLink, ServerSession, WorkerSession
-from minips.core.run import Rows, Run, state_of
+from minips.core.run import Run, state_of
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
+from minips.core.training import Compute, Seen, train_served
+from minips.drivers.clockwork import Signal
 from minips.drivers.virtual import Way
-from minips.engines.simulated.cluster import UNTIMED, Node, Simulation, Trainer
-from minips.engines.worker import Seen, at_step, compute, worker_state
+from minips.engines.simulated.cluster import Node, Simulation, Trainer
+from minips.engines.worker import at_step, compute, worker_state
 from minips.stage import Frames, Tensors
 from minips.stages.transports.framing import size
+from minips.trace import UNTIMED
 
 _SILENCE_S = 30.0
 """The limit that a simulated server names in its hello; simulated workers are never silent."""
@@ -41,7 +42,7 @@ def run(cluster: Simulation) -> Run:
     for worker in workers:
         worker.at_once(worker.session.hello())
         worker.begin(state and state["workers"][worker.rank])
-    cluster.run([worker.start() for worker in workers])
+    cluster.run([worker.start(worker.train()) for worker in workers])
     for worker in workers:
         worker.at_once(worker.session.say("bye"))
     shard, losses = servers[0].shard, servers[0].losses
@@ -49,7 +50,7 @@ def run(cluster: Simulation) -> Run:
     run = Run(
         config=config,
         params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
-        seconds=max(server.changed_at for server in servers),
+        seconds=max(server.session.changed_at for server in servers),
         losses=losses,
         updates=shard.applied,
         late=shard.late,
@@ -77,25 +78,24 @@ class SimServer(Node):
             times["transfer"] = calibration.server_rest.times(1 / 2)
         super().__init__(cluster, f"server {index}", times)
         self.index, self.layout, self._workers = index, partition(params, config.servers)[index], workers
-        updates, now = config.workers * config.steps, lambda: float(self.env.now)
+        updates, now = config.workers * config.steps, lambda: self.clockwork.now
         every = math.inf if cluster.every is None else cluster.every * config.workers
         self.shard = Shard.of(config, cut(params, self.layout), updates=updates, now=now, every=every)
-        self.losses: Rows = []
-        self.changed_at = 0.0
         self._servers = servers
         self.session = _Sessions(self)
-        self._waiting: list[tuple[Until, simpy.Event]] = []
+        self.losses = self.session.losses
+        self._waiting: list[tuple[Until, Signal]] = []
         self._state: tuple[Any, ...] = ()
 
     def begin(self, state: Any) -> None:
         """Begin, where a saved run has ended if its ``state`` is given."""
         if state:
             self.session.restore(state)
-        self.session.begin()
+        self.session.keep()
 
     def wait(self, wanted: Until, step: int) -> Way[None]:
         if not wanted.ready():
-            began, event = self.env.now, self.env.event()
+            began, event = self.clockwork.now, Signal()
             self._waiting.append((wanted, event))
             yield event
             self.cluster.record("wait", f"worker {wanted.worker}", began, step)
@@ -103,8 +103,7 @@ class SimServer(Node):
     def updated(self) -> None:
         """An update has taken its time."""
         shard = self.shard
-        self.changed_at = self.env.now
-        self.losses += [(self.env.now, step, loss) for step, loss in shard.losses[len(self.losses) :]]
+        self.session.keep()
         if self.cluster.engine.abandon and shard.quorum is not None and shard.quorum < shard.workers:
             for worker in self._workers:
                 worker.left_behind()
@@ -139,9 +138,9 @@ class SimServer(Node):
             server._look()
 
     def _look(self) -> None:
-        """Those that wait and need not any more go on. None can, as long as the slowest clock is the same."""
+        """Those that wait and need not any more go on. None can, as long as all that they wait for is the same."""
         shard = self.shard
-        state = shard.slowest(), shard.done, shard.pause_at, shard.sees_time and shard.applied
+        state = shard.slowest(), shard.done, shard.pause_at, shard.sees_time and shard.applied, self.session.encodings
         if state != self._state:
             self._state, waiting, self._waiting = state, self._waiting, []
             for wanted, event in waiting:
@@ -152,29 +151,21 @@ class SimServer(Node):
 
 
 class _Sessions(ServerSession):
-    """A server's sessions whose pulls see an update once its time is over, and as many versions later as the engine
-    says.
-    """
-
-    keeps_parameters = True
+    """A server's sessions whose pulls are answered with parameters that are as many versions old as the engine says."""
 
     def __init__(self, server: SimServer) -> None:
-        calls = server.changed, self._publish
-        super().__init__(server.shard, server.config, server.index, server.layout, UNTIMED, *calls, _SILENCE_S)
-        self._server = server
+        calls = server.changed, server.updated
+        super().__init__(server.shard, server.config, server.index, server.layout, UNTIMED, *calls)
         self._versions = deque[tuple[int, Tensors]](maxlen=server.cluster.engine.delay_versions + 1)
 
-    def begin(self) -> None:
-        """Keep the first version."""
-        self._versions.append((self.shard.version, self.shard.params))
+    def keep(self) -> None:
+        """Keep the version of now, where pulls are answered with earlier ones."""
+        if self._versions.maxlen != 1:
+            self._versions.append((self.shard.version, self.shard.params))
 
     def read(self, worker: int) -> tuple[int, Tensors]:
-        self.shard.pull(worker)
-        return self._versions[0]
-
-    def _publish(self) -> None:
-        self._versions.append((self.shard.version, self.shard.params))
-        self._server.updated()
+        newest = super().read(worker)
+        return self._versions[0] if self._versions else newest
 
 
 class SimWorker(Trainer):
@@ -188,10 +179,13 @@ class SimWorker(Trainer):
         self._servers = servers
         self._links = [ServerLink(config, rank, index, UNTIMED) for index in range(config.servers)]
         self.session = WorkerSession(rank, self._links)
-        self._trips: list[deque[simpy.Process]] = [deque() for _ in self._links]
-        self._sent = self.env.event()
+        self._trips: list[deque[Signal]] = [deque() for _ in self._links]
+        self._connection = Attending()
+        self._sent = Signal()
         """Happens when all of a push is sent."""
         self._seen: Seen | None = None
+        self._gave_up = self._over = False
+        """True where the last gradient was given up, and where the run was over before it was."""
 
     def begin(self, state: Any) -> None:
         """After hello: begin, where a saved run has ended if its ``state`` is given."""
@@ -210,7 +204,8 @@ class SimWorker(Trainer):
 
         def receive(wanted: Receive) -> Frames:
             frames = asked.pop(0).parcel
-            answer = carry_out(self._servers[wanted.source].session.request(frames))
+            session = self._servers[wanted.source].session
+            answer: Frames = carry_out(session.answer(frames, self._connection, self.clockwork.now))
             self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
             return answer
 
@@ -222,64 +217,36 @@ class SimWorker(Trainer):
             self.give_up()
 
     def train(self) -> Way[None]:
+        loop = train_served(self.session, self.config.overlap, lambda: self._over, self._seen)
         try:
-            yield from self._train()
+            self._seen = yield from self.learn(loop)
         except NonFiniteError as error:
             if not any(self.session.versions):
                 raise
             self._servers[0].diverge(at_step(self.session.clock, self.rank, error))
 
-    def _train(self) -> Way[None]:
-        session = self.session
-        travelling: simpy.Event | None = None
-        if self._seen is None:
-            params, versions = (yield from self._pull()), session.versions
-        else:
-            params, versions, arrived = self._seen
-            if arrived is not None:
-                travelling = self.env.event().succeed(arrived)
-        while not session.done:
-            read, clock = versions, session.clock
-            finished = yield from self.compute_delay(clock)
-            if all(server.shard.done for server in self._servers):
-                break
-            if finished:
-                loss, gradients = compute(self.problem, self._plain, params, self.rank, clock)
-            if travelling:
-                arrived = yield travelling
-                if session.done:
-                    break
-                params, versions, travelling = arrived, session.versions, None
-            if not finished:
-                for server in self._servers:
-                    server.shard.skip(self.rank)
-                params, versions = (yield from self._pull()), session.versions
-            elif self.config.overlap:
-                travelling = self.process(self._push_pull(gradients, loss, read))
-                yield self.env.timeout(0)  # it has begun now
-                if not self._sent.triggered:  # a push returns once all of it is sent
-                    yield self._sent
-            else:
-                params, versions = (yield from self._push_pull(gradients, loss, read)), session.versions
-        self._seen = Seen(params, versions, (yield travelling) if travelling else None)
+    def compute(self, need: Compute) -> Way[Any]:
+        self._gave_up = not (yield from self.compute_delay(need.clock))
+        self._over = all(server.shard.done for server in self._servers)
+        if self._gave_up or self._over:
+            return None
+        return compute(self.problem, self._plain, need.seen, self.rank, need.clock)
 
-    def _pull(self) -> Way[Tensors]:
-        return self._joined(self.session.pull(), 0)
+    def call(self, session: Session[Any]) -> Way[Any]:
+        for server in self._servers if self._gave_up else ():
+            server.shard.skip(self.rank)
+        self._gave_up, self._sent = False, Signal()
+        return self.carry_out(session, self.session.clock)
 
-    def _push_pull(self, gradients: Tensors, loss: float, versions: tuple[int, ...]) -> Way[Tensors]:
-        """NonFiniteError at once, not on the way."""
-        whole = {name: native(g) for name, g in gradients.items()}
-        check_finite(whole, "The gradient of")
-        session, self._sent = self.session, self.env.event()
-        return self._joined(session.push(whole, float(loss), versions, pulls=True), session.clock)
-
-    def _joined(self, call: Session[list[Message]], step: int) -> Way[Tensors]:
-        return self.session.join((yield from self.carry_out(call, step)))
+    def let_go(self, begun: Signal) -> Way[None]:
+        """A push returns once all of it is sent."""
+        if not begun.triggered:
+            yield self._sent
 
     def send(self, message: Send, step: int) -> Way[None]:
         yield from self.spend(("transfer",), message.values, step)
-        self._trips[message.to].append(self.process(self._trip(self._servers[message.to], message.parcel, step)))
-        if message.to == len(self._servers) - 1 and not self._sent.triggered:
+        self._trips[message.to].append(self.start(self._trip(self._servers[message.to], message.parcel, step)))
+        if message.to == len(self._servers) - 1:
             self._sent.succeed()
 
     def receive(self, wanted: Receive, step: int) -> Way[Frames]:
@@ -288,12 +255,14 @@ class SimWorker(Trainer):
     def _trip(self, server: SimServer, frames: Frames, step: int) -> Way[Frames]:
         """The way of one message to a server, and of its answer back."""
         cluster, least_s = self.cluster, self._idle.at(server.session.values)
-        began = self.env.now
+        began = self.clockwork.now
         self.bytes_sent += size(frames)
         yield from cluster.travel(self, server, size(frames), least_s)
         cluster.record("transfer", self.who, began, step)
-        answer = yield from server.carry_out(server.session.request(frames), step)
-        began = self.env.now
+        answer: Frames = yield from server.carry_out(
+            server.session.answer(frames, self._connection, self.clockwork.now), step
+        )
+        began = self.clockwork.now
         yield from cluster.travel(server, self, size(answer), least_s)
         cluster.record("transfer", self.who, began, step)
         self.bytes_received += size(answer)

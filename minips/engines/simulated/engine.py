@@ -2,8 +2,8 @@
 
 Everything that decides, computes or encodes is what a real run uses: the problem's gradients, `Shard` with its
 aggregator, consistency and optimizer, both halves of the codec. Only time is made up. Computing takes what the engine
-says, messages travel over a network whose links they share, and SimPy keeps the clock. So the same seed gives the same
-run to the bit, trace included, and under BSP the parameters are those of a real run.
+says, and messages travel over a network whose links they share. So the same seed gives the same run to the bit, trace
+included, and under BSP the parameters are those of a real run.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Simulated(Engine):
     """
 
     name = "simulated"
-    requires: ClassVar[tuple[str, ...]] = ("simpy", "networkx")
+    requires: ClassVar[tuple[str, ...]] = ("networkx",)
     extra = "simulate"
     topology: StageField[Topology | None] = option(None, "the network; None: a star of the config's links")
     compute_s: float | None = option(
@@ -104,11 +104,11 @@ class Simulated(Engine):
         return topology and topology.graph(config.workers, servers)
 
     def seconds(self, config: Config, worker: int, clock: int, rows: int) -> float:
-        """Seconds that this worker computes at this clock, on batches of so many rows."""
+        """Seconds that this worker computes at this clock, on batches of so many rows, but for the config's delays."""
         gradient = self.calibration and self.calibration.gradient
         given = self.compute_s if self.compute_s is not None else (self.cluster and self.cluster.compute_s) or None
         batch = given if given is not None else gradient.at(rows) if gradient else 0.0
         seconds = batch * config.accumulate
         if self.exponential:
             seconds *= seeds.compute(config.seed, worker, clock).exponential()
-        return max(seconds, config.delays.of(worker, clock, config.seed) if config.delays else 0.0)
+        return seconds

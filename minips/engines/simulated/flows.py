@@ -1,4 +1,4 @@
-"""Messages on a simulated network: flows that share its links max-min fairly, on SimPy's clock.
+"""Messages on a simulated network: flows that share its links max-min fairly, in virtual time.
 
 A message is a flow: it has the fair share of its route until all of its bytes have left, and arrives the route's
 latency later. Messages from one node to another follow each other, as over one connection. Shares are worked out anew
@@ -10,13 +10,13 @@ bytes of bandwidth on all of their way, and a round trip for each time that anyt
 """
 
 from collections.abc import Sequence
+from functools import partial
 from math import ceil, inf, isfinite
-from typing import Any
 
 import numpy as np
-import simpy
 
 from minips.core.topology import Links, Network, Route, Traffic, fair_shares
+from minips.drivers.clockwork import Clockwork, Signal
 from minips.drivers.virtual import Way
 
 PACKET_BYTES = 1500
@@ -29,9 +29,9 @@ class FlowNetwork:
     """A network in use. ``traffic`` is what else travels on it; ``rng`` draws which packets are lost."""
 
     def __init__(
-        self, env: simpy.Environment, network: Network, traffic: Sequence[Traffic], rng: np.random.Generator
+        self, clockwork: Clockwork, network: Network, traffic: Sequence[Traffic], rng: np.random.Generator
     ) -> None:
-        self._env, self._network, self._rng = env, network, rng
+        self._clockwork, self._network, self._rng = clockwork, network, rng
         # Each competing flow has a link of its own that holds it to its rate, and the last link is the filling of short
         # routes.
         limits = [inf if one.rate_bps is None else one.rate_bps / 8 for one in traffic]
@@ -40,11 +40,11 @@ class FlowNetwork:
         self._links = np.empty((0, 0), np.intp)
         self._left, self._rate, self._due = np.empty(0), np.empty(0), np.empty(0)
         self._ended = np.empty(0, object)
-        self._last: dict[str | tuple[str, str], simpy.Event] = {}
-        self._new: list[tuple[Links, float, simpy.Event]] = []
+        self._last: dict[str | tuple[str, str], Signal] = {}
+        self._new: list[tuple[Links, float, Signal]] = []
         self._at, self._turn, self._settling, self._ending = 0.0, 0, False, False
         for number, one in enumerate(traffic, len(network.capacity)):
-            env.process(self._compete(one, number))
+            clockwork.start(self._compete(one, number))
 
     def travel(self, source: str, target: str, nbytes: float, line: str | None = None) -> Way[None]:
         """The way of a message, for a process's ``yield from``: it ends when the last byte has arrived.
@@ -58,14 +58,13 @@ class FlowNetwork:
             seconds += late
         if route.links.size and nbytes:
             turn = line or (source, target)
-            before, left = self._last.get(turn), self._env.event()
+            before, left = self._last.get(turn), Signal()
             self._last[turn] = left
-            if before and not before.triggered:
+            if before:
                 yield before
             yield self._begin(route.links, nbytes)
             left.succeed()
-        if seconds:
-            yield self._env.timeout(seconds)
+        yield seconds
 
     def _sent_again(self, route: Route, nbytes: float) -> tuple[float, float]:
         """The bytes of all that is sent until nothing is missing, and the seconds of asking for it."""
@@ -76,17 +75,17 @@ class FlowNetwork:
 
     def _compete(self, one: Traffic, limit: int) -> Way[None]:
         route = self._network.route(one.source, one.target)
-        yield self._env.timeout(one.start_s)
+        yield one.start_s
         links = np.append(route.links, [] if one.rate_bps is None else [limit]).astype(np.intp)
         if links.size:
             flow = self._begin(links, inf)
             if one.stop_s is not None:
-                yield self._env.timeout(one.stop_s - one.start_s)
-                self._due[self._ended == flow], self._ending = self._env.now, True
+                yield one.stop_s - one.start_s
+                self._due[self._ended == flow], self._ending = self._clockwork.now, True
                 self._touch()
 
-    def _begin(self, links: Links, nbytes: float) -> simpy.Event:
-        ended = self._env.event()
+    def _begin(self, links: Links, nbytes: float) -> Signal:
+        ended = Signal()
         self._new.append((links, nbytes, ended))
         self._touch()
         return ended
@@ -95,7 +94,7 @@ class FlowNetwork:
         """Share anew, after all that happens in this instant."""
         if not self._settling:
             self._settling = True
-            self._callback(0.0, self._settle)
+            self._clockwork.at(self._clockwork.now, self._settle)
 
     def _settle(self) -> None:
         self._settling = False
@@ -108,7 +107,7 @@ class FlowNetwork:
             self._turn += 1
             turn, soonest = self._turn, float(self._due.min())
             if isfinite(soonest):
-                self._callback(soonest - self._at, lambda: self._wake(turn))
+                self._clockwork.at(soonest, partial(self._wake, turn))
 
     def _wake(self, turn: int) -> None:
         """A flow ends now, unless the shares have changed since ``turn``, when that was worked out."""
@@ -121,7 +120,7 @@ class FlowNetwork:
         """Bring the columns up to this instant, and tell those that have ended: none, where no time has passed and none
         was due.
         """
-        now = self._env.now
+        now = self._clockwork.now
         if now == self._at and not self._ending:
             return
         self._ending = False
@@ -151,6 +150,3 @@ class FlowNetwork:
         self._ended = np.concatenate([self._ended, ended])
         self._due = np.append(self._due, np.full(count, inf))
         self._new = []
-
-    def _callback(self, seconds: float, function: Any) -> None:
-        self._env.timeout(seconds).callbacks.append(lambda _: function())

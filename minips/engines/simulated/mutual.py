@@ -1,29 +1,28 @@
 """Workers that add up their gradients among themselves, in virtual time.
 
-`minips.core.allreduce_session.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time. It
-trains as `minips.engines.replica.train_allreduce` does, and `Replica` makes the steps.
+`minips.core.allreduce_session.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time, and
+`Replica` makes the steps.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, cast
 
-import simpy
-
-from minips.core.allreduce_session import all_reduce
 from minips.core.calibration import rank_lines
 from minips.core.fit import Line
 from minips.core.reduction import AllReduceState
 from minips.core.run import Rows, Run, state_of
-from minips.core.sessions import Receive, Send
+from minips.core.sessions import Receive, Send, Session, Until
+from minips.core.training import Compute, train_together
+from minips.drivers.clockwork import Signal, untold
 from minips.drivers.peer import greeting_of
 from minips.drivers.virtual import Way
 from minips.engines.replica import Replica, check_same, contribute, requantization_error
-from minips.engines.simulated.cluster import UNTIMED, Simulation, Trainer
+from minips.engines.simulated.cluster import Simulation, Trainer
 from minips.stage import Frames
 from minips.stages.aggregators import Contribution
 from minips.stages.transports.framing import size
+from minips.trace import UNTIMED
 
 _SENT_AT = bytes(8)
 """The frame in which a real message says when it was sent."""
@@ -34,7 +33,7 @@ def run(cluster: Simulation) -> Run:
     team = Team(cluster)
     for member in team.members:
         member.greet()
-    cluster.run([member.start() for member in team.members])
+    cluster.run([member.start(member.train()) for member in team.members])
     reports = [member.replica.report() for member in team.members]
     digests = [report["digest"] for report in reports]
     check_same(digests)
@@ -70,11 +69,12 @@ class Team:
         self.members = [SimRank(self, rank, kept[rank]) for rank in range(count)]
         self.applied = sum(member.replica.shard.applied for member in self.members)
         self._began = self.applied // count
-        self._decided = cluster.env.event()
+        self.decided = Signal()
+        """The end of the pause that is next."""
 
     def stepped(self) -> None:
         """A member has made a step. The slowest one's makes a row of losses."""
-        self.applied, self.changed_at = self.applied + 1, self.cluster.env.now
+        self.applied, self.changed_at = self.applied + 1, self.cluster.clockwork.now
         step = self.applied // len(self.members)
         made = step - self._began
         if made > len(self.losses) and all(len(member.replica.losses) >= made for member in self.members):
@@ -82,18 +82,19 @@ class Team:
             self.losses.append((self.changed_at, step, sum(losses) / len(losses)))
             self.cluster.tell(self.applied, self.losses)
 
-    def pause(self) -> Way[bool]:
+    def paused(self) -> Session[bool]:
         """A member has come to a pause: the last one lets all go on. True where the run ends here."""
-        decided = self._decided
+        decided = self.decided
         if all(member.replica.shard.paused for member in self.members):
-            self._decided = self.cluster.env.event()
+            self.decided = Signal()
             shard = self.members[0].replica.shard
             decided.succeed(self.cluster.evaluate(shard.applied, shard.params, self.losses))
-        return cast(bool, (yield decided))
+        yield Until(lambda: decided.triggered, 0)
+        return cast(bool, decided.value)
 
 
 class SimRank(Trainer):
-    """A worker, its replica of the parameters, and a box for what comes from each of the others."""
+    """A worker, its replica of the parameters, and a box for what comes in at each hop."""
 
     def __init__(self, team: Team, rank: int, state: Mapping[str, Any]) -> None:
         cluster, config, params = team.cluster, team.cluster.config, team.cluster.job.params
@@ -103,7 +104,7 @@ class SimRank(Trainer):
         self._team = team
         self._idle = calibration.hop_idle if calibration else Line()
         self._reduction = AllReduceState(config, rank, params, UNTIMED)
-        self._boxes: dict[int, simpy.Store] = defaultdict(partial(simpy.Store, self.env))
+        self._boxes: dict[tuple[int, int], Signal] = defaultdict(Signal)
         self.replica = Replica(params, config, rank, UNTIMED, cluster.every, state.get("replica"))
         self._seen = state.get("seen")
         if state:
@@ -121,60 +122,49 @@ class SimRank(Trainer):
             self._team.members[rank].bytes_received += nbytes
 
     def train(self) -> Way[None]:
-        travelling = None
-        for clock in range(self.replica.shard.version, self.config.steps):
-            seen = tuple(self._seen) if self._seen and self.config.overlap else self.replica.copy()
-            yield from self.compute_delay(clock)
-            own, diverged = contribute(self.problem, self._plain, self.replica, clock, seen)
-            if travelling and (yield travelling):
-                break
-            if self.config.overlap:
-                self._seen = [*self.replica.copy()]
-            travelling = self.process(self._exchange(own, self.cluster.halt, diverged))
-            if not self.config.overlap and (yield travelling):
-                break
-        if travelling:
-            yield travelling
+        seen = tuple(self._seen) if self._seen and self.config.overlap else None
+        clocks = range(self.replica.shard.version, self.config.steps)
+        last = yield from self.learn(
+            train_together(self.replica.copy, self._exchange, clocks, self.config.overlap, seen)
+        )
+        self._seen = [*last]
 
-    def _exchange(self, own: Contribution, ending: bool, diverged: str) -> Way[bool]:
-        """One step of all the workers; True where it is the last one."""
-        reduction, step = self._reduction, own.clock
-        reduction.begin(step, own.gradients, ending, diverged)
-        mean = yield from self.carry_out(all_reduce(reduction), step)
-        self.replica.step(own, mean)
-        self._team.stepped()
-        ending = reduction.ending
-        if self.replica.shard.paused:
-            ending = (yield from self._team.pause()) or ending
-            self.replica.shard.go_on()
-        return ending
+    def compute(self, need: Compute) -> Way[tuple[Contribution, str]]:
+        yield from self.compute_delay(need.clock)
+        return contribute(self.problem, self._plain, self.replica, need.clock, need.seen)
+
+    def call(self, session: Session[Any]) -> Way[Any]:
+        return self.carry_out(session, self.replica.shard.version)
+
+    def _exchange(self, clock: int, computed: tuple[Contribution, str]) -> Session[bool]:
+        return self.replica.exchange(
+            self._reduction, *computed, self.cluster.halt, self._team.paused, self._team.stepped
+        )
+
+    def wait(self, wanted: Until, step: int) -> Way[None]:
+        if not wanted.ready():
+            yield self._team.decided
 
     def send(self, message: Send, step: int) -> Way[None]:
         yield from self.spend(("transfer",), message.values, step)
         frames = [_SENT_AT, *message.parcel]
         self.bytes_sent += size(frames)
-        self.process(self._deliver(self._team.members[message.to], frames, message.values))
+        target = self._team.members[message.to]
+        self.start(self._deliver(target, target._boxes[message.number, step], frames, message.values))
 
     def receive(self, wanted: Receive, step: int) -> Way[Frames]:
-        began = self.env.now
-        sent, frames = yield self._boxes[wanted.source].get()
+        began, key = self.clockwork.now, (wanted.number, step)
+        sent, frames = yield self._boxes[key]
+        del self._boxes[key]
         self.cluster.record("wait", self.who, began, step, end=sent)
         self.cluster.record("transfer", self.who, max(began, sent), step)
         self.bytes_received += size(frames)
         return cast(Frames, frames[1:])
 
-    def _deliver(self, target: "SimRank", frames: Frames, values: float) -> Way[None]:
+    def _deliver(self, target: "SimRank", box: Signal, frames: Frames, values: float) -> Way[None]:
         """A message's way into its box. What a worker sends leaves in turn, whatever its target, as hops do."""
-        sent = self.env.now
+        sent = self.clockwork.now
         yield from self.cluster.travel(self, target, size(frames), self._idle.at(values), line=self.who)
-        yield from target._hear(values)
-        target._boxes[self.rank].put((sent, frames))
-
-    def _hear(self, values: float) -> Way[None]:
-        """The time that a message of so many values takes of the processor when it comes in, which is in no span of its
-        own.
-        """
-        if line := self._times.get("transfer"):
-            with self._processor.request() as turn:
-                yield turn
-                yield from self.cluster.work(self.who, line.at(values))
+        if line := target._times.get("transfer"):
+            yield target.work((line.at(values), untold))  # in no span of its own
+        box.succeed((sent, frames))

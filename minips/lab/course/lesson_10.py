@@ -368,8 +368,8 @@ def _turn(values: Array, hops: "tuple[ps.Hop, ...]") -> Array:
 def ring_order(function: Any, rng: np.random.Generator) -> str:
     """Order the ring so that no cable carries more than one message each way."""
     refuse_if(not callable(function), f"Expected the function ring_order, got {function!r}.")
-    for _ in range(40):
-        graph = _cables(rng)
+    for more in range(40):
+        graph = _cables(rng, 1 + more // 5, 2 + more // 2)
         cables = ", ".join(f"{one} – {other}" for one, other in graph.edges)
         with case(f"With the cables {cables or '(none)'}:"):
             order = list(function(graph.copy()))
@@ -382,12 +382,12 @@ def ring_order(function: Any, rng: np.random.Generator) -> str:
     return "No cable carries more than one message each way, in 40 random networks."
 
 
-def _cables(rng: np.random.Generator) -> Any:
+def _cables(rng: np.random.Generator, switch_count: int, worker_count: int) -> Any:
     """A random tree of switches, and workers on it, in an order and with names that say nothing."""
     import networkx as nx
 
-    switches = [f"switch {i}" for i in rng.permutation(int(rng.integers(1, 7)))]
-    workers = [f"worker {i}" for i in rng.permutation(int(rng.integers(1, 13)))]
+    switches = [f"switch {i}" for i in rng.permutation(switch_count)]
+    workers = [f"worker {i}" for i in rng.permutation(worker_count)]
     cables = [(switch, switches[int(rng.integers(i))]) for i, switch in enumerate(switches) if i]
     cables += [(worker, switches[int(rng.integers(len(switches)))]) for worker in workers]
     graph = nx.Graph()

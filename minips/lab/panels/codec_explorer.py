@@ -10,7 +10,6 @@ from matplotlib.ticker import NullFormatter
 
 from minips import datasets
 from minips.core.codec import Codec, pack
-from minips.core.trace import Trace
 from minips.lab.panels.base import Panel, beside
 from minips.lab.plots import LOOKS, legend_above
 from minips.problems import MLP
@@ -19,6 +18,7 @@ from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Quantizer, Uniform, contractive
 from minips.stages.serializers import Packet
 from minips.stages.transports.framing import stream_nbytes
+from minips.trace import Trace
 
 STEPS, BINS = 100, 41
 

@@ -16,6 +16,7 @@ import struct
 import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 
 import numpy as np
 
@@ -37,7 +38,17 @@ _PADDING = [bytes(-nbytes % ALIGNMENT) for nbytes in range(ALIGNMENT)]
 def pieces(tag: int, frames: Frames) -> list[Buffer]:
     """The buffers that make up a body one after the other; none of the frames is copied."""
     count = len(frames)
-    return padded([HEAD.pack(tag, count) + struct.pack(f"<{count}Q", *map(len, frames)), *frames])
+    head = _head(count).pack(tag, count, *map(len, frames))
+    buffers: list[Buffer] = [head, _PADDING[len(head) % ALIGNMENT]]
+    for frame in frames:
+        buffers += frame, _PADDING[len(frame) % ALIGNMENT]
+    return buffers
+
+
+@cache
+def _head(count: int) -> struct.Struct:
+    """The head of a body of so many frames."""
+    return struct.Struct(f"{HEAD.format}{count}Q")
 
 
 def padded(frames: Frames) -> list[Buffer]:
@@ -188,7 +199,21 @@ class Framer:
             if len(here) >= ALIGNMENT:
                 head = self.head(here, limit)
                 if not isinstance(head, int):
-                    return self._message_of(here, *head)
+                    end, tag, sizes, frames = head
+                    if frames is None:
+                        begin, views = end, []
+                        for nbytes in sizes:
+                            views.append(here[end : end + nbytes])
+                            end += nbytes + -nbytes % ALIGNMENT
+                        if end > len(here):
+                            self._begin(here[begin:], tag, sizes, end - begin)
+                            return None
+                        frames = [*map(bytearray, views)]
+                    self._start += end
+                    if self._start == self._stop:
+                        self._start = self._stop = 0
+                    self.room = self._ahead[self._stop : self._stop + AHEAD_BYTES]
+                    return tag, frames
                 wanted = head
             self._want(wanted, here)
             return None
@@ -218,25 +243,6 @@ class Framer:
         self._start += len(some)
         self._want(0, self._ahead[self._start : self._stop])
         return room[len(some) :]
-
-    def _message_of(
-        self, here: memoryview, end: int, tag: int, sizes: Sequence[int], frames: Frames | None
-    ) -> tuple[int, Frames] | None:
-        """The message whose head is here, up to ``end``; None where its frames have not all come."""
-        if frames is None:
-            begin, views = end, []
-            for nbytes in sizes:
-                views.append(here[end : end + nbytes])
-                end += nbytes + -nbytes % ALIGNMENT
-            if end > len(here):
-                self._begin(here[begin:], tag, sizes, end - begin)
-                return None
-            frames = [*map(bytearray, views)]
-        self._start += end
-        if self._start == self._stop:
-            self._start = self._stop = 0
-        self.room = self._ahead[self._stop : self._stop + AHEAD_BYTES]
-        return tag, frames
 
     def _begin(self, some: memoryview, tag: int, sizes: Sequence[int], total: int) -> None:
         """Have room for the frames of a large message, of which some bytes have come."""

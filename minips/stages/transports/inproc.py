@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 
 from minips.stage import Frames, register
@@ -70,3 +71,7 @@ class _QueueListener(InboxListener[Wire]):
         with _lock:
             if _listeners.get(self.address) is self:
                 del _listeners[self.address]
+        with suppress(queue.Empty):
+            while True:  # a peer that has dialled since would wait for an answer in vain
+                if wire := self.incoming.get_nowait():
+                    wire.close()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from minips.stage import Frames, reason
 from minips.stages.transports.auth import challenge, proved
@@ -44,6 +44,8 @@ from minips.stages.transports.wire import (
     check_count,
 )
 
+_MAKING = threading.Lock()
+"""Held while a future's lock is made."""
 T = TypeVar("T")
 P = TypeVar("P", bound=Interruptible)
 
@@ -52,8 +54,40 @@ class Driven(Future[T]):
     """A future that is completed by the thread that waits for it, or in the background once that is wanted.
 
     To hand an answer from one thread to another takes longer than to read a small answer. So the thread that waits for
-    such a future works for it itself, ``drive``; for one that no thread waits for, ``attend`` has that done.
+    such a future works for it itself, ``drive``; for one that no thread waits for, ``attend`` has that done. A lock is
+    made where another thread than the one that completes it has to wait, or asks to be called.
     """
+
+    def __init__(self) -> None:
+        self._state, self._result, self._exception = "PENDING", None, None
+        self._waiting: list[Any] = []
+        self._done_callbacks: list[Callable[[Any], object]] = []
+        self._made: threading.Condition | None = None
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        """A future's lock. What is set before it is looked for, and looked at after it was made, is seen by both."""
+        if self._made is None:
+            with _MAKING:
+                self._made = self._made or threading.Condition()
+        return self._made
+
+    def set_result(self, result: T) -> None:
+        self._complete(result, None)
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        self._complete(None, exception)
+
+    def _complete(self, result: T | None, error: BaseException | None) -> None:
+        self._result, self._exception = result, error
+        self._state = "FINISHED"
+        if self._made is not None:
+            with self._made:
+                for waiter in self._waiting:
+                    (waiter.add_exception if self._exception else waiter.add_result)(self)
+                self._made.notify_all()
+        if self._done_callbacks:
+            self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def __await__(self) -> Generator[Any, None, T]:
         """In a program of asyncio: the event loop goes on meanwhile. Who is cancelled waits no longer; what has been
@@ -86,8 +120,16 @@ class Driven(Future[T]):
         return False
 
     def result(self, timeout: float | None = None) -> T:
+        left = timeout
+        if self._state != "FINISHED":
+            began = time.monotonic()
+            self.drive(timeout)
+            if timeout is not None:
+                left = max(0.0, began + timeout - time.monotonic())
+        if self._state == "FINISHED" and self._exception is None:
+            return cast(T, self._result)
         try:
-            return super().result(self._driven(timeout))
+            return super().result(left)
         except TimeoutError:
             if self.completed() or timeout is None:  # then it is what the call was answered with
                 raise
@@ -96,7 +138,10 @@ class Driven(Future[T]):
             ) from None
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        return super().exception(self._driven(timeout))
+        began = time.monotonic()
+        if not self.completed():
+            self.drive(timeout)
+        return super().exception(None if timeout is None else max(0.0, began + timeout - time.monotonic()))
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         super().add_done_callback(fn)
@@ -119,14 +164,6 @@ class Driven(Future[T]):
     @_waiters.setter
     def _waiters(self, waiters: list[Any]) -> None:
         self._waiting = waiters
-
-    def _driven(self, timeout: float | None) -> float | None:
-        """Drive, where that is still to be done, and return the seconds that are left of ``timeout``."""
-        if self.completed():
-            return timeout
-        began = time.monotonic()
-        self.drive(timeout)
-        return None if timeout is None else max(0.0, began + timeout - time.monotonic())
 
 
 class Then(Driven[T]):

@@ -4,15 +4,12 @@ A client has an identity, which it keeps when it connects again. No other client
 connected and heard. Clients without an identity (of version 1 of the protocol) are not told from each other.
 """
 
-import time
-
 from minips.core.message import Header
 from minips.core.shard import Shard
 from minips.core.status import WorkerStatus
-from minips.stages.transports import Connection
 
 
-class Attending(Connection):
+class Attending:
     """A connection over which a worker may say hello."""
 
     client = ""
@@ -20,14 +17,15 @@ class Attending(Connection):
 
 
 class Presence:
-    """One worker as its server sees it: the connections on which it has said hello, those with a request under way,
-    when it was last heard, and what has passed between the two.
+    """One worker as its server sees it: the connections on which it has said hello, when it was last heard, and what
+    has passed between the two.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: float) -> None:
         self.connections: set[Attending] = set()
-        self.busy: set[Attending] = set()
-        self.heard = time.monotonic()
+        self.busy = 0
+        """Requests under way."""
+        self.heard = now
         self.client = ""
         """The identity of the client that it is."""
         self.lost = False
@@ -54,13 +52,14 @@ class Attendance:
 
     def __init__(self, shard: Shard, silence_s: float) -> None:
         self.shard, self.silence_s = shard, silence_s
-        self.present = [Presence() for _ in range(shard.workers)]
+        self.present = [Presence(shard.now()) for _ in range(shard.workers)]
         self.waiting: set[int] = set()
         """The workers that wait for others."""
         self.began_at: float | None = None
         """When all the workers were there for the first time or, until then, the first one."""
         self._complete = False
         self._clocks = [*shard.clocks]
+        self._looked = shard.now()
 
     @property
     def connected(self) -> int:
@@ -71,7 +70,7 @@ class Attendance:
         """A client says hello over a connection: as the worker that it names or, where that is -1, as the first that
         nobody is. ValueError where another client is that worker.
         """
-        client, worker, now = header.get("client", ""), header.get("worker"), time.monotonic()
+        client, worker, now = header.get("client", ""), header.get("worker"), self.shard.now()
         if not isinstance(client, str):
             raise ValueError(f"A client's identity is a text of its own choice; got {client!r}.")
         if worker == -1 and client:
@@ -96,12 +95,40 @@ class Attendance:
 
     def gone(self) -> bool:
         """True where workers have pushed here, and all have left; one that was lost may come back for a while."""
-        latest, live = time.monotonic() - self.silence_s, self.shard.live
+        latest, live = self.shard.now() - self.silence_s, self.shard.live
         here = any(
             (one.connections and worker in live) or ((one.connections or one.lost) and one.heard > latest)
             for worker, one in enumerate(self.present)
         )
         return self.shard.clocks != self._clocks and not here
+
+    def silent(self) -> list[tuple[int, str]]:
+        """The workers that hold a connection and have said nothing for ``silence_s``, and a sentence on each. Asked
+        every quarter of that time; where this party was itself paused, the silence begins anew.
+        """
+        shard, now = self.shard, self.shard.now()
+        paused, self._looked = now - self._looked > self.silence_s / 2, now
+        gone = []
+        for worker, one in enumerate(self.present):
+            if paused:
+                one.heard = now
+            silent = now - one.heard
+            if one.connections and not one.busy and silent > self.silence_s and worker in shard.live:
+                gone.append((worker, f"worker {worker} has been silent for {silent:.1f} s: it no longer counts"))
+        return gone
+
+    def lost(self, connection: Attending) -> list[int]:
+        """A connection has closed, with or without a goodbye: the workers that have no other one. They may come
+        back.
+        """
+        lost = []
+        for worker, one in enumerate(self.present):
+            if connection in one.connections:
+                one.connections.discard(connection)
+                one.lost = not one.connections
+                if one.lost:
+                    lost.append(worker)
+        return lost
 
     def behind(self, worker: int) -> list[int]:
         """The other workers at the slowest clock."""
@@ -110,7 +137,7 @@ class Attendance:
 
     def status(self) -> list[WorkerStatus]:
         """A row for each worker."""
-        now, shard = time.monotonic(), self.shard
+        now, shard = self.shard.now(), self.shard
         return [
             WorkerStatus(
                 worker=worker,
