@@ -256,7 +256,7 @@ class Workbench(Interactive):
 
         def live(progress: Progress) -> None:
             nonlocal drawn_at
-            if time.monotonic() - drawn_at >= REDRAW_S:
+            if time.monotonic() - drawn_at >= REDRAW_S and not self.job.stopping.is_set():
                 self.job.progress(progress.updates * turn + progress.applied, progress.updates * turns)
                 with self.job.lock:
                     self._rows[side] = list(progress.losses)

@@ -134,6 +134,7 @@ def test_run_stop_and_run_again(jupyter: Lab) -> None:
     jupyter.run_all()
     output, before = jupyter.output(0), ""
     words = output.get_by_text("A is at")
+    late_s = []
     for turn in (1, 2):
         jupyter.button("Run").focus()
         pressed = time.monotonic()
@@ -142,9 +143,11 @@ def test_run_stop_and_run_again(jupyter: Lab) -> None:
         expect(words).not_to_have_text(before)
         expect(jupyter.button("Run")).to_be_disabled()
         assert jupyter.spawned()
-        start_ms = 1e3 * (time.monotonic() - pressed)
-        jupyter.button("Stop").click()  # it takes two seconds, or as long as the start where the machine is busy
-        expect(output.get_by_text("A (stopped):")).to_be_visible(timeout=max(2_000, start_ms))
+        start_s = time.monotonic() - pressed
+        jupyter.button("Stop").click()
+        clicked = time.monotonic()
+        expect(output.get_by_text("A (stopped):")).to_be_visible()
+        late_s.append(time.monotonic() - clicked - max(2, start_s))  # as long as the start where the machine is busy
         expect(jupyter.button("Run")).to_be_enabled()
         assert jupyter.spawned() == []
         before = words.inner_text()
@@ -156,6 +159,7 @@ def test_run_stop_and_run_again(jupyter: Lab) -> None:
         jupyter.control("A seed").fill(str(turn))
         jupyter.control("A seed").press("Enter")
         expect(output.locator("pre").first).to_contain_text(f"seed={turn}")
+    assert min(late_s) <= 0  # other work on the machine can only make one of the turns slower
     with jupyter.page.expect_download() as download:
         output.locator("a", has_text="CSV").click()
     lines = download.value.path().read_text().splitlines()
