@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, untold
+from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, unrecorded
 
 
 def run(clockwork):
@@ -189,4 +189,4 @@ def test_a_processor_does_one_thing_at_a_time_and_the_parts_of_a_thing_together(
     turns = [("turn", 0.0, 1.0), ("b", 1.0, 2.0), ("c", 2.0, 4.0), ("d", 1.0, 5.0)]
     assert heard == [("nothing", 0.0, 0.0), ("a", 1.0, 1.0), *turns]
     assert processor.queue == 0
-    assert not processor.work((1.0, untold)).triggered
+    assert not processor.work((1.0, unrecorded)).triggered

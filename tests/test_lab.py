@@ -598,6 +598,13 @@ class TestShow:
         assert listing.source.startswith("def take(")
         assert "\n    worker, clock" in listing.source
 
+    def test_what_lesson_02_tells_to_look_for_stands_there(self) -> None:
+        source = lab.show(ps.Shard.take).source
+        assert '"late"' in source
+        assert '"held"' in source
+        assert "return None" in source
+        assert "self.take(contribution, checked) or self.apply()" in lab.show(ps.Shard.push).source
+
     def test_a_class_from_a_cell(self) -> None:
         cell = "before = 1\nclass Mine:\n    def f(self):\n        return 1\n\nafter = 2\n"
         namespace: dict[str, Any] = {"__name__": "__main__"}

@@ -69,7 +69,7 @@ class Plan:
                 for number, (name, quantizer, part, dtype, shape) in enumerate(known, 1):
                     x = np.ndarray(shape, dtype, frames[number])
                     if x.nbytes != len(frames[number]):
-                        return self._parse(frames)
+                        raise ValueError("the frame is longer than the part")
                     if name in tensors:
                         tensors[name][1][part] = x
                     else:

@@ -495,7 +495,8 @@ class ServerSession:
             self._encoding = True
             try:
                 answer = yield Do(SENDING, self.values, partial(self.encode, message, self._encoder))
-                self._encoded = asked, answer
+                if version == shard.version:  # else the frames would keep from use what the next update could take
+                    self._encoded = asked, answer
             finally:
                 self._encoding, self.encodings = False, self.encodings + 1
                 self._changed()

@@ -255,10 +255,7 @@ class Shard:
             self._dropped[worker].append(clock)
             return self._taken(contribution, "late")
         self._held[worker] = contribution
-        if not self._complete_round():
-            return self._taken(contribution, "held")
-        self._due = list(map(self._held.__getitem__, sorted(self._held))), contribution
-        return None
+        return None if self._complete_round(contribution) else self._taken(contribution, "held")
 
     def apply(self) -> Outcome:
         """Make the update that is due, of its contributions as one aggregate; what became of the push that has
@@ -372,10 +369,7 @@ class Shard:
         """A worker is gone, as `leave` says; True where an update is due with that, which `apply` makes."""
         self.live.discard(self.validate_worker(worker))
         self._slowest = None
-        if self.quorum is None or not self._complete_round():
-            return False
-        self._due = list(map(self._held.__getitem__, sorted(self._held))), None
-        return True
+        return self.quorum is not None and self._complete_round(None)
 
     def validate_worker(self, worker: Any) -> int:
         """``worker``, or ValueError where there is no such worker."""
@@ -387,8 +381,10 @@ class Shard:
         """ValueError where these are no gradients of the parameters, or not finite. Safe to call at any time."""
         checked(gradients, self.parameters.arrays)
 
-    def _complete_round(self) -> bool:
-        """True where there are enough contributions for the round under way."""
+    def _complete_round(self, last: Contribution | None) -> bool:
+        """True where there are enough contributions for the round under way, ``last`` the one that came now: then the
+        update of it is due.
+        """
         assert self.quorum is not None
         arrived = 0 if self._failed or self.done else len(self._held)
         if not arrived or (arrived < self.quorum and not self.live <= self._held.keys()):
@@ -398,4 +394,6 @@ class Shard:
                 f"{len(self.live)} workers are left, and {self.aggregator!r} needs {self.aggregator.least} "
                 "contributions at once, so no round can be completed any more."
             )
-        return arrived >= self._least
+            return False
+        self._due = [self._held[worker] for worker in sorted(self._held)], last
+        return True

@@ -143,4 +143,4 @@ def carry_out_loop(
 def _returned(result: Any) -> Session[Any]:
     """A session that is over at once."""
     return result
-    yield
+    yield  # which makes it a session

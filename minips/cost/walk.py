@@ -31,9 +31,9 @@ from minips.core.shard import Shard
 from minips.core.training import Compute, train_served, train_together
 from minips.cost.meters import CROWD
 from minips.cost.ports import Port
-from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, untold
-from minips.drivers.virtual import Learner, Party, Way
-from minips.stage import Frames, Tensors
+from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, unrecorded
+from minips.drivers.virtual import Party, TrainingParty, Way
+from minips.stage import Buffer, Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import ASP, BSP, SSP
 from minips.stages.optimizers import SGD
@@ -87,7 +87,7 @@ class Sized:
     def __init__(self, header: Header, nbytes: float, stamp: Header | None = None) -> None:
         self.header, self.nbytes, self.stamp = header, nbytes, stamp or {}
 
-    def __iter__(self) -> Iterator[Frames]:
+    def __iter__(self) -> Iterator[Buffer]:
         return iter(())
 
 
@@ -280,7 +280,7 @@ class _SessionTimes:
     ready: float = 0.0
 
 
-class _Trainer(_SizedParty, Learner):
+class _Trainer(_SizedParty, TrainingParty):
     """A worker that trains."""
 
     @property
@@ -330,7 +330,7 @@ class _Worker(_Trainer):
         return None if all(server.shard.done for server in self.walk.servers) else self._session.clock
 
     def train(self) -> Task:
-        return self.learn(train_served(self._session, self.walk.config.overlap))
+        return self.carry_out_loop(train_served(self._session, self.walk.config.overlap))
 
     def call(self, session: Session[Any]) -> Way[Any]:
         self._sent = Signal()
@@ -341,7 +341,7 @@ class _Worker(_Trainer):
         yield self._sent
 
     def send(self, message: Send, times: _SessionTimes) -> Task:
-        yield self.work((self._transfer_s, untold))
+        yield self.work((self._transfer_s, unrecorded))
         trip = self._trip(self.walk.servers[message.to], message.parcel)
         self._trips[message.to].append(self.clockwork.start(trip))
         if message.to == len(self._trips) - 1:
@@ -409,7 +409,7 @@ class _Rank(_Trainer):
 
     def train(self) -> Task:
         clocks = takewhile(lambda clock: clock < self.walk.last, count())
-        return self.learn(train_together(lambda: None, self._exchange, clocks, self.walk.config.overlap))
+        return self.carry_out_loop(train_together(lambda: None, self._exchange, clocks, self.walk.config.overlap))
 
     def _exchange(self, clock: int, computed: Any) -> Session[bool]:
         yield from all_reduce(self._part)
@@ -429,7 +429,7 @@ class _Rank(_Trainer):
         start = self.port.depart(message.parcel, peer.port)
         yield self.walk.calibration.hop_idle.at(message.values)
         yield peer.port.arrive(start, message.parcel, self.port)
-        yield peer.work((rest_s, untold))
+        yield peer.work((rest_s, unrecorded))
         box.succeed(sent)
 
     def receive(self, wanted: Receive, times: _SessionTimes) -> Way[None]:

@@ -208,9 +208,9 @@ class Client(Closable):
         """A push and the pull after it in one message each way: one round trip instead of two."""
         return self._push(gradients, loss, versions, True, self._whole)
 
-    def begin(self, session: Session[T]) -> "Driven[T]":
-        """Begin a session of this worker's, ``session``; the future of what it returns."""
-        call = self._begin(session, timed=True)
+    def begin(self, session: Session[T], finish: Callable[[T], Any] = lambda result: result) -> "Driven[Any]":
+        """Begin a session of this worker's, ``session``; the future of ``finish`` of what it returns."""
+        call = self._begin(session, finish, timed=True)
         if self.config.overlap:
             call.attend()  # the next gradient is computed before anything waits for it
         return call
@@ -305,12 +305,7 @@ class Client(Closable):
                 f"versions holds one whole number for each of the {len(self._links)} servers, as client.versions "
                 f"does, or is None; got {versions!r}."
             )
-        call = self._begin(
-            self.session.push(whole, None if loss is None else float(loss), versions, pulls), finish, timed=True
-        )
-        if self.config.overlap:
-            call.attend()
-        return call
+        return self.begin(self.session.push(whole, None if loss is None else float(loss), versions, pulls), finish)
 
     def _whole(self, answers: list[Message], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
         tensors = self.session.join(answers, rows)

@@ -165,7 +165,7 @@ Work = tuple[float, Callable[[float], object]]
 """Seconds, and the function that is told how long they took."""
 
 
-def untold(wall: float) -> None:
+def unrecorded(wall: float) -> None:
     """For work whose time nobody keeps."""
 
 

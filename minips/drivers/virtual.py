@@ -35,7 +35,7 @@ class Party:
                 result: T = end.value
                 return result
             finally:
-                if over:
+                if over:  # only now, after what the session itself does with the outcome of its work
                     self._alone = None
                     over.succeed()
                     over = None
@@ -72,10 +72,10 @@ class Party:
         raise NotImplementedError
 
 
-class Learner(Party):
-    """A worker in virtual time: `learn` is its training loop."""
+class TrainingParty(Party):
+    """A worker in virtual time: `carry_out_loop` is its training loop."""
 
-    def learn(self, loop: Session[T]) -> Way[T]:
+    def carry_out_loop(self, loop: Session[T]) -> Way[T]:
         """Carry out a loop; returns what it returns."""
         answer: Any = None
         while True:

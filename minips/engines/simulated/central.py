@@ -219,7 +219,7 @@ class SimWorker(Trainer):
     def train(self) -> Way[None]:
         loop = train_served(self.session, self.config.overlap, lambda: self._over, self._seen)
         try:
-            self._seen = yield from self.learn(loop)
+            self._seen = yield from self.carry_out_loop(loop)
         except NonFiniteError as error:
             if not any(self.session.versions):
                 raise

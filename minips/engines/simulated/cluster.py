@@ -17,7 +17,7 @@ from minips.core.message import DivergedError
 from minips.core.run import Progress, Rows, Run
 from minips.core.topology import Network
 from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal
-from minips.drivers.virtual import Learner, Party, Way
+from minips.drivers.virtual import Party, TrainingParty, Way
 from minips.engines.base import TrainingJob
 from minips.engines.simulated.flows import FlowNetwork
 from minips.stage import Tensors, reason
@@ -164,7 +164,7 @@ class Node(Processor, Party):
         self.cluster.record(name, self.who, self.clockwork.now - seconds, step)
 
 
-class Trainer(Node, Learner):
+class Trainer(Node, TrainingParty):
     """A worker: a shard of the problem, and a gradient after a while."""
 
     def __init__(self, cluster: Simulation, rank: int, times: Mapping[str, Line]) -> None:

@@ -14,7 +14,7 @@ from minips.core.reduction import AllReduceState
 from minips.core.run import Rows, Run, state_of
 from minips.core.sessions import Receive, Send, Session, Until
 from minips.core.training import Compute, train_together
-from minips.drivers.clockwork import Signal, untold
+from minips.drivers.clockwork import Signal, unrecorded
 from minips.drivers.peer import greeting_of
 from minips.drivers.virtual import Way
 from minips.engines.replica import Replica, check_same, contribute, requantization_error
@@ -124,7 +124,7 @@ class SimRank(Trainer):
     def train(self) -> Way[None]:
         seen = tuple(self._seen) if self._seen and self.config.overlap else None
         clocks = range(self.replica.shard.version, self.config.steps)
-        last = yield from self.learn(
+        last = yield from self.carry_out_loop(
             train_together(self.replica.copy, self._exchange, clocks, self.config.overlap, seen)
         )
         self._seen = [*last]
@@ -166,5 +166,5 @@ class SimRank(Trainer):
         sent = self.clockwork.now
         yield from self.cluster.travel(self, target, size(frames), self._idle.at(values), line=self.who)
         if line := target._times.get("transfer"):
-            yield target.work((line.at(values), untold))  # in no span of its own
+            yield target.work((line.at(values), unrecorded))  # in no span of its own
         box.succeed((sent, frames))
