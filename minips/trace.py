@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
@@ -48,8 +48,6 @@ class Step(NamedTuple):
 
 
 _Row = tuple[str, str, float, float, int]
-_Laps = tuple[tuple[str, ...], str, tuple[float, ...], int]
-"""Names, who, moments, step."""
 
 
 class Trace:
@@ -74,8 +72,12 @@ class Trace:
         """``until`` is when the first span began that was not kept: before it none is missing."""
         self.now = now
         """Tells the time to those who record spans."""
-        self._rows: list[_Row | _Laps] = list(spans)  # plain tuples: they are made in the loop that is measured
-        self._room = limit - len(self._rows)
+        self._earlier = list(spans)
+        self._laps: list[Any] = []
+        """Of each row its names, its step and its moments, one behind the other: made in the loop that is measured, it
+        leaves nothing that the garbage collector looks at. Many threads may add to it.
+        """
+        self._room = limit - len(self._earlier)
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
@@ -87,20 +89,19 @@ class Trace:
             self.add(name, start, self.now() - start)
 
     def laps(self, names: tuple[str, ...], moments: tuple[float, ...]) -> None:
-        """Record spans that follow each other: the first from the first moment to the second, and so on."""
-        if self._room >= len(names):
-            self._room -= len(names)
-            self._rows.append((names, self.who, moments, self.step))
+        """Record spans that follow each other: the first from the first moment to the second, and so on. One without
+        a name is a gap.
+        """
+        room = self._room - len(names)
+        if room >= 0:
+            self._room = room
+            self._laps += names, self.step, *moments
         else:
             self.until = min(self.until, moments[0])
 
     def add(self, name: str, start: float, seconds: float) -> None:
         """Record a span that was measured elsewhere. Beyond ``limit`` spans nothing more is kept."""
-        if self._room > 0:
-            self._room -= 1
-            self._rows.append((name, self.who, start, seconds, self.step))
-        else:
-            self.until = min(self.until, start)
+        self.laps((name,), (start, start + seconds))
 
     @property
     def spans(self) -> list[Span]:
@@ -157,16 +158,17 @@ class Trace:
         return Trace("", [*self, *other], self.limit + other.limit, min(self.until, other.until))
 
     def __iter__(self) -> Iterator[Span]:
-        for row in self._rows:
-            if len(row) == 5:
-                yield Span._make(row)
-            else:
-                names, who, moments, step = row
-                for name, (start, stop) in zip(names, pairwise(moments), strict=True):
-                    yield Span(name, who, start, stop - start, step)
+        yield from map(Span._make, self._earlier)
+        rest = iter(self._laps)
+        for names in rest:
+            step, start = next(rest), next(rest)
+            for name, stop in zip(names, rest, strict=False):
+                if name:
+                    yield Span(name, self.who, start, stop - start, step)
+                start = stop
 
     def __len__(self) -> int:
-        return sum(1 if len(row) == 5 else len(row[0]) for row in self._rows)
+        return sum(1 for _ in self)
 
     def __repr__(self) -> str:
         return f"<Trace of {len(self)} spans>"

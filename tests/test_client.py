@@ -501,7 +501,7 @@ def test_a_client_carries_out_every_need_of_a_session():
 
         timer = threading.Timer(0.05, ready.set)
         timer.start()
-        assert client._begin(session()).result(WAIT_S) == 0
+        assert client.begin(session(), timed=False).result(WAIT_S) == 0
         timer.join()
         assert not locked()
         client.config = dataclasses.replace(client.config, timeout_s=0.05)
@@ -510,4 +510,4 @@ def test_a_client_carries_out_every_need_of_a_session():
             yield Until(lambda: False, 0)
 
         with pytest.raises(TimeoutError, match=r"Worker 0 waited 0.05 seconds"):
-            client._begin(waits())
+            client.begin(waits(), timed=False)

@@ -21,8 +21,8 @@ class ByHand(Driven):
 
     attended = False
 
-    def drive(self, timeout):
-        if timeout is None or timeout > 1:
+    def drive(self, deadline):
+        if deadline is None or deadline > time.monotonic() + 1:
             self.set_result(threading.current_thread().name)
 
     def attend(self):

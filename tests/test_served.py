@@ -192,7 +192,7 @@ def test_a_connection_that_breaks_before_the_first_push_costs_nothing_that_was_l
         client._connections[0].channel._wire.shutdown()
         kept = resume(client)
         client._connections[0].channel._wire.shutdown()
-        client._begin(client.session.say("alive")).result(WAIT_S)
+        client.begin(client.session.say("alive"), timed=False).result(WAIT_S)
         return kept
 
     with pytest.MonkeyPatch.context() as patch:

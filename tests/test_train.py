@@ -376,10 +376,10 @@ def test_a_run_whose_gradient_is_no_number_any_more_ends_with_the_parameters_bef
 def test_a_first_gradient_of_parameters_that_others_moved_is_no_fault_of_the_data(monkeypatch):
     begin = ps.Client.begin
 
-    def begin_late(client, session):
+    def begin_late(client, session, **more):
         if client.worker == 1:
             time.sleep(0.3)
-        return begin(client, session)
+        return begin(client, session, **more)
 
     monkeypatch.setattr(ps.Client, "begin", begin_late)
     config = dataclasses.replace(TCP, consistency="asp", steps=1000, delays=ps.Delays(0.01))

@@ -28,6 +28,7 @@ from minips.stages.serializers import MsgPack, Packet, Serializer
 from minips.stages.transports.framing import pieces, split
 from minips.trace import DECODE, ENCODE, UNTIMED, Trace
 
+_STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
 MAX_BYTES = 2**31
 """The most that the frames of one message may decompress to."""
 
@@ -156,9 +157,10 @@ class Encoder(_Half):
         except BaseException:
             self.go_back(mark)
             raise
-        first = int(memory.stateless)  # which has nothing to compensate
-        moments = began, began + self._compensating, quantized, serialized, now()
-        self.trace.laps(ENCODE[first:], moments[first:])
+        if memory.stateless:  # which has nothing to compensate
+            self.trace.laps(_STATELESS, (began, quantized, serialized, now()))
+        else:
+            self.trace.laps(ENCODE, (began, began + self._compensating, quantized, serialized, now()))
         return [self._envelope, *frames]
 
     def state(self) -> dict[str, Any]:
@@ -336,7 +338,9 @@ def envelope(codec: Codec, stamp: Header, version: int = PROTOCOL_VERSION) -> by
     """The first frame of a message: what a receiver has to know to read the others, and ``stamp``. An answer has the
     ``version`` of its question.
     """
-    return bytes(msgpack.packb({"v": version, "s": codec.serializer.name, "c": codec.compressor.name, **stamp}))
+    told = {"v": version, "s": codec.serializer.name, "c": codec.compressor.name, **stamp}
+    packed: bytes = msgpack.Packer().pack(told)  # what packb does, without a call in between
+    return packed
 
 
 def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Format | None = None) -> tuple[Packet, Header]:
@@ -367,7 +371,7 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Format | None = Non
     opened = frames[1:] if compressor.identity else _decompressed(compressor, frames[1:])
     decompressed = trace.now()
     packet = (plan if plan and serializer.name == codec.serializer.name else serializer).loads(opened)
-    trace.laps(DECODE[:2], (began, decompressed, trace.now()))
+    trace.laps(_OPEN, (began, decompressed, trace.now()))
     return packet, told
 
 

@@ -49,6 +49,7 @@ class ServerLink:
     def __init__(self, config: Config, worker: int, index: int, trace: Trace) -> None:
         self.config, self.index, self.trace = config, index, trace
         self.encoder = Encoder(config.push, seeds.push(config.seed, worker, index), trace)
+        self.encode: Callable[[Message], Parcel] = self.encoder.encode
         self.decoder, self.plan = Decoder(trace), planned(config.pull.serializer)
         self.layout: dict[str, Layout] = {}
         self.values: float = 0
@@ -102,10 +103,6 @@ class ServerLink:
         self.encoder.restore(state["encoder"])
         self.decoder.restore(state["decoder"])
         self.version = state["version"]
-
-    def encode(self, message: Message) -> Parcel:
-        """The frames of a message."""
-        return self.encoder.encode(message)
 
     def decode(self, parcel: Parcel) -> tuple[Message, Header]:
         """The message of an answer's frames, and what its envelope says."""
@@ -464,17 +461,17 @@ class ServerSession:
         version = shard.version
         params: Tensors = {}
         if kind in PULLS:
-            began = shard.now()
             try:
                 if not shard.may_pull(worker):
+                    began = shard.now()
                     yield Until(partial(shard.may_pull, worker), worker)
+                    waited += shard.now() - began
             except (TimeoutError, RuntimeError) as error:
                 if outcome is None:
                     raise
                 raise type(error)(
                     f"{error} The push was taken, with the outcome {outcome!r}: do not push it again."
                 ) from None
-            waited += shard.now() - began
             version, params = self.read(worker)
             if "names" in header or "rows" in header:
                 params = self._chosen(header, params)

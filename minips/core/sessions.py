@@ -10,7 +10,8 @@ cluster with the real arrays; a prediction, where sizes stand in for arrays and 
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 Parcel = Any
 """The content of a message: frames or, where nothing is computed, their number of bytes."""
@@ -18,7 +19,8 @@ Result = TypeVar("Result")
 NO_LOCK = nullcontext()
 
 
-class Do(NamedTuple):
+@dataclass(eq=False, slots=True)
+class Do:
     """Work under these spans on so many values; the session goes on with what ``call`` returns. ``transfer`` is the
     processor's part of sending or receiving a message. Other sessions of the same party go on meanwhile, unless it is
     done ``alone``.
@@ -30,7 +32,8 @@ class Do(NamedTuple):
     alone: bool = False
 
 
-class Send(NamedTuple):
+@dataclass(eq=False, slots=True)
+class Send:
     """A message of so many values to another party, its ``number``-th."""
 
     to: int
@@ -39,14 +42,16 @@ class Send(NamedTuple):
     number: int = 0
 
 
-class Receive(NamedTuple):
+@dataclass(eq=False, slots=True)
+class Receive:
     """The next message of another party: the ``number``-th, or the answer to what was sent to it first."""
 
     source: int
     number: int = 0
 
 
-class Until(NamedTuple):
+@dataclass(eq=False, slots=True)
+class Until:
     """Go on once ``ready()``, which this worker waits for."""
 
     ready: Callable[[], bool]

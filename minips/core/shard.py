@@ -15,7 +15,7 @@ An aggregator or an optimizer that raises ends the run too: the optimizer's stat
 
 import copy
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf, isfinite
 from typing import Any, Literal, NamedTuple, Self
@@ -277,25 +277,19 @@ class Shard:
             if rounds and last:
                 del self._held[last.worker]
             raise RuntimeError(self.stuck) from error
-        if lost is None:
-            self._count(aged)
-        else:
+        if lost is not None:
             self.diverge(
                 f"Update {self.version + 1} would make the parameter {lost!r} NaN or infinite, so it was not "
                 f"applied. {ADVICE}"
             )
-        outcome: Outcome = "applied" if lost is None else "over"
-        return self._taken(last, outcome) if last else outcome
-
-    def _count(self, contributions: Sequence[Contribution]) -> None:
-        """An update was made of these."""
-        for one in contributions:
+            return self._taken(last, "over") if last else "over"
+        for one in aged:
             self.staleness[one.staleness] += 1
             self.recent_losses.append(one.loss)
         self.version += 1
         self.applied += len(contributions)
         self._counted = self.applied
-        if self.quorum is not None:
+        if rounds:
             self._held = {}
             self.rounds += 1
             self._counted = self.rounds * self.workers
@@ -304,6 +298,7 @@ class Shard:
             mean = sum(self.recent_losses[: self.workers]) / self.workers
             self.losses.append((self.applied // self.workers, mean))
             self.recent_losses = self.recent_losses[self.workers :]
+        return self._taken(last, "applied") if last else "applied"
 
     def _taken(self, contribution: Contribution, outcome: Outcome) -> Outcome:
         """A push has come to its end: its worker goes on."""
@@ -395,5 +390,5 @@ class Shard:
                 "contributions at once, so no round can be completed any more."
             )
             return False
-        self._due = [self._held[worker] for worker in sorted(self._held)], last
+        self._due = list(map(self._held.__getitem__, sorted(self._held))), last
         return True

@@ -446,10 +446,8 @@ class _DeclaredLink(ServerLink):
 
     def __init__(self, walk: Walk, worker: int, index: int) -> None:
         super().__init__(walk.config, worker, index, UNTIMED)
-        self.values, self._pushed = walk.share, walk.load.pushed
-
-    def encode(self, message: Message) -> Sized:
-        return Sized(message.header, self._pushed if message.kind in PUSHES else 0.0)
+        self.values, pushed = walk.share, walk.load.pushed
+        self.encode = lambda message: Sized(message.header, pushed if message.kind in PUSHES else 0.0)
 
     def decode(self, sized: Sized) -> tuple[Message, Header]:
         return Message(sized.header), sized.stamp

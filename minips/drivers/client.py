@@ -141,7 +141,7 @@ class Client(Closable):
                 dial = partial(transport.connect, address, token, timeout)
                 self._dials.append(dial)
                 self._connections.append(Reconnecting(dial, partial(self._resume, index), pauses_s))
-            self._check_servers(self._begin(self.session.hello()).result(timeout) if addresses else [])
+            self._check_servers(self.begin(self.session.hello(), timed=False).result(timeout) if addresses else [])
         except BaseException:
             self._shutdown()
             raise
@@ -200,18 +200,33 @@ class Client(Closable):
             for name, some in chosen.items():
                 if name in link.layout:
                     link.layout[name].rows(some)
-        return self._begin(self.session.pull(names, chosen), lambda answers: self._whole(answers, chosen), timed=True)
+        return self.begin(self.session.pull(names, chosen), lambda answers: self.session.join(answers, chosen))
 
     def push_pull(
         self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
     ) -> "Driven[Tensors]":
         """A push and the pull after it in one message each way: one round trip instead of two."""
-        return self._push(gradients, loss, versions, True, self._whole)
+        return self._push(gradients, loss, versions, True, self.session.join)
 
-    def begin(self, session: Session[T], finish: Callable[[T], Any] = lambda result: result) -> "Driven[Any]":
-        """Begin a session of this worker's, ``session``; the future of ``finish`` of what it returns."""
-        call = self._begin(session, finish, timed=True)
-        if self.config.overlap:
+    def begin(
+        self,
+        session: Session[T],
+        finish: Callable[[T], Any] = lambda result: result,
+        *,
+        timed: bool = True,
+        last: bool = False,
+    ) -> "Driven[Any]":
+        """Carry a session of this worker's out until it has sent all its messages; the future of ``finish`` of what it
+        returns.
+
+        A ``timed`` call's way is told to the trace; the ``last`` one is no reason to connect again.
+        """
+        with self._beginning:
+            for link in self._links:
+                if link.unsure:
+                    _Call(self, self.session.agree()).result(self._timeout)
+            call = _Call(self, session, finish, timed, last)
+        if timed and self.config.overlap:
             call.attend()  # the next gradient is computed before anything waits for it
         return call
 
@@ -231,7 +246,7 @@ class Client(Closable):
         know the word.
         """
         try:
-            answers = self._begin(self.session.say("state")).result(self._timeout)
+            answers = self.begin(self.session.say("state"), timed=False).result(self._timeout)
         except ValueError:
             return None
         self._leaves = all(answer.header["leave"] for answer in answers)
@@ -259,12 +274,12 @@ class Client(Closable):
             if not why and state and self._leaves:
                 try:
                     parts = [cut_state(state, link.index, link.layout) for link in self._links]
-                    self._begin(self.session.leave(parts), last=True).result(self.config.timeout_s)
+                    self.begin(self.session.leave(parts), timed=False, last=True).result(self.config.timeout_s)
                 except Exception as error:  # a memory of one's own may hold what cannot travel
                     why = {"failed": f"its memories stay behind: {reason(error)}"}
             elif not why:
                 with suppress(Exception):
-                    self._begin(self.session.say("bye"), last=True).result(1.0)
+                    self.begin(self.session.say("bye"), timed=False, last=True).result(1.0)
             for index, dial in enumerate(self._dials if why else ()):
                 # What failed may be a call that a signal has interrupted anywhere: the old connections are of no use.
                 self._connections[index].close()
@@ -294,7 +309,7 @@ class Client(Closable):
         pulls: bool,
         finish: Callable[[list[Message]], Any],
     ) -> "Driven[Any]":
-        if not isinstance(gradients, Mapping):
+        if type(gradients) is not dict and not isinstance(gradients, Mapping):
             raise TypeError(
                 f"A push takes a mapping of names to gradients, here of {', '.join(self.session.like)}; "
                 f"got {reprlib.repr(gradients)}."
@@ -306,29 +321,6 @@ class Client(Closable):
                 f"does, or is None; got {versions!r}."
             )
         return self.begin(self.session.push(whole, None if loss is None else float(loss), versions, pulls), finish)
-
-    def _whole(self, answers: list[Message], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
-        tensors = self.session.join(answers, rows)
-        if len(self._links) == 1:
-            return tensors
-        return {name: tensors[name] for name in self._refs if name in tensors}
-
-    def _begin(
-        self,
-        session: Session[T],
-        finish: Callable[[T], Any] = lambda result: result,
-        timed: bool = False,
-        last: bool = False,
-    ) -> "_Call":
-        """Carry a session out until it has sent all its messages; the future of ``finish`` of what it returns.
-
-        A ``timed`` call's way is told to the trace; the ``last`` one is no reason to connect again.
-        """
-        with self._beginning:
-            for link in self._links:
-                if link.unsure:
-                    _Call(self, self.session.agree()).result(self._timeout)
-            return _Call(self, session, finish, timed, last)
 
     def _resume(self, index: int, channel: Channel) -> None:
         """Say hello again, on a new connection."""
@@ -352,7 +344,7 @@ class Client(Closable):
             for link in self._links:
                 if not link.outstanding:
                     with suppress(Exception):
-                        self._begin(self.session.tell(link.index, "alive")).result(self._beat_s)
+                        self.begin(self.session.tell(link.index, "alive"), timed=False).result(self._beat_s)
 
     def _shutdown(self) -> None:
         self._closing.set()
@@ -378,19 +370,22 @@ class _MeteredLink(ServerLink):
         if asked_at is not None:  # the wait is put behind the way, there and back, which it is a part of
             busy, waited = float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
             travelled = max(0.0, came - asked_at - busy - waited)
-            self.trace.laps(("transfer",), (asked_at, asked_at + travelled))
-            self.trace.laps(("wait",), (came - waited, came))
+            self.trace.laps(("transfer", "", "wait"), (asked_at, asked_at + travelled, came - waited, came))
         return self.decoder.decode(packet), stamp
 
 
 class _Request:
     """One message of a call, as it was sent to one server."""
 
-    __slots__ = ("asked_at", "call", "frames", "index", "last", "number")
+    __slots__ = ("asked_at", "call", "frames", "index", "number")
 
     def __init__(self, call: "_Call", index: int, frames: Frames, asked_at: float | None) -> None:
         self.call, self.index, self.frames, self.asked_at = call, index, frames, asked_at
-        self.number, self.last = next(call.client._numbers), call.last
+        self.number = next(call.client._numbers)
+
+    @property
+    def last(self) -> bool:
+        return self.call.last
 
     def arrived(self, frames: Frames, error: Exception | None = None) -> None:
         call = self.call
@@ -429,19 +424,15 @@ class _Call(Driven[Any]):
         if not self._asked:
             self.result(0)
 
-    def drive(self, timeout: float | None) -> None:
-        deadline = None if timeout is None else time.monotonic() + timeout
+    def drive(self, deadline: float | None) -> None:
         with self.client._stepping:
             if self._driving:
                 return
             self._driving = True
         try:
             while (source := self._source) is not None:
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    break
                 came = partial(self._came.__contains__, source)
-                self.client._connections[source].channel.read(came, left)
+                self.client._connections[source].channel.read(came, deadline)
                 if not came():  # another thread reads, or the connection is being made again: the next answer that
                     self.attend()  # the session needs may come from another server, where no thread reads
                     break

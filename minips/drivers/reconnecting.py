@@ -27,8 +27,10 @@ class Request(Caller, Protocol):
     frames: Frames
     number: int
     """Those of smaller numbers were asked before."""
-    last: bool
-    """True for the last request of all, which is no reason to connect again."""
+
+    @property
+    def last(self) -> bool:
+        """True for the last request of all, which is no reason to connect again."""
 
 
 class Reconnecting(Closable):
@@ -129,7 +131,7 @@ class _Queue:
                 return
         self._owner.channel.ask(frames, request)
 
-    def read(self, until: Callable[[], bool], timeout: float | None) -> None:
+    def read(self, until: Callable[[], bool], deadline: float | None) -> None:
         """No answer comes."""
 
     def attend(self) -> None:

@@ -94,9 +94,9 @@ class Channel(Closable):
 
         then(self.call(frames), told)
 
-    def read(self, until: Callable[[], bool], timeout: float | None) -> None:
-        """Read answers in this thread until ``until()``, or for ``timeout`` seconds; at once where another thread does
-        that anyway.
+    def read(self, until: Callable[[], bool], deadline: float | None) -> None:
+        """Read answers in this thread until ``until()``, or up to the ``deadline`` of ``time.monotonic``; at once where
+        another thread does that anyway.
         """
 
     def attend(self) -> None:

@@ -16,7 +16,7 @@ import struct
 import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -45,7 +45,13 @@ def pieces(tag: int, frames: Frames) -> list[Buffer]:
     return buffers
 
 
-@cache
+@lru_cache
+def _sizes(count: int) -> struct.Struct:
+    """So many lengths."""
+    return struct.Struct(f"<{count}Q")
+
+
+@lru_cache
 def _head(count: int) -> struct.Struct:
     """The head of a body of so many frames."""
     return struct.Struct(f"{HEAD.format}{count}Q")
@@ -61,12 +67,12 @@ def padded(frames: Frames) -> list[Buffer]:
 
 def lengths_of(frames: Frames) -> bytes:
     """The frames' lengths, 8 bytes each, little-endian."""
-    return struct.pack(f"<{len(frames)}Q", *map(len, frames))
+    return _sizes(len(frames)).pack(*map(len, frames))
 
 
 def lengths(head: memoryview, at: int, count: int, limit: int) -> tuple[int, ...]:
     """The lengths of ``count`` frames, which stand there. ValueError where they are more than ``limit`` together."""
-    sizes = struct.unpack_from(f"<{count}Q", head, at)
+    sizes: tuple[int, ...] = _sizes(count).unpack_from(head, at)
     if sum(sizes) > limit:
         raise ValueError(f"a message of {sum(sizes)} bytes is larger than the {limit} that are allowed")
     return sizes
@@ -131,7 +137,7 @@ def split(body: memoryview) -> tuple[int, Frames]:
     try:
         tag, count = HEAD.unpack_from(body)
         check_count(count)
-        sizes = struct.unpack_from(f"<{count}Q", body, HEAD.size)
+        sizes = _sizes(count).unpack_from(body, HEAD.size)
     except struct.error:
         raise ValueError("the head of a message is malformed") from None
     if stream_nbytes(sizes) != len(body):
@@ -193,7 +199,7 @@ class Framer:
         if self._left is None:
             if self._start == self._stop:
                 return None
-            limit = min(limit or self.max_message_bytes, self.max_message_bytes)
+            limit = min(limit, self.max_message_bytes) if limit else self.max_message_bytes
             here = self._ahead[self._start : self._stop]
             wanted = ALIGNMENT
             if len(here) >= ALIGNMENT:

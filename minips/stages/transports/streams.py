@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from minips.stage import Frames, reason
 from minips.stages.transports.auth import challenge, proved
@@ -58,11 +58,12 @@ class Driven(Future[T]):
     made where another thread than the one that completes it has to wait, or asks to be called.
     """
 
+    _state, _result, _exception = "PENDING", None, None
+    _made: threading.Condition | None = None
+
     def __init__(self) -> None:
-        self._state, self._result, self._exception = "PENDING", None, None
         self._waiting: list[Any] = []
         self._done_callbacks: list[Callable[[Any], object]] = []
-        self._made: threading.Condition | None = None
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -97,8 +98,8 @@ class Driven(Future[T]):
 
         return asyncio.wrap_future(self).__await__()
 
-    def drive(self, timeout: float | None) -> None:
-        """Work until it is done, or for ``timeout`` seconds; at once where another thread does already."""
+    def drive(self, deadline: float | None) -> None:
+        """Work until it is done, or up to this moment of ``time.monotonic``; at once where another thread does."""
         raise NotImplementedError
 
     def attend(self) -> None:
@@ -120,16 +121,13 @@ class Driven(Future[T]):
         return False
 
     def result(self, timeout: float | None = None) -> T:
-        left = timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
         if self._state != "FINISHED":
-            began = time.monotonic()
-            self.drive(timeout)
-            if timeout is not None:
-                left = max(0.0, began + timeout - time.monotonic())
+            self.drive(deadline)
         if self._state == "FINISHED" and self._exception is None:
-            return cast(T, self._result)
+            return self._result  # type: ignore[return-value]
         try:
-            return super().result(left)
+            return super().result(_left(deadline))
         except TimeoutError:
             if self.completed() or timeout is None:  # then it is what the call was answered with
                 raise
@@ -138,10 +136,10 @@ class Driven(Future[T]):
             ) from None
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        began = time.monotonic()
+        deadline = None if timeout is None else time.monotonic() + timeout
         if not self.completed():
-            self.drive(timeout)
-        return super().exception(None if timeout is None else max(0.0, began + timeout - time.monotonic()))
+            self.drive(deadline)
+        return super().exception(_left(deadline))
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         super().add_done_callback(fn)
@@ -166,6 +164,11 @@ class Driven(Future[T]):
         self._waiting = waiters
 
 
+def _left(deadline: float | None) -> float | None:
+    """Seconds until a moment of ``time.monotonic``; None where there is none."""
+    return None if deadline is None else max(deadline - time.monotonic(), 0.0)
+
+
 class Then(Driven[T]):
     """The future of ``fn(future)``, called when ``future`` is done, in the thread that completes it."""
 
@@ -175,9 +178,9 @@ class Then(Driven[T]):
         self._fn = fn
         then(future, self._arrived)
 
-    def drive(self, timeout: float | None) -> None:
+    def drive(self, deadline: float | None) -> None:
         if isinstance(future := self._future, Driven):
-            future.drive(timeout)
+            future.drive(deadline)
 
     def attend(self) -> None:
         if isinstance(future := self._future, Driven):
@@ -370,9 +373,8 @@ class StreamChannel(Channel):
             self._wire.close()
             self._reading.release()
 
-    def read(self, until: Callable[[], bool], timeout: float | None) -> None:
+    def read(self, until: Callable[[], bool], deadline: float | None) -> None:
         if self._reading.acquire(blocking=False):
-            deadline = None if timeout is None else time.monotonic() + timeout
             try:
                 while not until() and self._read_one(deadline):
                     pass
@@ -433,8 +435,8 @@ class _Answer(Driven[Frames]):
 
     arrived, failed = Driven.set_result, Driven.set_exception
 
-    def drive(self, timeout: float | None) -> None:
-        self._channel.read(self.completed, timeout)
+    def drive(self, deadline: float | None) -> None:
+        self._channel.read(self.completed, deadline)
 
     def attend(self) -> None:
         self._channel.attend()
