@@ -6,46 +6,13 @@ a machine share), how long it took, and the step that it belonged to. A cost pre
 
 import json
 import time
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-ENCODE = ("compensate", "quantize", "serialize", "compress")
-DECODE = ("decompress", "deserialize", "dequantize")
-UPDATE = ("aggregate", "apply")
-"""The names of a message on its way out, on its way in, and of a round."""
-SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
-"""All names, in the order of the data's way."""
-
-
-class Span(NamedTuple):
-    """One stretch of one process's time, in seconds."""
-
-    name: str
-    who: str
-    start: float
-    seconds: float
-    step: int
-
-
-class Step(NamedTuple):
-    """One step of one worker, from the beginning of one gradient to that of the next, in seconds."""
-
-    step: int
-    start: float
-    seconds: float
-    spans: dict[str, float]
-    """By name; with several servers, or overlap, they run side by side and may add up to more than the whole."""
-    served: float
-    """While a message was neither travelling nor waiting: the server worked for this worker."""
-    unclaimed: float
-    """Seconds in no span, which the worker itself must have spent."""
-
+from minips.spans import Span, Step, steps_of, totals
 
 _Row = tuple[str, str, float, float, int]
 
@@ -110,30 +77,14 @@ class Trace:
 
     def seconds(self, who: str = "") -> dict[str, float]:
         """Total seconds by span name, of all or of those whose name starts with ``who``."""
-        return _totals(span for span in self if span.who.startswith(who))
+        return totals(span for span in self if span.who.startswith(who))
 
     def steps(self, who: str) -> list[Step]:
         """The steps of one worker, but for its last one, whose end is not known.
 
         With one server and without overlap the spans, what the server did and what is unclaimed add up to the whole.
         """
-        mine = [span for span in self if span.who == who]
-        trips = sorted(
-            (first.start, then.start + then.seconds)  # from the departure of a message to the end of its answer's wait
-            for first, then in pairwise(mine)
-            if (first.name, then.name) == ("transfer", "wait")
-        )
-        mine.sort(key=lambda span: span.start)
-        firsts = [i for i, span in enumerate(mine) if span.name == "compute"]
-        steps = []
-        for i, j in pairwise(firsts):
-            start, stop, own = mine[i].start, mine[j].start, mine[i:j]
-            told = [(span.start, span.start + span.seconds) for span in own]
-            near = trips[bisect_left(trips, (start - (stop - start),)) : bisect_left(trips, (stop,))]
-            known = _covered([*told, *near], start, stop)
-            served = known - _covered(told, start, stop)
-            steps.append(Step(mine[i].step, start, stop - start, _totals(own), served, stop - start - known))
-        return steps
+        return steps_of([span for span in self if span.who == who])
 
     def to_chrome(self, path: str | Path) -> None:
         """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server."""
@@ -176,20 +127,3 @@ class Trace:
 
 UNTIMED = Trace(limit=0, now=lambda: 0.0)
 """Keeps nothing, where no clock on the wall counts."""
-
-
-def _totals(spans: Iterable[Span]) -> dict[str, float]:
-    """Seconds by span name, in the order of `SPANS`."""
-    totals: dict[str, float] = defaultdict(float)
-    for span in spans:
-        totals[span.name] += span.seconds
-    return {name: totals[name] for name in SPANS if name in totals}
-
-
-def _covered(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
-    """Seconds between two moments that lie in any of the stretches."""
-    total, end = 0.0, start
-    for begin, over in sorted(stretches):
-        total += max(0.0, min(over, stop) - max(begin, end))
-        end = max(end, min(over, stop))
-    return total

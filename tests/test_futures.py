@@ -9,7 +9,8 @@ from concurrent.futures import wait
 import pytest
 
 from minips.stages.transports.framing import pieces
-from minips.stages.transports.streams import Driven, StreamChannel, Then
+from minips.stages.transports.link import Then
+from minips.stages.transports.streams import Driven, StreamChannel
 from minips.stages.transports.tcp import _TcpWire
 from minips.stages.transports.wire import CALL
 

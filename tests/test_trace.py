@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 
 import minips as ps
-from minips.trace import SPANS, Span, Trace
+from minips.spans import SPANS, Span
+from minips.trace import Trace
 
 
 @pytest.fixture

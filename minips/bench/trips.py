@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from minips.core.config import Config
-from minips.drivers.client import connect
+from minips.drivers.connecting import connect
 from minips.drivers.server import Server
 from minips.engines.supervisor import ControlPipe
 from minips.stage import Array, Tensors

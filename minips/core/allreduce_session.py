@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from minips.core.collectives import Hop
 from minips.core.sessions import Do, Parcel, Receive, Result, Send, Session
-from minips.trace import DECODE, ENCODE, UPDATE
+from minips.spans import DECODE, ENCODE, UPDATE
 
 
 class Part(Protocol):

@@ -20,13 +20,14 @@ import numpy as np
 from minips.core.message import PROTOCOL_VERSION, VERSIONS, Header, Message, check_finite
 from minips.core.partition import named_arrays
 from minips.core.plan import Format, planned
+from minips.spans import DECODE, ENCODE
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option, reason
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
 from minips.stages.transports.framing import pieces, split
-from minips.trace import DECODE, ENCODE, UNTIMED, Trace
+from minips.trace import UNTIMED, Trace
 
 _STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
 MAX_BYTES = 2**31
@@ -341,6 +342,13 @@ def envelope(codec: Codec, stamp: Header, version: int = PROTOCOL_VERSION) -> by
     told = {"v": version, "s": codec.serializer.name, "c": codec.compressor.name, **stamp}
     packed: bytes = msgpack.Packer().pack(told)  # what packb does, without a call in between
     return packed
+
+
+def wrap(codec: Codec, stamp: Header, answer: Frames, told: Header) -> Frames:
+    """An answer with a ``stamp`` in its envelope, in the version of the protocol that it was asked in: ``told`` is the
+    envelope of the question.
+    """
+    return [envelope(codec, stamp, told["v"]), *answer[1:]]
 
 
 def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Format | None = None) -> tuple[Packet, Header]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from minips import seeds
 from minips.core import saved
-from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, envelope, unpack
+from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, unpack, wrap
 from minips.core.config import Config
 from minips.core.message import Header, Message
 from minips.core.partition import Layout, cut, join
@@ -30,9 +30,10 @@ from minips.core.presence import Attendance, Attending
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
 from minips.core.shard import Outcome, Shard, checked
 from minips.core.status import Status, told_config
+from minips.spans import DECODE, ENCODE, UPDATE
 from minips.stage import Array, Frames, Tensors, reason
 from minips.stages.aggregators import Contribution
-from minips.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
+from minips.trace import UNTIMED, Trace
 
 PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
 KEPT_ROWS = 10_000
@@ -376,7 +377,11 @@ class ServerSession:
         self.anew: list[int] = []
         """Workers that have gone on in a saved run without what they had left."""
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
-        self._plan = planned(config.push.serializer)
+        plan = planned(config.push.serializer)
+        self.unpack: Callable[..., tuple[Any, Header]] = partial(unpack, codec=config.push, trace=trace, plan=plan)
+        self.encode: Callable[[Encoder, Message], Parcel] = Encoder.encode
+        self.wrap: Callable[..., Parcel] = partial(wrap, config.pull)
+        """The packet of a request and what its envelope says; the frames of an answer; and those in their envelope."""
         self._encoded: tuple[tuple[Any, ...], Frames | None] = (), None
         """What was asked for last, and its frames, which all who ask for the same version of it share."""
         self._encoding, self.encodings = False, 0
@@ -481,7 +486,7 @@ class ServerSession:
             message.tensors = saved.to_arrays(link.kept)
             answer = yield Do(SENDING, self.values, partial(self._plain, message))
         elif kind not in PULLS or header.get("rows") or not self.config.pull.memory.stateless:
-            answer = yield Do(SENDING, self.values, partial(self.encode, message, encoder))
+            answer = yield Do(SENDING, self.values, partial(self.encode, encoder, message))
         else:  # all that ask for one version of the same tensors share the frames: the first encodes, the others wait
             asked = version, *params
             while self._encoding:
@@ -491,7 +496,7 @@ class ServerSession:
                 return stamp, waited, (yield Do(SENDING[-1:], self.values, lambda: answer))
             self._encoding = True
             try:
-                answer = yield Do(SENDING, self.values, partial(self.encode, message, self._encoder))
+                answer = yield Do(SENDING, self.values, partial(self.encode, self._encoder, message))
                 if version == shard.version:  # else the frames would keep from use what the next update could take
                     self._encoded = asked, answer
             finally:
@@ -580,21 +585,9 @@ class ServerSession:
         """The version and the parameters that a pull is answered with."""
         return self.shard.version, self.shard.pull(worker)
 
-    def unpack(self, frames: Parcel) -> tuple[Any, Header]:
-        """The packet of a request, and what its envelope says."""
-        return unpack(frames, self.config.push, self.trace, self._plan)
-
-    def wrap(self, stamp: Header, answer: Parcel, told: Header) -> Parcel:
-        """An answer in its envelope, in the version of the protocol that it was asked in."""
-        return [envelope(self.config.pull, stamp, told["v"]), *answer]
-
     def decode(self, packet: Any, decoder: Decoder) -> Tensors:
         """The gradients of a push. ValueError where they are none of these parameters, or not finite."""
         return checked(decoder.decode(packet).tensors, self.shard.parameters.arrays)
-
-    def encode(self, message: Message, encoder: Encoder) -> Parcel:
-        """The frames of an answer, without an envelope."""
-        return encoder.encode(message)[1:]
 
     def _record(self) -> None:
         """Keep what the shard has recorded of an update, if one was made, with the time."""
@@ -626,7 +619,7 @@ class ServerSession:
         return self.wrap({}, self._plain(Message(header)), told)
 
     def _plain(self, message: Message) -> Parcel:
-        return encode_plainly(message, self.config.pull)[1:]
+        return encode_plainly(message, self.config.pull)
 
     def _left(self, packet: Any) -> Mapping[str, Any]:
         """The part that a worker leaves with its goodbye. ValueError where it could not go on from that."""

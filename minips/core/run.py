@@ -21,8 +21,9 @@ from minips.core.origin import Origin, check_same, described, origin_of, remade
 from minips.core.partition import Layout, cut_state, join, join_state
 from minips.core.shard import Grant
 from minips.problems import Problem
+from minips.spans import Span
 from minips.stage import Array, Tensors, reason
-from minips.trace import Span, Trace
+from minips.trace import Trace
 
 Rows = list[tuple[float, int, float]]
 """Rows of (seconds, step, training loss)."""

@@ -27,9 +27,10 @@ from minips.cost.rehearsal import count_bytes
 from minips.cost.walk import walk
 from minips.engines.worker import compute
 from minips.problems import Problem
+from minips.spans import SPANS
 from minips.stage import Tensors
 from minips.stages.transports.framing import stream_nbytes
-from minips.trace import SPANS, Trace
+from minips.trace import Trace
 
 
 @dataclass(frozen=True)

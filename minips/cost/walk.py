@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from minips.core.allreduce_session import all_reduce
 from minips.core.calibration import Calibration, rank_lines, update_lines
-from minips.core.codec import Decoder, Encoder
+from minips.core.codec import Decoder
 from minips.core.collectives import Hop
 from minips.core.config import Config
 from minips.core.fit import Line
@@ -459,16 +459,10 @@ class _DeclaredSessions(ServerSession):
     def __init__(self, server: _Server) -> None:
         walk = server.walk
         super().__init__(server.shard, walk.config, server.number, {}, UNTIMED, server.changed)
-        self.values, self._pulled = walk.share, walk.load.pulled
-
-    def unpack(self, sized: Sized) -> tuple[Sized, Header]:
-        return sized, {}
+        self.values, pulled = walk.share, walk.load.pulled
+        self.unpack = lambda sized: (sized, {})
+        self.encode = lambda encoder, message: Sized(message.header, pulled)
+        self.wrap = lambda stamp, answer, told: Sized(answer.header, answer.nbytes, stamp)
 
     def decode(self, sized: Sized, decoder: Decoder) -> Tensors:
         return {}
-
-    def encode(self, message: Message, encoder: Encoder) -> Sized:
-        return Sized(message.header, self._pulled)
-
-    def wrap(self, stamp: Header, answer: Sized, told: Header) -> Sized:
-        return Sized(answer.header, answer.nbytes, stamp)

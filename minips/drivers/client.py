@@ -5,12 +5,11 @@ whole.
 """
 
 import reprlib
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -20,17 +19,15 @@ import numpy as np
 
 from minips.core import saved
 from minips.core.codec import unpack
-from minips.core.config import Config, check_seconds
+from minips.core.config import Config
 from minips.core.message import Header, Message
 from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerLink, WorkerSession
 from minips.core.sessions import Do, Receive, Send, Session, Until, carry_out
 from minips.core.shard import checked
-from minips.drivers.asking import asking, config_told, listed, transport_of
 from minips.drivers.reconnecting import PAUSES_S, Reconnecting
 from minips.stage import Array, Frames, Tensors, reason
-from minips.stages.transports import Channel, Transport
-from minips.stages.transports.auth import check_token
+from minips.stages.transports import Channel
 from minips.stages.transports.streams import Driven
 from minips.stages.transports.wire import Closable
 from minips.trace import Trace
@@ -38,52 +35,6 @@ from minips.trace import Trace
 T = TypeVar("T")
 LOOK_S = 0.01
 """How often a session that waits is looked at."""
-
-
-def connect(
-    address: str | Sequence[str],
-    config: Config | None = None,
-    *,
-    worker: int | None = 0,
-    token: str = "",
-    timeout: float = 10.0,
-    transport: Transport | None = None,
-    trace: Trace | None = None,
-    pauses_s: Sequence[float] = PAUSES_S,
-    check: Callable[[Header], object] | None = None,
-) -> "Client":
-    """A client of the server at ``address``, or of several servers at their addresses. Use with ``with``.
-
-    ``config`` is that of the servers; None: they tell it, and ``transport`` is one that reaches them (None: the address
-    says which). ``worker`` is this worker's number; None: the first one that nobody is. Another client cannot be a
-    worker that is connected and heard.
-
-    ``check`` is called with the first server's status before this worker takes a number, which an error prevents.
-    A connection that breaks is made again, after each of ``pauses_s`` seconds; a push counts once, whether its
-    acknowledgement was lost or not.
-
-    ConnectionError where no server answers, PermissionError for a wrong token, ValueError where the addresses are not
-    those of all the servers of one run or another client is this worker; ValueError or TypeError for what is no
-    address, token, worker or time.
-    """
-    check_token(token)
-    check_seconds("timeout", timeout)
-    if not isinstance(config, Config | None):
-        raise TypeError(f"connect takes the Config that the server has; got {config!r}.")
-    if not isinstance(worker, int | np.integer | None):
-        raise TypeError(f"worker is a worker's number, from 0 on; got {worker!r}. None stands for the first free one.")
-    addresses, identity = listed(address), secrets.token_hex(16)
-    with ExitStack() as stack:
-        if addresses and (config is None or worker is None or check):
-            way = config.shaped_transport() if config else transport or transport_of(addresses[0])
-            ask = stack.enter_context(asking(addresses[0], token, way, timeout, config.pull if config else None))
-            told = ask("status", config=True)
-            config = config or config_told(told, way)
-            if check:
-                check(told)
-            if worker is None:
-                worker = ask("hello", worker=-1, client=identity)["worker"]
-        return Client(addresses, config or Config(), int(worker or 0), token, timeout, trace, pauses_s, identity)
 
 
 @dataclass(frozen=True)
@@ -413,7 +364,6 @@ class _Call(Driven[Any]):
         timed: bool = False,
         last: bool = False,
     ) -> None:
-        super().__init__()
         self.client, self.last, self._session, self._finish, self._timed = client, last, session, finish, timed
         self._source: int | None = None
         """The server whose answer the session needs; None while a thread carries the session out."""

@@ -12,7 +12,7 @@ from minips.lab.course.exercises import Refused, asks, case, is_own, keeps, refu
 from minips.lab.course.questions import Option, estimate, question, sentence
 from minips.stage import Frames
 from minips.stages.transports import Channel
-from minips.stages.transports.streams import StreamTransport
+from minips.stages.transports.endpoints import StreamTransport
 from minips.stages.transports.wire import Closable
 from minips.testing import check_transport
 

@@ -13,9 +13,10 @@ from typing import Any
 from minips.stage import Buffer, Frames, reason
 from minips.stages.transports.auth import Proof, prove, proved
 from minips.stages.transports.base import HANDSHAKE_S, Channel, Connection, Handler, Service, service_of
+from minips.stages.transports.endpoints import ThreadedEndpoint
 from minips.stages.transports.framing import HANDSHAKE_BYTES, pieces, split
 from minips.stages.transports.network import NetworkTransport
-from minips.stages.transports.streams import StreamChannel, ThreadedEndpoint, answer_of
+from minips.stages.transports.streams import StreamChannel, answer_of
 from minips.stages.transports.wire import AUTH, CALL, Acceptor, InboxWire, Interruptible, Wire
 
 Body = list[Buffer]

@@ -11,27 +11,20 @@ arrived; and where bodies follow each other in a stream, what is copied between 
 aligned alike in both, which takes a fifth less time than otherwise.
 """
 
-import mmap
 import struct
-import weakref
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import lru_cache
 
-import numpy as np
-
-from minips.stage import Array, Buffer, Frames
+from minips.stage import Buffer, Frames
 from minips.stages.transports.auth import LIMIT_BYTES
+from minips.stages.transports.blocks import ALIGNMENT, Blocks
 from minips.stages.transports.wire import MOST_FRAMES, check_count
 
 HEAD = struct.Struct("<BxxxI")
-ALIGNMENT, LARGE_BYTES = 64, 2**20
 HANDSHAKE_BYTES = LIMIT_BYTES + 4 * ALIGNMENT
 """The largest body that is taken from a peer that has not yet shown that it knows the token."""
 AHEAD_BYTES = 2**14
 """Messages up to here are read, and written, with one system call."""
-KEPT = 2
-"""Blocks in use that `Blocks` remembers, to fill them again."""
 _PADDING = [bytes(-nbytes % ALIGNMENT) for nbytes in range(ALIGNMENT)]
 
 
@@ -107,31 +100,6 @@ def cut(block: memoryview, sizes: Sequence[int]) -> Frames:
     return frames
 
 
-def memory(nbytes: int) -> memoryview:
-    """Writable memory that starts at a multiple of 64; not cleared, it is about to be filled.
-
-    A large block comes from the system and goes back to it: in the allocator's heaps it would come to lie where each
-    array after it has to be mapped anew.
-    """
-    if nbytes >= LARGE_BYTES:
-        if not hasattr(mmap, "MADV_HUGEPAGE"):
-            return memoryview(mmap.mmap(-1, nbytes))
-        large = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has no huge pages
-        with suppress(OSError):  # nor has every kernel
-            large.madvise(mmap.MADV_HUGEPAGE)
-        return memoryview(large)
-    block = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -block.__array_interface__["data"][0] % ALIGNMENT
-    return block[start : start + nbytes].data
-
-
-def writable(body: Buffer) -> memoryview:
-    """A copy of a body that a library has read into memory of its own, which cannot be written to."""
-    copy = memory(len(body))
-    copy[:] = body
-    return copy
-
-
 def split(body: memoryview) -> tuple[int, Frames]:
     """Tag and frames, as views of the body. ValueError where it is no body."""
     try:
@@ -143,24 +111,6 @@ def split(body: memoryview) -> tuple[int, Frames]:
     if stream_nbytes(sizes) != len(body):
         raise ValueError(f"a message of {len(body)} bytes should have {stream_nbytes(sizes)}, says its head")
     return tag, cut(body[padded_size(HEAD.size + 8 * count) :], sizes)
-
-
-class Blocks:
-    """Memory for what arrives; not cleared, and used again once nothing looks at it any more, since fresh memory costs
-    the system nearly as much time as filling it.
-    """
-
-    def __init__(self) -> None:
-        self._blocks: list[tuple[memoryview, weakref.ref[Array]]] = []
-
-    def take(self, nbytes: int) -> memoryview:
-        """A writable block of so many bytes, aligned, that nothing looks at."""
-        free = [block for block, reader in self._blocks if reader() is None and nbytes <= len(block) <= 2 * nbytes]
-        block = free[0] if free else memory(nbytes)
-        reader = np.frombuffer(block, np.uint8)  # alive for as long as any view of it
-        used = [pair for pair in self._blocks if pair[1]() is not None]
-        self._blocks = [*used[-KEPT:], (block, weakref.ref(reader))]
-        return reader.data[:nbytes]
 
 
 class Framer:
@@ -178,15 +128,12 @@ class Framer:
         """The room for the rest of a large message."""
         self._coming: tuple[int, memoryview, Sequence[int]] = 0, memoryview(b""), ()
         self._blocks = Blocks()
-        self.room = self._ahead
-
-    @property
-    def begun(self) -> bool:
-        """True in the middle of a message."""
-        return self._left is not None or self._start < self._stop
+        self.room, self.begun = self._ahead, False
+        """``begun``: bytes have come that are in no message yet."""
 
     def took(self, count: int) -> None:
         """Note that so many bytes have come into the room."""
+        self.begun = True
         if self._left is None:
             self._stop += count
         else:
@@ -218,6 +165,7 @@ class Framer:
                     self._start += end
                     if self._start == self._stop:
                         self._start = self._stop = 0
+                        self.begun = False
                     self.room = self._ahead[self._stop : self._stop + AHEAD_BYTES]
                     return tag, frames
                 wanted = head
@@ -227,6 +175,7 @@ class Framer:
             return None
         tag, block, sizes = self._coming
         self._coming, self._left, self.room = (0, memoryview(b""), ()), None, self._ahead[:AHEAD_BYTES]
+        self.begun = False
         return tag, cut(block, sizes)
 
     def head(self, here: memoryview, limit: int) -> "int | tuple[int, int, Sequence[int], Frames | None]":

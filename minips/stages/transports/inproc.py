@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from minips.stage import Frames, register
 from minips.stages.transports.base import fresh_name
-from minips.stages.transports.streams import StreamTransport
+from minips.stages.transports.endpoints import StreamTransport
 from minips.stages.transports.wire import InboxListener, InboxWire, Listener, Wire
 
 _Queue = queue.SimpleQueue[tuple[int, Frames] | None]

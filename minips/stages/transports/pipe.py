@@ -8,9 +8,9 @@ from pathlib import Path
 
 from minips.stage import option, register
 from minips.stages.transports.base import fresh_name
+from minips.stages.transports.endpoints import SocketListener, StreamTransport
 from minips.stages.transports.framing import Framer
-from minips.stages.transports.sockets import SocketListener, SocketWire
-from minips.stages.transports.streams import StreamTransport
+from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.wire import Listener, Wire
 
 

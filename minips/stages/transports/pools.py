@@ -19,9 +19,8 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 from minips.stage import Buffer, Frames
+from minips.stages.transports.blocks import ALIGNMENT, Blocks
 from minips.stages.transports.framing import (
-    ALIGNMENT,
-    Blocks,
     cut,
     lengths,
     lengths_of,

@@ -4,7 +4,6 @@ The kernel's time-outs are used where it has them as POSIX says: Python's would 
 `select` waits for what comes, and what is sent goes out buffer by buffer.
 """
 
-import os
 import select
 import socket
 import struct
@@ -12,13 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from minips.stage import Buffer, Frames, reason
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
-from minips.stages.transports.wire import POOL, Acceptor, Interruptible, Wire
+from minips.stages.transports.wire import POOL, Wire
 
-P = TypeVar("P", bound=Interruptible)
 KERNEL_TIMES_OUT = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
 """True where a socket's time-outs are set as POSIX says."""
 _ALL: int = getattr(socket, "MSG_WAITALL", 0)
@@ -67,12 +65,13 @@ class SocketWire(Wire):
         if self.pool and self.pool.coming:
             return self.pool.receive(deadline)
         try:
-            late = False
-            while (message := framer.message(limit)) is None:
+            message, late = framer.message(limit) if framer.begun else None, False
+            while message is None:
                 if late:
                     raise TimeoutError("no whole message came in time")
                 framer.took(self.take(framer.room, deadline))
                 late = deadline is not None and time.monotonic() >= deadline
+                message = framer.message(limit)
             if message[0] == POOL and self.pool:
                 return self.pool.receive(deadline, message[1])
             return message
@@ -143,30 +142,6 @@ class SocketWire(Wire):
         self.shutdown()
         if self.pool:
             self.pool.close()
-        self._sock.close()
-
-
-class SocketListener(Acceptor[P]):
-    """A listener on a stream socket that is bound already; ``wire`` makes the wire of an accepted one."""
-
-    def __init__(self, sock: socket.socket, address: str, wire: Callable[[socket.socket], P]) -> None:
-        self._sock, self.address, self._wire = sock, address, wire
-
-    def accept(self) -> P:
-        return self._wire(self._sock.accept()[0])
-
-    def shutdown(self) -> None:
-        try:
-            self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:  # only Linux wakes an accept by that; elsewhere a visitor does
-            with suppress(OSError), socket.socket(self._sock.family) as visitor:
-                visitor.settimeout(1)
-                visitor.connect(self._sock.getsockname())
-
-    def close(self) -> None:
-        with suppress(OSError):
-            if isinstance(place := self._sock.getsockname(), str):
-                os.unlink(place)
         self._sock.close()
 
 

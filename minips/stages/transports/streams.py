@@ -7,39 +7,26 @@ outstanding. Answers come in the order of the calls.
 
 import threading
 import time
-import weakref
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from minips.stage import Frames, reason
-from minips.stages.transports.auth import challenge, proved
 from minips.stages.transports.base import (
     COMMON,
     HANDSHAKE_S,
     Caller,
     Channel,
     Connection,
-    Endpoint,
-    Handler,
-    Service,
-    Transport,
     remote_error,
-    service_of,
-    then,
 )
 from minips.stages.transports.wire import (
     CALL,
     ERROR,
     MOST_FRAMES,
-    POOL,
-    Acceptor,
     Interruptible,
-    Listener,
     Wire,
     check_count,
 )
@@ -60,10 +47,11 @@ class Driven(Future[T]):
 
     _state, _result, _exception = "PENDING", None, None
     _made: threading.Condition | None = None
+    _waiting: list[Any] | None = None
+    _calls: list[Callable[[Any], object]] | None = None
 
     def __init__(self) -> None:
-        self._waiting: list[Any] = []
-        self._done_callbacks: list[Callable[[Any], object]] = []
+        """All that a future has is made where it is wanted."""
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -72,6 +60,13 @@ class Driven(Future[T]):
             with _MAKING:
                 self._made = self._made or threading.Condition()
         return self._made
+
+    @property
+    def _done_callbacks(self) -> list[Callable[[Any], object]]:
+        """The functions that are called when it is done. `Future` asks for them with the lock held, or afterwards."""
+        if self._calls is None:
+            self._calls = []
+        return self._calls
 
     def set_result(self, result: T) -> None:
         self._complete(result, None)
@@ -84,10 +79,10 @@ class Driven(Future[T]):
         self._state = "FINISHED"
         if self._made is not None:
             with self._made:
-                for waiter in self._waiting:
+                for waiter in self._waiting or ():
                     (waiter.add_exception if self._exception else waiter.add_result)(self)
                 self._made.notify_all()
-        if self._done_callbacks:
+        if self._calls:
             self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -157,6 +152,8 @@ class Driven(Future[T]):
         """
         if not self.completed():
             self.attend()
+        if self._waiting is None:
+            self._waiting = []
         return self._waiting
 
     @_waiters.setter
@@ -169,136 +166,6 @@ def _left(deadline: float | None) -> float | None:
     return None if deadline is None else max(deadline - time.monotonic(), 0.0)
 
 
-class Then(Driven[T]):
-    """The future of ``fn(future)``, called when ``future`` is done, in the thread that completes it."""
-
-    def __init__(self, future: "Future[Any]", fn: Callable[["Future[Any]"], T]) -> None:
-        super().__init__()
-        self._future: Future[Any] | None = future
-        self._fn = fn
-        then(future, self._arrived)
-
-    def drive(self, deadline: float | None) -> None:
-        if isinstance(future := self._future, Driven):
-            future.drive(deadline)
-
-    def attend(self) -> None:
-        if isinstance(future := self._future, Driven):
-            future.attend()
-
-    def _arrived(self, future: "Future[Any]") -> None:
-        self._future = None  # which knows this one: a circle would keep what has arrived until it is swept up
-        try:
-            result = self._fn(future)
-        except Exception as error:
-            self.set_exception(error)
-        else:
-            self.set_result(result)
-
-
-class StreamTransport(Transport):
-    """A transport made of a listener and a dial."""
-
-    @abstractmethod
-    def listen(self, address: str | None) -> Listener:
-        """Take connections at ``address``, or at a fresh local one."""
-
-    @abstractmethod
-    def dial(self, address: str, timeout: float) -> Wire:
-        """Connect to a listener."""
-
-    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
-        return ThreadedEndpoint(self.listen(address), partial(_answer_calls, service_of(handler), token))
-
-    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
-        return StreamChannel(proved(self.dial(address, timeout), token, address, timeout), address)
-
-
-class ThreadedEndpoint(Endpoint, Generic[P]):
-    """One thread that accepts, and one for each connection, in which ``talk`` answers the peer until it is gone."""
-
-    def __init__(self, listener: Acceptor[P], talk: Callable[[P], None]) -> None:
-        self.address = listener.address
-        self._listener, self._talk, self._lock, self._closing = listener, talk, threading.Lock(), False
-        self._wires = weakref.WeakKeyDictionary[threading.Thread, P]()  # a thread that has ended is forgotten
-        self._accepting = threading.Thread(target=self._accept, name=f"minips-accept-{self.address}", daemon=True)
-        try:
-            self._accepting.start()
-        except RuntimeError:
-            listener.close()
-            raise
-
-    def close(self) -> None:
-        with self._lock:
-            self._closing = True
-            wires = dict(self._wires)
-        self._listener.shutdown()
-        for wire in wires.values():
-            wire.shutdown()
-        deadline = time.monotonic() + HANDSHAKE_S
-        for thread in (self._accepting, *wires):
-            if thread is not threading.current_thread():
-                thread.join(max(deadline - time.monotonic(), 0.0))
-
-    def _accept(self) -> None:
-        try:
-            while not self._closing:
-                self._accept_one()
-        finally:
-            self._listener.close()
-
-    def _accept_one(self) -> None:
-        try:
-            peer = self._listener.accept()
-        except OSError:
-            time.sleep(0 if self._closing else 0.05)  # out of descriptors, perhaps: give the others time to let some go
-            return
-        thread = threading.Thread(target=self._talk, args=(peer,), name=f"minips-serve-{self.address}", daemon=True)
-        with self._lock:
-            if not self._closing:
-                self._wires[thread] = peer
-                try:
-                    thread.start()
-                    return
-                except RuntimeError as error:
-                    del self._wires[thread]
-                    words = f"{error}. Is there a limit on threads or on memory (ulimit -u, ulimit -v)?"
-                    if isinstance(peer, Wire):
-                        with suppress(OSError):
-                            peer.send(*_refusal(RuntimeError(f"The server cannot serve one more connection: {words}")))
-        peer.close()
-
-
-def _answer_calls(service: Service, token: str, first: Wire) -> None:
-    """Answer the calls that come over a wire, one after the other, until the peer is gone."""
-    wire: Wire | None = first
-    connection: Connection | None = None
-    try:
-        challenge(first, token, HANDSHAKE_S)
-        try:
-            while wire:
-                tag, frames = wire.receive()
-                if tag == POOL:
-                    wire = wire.join(frames)
-                else:
-                    connection = connection or service.connection()
-                    answer = answer_of(connection, frames)
-                    del frames  # before the answer leaves, so that their memory is free by the next call
-                    try:
-                        wire.send(*answer)
-                    except RuntimeError as error:  # this side could not even begin to send it
-                        wire.send(*_refusal(error))
-                    del answer
-        finally:
-            if connection:
-                connection.closed()
-    except (EOFError, OSError, ValueError):
-        pass  # the peer went away, talked nonsense or did not know the token: the other connections go on
-    finally:
-        if wire:
-            wire.close()
-
-
 def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
     """Tag and frames of what the handler says to a call."""
     try:
@@ -307,10 +174,10 @@ def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
             check_count(len(answer))
         return CALL, answer
     except Exception as error:
-        return _refusal(error)
+        return refusal(error)
 
 
-def _refusal(error: Exception) -> tuple[int, Frames]:
+def refusal(error: Exception) -> tuple[int, Frames]:
     """Tag and frames that tell the caller of an error."""
     kind = next((one for one in COMMON if isinstance(error, one)), type(error))
     return ERROR, [kind.__name__.encode(), reason(error).encode()]

@@ -12,11 +12,12 @@ from typing import Any
 from minips.stage import Frames, option, register
 from minips.stages.transports.auth import proved
 from minips.stages.transports.base import Channel
+from minips.stages.transports.endpoints import SocketListener, StreamTransport
 from minips.stages.transports.framing import Framer
 from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.pools import MOST, Pools, pooled
-from minips.stages.transports.sockets import SocketListener, SocketWire
-from minips.stages.transports.streams import StreamChannel, StreamTransport
+from minips.stages.transports.sockets import SocketWire
+from minips.stages.transports.streams import StreamChannel
 from minips.stages.transports.wire import Listener, Wire
 
 

@@ -26,9 +26,9 @@ from typing import Any
 
 from minips.stage import Buffer, Frames, option, register
 from minips.stages.transports.base import HANDSHAKE_S
+from minips.stages.transports.endpoints import StreamTransport
 from minips.stages.transports.framing import size
 from minips.stages.transports.network import NetworkTransport, netloc
-from minips.stages.transports.streams import StreamTransport
 from minips.stages.transports.wire import AUTH, InboxListener, InboxWire, Listener, Wire
 
 _HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"

@@ -1,71 +1,13 @@
-"""Aggregators: one gradient from the gradients of several workers.
+"""Aggregators that stand some bad workers."""
 
-The contract is `Aggregator`. Under BSP it sees a whole round at once, under SSP and ASP each push alone.
-"""
-
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from minips.stage import Array, Stage, Tensors, option, register
-
-
-class Contribution(NamedTuple):
-    """One push: a worker's gradients, its clock, the version of the parameters that it read, and its training loss."""
-
-    worker: int
-    clock: int
-    version: int
-    gradients: Tensors
-    loss: float = float("nan")
-    staleness: int = 0
-    """Versions that were made between its reading and its being combined; the shard counts them."""
-
-
-class Aggregator(Stage):
-    """The contract. Contributions come in worker order, never in order of arrival, so that a run repeats to the bit.
-
-    They are not changed. Of several servers each combines its own pieces: an elementwise aggregator gives the same.
-    """
-
-    kind: ClassVar[str] = "aggregator"
-    elementwise: ClassVar[bool] = False
-    """True where each coordinate is combined by itself, so that large tensors may come in pieces."""
-
-    @property
-    def least(self) -> int:
-        """The fewest contributions that this aggregator can combine, and keep its promise."""
-        return 1
-
-    @abstractmethod
-    def combine(self, contributions: Sequence[Contribution]) -> Tensors:
-        """One gradient for each name, of the contributions' shape and dtype; it may be an array of theirs."""
-
-
-@register
-@dataclass(frozen=True)
-class Mean(Aggregator):
-    """The average, ``(g₁ + … + gₙ) / n``, in worker order, half floats in float32. One bad worker moves it anywhere."""
-
-    name = "mean"
-    elementwise = True
-
-    def combine(self, contributions: Sequence[Contribution]) -> Tensors:
-        if len(contributions) == 1:
-            return contributions[0].gradients
-
-        def mean(pieces: list[Array]) -> Array:
-            total = np.add(pieces[0], pieces[1], dtype=np.result_type(pieces[0], np.float32))
-            for piece in pieces[2:]:
-                total += piece
-            total /= len(pieces)
-            return np.asarray(total, pieces[0].dtype)
-
-        return by_name(mean, contributions)
+from minips.stage import Array, Tensors, option, register
+from minips.stages.aggregators.base import Aggregator, Contribution, Mean, by_name, require_min
 
 
 @register
@@ -142,32 +84,6 @@ class Krum(Aggregator):
 
 @register
 @dataclass(frozen=True)
-class StalenessWeighted(Aggregator):
-    """The mean of gradients that count the less the older they are: ``Σ gᵢ / (1 + τᵢ)^power / n``.
-
-    τᵢ is the number of versions since the one that gᵢ was computed from; under BSP it is 0 and this is the mean.
-    Source: Zhang et al. 2016, "Staleness-aware Async-SGD for Distributed Deep Learning", section 2.2 (the learning rate
-    divided by the staleness; 1 is added, so that a fresh gradient counts in full).
-    """
-
-    name = "stalenessweighted"
-    elementwise = True
-    power: float = option(1.0, "how fast old gradients fade", minimum=0, step=0.25)
-
-    def combine(self, contributions: Sequence[Contribution]) -> Tensors:
-        weights = [(1 + max(one.staleness, 0)) ** -self.power / len(contributions) for one in contributions]
-
-        def weighted(pieces: list[Array]) -> Array:
-            total = np.zeros_like(pieces[0])
-            for weight, piece in zip(weights, pieces, strict=True):
-                total += piece * piece.dtype.type(weight)
-            return total
-
-        return by_name(weighted, contributions)
-
-
-@register
-@dataclass(frozen=True)
 class MajorityVote(Aggregator):
     """The sign that most workers' gradients have, −1, 0 (a tie) or 1, coordinate by coordinate: for the Sign quantizer.
 
@@ -187,15 +103,6 @@ class MajorityVote(Aggregator):
         return by_name(vote, contributions)
 
 
-def require_min(aggregator: Aggregator, contributions: Sequence[Contribution]) -> None:
-    """ValueError where there are too few contributions for what the aggregator promises."""
-    if len(contributions) < aggregator.least:
-        raise ValueError(
-            f"{aggregator!r} needs at least {aggregator.least} contributions at once, got {len(contributions)}. "
-            "Use more workers under BSP, or an aggregator that needs fewer."
-        )
-
-
 def _squared_distance(a: Tensors, b: Tensors) -> float:
     """``|a − b|²`` over all names; infinite where it leaves the range of a double, as a bad worker's may."""
     total = 0.0
@@ -204,8 +111,3 @@ def _squared_distance(a: Tensors, b: Tensors) -> float:
             difference = np.subtract(x, b[name], dtype=np.float64).reshape(-1)
             total += float(np.dot(difference, difference))
     return total
-
-
-def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Contribution]) -> Tensors:
-    """``combine`` applied to each name's arrays, one from each contribution."""
-    return {name: combine([one.gradients[name] for one in contributions]) for name in contributions[0].gradients}

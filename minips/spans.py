@@ -1,0 +1,75 @@
+"""The names of the spans in which a step's time is spent, and what is found out from them."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+ENCODE = ("compensate", "quantize", "serialize", "compress")
+DECODE = ("decompress", "deserialize", "dequantize")
+UPDATE = ("aggregate", "apply")
+"""The names of a message on its way out, on its way in, and of a round."""
+SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
+"""All names, in the order of the data's way."""
+
+
+class Span(NamedTuple):
+    """One stretch of one process's time, in seconds."""
+
+    name: str
+    who: str
+    start: float
+    seconds: float
+    step: int
+
+
+class Step(NamedTuple):
+    """One step of one worker, from the beginning of one gradient to that of the next, in seconds."""
+
+    step: int
+    start: float
+    seconds: float
+    spans: dict[str, float]
+    """By name; with several servers, or overlap, they run side by side and may add up to more than the whole."""
+    served: float
+    """While a message was neither travelling nor waiting: the server worked for this worker."""
+    unclaimed: float
+    """Seconds in no span, which the worker itself must have spent."""
+
+
+def steps_of(mine: list[Span]) -> list[Step]:
+    """The steps of one worker from its spans, but for the last one."""
+    trips = sorted(
+        (first.start, then.start + then.seconds)  # from the departure of a message to the end of its answer's wait
+        for first, then in pairwise(mine)
+        if (first.name, then.name) == ("transfer", "wait")
+    )
+    mine = sorted(mine, key=lambda span: span.start)
+    firsts = [i for i, span in enumerate(mine) if span.name == "compute"]
+    steps = []
+    for i, j in pairwise(firsts):
+        start, stop, own = mine[i].start, mine[j].start, mine[i:j]
+        told = [(span.start, span.start + span.seconds) for span in own]
+        near = trips[bisect_left(trips, (start - (stop - start),)) : bisect_left(trips, (stop,))]
+        known = covered([*told, *near], start, stop)
+        served = known - covered(told, start, stop)
+        steps.append(Step(mine[i].step, start, stop - start, totals(own), served, stop - start - known))
+    return steps
+
+
+def totals(spans: Iterable[Span]) -> dict[str, float]:
+    """Seconds by span name, in the order of `SPANS`."""
+    totals: dict[str, float] = defaultdict(float)
+    for span in spans:
+        totals[span.name] += span.seconds
+    return {name: totals[name] for name in SPANS if name in totals}
+
+
+def covered(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
+    """Seconds between two moments that lie in any of the stretches."""
+    total, end = 0.0, start
+    for begin, over in sorted(stretches):
+        total += max(0.0, min(over, stop) - max(begin, end))
+        end = max(end, min(over, stop))
+    return total

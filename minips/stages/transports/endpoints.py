@@ -1,0 +1,155 @@
+"""The server's side of a transport over streams: a listener, and a thread for each connection."""
+
+import os
+import socket
+import threading
+import time
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Generic, TypeVar
+
+from minips.stages.transports.auth import challenge, proved
+from minips.stages.transports.base import (
+    HANDSHAKE_S,
+    Channel,
+    Connection,
+    Endpoint,
+    Handler,
+    Service,
+    Transport,
+    service_of,
+)
+from minips.stages.transports.streams import StreamChannel, answer_of, refusal
+from minips.stages.transports.wire import POOL, Acceptor, Interruptible, Listener, Wire
+
+P = TypeVar("P", bound=Interruptible)
+
+
+class StreamTransport(Transport):
+    """A transport made of a listener and a dial."""
+
+    @abstractmethod
+    def listen(self, address: str | None) -> Listener:
+        """Take connections at ``address``, or at a fresh local one."""
+
+    @abstractmethod
+    def dial(self, address: str, timeout: float) -> Wire:
+        """Connect to a listener."""
+
+    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
+        return ThreadedEndpoint(self.listen(address), partial(_answer_calls, service_of(handler), token))
+
+    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
+        return StreamChannel(proved(self.dial(address, timeout), token, address, timeout), address)
+
+
+class ThreadedEndpoint(Endpoint, Generic[P]):
+    """One thread that accepts, and one for each connection, in which ``talk`` answers the peer until it is gone."""
+
+    def __init__(self, listener: Acceptor[P], talk: Callable[[P], None]) -> None:
+        self.address = listener.address
+        self._listener, self._talk, self._lock, self._closing = listener, talk, threading.Lock(), False
+        self._wires = weakref.WeakKeyDictionary[threading.Thread, P]()  # a thread that has ended is forgotten
+        self._accepting = threading.Thread(target=self._accept, name=f"minips-accept-{self.address}", daemon=True)
+        try:
+            self._accepting.start()
+        except RuntimeError:
+            listener.close()
+            raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._closing = True
+            wires = dict(self._wires)
+        self._listener.shutdown()
+        for wire in wires.values():
+            wire.shutdown()
+        deadline = time.monotonic() + HANDSHAKE_S
+        for thread in (self._accepting, *wires):
+            if thread is not threading.current_thread():
+                thread.join(max(deadline - time.monotonic(), 0.0))
+
+    def _accept(self) -> None:
+        try:
+            while not self._closing:
+                self._accept_one()
+        finally:
+            self._listener.close()
+
+    def _accept_one(self) -> None:
+        try:
+            peer = self._listener.accept()
+        except OSError:
+            time.sleep(0 if self._closing else 0.05)  # out of descriptors, perhaps: give the others time to let some go
+            return
+        thread = threading.Thread(target=self._talk, args=(peer,), name=f"minips-serve-{self.address}", daemon=True)
+        with self._lock:
+            if not self._closing:
+                self._wires[thread] = peer
+                try:
+                    thread.start()
+                    return
+                except RuntimeError as error:
+                    del self._wires[thread]
+                    words = f"{error}. Is there a limit on threads or on memory (ulimit -u, ulimit -v)?"
+                    if isinstance(peer, Wire):
+                        with suppress(OSError):
+                            peer.send(*refusal(RuntimeError(f"The server cannot serve one more connection: {words}")))
+        peer.close()
+
+
+def _answer_calls(service: Service, token: str, first: Wire) -> None:
+    """Answer the calls that come over a wire, one after the other, until the peer is gone."""
+    wire: Wire | None = first
+    connection: Connection | None = None
+    try:
+        challenge(first, token, HANDSHAKE_S)
+        try:
+            while wire:
+                tag, frames = wire.receive()
+                if tag == POOL:
+                    wire = wire.join(frames)
+                else:
+                    connection = connection or service.connection()
+                    answer = answer_of(connection, frames)
+                    del frames  # before the answer leaves, so that their memory is free by the next call
+                    try:
+                        wire.send(*answer)
+                    except RuntimeError as error:  # this side could not even begin to send it
+                        wire.send(*refusal(error))
+                    del answer
+        finally:
+            if connection:
+                connection.closed()
+    except (EOFError, OSError, ValueError):
+        pass  # the peer went away, talked nonsense or did not know the token: the other connections go on
+    finally:
+        if wire:
+            wire.close()
+
+
+class SocketListener(Acceptor[P]):
+    """A listener on a stream socket that is bound already; ``wire`` makes the wire of an accepted one."""
+
+    def __init__(self, sock: socket.socket, address: str, wire: Callable[[socket.socket], P]) -> None:
+        self._sock, self.address, self._wire = sock, address, wire
+
+    def accept(self) -> P:
+        return self._wire(self._sock.accept()[0])
+
+    def shutdown(self) -> None:
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:  # only Linux wakes an accept by that; elsewhere a visitor does
+            with suppress(OSError), socket.socket(self._sock.family) as visitor:
+                visitor.settimeout(1)
+                visitor.connect(self._sock.getsockname())
+
+    def close(self) -> None:
+        with suppress(OSError):
+            if isinstance(place := self._sock.getsockname(), str):
+                os.unlink(place)
+        self._sock.close()
