@@ -5,6 +5,8 @@ import json
 import sys
 import textwrap
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,25 +14,53 @@ import pytest
 from test_golden import CLOCKS, CONFIGS
 
 import minips as ps
-from minips.core import allreduce_session, sessions
-from minips.core.protocol import ServerSession
+from minips.core import allreduce_session, sessions, training
+from minips.core.protocol import ServerSession, WorkerSession
 from minips.core.reduction import AllReduceState
+from minips.core.sessions import Session
 from minips.core.shard import Shard
+from minips.core.training import Call, Seen, train_served
 from minips.cost import probe, walk
 from minips.drivers import peer
-from minips.engines import replica
+from minips.engines import replica, worker
+from minips.engines.simulated import central, mutual
 
 EXCHANGES = {"ring": 4, "tree": 5, "halvingdoubling": 8}
 EVERY_CLOCK, COMPUTING = {"threads", "simulated", "predicted"}, {"threads", "simulated"}
+HOLDERS = [training, allreduce_session, worker, replica, peer, central, mutual, walk]
+"""The modules that hold a training loop, or the session of an all-reduce."""
+LEFT = 3
+"""The steps that a worker makes which leaves, or falls silent."""
+
+
+def leaving(
+    worker: WorkerSession, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
+) -> Session[Seen]:
+    """The training loop, in which worker 1 says goodbye in the middle of the run."""
+    seen = yield from falling_silent(worker, overlap, over, seen)
+    if worker.worker == 1:
+        yield Call(worker.say("bye"))
+    return seen
+
+
+def falling_silent(
+    worker: WorkerSession, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
+) -> Session[Seen]:
+    """The training loop, in which worker 1 stops in the middle of the run."""
+    return train_served(worker, overlap, lambda: over() or (worker.worker == 1 and worker.clock == LEFT), seen)
 
 
 class Mutation(NamedTuple):
-    """One change of the protocol's text, and the clocks under which it shows."""
+    """One change of the protocol's text, and the clocks under which it shows; ``changes`` of the config, and the
+    training loop, with which it does.
+    """
 
     function: Any
     before: str
     after: str
     clocks: set[str]
+    changes: dict[str, Any] = {}
+    loop: Any = train_served
 
 
 ALL_REDUCE = {
@@ -61,26 +91,58 @@ SERVED = {
         "params = kept[max(min(kept), version - 1)]\n",
         COMPUTING,
     ),
+    "a worker forgets to pull": Mutation(
+        train_served,
+        "params, versions = (yield Call(push_pull)), worker.versions\n",
+        "yield Call(worker.push(gradients, loss, read, pulls=False))\n",
+        EVERY_CLOCK,
+    ),
+    "an overlap waits for the newest parameters": Mutation(
+        train_served,
+        "travelling = yield Begin(push_pull)\n",
+        "params, versions = (yield Call(push_pull)), worker.versions\n",
+        EVERY_CLOCK,
+        {"overlap": True},
+    ),
+    "one that has left is waited for": Mutation(
+        Shard.part,
+        "self.live.discard(self.validate_worker(worker))",
+        "self.validate_worker(worker)",
+        EVERY_CLOCK,
+        {"timeout_s": 0.5},
+        leaving,
+    ),
 }
 STRAGGLER = ps.Config(workers=3, delays=ps.Delays(seconds=0.004, slow={1: 5.0}), steps=6, batch_size=4)
 
 
 def mutate(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
     """Put the changed function wherever the one of before is known."""
-    function, before, after, _ = mutation
+    function, before, after = mutation[:3]
     source = textwrap.dedent(inspect.getsource(function))
     assert source.count(before) == 1
     made: dict[str, Any] = {}
     exec(source.replace(before, after), {**vars(sys.modules[function.__module__])}, made)
     owner, _, name = function.__qualname__.rpartition(".")
-    holders = [vars(sys.modules[function.__module__])[owner]] if owner else [peer, replica, walk, allreduce_session]
-    for holder in holders:
-        monkeypatch.setattr(holder, name, made[name])
+    if owner:
+        monkeypatch.setattr(vars(sys.modules[function.__module__])[owner], name, made[name])
+    else:
+        put(monkeypatch, function, made[name])
+
+
+def put(monkeypatch: pytest.MonkeyPatch, function: Any, other: Any) -> None:
+    """Put another function wherever this one is known."""
+    for holder in HOLDERS:
+        if vars(holder).get(function.__name__) is function:
+            monkeypatch.setattr(holder, function.__name__, other)
 
 
 def result(config: ps.Config, clock: str) -> Any:
-    """What a run, a simulation or a prediction is judged by: parameters, or time."""
-    found = json.loads(json.dumps(CLOCKS[clock](config)))
+    """What a run, a simulation or a prediction is judged by: parameters, or time; or how it failed."""
+    try:
+        found = json.loads(json.dumps(CLOCKS[clock](config)))
+    except RuntimeError as error:
+        return type(error).__name__, None
     return found.get("parameters"), found.get("seconds")
 
 
@@ -96,12 +158,16 @@ def test_a_change_of_the_all_reduce_shows_under_every_clock(
 
 
 @pytest.mark.parametrize("mutation", SERVED)
-def test_a_change_of_what_a_server_answers_shows_under_every_clock(
+def test_a_change_of_what_servers_and_workers_do_shows_under_every_clock(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = {clock: result(STRAGGLER, clock) for clock in CLOCKS}
-    mutate(monkeypatch, SERVED[mutation])
-    assert {clock for clock in CLOCKS if result(STRAGGLER, clock) != right[clock]} == SERVED[mutation].clocks
+    one = SERVED[mutation]
+    config = replace(STRAGGLER, **one.changes)
+    put(monkeypatch, train_served, one.loop)
+    right = {clock: result(config, clock) for clock in CLOCKS}
+    assert right["simulated"][0] == right["threads"][0] != "RuntimeError"
+    mutate(monkeypatch, one)
+    assert {clock for clock in CLOCKS if result(config, clock) != right[clock]} == one.clocks
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
