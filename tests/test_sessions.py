@@ -4,16 +4,19 @@ import inspect
 import json
 import sys
 import textwrap
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from test_golden import CLOCKS, CONFIGS
+from test_golden import CLOCKS, CONFIGS, Pull
 
 import minips as ps
+from minips import seeds
 from minips.core import allreduce_session, sessions, training
 from minips.core.protocol import ServerSession, WorkerSession
 from minips.core.reduction import AllReduceState
@@ -31,6 +34,7 @@ HOLDERS = [training, allreduce_session, worker, replica, peer, central, mutual, 
 """The modules that hold a training loop, or the session of an all-reduce."""
 LEFT = 3
 """The steps that a worker makes which leaves, or falls silent."""
+WAIT_S = 20.0
 
 
 def leaving(
@@ -168,6 +172,102 @@ def test_a_change_of_what_servers_and_workers_do_shows_under_every_clock(
     assert right["simulated"][0] == right["threads"][0] != "RuntimeError"
     mutate(monkeypatch, one)
     assert {clock for clock in CLOCKS if result(config, clock) != right[clock]} == one.clocks
+
+
+THREE = ps.Config(workers=3, steps=6, batch_size=4, timeout_s=WAIT_S)
+
+
+def made(run: ps.Run) -> dict[int, int]:
+    """The clock of each worker's last pull in a run that is not over."""
+    return {grant.worker: grant.clock for grant in sorted(run.grants)}
+
+
+def test_a_round_is_completed_without_a_worker_that_has_left_as_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    put(monkeypatch, train_served, leaving)
+    simulated, real = (ps.train(Pull(), THREE, engine=engine) for engine in ("simulated", "threads"))
+    assert all(simulated.params[name].tobytes() == x.tobytes() for name, x in real.params.items())
+    assert simulated.updates == real.updates == 3 * LEFT + 2 * 5
+    assert made(simulated) == made(real) == {0: 7, 1: LEFT, 2: 7}
+    assert simulated.events == []
+
+
+def silenced() -> ps.Server:
+    """A server after a run by hand, in which worker 1 has fallen silent."""
+    params, over = Pull().init(seeds.init(THREE.seed)), threading.Event()
+
+    def work(rank: int) -> None:
+        with ps.connect(server.address, THREE, worker=rank, token=server.token) as client:
+            worker.train_ps(Pull().shard(rank, 3), THREE, client, over)
+            if rank == 1:
+                client._closing.set()  # its heart stops, and it says no goodbye
+                over.wait(WAIT_S)
+
+    with ps.Server(params, THREE, updates=18, silence_s=1.0).serve() as server:
+        threads = [threading.Thread(target=work, args=(rank,)) for rank in range(3)]
+        for thread in threads:
+            thread.start()
+        for rank in (0, 2):
+            threads[rank].join(WAIT_S)
+        over.set()
+        threads[1].join(WAIT_S)
+        return server
+
+
+def test_a_round_is_completed_without_a_worker_that_has_fallen_silent_as_in_a_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put(monkeypatch, train_served, falling_silent)
+    server, silence_s, left, leave = silenced(), central._SILENCE_S, Counter[int](), ServerSession.leave
+    monkeypatch.setattr(
+        ServerSession, "leave", lambda self, worker, event="": left.update([worker]) or leave(self, worker, event)
+    )
+    assert [text.partition(" for ")[0] for _, text in server.events] == ["worker 1 has been silent"]
+    for servers, compute_s in ((1, 1.0), (2, 1.0), (2, 50.0)):  # in the last one all others are silent for longer, too
+        config = replace(THREE, servers=servers)
+        run = ps.train(Pull(), config, engine=ps.Simulated(compute_s=compute_s))
+        assert all(run.params[name].tobytes() == x.tobytes() for name, x in server.params.items())
+        assert sorted(run.grants) == sorted(server.shard.grants)
+        assert (run.updates, made(run)) == (3 * LEFT + 2 * 5, {0: 7, 1: LEFT, 2: 7})
+        assert [text.partition(" for ")[0] for _, text in run.events] == [
+            f"server {index}: worker 1 has been silent" for index in range(servers)
+        ]
+        assert left == dict.fromkeys(range(3), servers), "who is dropped says no goodbye"
+        left.clear()
+        dropped = max(at for at, _ in run.events)
+        assert silence_s < dropped - LEFT * compute_s <= 1.5 * silence_s
+        assert run.seconds == pytest.approx(max(dropped, (LEFT + 1) * compute_s) + 4 * compute_s)
+
+
+def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put(monkeypatch, train_served, falling_silent)
+    told, begin = [], central.SimServer.begin
+
+    def come(server: central.SimServer) -> None:
+        """Another client says that it is worker 1, and leaves again."""
+        other = central.SimWorker(server.cluster, 1, [server])
+        session = WorkerSession(1, other._links, client="another")
+        try:
+            other.at_once(session.hello())
+            told.append(server.session.attendance.present[1].client)
+            other.at_once(session.say("bye"))
+        except ValueError as error:
+            told.append(str(error))
+
+    def began(server: central.SimServer, state: Any) -> None:
+        begin(server, state)
+        for when in (2.5, 20.5, 42.0):
+            server.clockwork.at(when, partial(come, server))
+
+    monkeypatch.setattr(central.SimServer, "begin", began)
+    run = ps.train(Pull(), THREE, engine=ps.Simulated(compute_s=1.0))
+    assert [text.partition(". Connect")[0] for text in told] == [
+        "Worker 1 is connected already, from another client, which was heard 0.5 s ago",
+        "Worker 1 is connected already, from another client, which was heard 17.5 s ago",
+        "another",
+    ]
+    assert run.updates == 3 * LEFT + 2 * 5
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
