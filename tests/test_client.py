@@ -1,5 +1,6 @@
 """A worker's side: futures, references, several servers, and what is refused before it leaves."""
 
+import asyncio
 import dataclasses
 import sys
 import threading
@@ -189,6 +190,33 @@ def test_no_push_is_lost_where_two_threads_have_several_outstanding():
             sys.setswitchinterval(before)
         assert outcomes == {"applied": 20_000}
         assert (server.shard.applied, client.clock) == (20_000, 20_000)
+
+
+@pytest.mark.parametrize("pushes", [4_000, pytest.param(20_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("consistency", "outcomes"), [("asp", {"applied": 2}), ("bsp", {"applied": 1, "held": 1})])
+def test_no_push_is_lost_where_coroutines_have_several_outstanding(consistency, outcomes, pushes):
+    coroutines, outstanding = 4, 5
+
+    async def work(client):
+        told = Counter()
+        for _ in range(pushes // 2 // coroutines // outstanding):
+            told.update(await asyncio.gather(*(client.push(ONES) for _ in range(outstanding))))
+        return told
+
+    async def all_of_them(clients):
+        works = [work(client) for client in clients for _ in range(coroutines)]
+        return sum(await asyncio.wait_for(asyncio.gather(*works), 100.0), Counter())
+
+    with cluster(dataclasses.replace(TWO, transport="tcp", consistency=consistency)) as ([server], connect):
+        clients = [connect(0), connect(1)]
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-7)
+        try:
+            told = asyncio.run(all_of_them(clients))
+        finally:
+            sys.setswitchinterval(before)
+        assert told == {outcome: pushes // 2 * each for outcome, each in outcomes.items()}
+        assert (server.shard.applied, [client.clock for client in clients]) == (pushes, [pushes // 2] * 2)
 
 
 def test_what_has_been_sent_cannot_be_cancelled():

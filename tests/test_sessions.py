@@ -4,33 +4,67 @@ import inspect
 import json
 import sys
 import textwrap
+import threading
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from test_golden import CLOCKS, CONFIGS
+from test_golden import CLOCKS, CONFIGS, Pull
 
 import minips as ps
-from minips.core import allreduce_session, sessions
-from minips.core.protocol import ServerSession
+from minips import seeds
+from minips.core import allreduce_session, sessions, training
+from minips.core.protocol import ServerSession, WorkerSession
 from minips.core.reduction import AllReduceState
+from minips.core.sessions import Session
 from minips.core.shard import Shard
+from minips.core.training import Call, Seen, train_served
 from minips.cost import probe, walk
 from minips.drivers import peer
-from minips.engines import replica
+from minips.engines import replica, worker
+from minips.engines.simulated import central, mutual
 
 EXCHANGES = {"ring": 4, "tree": 5, "halvingdoubling": 8}
 EVERY_CLOCK, COMPUTING = {"threads", "simulated", "predicted"}, {"threads", "simulated"}
+HOLDERS = [training, allreduce_session, worker, replica, peer, central, mutual, walk]
+"""The modules that hold a training loop, or the session of an all-reduce."""
+LEFT = 3
+"""The steps that a worker makes which leaves, or falls silent."""
+WAIT_S = 20.0
+
+
+def leaving(
+    worker: WorkerSession, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
+) -> Session[Seen]:
+    """The training loop, in which worker 1 says goodbye in the middle of the run."""
+    seen = yield from falling_silent(worker, overlap, over, seen)
+    if worker.worker == 1:
+        yield Call(worker.say("bye"))
+    return seen
+
+
+def falling_silent(
+    worker: WorkerSession, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
+) -> Session[Seen]:
+    """The training loop, in which worker 1 stops in the middle of the run."""
+    return train_served(worker, overlap, lambda: over() or (worker.worker == 1 and worker.clock == LEFT), seen)
 
 
 class Mutation(NamedTuple):
-    """One change of the protocol's text, and the clocks under which it shows."""
+    """One change of the protocol's text, and the clocks under which it shows; ``changes`` of the config, and the
+    training loop, with which it does.
+    """
 
     function: Any
     before: str
     after: str
     clocks: set[str]
+    changes: dict[str, Any] = {}
+    loop: Any = train_served
 
 
 ALL_REDUCE = {
@@ -61,26 +95,58 @@ SERVED = {
         "params = kept[max(min(kept), version - 1)]\n",
         COMPUTING,
     ),
+    "a worker forgets to pull": Mutation(
+        train_served,
+        "params, versions = (yield Call(push_pull)), worker.versions\n",
+        "yield Call(worker.push(gradients, loss, read, pulls=False))\n",
+        EVERY_CLOCK,
+    ),
+    "an overlap waits for the newest parameters": Mutation(
+        train_served,
+        "travelling = yield Begin(push_pull)\n",
+        "params, versions = (yield Call(push_pull)), worker.versions\n",
+        EVERY_CLOCK,
+        {"overlap": True},
+    ),
+    "one that has left is waited for": Mutation(
+        Shard.part,
+        "self.live.discard(self.validate_worker(worker))",
+        "self.validate_worker(worker)",
+        EVERY_CLOCK,
+        {"timeout_s": 0.5},
+        leaving,
+    ),
 }
 STRAGGLER = ps.Config(workers=3, delays=ps.Delays(seconds=0.004, slow={1: 5.0}), steps=6, batch_size=4)
 
 
 def mutate(monkeypatch: pytest.MonkeyPatch, mutation: Mutation) -> None:
     """Put the changed function wherever the one of before is known."""
-    function, before, after, _ = mutation
+    function, before, after = mutation[:3]
     source = textwrap.dedent(inspect.getsource(function))
     assert source.count(before) == 1
     made: dict[str, Any] = {}
     exec(source.replace(before, after), {**vars(sys.modules[function.__module__])}, made)
     owner, _, name = function.__qualname__.rpartition(".")
-    holders = [vars(sys.modules[function.__module__])[owner]] if owner else [peer, replica, walk, allreduce_session]
-    for holder in holders:
-        monkeypatch.setattr(holder, name, made[name])
+    if owner:
+        monkeypatch.setattr(vars(sys.modules[function.__module__])[owner], name, made[name])
+    else:
+        put(monkeypatch, function, made[name])
+
+
+def put(monkeypatch: pytest.MonkeyPatch, function: Any, other: Any) -> None:
+    """Put another function wherever this one is known."""
+    for holder in HOLDERS:
+        if vars(holder).get(function.__name__) is function:
+            monkeypatch.setattr(holder, function.__name__, other)
 
 
 def result(config: ps.Config, clock: str) -> Any:
-    """What a run, a simulation or a prediction is judged by: parameters, or time."""
-    found = json.loads(json.dumps(CLOCKS[clock](config)))
+    """What a run, a simulation or a prediction is judged by: parameters, or time; or how it failed."""
+    try:
+        found = json.loads(json.dumps(CLOCKS[clock](config)))
+    except RuntimeError as error:
+        return type(error).__name__, None
     return found.get("parameters"), found.get("seconds")
 
 
@@ -96,12 +162,112 @@ def test_a_change_of_the_all_reduce_shows_under_every_clock(
 
 
 @pytest.mark.parametrize("mutation", SERVED)
-def test_a_change_of_what_a_server_answers_shows_under_every_clock(
+def test_a_change_of_what_servers_and_workers_do_shows_under_every_clock(
     mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = {clock: result(STRAGGLER, clock) for clock in CLOCKS}
-    mutate(monkeypatch, SERVED[mutation])
-    assert {clock for clock in CLOCKS if result(STRAGGLER, clock) != right[clock]} == SERVED[mutation].clocks
+    one = SERVED[mutation]
+    config = replace(STRAGGLER, **one.changes)
+    put(monkeypatch, train_served, one.loop)
+    right = {clock: result(config, clock) for clock in CLOCKS}
+    assert right["simulated"][0] == right["threads"][0] != "RuntimeError"
+    mutate(monkeypatch, one)
+    assert {clock for clock in CLOCKS if result(config, clock) != right[clock]} == one.clocks
+
+
+THREE = ps.Config(workers=3, steps=6, batch_size=4, timeout_s=WAIT_S)
+
+
+def made(run: ps.Run) -> dict[int, int]:
+    """The clock of each worker's last pull in a run that is not over."""
+    return {grant.worker: grant.clock for grant in sorted(run.grants)}
+
+
+def test_a_round_is_completed_without_a_worker_that_has_left_as_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    put(monkeypatch, train_served, leaving)
+    simulated, real = (ps.train(Pull(), THREE, engine=engine) for engine in ("simulated", "threads"))
+    assert all(simulated.params[name].tobytes() == x.tobytes() for name, x in real.params.items())
+    assert simulated.updates == real.updates == 3 * LEFT + 2 * 5
+    assert made(simulated) == made(real) == {0: 7, 1: LEFT, 2: 7}
+    assert simulated.events == []
+
+
+def silenced() -> ps.Server:
+    """A server after a run by hand, in which worker 1 has fallen silent."""
+    params, over = Pull().init(seeds.init(THREE.seed)), threading.Event()
+
+    def work(rank: int) -> None:
+        with ps.connect(server.address, THREE, worker=rank, token=server.token) as client:
+            worker.train_ps(Pull().shard(rank, 3), THREE, client, over)
+            if rank == 1:
+                client._closing.set()  # its heart stops, and it says no goodbye
+                over.wait(WAIT_S)
+
+    with ps.Server(params, THREE, updates=18, silence_s=1.0).serve() as server:
+        threads = [threading.Thread(target=work, args=(rank,)) for rank in range(3)]
+        for thread in threads:
+            thread.start()
+        for rank in (0, 2):
+            threads[rank].join(WAIT_S)
+        over.set()
+        threads[1].join(WAIT_S)
+        return server
+
+
+def test_a_round_is_completed_without_a_worker_that_has_fallen_silent_as_in_a_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put(monkeypatch, train_served, falling_silent)
+    server, silence_s, left, leave = silenced(), central._SILENCE_S, Counter[int](), ServerSession.leave
+    monkeypatch.setattr(
+        ServerSession, "leave", lambda self, worker, event="": left.update([worker]) or leave(self, worker, event)
+    )
+    assert [text.partition(" for ")[0] for _, text in server.events] == ["worker 1 has been silent"]
+    for servers, compute_s in ((1, 1.0), (2, 1.0), (2, 50.0)):  # in the last one all others are silent for longer, too
+        config = replace(THREE, servers=servers)
+        run = ps.train(Pull(), config, engine=ps.Simulated(compute_s=compute_s))
+        assert all(run.params[name].tobytes() == x.tobytes() for name, x in server.params.items())
+        assert sorted(run.grants) == sorted(server.shard.grants)
+        assert (run.updates, made(run)) == (3 * LEFT + 2 * 5, {0: 7, 1: LEFT, 2: 7})
+        assert [text.partition(" for ")[0] for _, text in run.events] == [
+            f"server {index}: worker 1 has been silent" for index in range(servers)
+        ]
+        assert left == dict.fromkeys(range(3), servers), "who is dropped says no goodbye"
+        left.clear()
+        dropped = max(at for at, _ in run.events)
+        assert silence_s < dropped - LEFT * compute_s <= 1.5 * silence_s
+        assert run.seconds == pytest.approx(max(dropped, (LEFT + 1) * compute_s) + 4 * compute_s)
+
+
+def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put(monkeypatch, train_served, falling_silent)
+    told, begin = [], central.SimServer.begin
+
+    def come(server: central.SimServer) -> None:
+        """Another client says that it is worker 1, and leaves again."""
+        other = central.SimWorker(server.cluster, 1, [server])
+        session = WorkerSession(1, other._links, client="another")
+        try:
+            other.at_once(session.hello())
+            told.append(server.session.attendance.present[1].client)
+            other.at_once(session.say("bye"))
+        except ValueError as error:
+            told.append(str(error))
+
+    def began(server: central.SimServer, state: Any) -> None:
+        begin(server, state)
+        for when in (2.5, 20.5, 42.0):
+            server.clockwork.at(when, partial(come, server))
+
+    monkeypatch.setattr(central.SimServer, "begin", began)
+    run = ps.train(Pull(), THREE, engine=ps.Simulated(compute_s=1.0))
+    assert [text.partition(". Connect")[0] for text in told] == [
+        "Worker 1 is connected already, from another client, which was heard 0.5 s ago",
+        "Worker 1 is connected already, from another client, which was heard 17.5 s ago",
+        "another",
+    ]
+    assert run.updates == 3 * LEFT + 2 * 5
 
 
 @pytest.mark.parametrize("name", EXCHANGES)

@@ -27,7 +27,7 @@ from minips.stages.transports.framing import size
 from minips.trace import UNTIMED
 
 _SILENCE_S = 30.0
-"""The limit that a simulated server names in its hello; simulated workers are never silent."""
+"""A worker that says nothing for so long no longer counts."""
 
 
 def run(cluster: Simulation) -> Run:
@@ -44,7 +44,8 @@ def run(cluster: Simulation) -> Run:
         worker.begin(state and state["workers"][worker.rank])
     cluster.run([worker.start(worker.train()) for worker in workers])
     for worker in workers:
-        worker.at_once(worker.session.say("bye"))
+        if not worker.gone:
+            worker.at_once(worker.session.say("bye"))
     shard, losses = servers[0].shard, servers[0].losses
     cluster.tell(shard.applied, losses, last=True)
     run = Run(
@@ -62,6 +63,7 @@ def run(cluster: Simulation) -> Run:
         staleness=shard.staleness,
         grants=shard.grants,
         trace=cluster.trace,
+        events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.session.events),
     )
     return cluster.finished(run)
 
@@ -86,6 +88,7 @@ class SimServer(Node):
         self.losses = self.session.losses
         self._waiting: list[tuple[Until, Signal]] = []
         self._state: tuple[Any, ...] = ()
+        self._watching = False
 
     def begin(self, state: Any) -> None:
         """Begin, where a saved run has ended if its ``state`` is given."""
@@ -99,6 +102,25 @@ class SimServer(Node):
             self._waiting.append((wanted, event))
             yield event
             self.cluster.record("wait", f"worker {wanted.worker}", began, step)
+
+    def watch(self) -> Way[None]:
+        """Drop workers that have fallen silent, as long as one of them counts. All that train are heard meanwhile."""
+        if self._watching:
+            return
+        self._watching = True
+        while not self.shard.done and any(map(self._misses, self._workers)):
+            for worker in self._workers:
+                if not worker.gone:
+                    worker.at_once(worker.session.tell(self.index, "alive"))
+            for silent, event in self.session.attendance.silent():
+                yield from self.carry_out(self.session.leave(silent, event), self.shard.clocks[silent])
+            yield _SILENCE_S / 4
+        self._watching = False
+
+    def _misses(self, worker: "SimWorker") -> bool:
+        """True where this worker counts, and will say nothing any more, not even goodbye."""
+        connections = self.session.attendance.present[worker.rank].connections
+        return worker.gone and worker.rank in self.shard.live and bool(connections)
 
     def updated(self) -> None:
         """An update has taken its time."""
@@ -155,7 +177,9 @@ class _Sessions(ServerSession):
 
     def __init__(self, server: SimServer) -> None:
         calls = server.changed, server.updated
-        super().__init__(server.shard, server.config, server.index, server.layout, UNTIMED, *calls)
+        super().__init__(
+            server.shard, server.config, server.index, server.layout, UNTIMED, *calls, silence_s=_SILENCE_S
+        )
         self._versions = deque[tuple[int, Tensors]](maxlen=server.cluster.engine.delay_versions + 1)
 
     def keep(self) -> None:
@@ -186,6 +210,8 @@ class SimWorker(Trainer):
         self._seen: Seen | None = None
         self._gave_up = self._over = False
         """True where the last gradient was given up, and where the run was over before it was."""
+        self.gone = False
+        """True where its loop has ended before the run: it has left, or says nothing any more."""
 
     def begin(self, state: Any) -> None:
         """After hello: begin, where a saved run has ended if its ``state`` is given."""
@@ -199,7 +225,7 @@ class SimWorker(Trainer):
         return worker_state(self.config, [link.state() for link in self._links], self._seen)
 
     def at_once(self, session: Session[Any]) -> None:
-        """Carry out a session that takes no time: hello before the clock starts, bye after it has stopped."""
+        """Carry out a session that takes no time: hello before the clock starts, a heartbeat, bye at the end."""
         asked: list[Send] = []
 
         def receive(wanted: Receive) -> Frames:
@@ -224,6 +250,9 @@ class SimWorker(Trainer):
             if not any(self.session.versions):
                 raise
             self._servers[0].diverge(at_step(self.session.clock, self.rank, error))
+        self.gone = not all(server.shard.done for server in self._servers)
+        for server in self._servers if self.gone else ():
+            self.start(server.watch())
 
     def compute(self, need: Compute) -> Way[Any]:
         self._gave_up = not (yield from self.compute_delay(need.clock))
