@@ -202,6 +202,8 @@ class Walk:
         while len(ends) <= self.steps:
             step = len(ends) - skipped
             self.clockwork.run(lambda: self._applied >= step)  # noqa: B023 - it is called at once
+            if self._applied < step:
+                raise RuntimeError("The predicted nodes wait for each other, and nothing is left to happen.")
             ends.append(self.clockwork.now + skipped_s)
             totals.append(dict(self.totals))
             if skipped or not self._regular:
