@@ -6,7 +6,6 @@ but computes beside what travels. Processes share the cores, and messages wait f
 the order in which they are sent.
 """
 
-import gc
 from abc import abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from minips.core.shard import Shard
 from minips.core.training import Compute, train_served, train_together
 from minips.cost.meters import CROWD
 from minips.cost.ports import Port
-from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, unrecorded
+from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, seldom_collected, unrecorded
 from minips.drivers.virtual import Party, TrainingParty, Way
 from minips.stage import Buffer, Tensors
 from minips.stages.aggregators import Mean
@@ -95,13 +94,8 @@ def walk(config: Config, calibration: Calibration, load: Workload, cluster: Mach
     """The walk of the config's exchange, at its end. Without a ``cluster`` all are on the calibrated machine, each
     behind the config's link.
     """
-    collecting = gc.isenabled()
-    gc.disable()  # it looks at all that lives again and again, which is half of a large walk's time
-    try:
+    with seldom_collected():
         return Walk(config, calibration, load, cluster)
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _period(states: list[list[float]]) -> int:

@@ -88,7 +88,7 @@ def compute(
 def pair(returned: Any) -> tuple[float, Tensors]:
     """The loss and the gradients that ``loss_and_gradient`` returned. TypeError where it returned something else."""
     match returned:
-        case [SupportsFloat() as loss, Mapping() as gradients]:
+        case [(float() | np.floating() | SupportsFloat()) as loss, Mapping() as gradients]:  # the last one takes long
             return cast(float, loss), cast(Tensors, gradients)
     raise TypeError(f"loss_and_gradient returns the loss and a dict of gradients; got {reprlib.repr(returned)}.")
 

@@ -4,7 +4,7 @@ No time passes but by ``yield``. Between two of them a node works in no time, so
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -16,7 +16,7 @@ from minips.core.fit import Line
 from minips.core.message import DivergedError
 from minips.core.run import Progress, Rows, Run
 from minips.core.topology import Network
-from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal
+from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, seldom_collected
 from minips.drivers.virtual import Party, TrainingParty, Way
 from minips.engines.base import TrainingJob
 from minips.engines.simulated.flows import FlowNetwork
@@ -66,7 +66,8 @@ class Simulation:
             self._over.succeed()
 
         self.clockwork.start(last())
-        self.clockwork.run(lambda: self._over.triggered)
+        with seldom_collected():
+            self.clockwork.run(lambda: self._over.triggered)
         if self._failure:
             raise self._failure
         if not self._over.triggered:
@@ -152,13 +153,14 @@ class Node(Processor, Party):
         super().__init__(cluster.clockwork, cluster.cores.get(who))
         self.cluster, self.config, self.who, self._times = cluster, cluster.config, who, times
 
-    def spend(self, spans: tuple[str, ...], values: float, step: int) -> Way[None]:
+    def spend(self, spans: tuple[str, ...], values: float, step: int) -> Iterable[Signal]:
         """Until the processor is free, that is a wait."""
         times = [(name, self._times[name].at(values)) for name in spans if name in self._times]
-        if times:
-            began = self.clockwork.now
-            turn = 0.0, lambda _: self.cluster.record("wait", self.who, began, step)
-            yield self.work(turn, *((seconds, partial(self._record, name, step)) for name, seconds in times))
+        if not times:
+            return ()
+        began = self.clockwork.now
+        turn = 0.0, lambda _: self.cluster.record("wait", self.who, began, step)
+        return (self.work(turn, *((seconds, partial(self._record, name, step)) for name, seconds in times)),)
 
     def _record(self, name: str, step: int, seconds: float) -> None:
         """Keep a span that took so long until now."""
