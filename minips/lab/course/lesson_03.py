@@ -100,8 +100,8 @@ sentence("03.5", "With JSON the longest spans are {spans}, in this order.")
 
 sentence(
     "03.6",
-    "Of the {values:,} values of W, {nine:,} come back from 9 digits, and {eight:,} from 8.",
-    expect="eight < nine == values",
+    "Of the {values:,} values of W, {nine:.1%} come back from 9 digits, and {eight:.1%} from 8.",
+    expect="eight < nine == 1",
 )
 
 sentence(
