@@ -91,9 +91,6 @@ def silence() -> None:
             os.dup2(nowhere.fileno(), descriptor)
 
 
-# References
-
-
 @contextmanager
 def memcpy(address: None, *, values: int) -> Iterator[Trip]:
     """One copy there and one back, within one process."""
@@ -142,9 +139,6 @@ def echo(port: int, *, values: int) -> Iterator[Trip]:
         yield make
 
 
-# minips
-
-
 @contextmanager
 def minips_server(*, transport: Transport, values: int) -> Iterator[tuple[str, str]]:
     """A parameter server with one tensor, for one worker."""
@@ -178,9 +172,6 @@ def frames(address: tuple[str, str], *, transport: Transport, values: int) -> It
     frame = numbers(values).data.cast("B")
     with transport.connect(*address) as channel:
         yield lambda: np.frombuffer(channel.call([frame]).result(WAIT_S)[0], np.float32)
-
-
-# What one would write without minips
 
 
 @contextmanager
