@@ -1,6 +1,5 @@
 """The results of a training run, and how far one is."""
 
-import html
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from minips.core.config import Config
 from minips.core.origin import Origin, check_same, described, origin_of, remade
 from minips.core.partition import Layout, cut_state, join, join_state
 from minips.core.shard import Grant
+from minips.core.tables import html_rows
 from minips.problems import Problem
 from minips.spans import Span
 from minips.stage import Array, Tensors, reason
@@ -280,10 +280,7 @@ class Run:
         return f"<Run of {self.updates} updates in {self.seconds:.2f} s{ended}>"
 
     def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in self.rows()
-        )
-        return f"<table>{cells}</table>"
+        return f"<table>{html_rows(self.rows())}</table>"
 
 
 def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:

@@ -2,11 +2,12 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from minips.core.config import Config
+from minips.core.tables import aligned
 
 _HEADINGS = ("worker", "connected", "clock", "last heard", "waits for", "MB received", "MB sent")
 
@@ -93,12 +94,6 @@ class Status:
         if self.diverged:
             return f"diverged: {self.diverged}"
         return "done" if self.done else f"stuck: {self.stuck}" if self.stuck else "running"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line for each row of a text table, the cells of a column under each other."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
 def _cells(one: WorkerStatus) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from minips.core.config import Config
 from minips.core.run import Run, frame
-from minips.core.status import aligned
+from minips.core.tables import aligned, html_rows
 from minips.engines.base import Engine
 from minips.engines.progress import showing
 from minips.engines.train import train
@@ -63,11 +63,10 @@ class Table:
         return "\n".join([*aligned(self._cells()), *filter(None, [self.caption])])
 
     def _repr_html_(self) -> str:
-        head, *body = ([html.escape(cell) for cell in row] for row in self._cells())
+        head, *body = self._cells()
         said = html.escape(self.caption).replace("\n", "<br>")
-        rows = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in body)
         below = f"<caption style='caption-side:bottom;text-align:left'>{said}</caption>" if said else ""
-        return f"<table>{below}<tr><th>{'</th><th>'.join(head)}</th></tr>{rows}</table>"
+        return f"<table>{below}{html_rows([head], len(head))}{html_rows(body, 0)}</table>"
 
     def _cells(self) -> list[list[str]]:
         names = list(self.rows[0]) if self.rows else []

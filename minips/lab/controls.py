@@ -16,6 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import ipywidgets
 from traitlets import CUnicode, TraitError
 
+from minips.core.tables import html_rows
 from minips.stage import BOUNDS, Stage, Value, check_limits, default_of, names, stage_class
 
 SHOWN_IN = {"bit/s": ("Mbit/s", 1e-6), "s": ("ms", 1e3)}
@@ -269,8 +270,7 @@ def explained(*parts: Controls) -> str:
     words = {
         one.full_name.removeprefix(f"{part.name} "): one.tooltip for part in parts for one in part.controls.values()
     }
-    rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(told)}</td></tr>" for name, told in words.items())
-    return f"<details><summary>What the controls mean</summary><table>{rows}</table></details>"
+    return f"<details><summary>What the controls mean</summary><table>{html_rows(words.items())}</table></details>"
 
 
 def fields_of(value: Value | type[Value], label: str, changed: Callable[[], None]) -> dict[str, Any]:

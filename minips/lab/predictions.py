@@ -27,6 +27,7 @@ import ipywidgets
 from IPython import get_ipython
 from IPython.display import display
 
+from minips.core.tables import html_rows
 from minips.lab import state
 from minips.lab.course.questions import QUESTIONS, Estimate, Outcome, Question, as_html, find, settled
 from minips.lab.style import STYLE, WIDE
@@ -174,12 +175,7 @@ class GuessedAndMeasured:
         return "\n".join(f"{name}: {value}" if name else value for name, value in self.rows())
 
     def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{as_html(value)}</td></tr>"
-            for name, value in self.rows()
-        )
-        return f"<table>{cells}</table>"
+        return f"<table>{html_rows(self.rows(), style='text-align:left', cell=as_html)}</table>"
 
 
 class _Lock(ast.NodeTransformer):

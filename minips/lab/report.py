@@ -2,9 +2,10 @@
 
 import datetime
 import html
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from minips.core.tables import html_rows
 from minips.lab import state
 from minips.lab.course.questions import QUESTIONS, Estimate
 from minips.lab.lessons import lessons
@@ -72,7 +73,8 @@ def _lesson(exercises: list[str], own: dict[str, dict[str, dict[str, str]]]) -> 
             measured = fact.get("measured", "not yet")
             rows.append((asked.text, predicted, measured, fact.get("values", ""), fact.get("verdict", "")))
     if rows:
-        yield from _table(("Question", "I predicted", "Measured", "Values", "Verdict"), rows)
+        head = ("Question", "I predicted", "Measured", "Values", "Verdict")
+        yield f"<table>{html_rows([head], len(head))}{html_rows(rows, 0)}</table>"
     for fact in own["answer"].values():
         yield f"<p><b>{html.escape(fact.get('task', ''))}</b></p><pre>{html.escape(fact.get('table', ''))}</pre>"
         yield f"<blockquote>{html.escape(fact.get('text', ''))}</blockquote>"
@@ -80,10 +82,3 @@ def _lesson(exercises: list[str], own: dict[str, dict[str, dict[str, str]]]) -> 
     yield f"<p>Exercises: {', '.join(done) or 'none'} done, of {len(exercises)}.</p>"
     for fact in own["quiz"].values():
         yield f"<p>Quiz: {html.escape(fact.get('right', ''))} right at the first answer.</p>"
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    yield f"<table><tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>"
-    for row in rows:
-        yield f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in row)}</tr>"
-    yield "</table>"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from minips.core.config import Config
 from minips.core.run import Run
+from minips.core.tables import html_rows
 from minips.cost import Comparison, Prediction
 from minips.lab.source import code
 
@@ -121,11 +122,8 @@ def _outcome(run: Run) -> str:
 
 
 def _html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    first = "".join(f"<th>{html.escape(word)}</th>" for word in head)
-    body = ""
-    for name, *words in rows:
-        body += f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{_breakable(word)}</td>' for word in words)}</tr>"
-    return f"<div class='minips-table'><table><tr>{first}</tr>{body}</table></div>"
+    table = html_rows([head], len(head)) + html_rows(rows, cell=_breakable)
+    return f"<div class='minips-table'><table>{table}</table></div>"
 
 
 def _breakable(text: str) -> str:

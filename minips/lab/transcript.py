@@ -1,8 +1,8 @@
 """The learner's progress through the lessons, as a table."""
 
-import html
 from typing import NamedTuple
 
+from minips.core.tables import aligned, html_rows
 from minips.lab import state
 from minips.lab.course import QUESTIONS
 from minips.lab.course.questions import NONE
@@ -43,10 +43,7 @@ class Transcript:
         return rows
 
     def __repr__(self) -> str:
-        table = self.table()
-        widths = [max(len(row[i]) for row in table) for i in range(3)]
-        lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)) for row in table]
-        return "\n".join([*lines, *self.aside()])
+        return "\n".join([*aligned(self.table(), "<"), *self.aside()])
 
     def aside(self) -> list[str]:
         """A sentence on the notes that belong to no lesson, if there are any."""
@@ -54,11 +51,9 @@ class Transcript:
         return [f"{self.set_aside} older notes {words}"] if self.set_aside else []
 
     def _repr_html_(self) -> str:
-        left = "style='text-align:left'"
-        head, *body = [[html.escape(word) for word in row] for row in self.table()]
-        cells = "".join(f"<tr>{''.join(f'<td {left}>{word}</td>' for word in row)}</tr>" for row in body)
+        (head, *body), left = self.table(), "text-align:left"
         aside = "".join(f"<p>{words}</p>" for words in self.aside())
-        return f"<table><tr>{''.join(f'<th {left}>{word}</th>' for word in head)}</tr>{cells}</table>{aside}"
+        return f"<table>{html_rows([head], 3, left)}{html_rows(body, 0, left)}</table>{aside}"
 
 
 def came_true(guess: dict[str, str]) -> bool:
