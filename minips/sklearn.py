@@ -103,7 +103,9 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
 
     def _train(self, problem: Problem, before: Tensors | None, steps: int | None) -> Tensors:
         """Train for so many steps; None for one pass over the rows."""
-        steps = self._pass(problem.rows) if steps is None else steps
+        if steps is None:
+            one_pass = Config(workers=min(self.workers, problem.rows), batch_size=self.batch_size, epochs=1)
+            steps = one_pass.for_rows(problem.rows).steps
         if before:
             problem.init = lambda rng: {name: p.copy() for name, p in before.items()}  # type: ignore[method-assign]
         run: Run = train(problem, self.config(problem.X, steps), engine=self.engine)
@@ -113,11 +115,6 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
         self.history_: list[tuple[float, int, float]] = [*(self.history_ if before else []), *run.losses]
         self._params = run.params
         return run.params
-
-    def _pass(self, rows: int) -> int:
-        """The steps of one pass over so many rows."""
-        workers = min(self.workers, rows)
-        return -(-rows // (workers * min(self.batch_size or rows, -(-rows // workers))))
 
     def _features(self, X: Any) -> Any:
         check_is_fitted(self)
