@@ -1,4 +1,4 @@
-"""Aggregators that stand some bad workers."""
+"""Aggregators that stand some bad workers, or gradients that are old."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,6 +80,32 @@ class Krum(Aggregator):
         others = np.sort(distances, axis=1)[:, 1 : n - self.bad - 1]  # column 0 is the distance to itself
         chosen = np.sort(np.argsort(others.sum(axis=1), kind="stable")[: self.select])
         return Mean().combine([contributions[index] for index in chosen])
+
+
+@register
+@dataclass(frozen=True)
+class StalenessWeighted(Aggregator):
+    """The mean of gradients that count the less the older they are: ``Σ gᵢ / (1 + τᵢ)^power / n``.
+
+    τᵢ is the number of versions since the one that gᵢ was computed from; under BSP it is 0 and this is the mean.
+    Source: Zhang et al. 2016, "Staleness-aware Async-SGD for Distributed Deep Learning", section 2.2 (the learning rate
+    divided by the staleness; 1 is added, so that a fresh gradient counts in full).
+    """
+
+    name = "stalenessweighted"
+    elementwise = True
+    power: float = option(1.0, "how fast old gradients fade", minimum=0, step=0.25)
+
+    def combine(self, contributions: Sequence[Contribution]) -> Tensors:
+        weights = [(1 + max(one.staleness, 0)) ** -self.power / len(contributions) for one in contributions]
+
+        def weighted(pieces: list[Array]) -> Array:
+            total = np.zeros_like(pieces[0])
+            for weight, piece in zip(weights, pieces, strict=True):
+                total += piece * piece.dtype.type(weight)
+            return total
+
+        return by_name(weighted, contributions)
 
 
 @register
