@@ -22,6 +22,12 @@ OTHERWISE = "it came out otherwise"
 """What a comparison or a sentence says of a run that disagrees with the lesson."""
 
 
+def mutant(path: Path) -> tuple[str, str, str, str]:
+    """What is broken for a lesson, in which file, what stands there and what instead."""
+    found: tuple[str, str, str, str] = runpy.run_path(str(HERE / "mutants" / f"mutant_{path.stem[:2]}.py"))["MUTANT"]
+    return found
+
+
 def disagreements(book: Any) -> list[str]:
     """What comparisons and sentences said of a run that disagrees with them."""
     found = []
@@ -40,6 +46,13 @@ def test_the_saved_run_agrees_with_the_lesson(path: Path) -> None:
     assert disagreements(lesson(path)) == []
 
 
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_what_a_mutant_changes_stands_there_once(path: Path) -> None:
+    _, file, old, new = mutant(path)
+    assert old != new
+    assert (HERE.parent / file).read_text().count(old) == 1
+
+
 @pytest.mark.outside
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
@@ -48,14 +61,12 @@ def test_the_saved_run_agrees_with_the_lesson(path: Path) -> None:
     ids=lambda path: path.stem,
 )
 def test_a_lesson_notices_what_is_broken(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    what, file, old, new = runpy.run_path(str(HERE / "mutants" / f"mutant_{path.stem[:2]}.py"))["MUTANT"]
+    what, file, old, new = mutant(path)
     shutil.copytree(HERE.parent / "minips", tmp_path / "minips", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "lessons").symlink_to(HERE.parent / "lessons")
     (tmp_path / "pyproject.toml").touch()  # as in a checkout, whose lessons are beside the package
     broken = tmp_path / file
-    source = broken.read_text()
-    assert source.count(old) == 1, f"{file} has {source.count(old)} times {old!r}"
-    broken.write_text(source.replace(old, new))
+    broken.write_text(broken.read_text().replace(old, new))
     book = nbformat.from_dict(lesson(path))
     book.cells.insert(0, nbformat.v4.new_code_cell("import minips\nprint(minips.__file__)"))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "MINIPS_AUTOPLAY": "1"}

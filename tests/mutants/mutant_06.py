@@ -2,7 +2,7 @@
 
 MUTANT = (
     "a worker waits for each answer, with overlap too",
-    "minips/engines/worker.py",
-    "        if not config.overlap:\n",
-    "        if True:\n",
+    "minips/core/training.py",
+    "        if overlap:\n            travelling = yield Begin(push_pull)\n",
+    "        if False:\n            travelling = yield Begin(push_pull)\n",
 )
