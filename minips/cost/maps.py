@@ -15,6 +15,7 @@ from minips.cost.cluster import all_reduced
 from minips.cost.predict import message_nbytes
 from minips.cost.rehearsal import FixedGradients
 from minips.cost.walk import Workload, walk
+from minips.drivers.clockwork import seldom_collected
 from minips.engines import Engine
 from minips.engines.progress import showing
 from minips.engines.train import train
@@ -125,9 +126,7 @@ def codec_map(
             done += 1
             links = [replace(config, link=Link(float(bandwidth), latency_s)) for bandwidth in bandwidths]
             calibration = replace(known[name], gradient=None)
-            for row, share in enumerate(
-                shares
-            ):  # the bytes of a server's share; headers are a few bytes longer in a run
+            for row, share in enumerate(shares):  # of a server, in bytes; headers are a few longer in a run
                 if isinstance(config.exchange, AllReduce):
                     load, *_ = all_reduced(config.exchange, config, int(sizes[row]))
                 else:
@@ -153,6 +152,7 @@ def _gradient(size: int) -> Tensors:
     return {"w": np.random.default_rng(0).normal(size=size).astype(np.float32)}
 
 
+@seldom_collected()
 def _predict(configs: Sequence[Config], calibration: Calibration, load: Workload) -> NDArray[np.float64]:
     """Seconds of a step behind each of these links, the slowest first. As far as everything happens in the same order
     as behind the slowest one, the seconds are linear in those of a byte: that stretch is solved at its ends alone.

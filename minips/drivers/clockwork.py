@@ -18,7 +18,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-COLLECTED = 1_000_000
+COLLECTED = 200_000
 """How many objects more there are between two looks of the garbage collector, while many tasks live."""
 
 
