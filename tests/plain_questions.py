@@ -10,12 +10,13 @@ from minips.lab.course import QUESTIONS
 from minips.lab.lessons import arguments, read
 from minips.lab.shelf import notebooks
 
-for path in notebooks():
-    if sys.argv[1:] and path.name[:2] not in sys.argv[1:]:
-        continue
-    book = read(path)
-    for above, cell in zip(book["cells"], book["cells"][1:], strict=False):
-        for key in arguments(cell, "predict"):
-            assert above["cell_type"] == "markdown", f"no Markdown cell above lab.predict({key!r})"
-            above["source"] = QUESTIONS[key].plain().splitlines(keepends=True)
-    path.write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+if __name__ == "__main__":  # the test run imports each module here
+    for path in notebooks():
+        if sys.argv[1:] and path.name[:2] not in sys.argv[1:]:
+            continue
+        book = read(path)
+        for above, cell in zip(book["cells"], book["cells"][1:], strict=False):
+            for key in arguments(cell, "predict"):
+                assert above["cell_type"] == "markdown", f"no Markdown cell above lab.predict({key!r})"
+                above["source"] = QUESTIONS[key].plain().splitlines(keepends=True)
+        path.write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
