@@ -6,13 +6,13 @@ over a link of 100 Mbit/s. One thing changes from row to row.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 import minips as ps
-from minips.bench import base
 from minips.cost import Calibration, calibrate, predict
 from minips.cost.quiet import quietly
 from minips.engines.progress import bars
@@ -118,13 +118,17 @@ FIGURES: dict[str, Callable[[Row], str]] = {
 
 def table(rows: list[Row]) -> Table:
     """The rows as a table for the terminal."""
-
-    def cells(row: Row) -> list[str]:
-        name = f"  {row.name}" + (" (diverged)" if row.run.diverged else "")
-        return [name, *(figure(row) for figure in FIGURES.values())]
-
     title = "digits, softmax regression, 4 worker processes over TCP"
-    return base.table(title, [*FIGURES], rows, cells, "part")
+    shown = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    shown.add_column("", no_wrap=True)
+    for heading in FIGURES:
+        shown.add_column(heading, justify="right")
+    for part, runs in groupby(rows, lambda row: row.part):
+        shown.add_row(f"[bold]{part}[/bold]")
+        for row in runs:
+            name = f"  {row.name}" + (" (diverged)" if row.run.diverged else "")
+            shown.add_row(name, *(figure(row) for figure in FIGURES.values()))
+    return shown
 
 
 def verdict(rows: list[Row]) -> str:

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, unrecorded
+from minips.drivers.clockwork import COLLECTED, Clockwork, Cores, Processor, Signal, seldom_collected, unrecorded
 
 
 def run(clockwork):
@@ -190,3 +190,16 @@ def test_a_processor_does_one_thing_at_a_time_and_the_parts_of_a_thing_together(
     assert heard == [("nothing", 0.0, 0.0), ("a", 1.0, 1.0), *turns]
     assert processor.queue == 0
     assert not processor.work((1.0, unrecorded)).triggered
+
+
+def test_the_garbage_collector_runs_seldom_for_a_while():
+    before = gc.get_threshold()
+
+    def fail():
+        with seldom_collected():
+            assert gc.get_threshold()[0] == COLLECTED > before[0]
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert gc.get_threshold() == before

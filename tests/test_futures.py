@@ -51,6 +51,7 @@ def test_who_waits_does_the_work():
     assert not future.completed()
     assert future.result() == threading.current_thread().name
     assert not future.attended
+    assert future._made is None, "where no other thread waits, there is no lock"
 
 
 def test_a_wait_that_is_too_short_is_a_time_out_once():

@@ -217,7 +217,7 @@ def test_a_round_is_completed_without_a_worker_that_has_fallen_silent_as_in_a_ru
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     put(monkeypatch, train_served, falling_silent)
-    server, silence_s, left, leave = silenced(), central._SILENCE_S, Counter[int](), ServerSession.leave
+    server, silence_s, left, leave = silenced(), 30.0, Counter[int](), ServerSession.leave
     monkeypatch.setattr(
         ServerSession, "leave", lambda self, worker, event="": left.update([worker]) or leave(self, worker, event)
     )

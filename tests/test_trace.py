@@ -2,6 +2,9 @@
 
 import json
 import math
+import sys
+import threading
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -48,6 +51,28 @@ def test_seconds_add_up_by_name_in_the_order_of_the_way(trace):
 def test_since_counts_from_an_origin(trace):
     assert [span.start for span in trace.since(10.0)] == [0.0, 0.5, 0.75, 1.0]
     assert trace.spans[0] == Span("compute", "worker 1", 10.0, 0.5, 3)
+
+
+def test_rows_that_threads_add_at_once_stay_whole():
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    trace = Trace("server 0")
+
+    def record(number):
+        for _ in range(2_000):
+            trace.laps(("aggregate", "", "apply"), (number, number + 1.0, number + 3.0, number + 7.0))
+
+    threads = [threading.Thread(target=record, args=(10.0 * number,)) for number in range(4)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    finally:
+        sys.setswitchinterval(switching)
+    found = Counter((span.name, span.start, span.seconds) for span in trace)
+    wanted = [row for n in range(4) for row in (("aggregate", 10.0 * n, 1.0), ("apply", 10.0 * n + 3.0, 4.0))]
+    assert found == dict.fromkeys(wanted, 2_000)
 
 
 def test_beyond_its_limit_a_trace_keeps_nothing_more():

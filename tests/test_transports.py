@@ -998,8 +998,8 @@ def test_a_server_prints_nothing_of_what_strangers_say(transport):
             place, strangers = transport.host_and_port(address), []
             for nonsense in STRANGE:
                 strangers.append(stack.enter_context(socket.create_connection(place, WAIT_S)))
-                with contextlib.suppress(OSError):  # a server may have hung up by now
-                    strangers[-1].sendall(nonsense)
+                strangers[-1].sendall(nonsense)
+                with contextlib.suppress(OSError):  # the server may have hung up by now
                     strangers[-1].shutdown(socket.SHUT_WR)
             for stranger in strangers:
                 heard_until_the_end(stranger)

@@ -178,7 +178,7 @@ def table(
 
     With a ``group``, an attribute of the rows, those with the same value stand together below it.
     """
-    skipped = {f"{row.contender}: {row.skipped}": None for row in rows if getattr(row, "skipped", "")}
+    skipped = {f"{row.contender}: {row.skipped}": None for row in rows if row.skipped}
     shown = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
     shown.caption, shown.caption_justify = "\n".join(map(escape, skipped)) or None, "left"
     for heading in ("", *headings):

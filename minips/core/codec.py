@@ -339,9 +339,7 @@ def envelope(codec: Codec, stamp: Header, version: int = PROTOCOL_VERSION) -> by
     """The first frame of a message: what a receiver has to know to read the others, and ``stamp``. An answer has the
     ``version`` of its question.
     """
-    told = {"v": version, "s": codec.serializer.name, "c": codec.compressor.name, **stamp}
-    packed: bytes = msgpack.Packer().pack(told)  # what packb does, without a call in between
-    return packed
+    return bytes(msgpack.packb({"v": version, "s": codec.serializer.name, "c": codec.compressor.name, **stamp}))
 
 
 def wrap(codec: Codec, stamp: Header, answer: Frames, told: Header) -> Frames:

@@ -69,13 +69,7 @@ class Parameters:
         Returns the name of a parameter that the step would make NaN or infinite; then nothing has changed but the
         optimizer's state. What the aggregator and the optimizer raise passes through, with the parameters as they were.
         """
-        before, now, (after, loans) = self.arrays, self._now, self._spare
-        for loan in loans.values():
-            if loan() is not None:  # a reader holds these
-                after = {}
-        if not after:
-            for name, p in before.items():
-                after[name] = np.empty_like(p)
+        before, after, now = self.arrays, self._free_arrays(), self._now
         began, aggregating, applying = now(), 0.0, 0.0
         for block, state in zip(self._blocks, self.states, strict=True):
             old, new, some = before, after, contributions
@@ -97,6 +91,17 @@ class Parameters:
         self._spare = before, self._loans
         self.arrays, self._loans, self.times = after, {}, (began, aggregating, applying)
         return None
+
+    def _free_arrays(self) -> Tensors:
+        """Arrays for the next parameters, their values unknown: those before these, if no reader holds them."""
+        spare, loans = self._spare
+        for loan in loans.values():
+            if loan() is not None:
+                spare = {}
+        if not spare:
+            for name, p in self.arrays.items():
+                spare[name] = np.empty_like(p)
+        return spare
 
 
 def _blocks(params: Tensors) -> Iterator[dict[str, slice]]:

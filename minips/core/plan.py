@@ -55,7 +55,7 @@ class Plan:
             return self._write(packet)
         if len(frames) <= len(known):
             return self._write(packet)
-        frames[0] = _PAIR + msgpack.Packer().pack(packet.header) + index
+        frames[0] = _PAIR + msgpack.packb(packet.header) + index
         return frames
 
     def loads(self, frames: Frames) -> Packet:

@@ -51,6 +51,7 @@ class ServerLink:
         self.config, self.index, self.trace = config, index, trace
         self.encoder = Encoder(config.push, seeds.push(config.seed, worker, index), trace)
         self.encode: Callable[[Message], Parcel] = self.encoder.encode
+        """The frames of a message; in a prediction another function, of sizes."""
         self.decoder, self.plan = Decoder(trace), planned(config.pull.serializer)
         self.layout: dict[str, Layout] = {}
         self.values: float = 0
@@ -379,9 +380,13 @@ class ServerSession:
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
         plan = planned(config.push.serializer)
         self.unpack: Callable[..., tuple[Any, Header]] = partial(unpack, codec=config.push, trace=trace, plan=plan)
+        """The packet of a request's frames, and its envelope. In a prediction this and the next two are other functions,
+        of sizes.
+        """
         self.encode: Callable[[Encoder, Message], Parcel] = Encoder.encode
+        """The frames of an answer, before it has its stamp."""
         self.wrap: Callable[..., Parcel] = partial(wrap, config.pull)
-        """The packet of a request and what its envelope says; the frames of an answer; and those in their envelope."""
+        """The frames of an answer with its stamp."""
         self._encoded: tuple[tuple[Any, ...], Frames | None] = (), None
         """What was asked for last, and its frames, which all who ask for the same version of it share."""
         self._encoding, self.encodings = False, 0
@@ -432,8 +437,8 @@ class ServerSession:
                 present.leave(connection)
 
     def _answer(self, kind: Any, worker: int, header: Header, packet: Any) -> Session[tuple[Header, float, Parcel]]:
-        """The request of a worker: what it alone is told in the envelope, the seconds that it has waited, and the other
-        frames of the answer.
+        """The request of a worker: the stamp, which it alone is told in the envelope; the seconds that it has waited;
+        the answer's frames.
         """
         link, shard = self.links[worker], self.shard
         outcome: Outcome | None = None

@@ -195,6 +195,7 @@ class Network:
         self._graph = graph
         self._numbers: dict[tuple[Hashable, Hashable], int] = {}
         self._routes: dict[tuple[Hashable, Hashable], Route] = {}
+        self._middles: dict[tuple[Hashable, Hashable], list[Hashable]] = {}
         self._weight = "weight" if any("weight" in edge for _, _, edge in graph.edges(data=True)) else None
         rows: list[tuple[float, float, float]] = []
         for one, other, edge in graph.edges(data=True):
@@ -223,16 +224,25 @@ class Network:
         return self._routes[source, target]
 
     def path(self, source: Hashable, target: Hashable) -> list[Hashable]:
-        """The nodes on the way."""
+        """The nodes on the way. One that has a single neighbour has no choice, so that its neighbour's way will do:
+        a thousand hosts on one switch ask for one.
+        """
         import networkx as nx
 
         lacking = [node for node in (source, target) if node not in self._graph]
         if lacking:
             raise ValueError(f"The network has no node {lacking[0]!r}.")
-        try:
-            return list(nx.shortest_path(self._graph, source, target, weight=self._weight))
-        except nx.NetworkXNoPath as error:
-            raise ValueError(f"The network has no way from {source!r} to {target!r}.") from error
+        before = self._graph.pred if self._graph.is_directed() else self._graph.adj
+        first = next(iter(self._graph.adj[source])) if len(self._graph.adj[source]) == 1 else source
+        last = next(iter(before[target])) if len(before[target]) == 1 else target
+        if target in (source, first) or last == source:
+            return list(dict.fromkeys((source, target)))
+        if (first, last) not in self._middles:
+            try:
+                self._middles[first, last] = nx.shortest_path(self._graph, first, last, weight=self._weight)
+            except nx.NetworkXNoPath as error:
+                raise ValueError(f"The network has no way from {source!r} to {target!r}.") from error
+        return list(dict.fromkeys((source, *self._middles[first, last], target)))
 
 
 def fair_shares(routes: Links, capacity: Array) -> Array:

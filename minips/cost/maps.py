@@ -126,7 +126,8 @@ def codec_map(
             done += 1
             links = [replace(config, link=Link(float(bandwidth), latency_s)) for bandwidth in bandwidths]
             calibration = replace(known[name], gradient=None)
-            for row, share in enumerate(shares):  # of a server, in bytes; headers are a few longer in a run
+            for row, share in enumerate(shares):
+                # the bytes of a server's share; headers are a few bytes longer in a run
                 if isinstance(config.exchange, AllReduce):
                     load, *_ = all_reduced(config.exchange, config, int(sizes[row]))
                 else:

@@ -168,8 +168,8 @@ class Cores:
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """While thousands of tasks live, the garbage collector looks at all of them again and again, which is a third to a
-    half of the time: here it does so seldom.
+    """Within, the garbage collector runs seldom: while thousands of tasks live, it would look at all of them again and
+    again.
     """
     before = gc.get_threshold()
     gc.set_threshold(COLLECTED)

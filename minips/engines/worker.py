@@ -88,7 +88,8 @@ def compute(
 def pair(returned: Any) -> tuple[float, Tensors]:
     """The loss and the gradients that ``loss_and_gradient`` returned. TypeError where it returned something else."""
     match returned:
-        case [(float() | np.floating() | SupportsFloat()) as loss, Mapping() as gradients]:  # the last one takes long
+        # a protocol is the last one that is asked: that takes longer than a small gradient
+        case [(float() | np.floating() | SupportsFloat()) as loss, Mapping() as gradients]:
             return cast(float, loss), cast(Tensors, gradients)
     raise TypeError(f"loss_and_gradient returns the loss and a dict of gradients; got {reprlib.repr(returned)}.")
 

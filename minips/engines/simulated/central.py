@@ -26,9 +26,6 @@ from minips.stage import Frames, Tensors
 from minips.stages.transports.framing import size
 from minips.trace import UNTIMED
 
-_SILENCE_S = 30.0
-"""A worker that says nothing for so long no longer counts."""
-
 
 def run(cluster: Simulation) -> Run:
     """Train with parameter servers."""
@@ -107,14 +104,14 @@ class SimServer(Node):
         """Drop workers that have fallen silent, as long as one of them counts. All that train are heard meanwhile."""
         if self._watching:
             return
-        self._watching = True
+        self._watching, attendance = True, self.session.attendance
         while not self.shard.done and any(map(self._misses, self._workers)):
             for worker in self._workers:
                 if not worker.gone:
                     worker.at_once(worker.session.tell(self.index, "alive"))
-            for silent, event in self.session.attendance.silent():
+            for silent, event in attendance.silent():
                 yield from self.carry_out(self.session.leave(silent, event), self.shard.clocks[silent])
-            yield _SILENCE_S / 4
+            yield attendance.silence_s / 4
         self._watching = False
 
     def _misses(self, worker: "SimWorker") -> bool:
@@ -177,9 +174,7 @@ class _Sessions(ServerSession):
 
     def __init__(self, server: SimServer) -> None:
         calls = server.changed, server.updated
-        super().__init__(
-            server.shard, server.config, server.index, server.layout, UNTIMED, *calls, silence_s=_SILENCE_S
-        )
+        super().__init__(server.shard, server.config, server.index, server.layout, UNTIMED, *calls)
         self._versions = deque[tuple[int, Tensors]](maxlen=server.cluster.engine.delay_versions + 1)
 
     def keep(self) -> None:

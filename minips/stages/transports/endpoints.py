@@ -1,4 +1,4 @@
-"""The server's side of a transport over streams: a listener, and a thread for each connection."""
+"""Transports over streams, each made of a way to listen and a way to dial: a thread for each connection of a server."""
 
 import os
 import socket

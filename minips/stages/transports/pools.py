@@ -20,15 +20,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 from minips.stage import Buffer, Frames
 from minips.stages.transports.blocks import ALIGNMENT, Blocks
-from minips.stages.transports.framing import (
-    cut,
-    lengths,
-    lengths_of,
-    padded,
-    padded_size,
-    pieces,
-    size,
-)
+from minips.stages.transports.framing import cut, lengths, lengths_of, padded, padded_size, pieces, size
 from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.wire import POOL, Closable, check_count
 

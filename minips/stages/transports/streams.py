@@ -1,8 +1,7 @@
-"""Transports over streams: connections that stay open, on which messages follow each other.
+"""Calls over a connection that stays open, on which messages follow each other.
 
-A `Wire` is one end of a connection: whole messages, in order. `StreamTransport` makes a transport of a way to listen
-and a way to dial: a thread for each connection on the server, and on the client a channel on which many calls may be
-outstanding. Answers come in the order of the calls.
+A `Wire` is one end of a connection: whole messages, in order. A `StreamChannel` makes calls over it, of which many may
+be outstanding, and `answer_of` answers one. Answers come in the order of the calls.
 """
 
 import threading
@@ -26,7 +25,6 @@ from minips.stages.transports.wire import (
     CALL,
     ERROR,
     MOST_FRAMES,
-    Interruptible,
     Wire,
     check_count,
 )
@@ -34,7 +32,6 @@ from minips.stages.transports.wire import (
 _MAKING = threading.Lock()
 """Held while a future's lock is made."""
 T = TypeVar("T")
-P = TypeVar("P", bound=Interruptible)
 
 
 class Driven(Future[T]):
