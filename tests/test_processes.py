@@ -13,7 +13,9 @@ import psutil
 import pytest
 
 import minips as ps
+from minips.bench import trips
 from minips.engines import processes
+from minips.engines.supervisor import Supervisor
 
 CONFIG = ps.Config(workers=3, servers=2, steps=5, batch_size=8)
 PROBLEM = ps.LinearRegression(*misfits.rows())
@@ -96,3 +98,20 @@ def test_where_a_process_dies_as_it_starts_nothing_is_left(monkeypatch):
     monkeypatch.setattr(multiprocess.context.SpawnProcess, "start", start)
     with pytest.raises(RuntimeError, match="ended before its work was done: it did not even start"):
         ps.train(PROBLEM, CONFIG)
+
+
+@pytest.mark.skipif(not hasattr(os, "readv"), reason="briefings come in parts on POSIX alone")
+@pytest.mark.parametrize("sent", [0, 1])
+def test_after_ctrl_c_within_a_briefing_the_child_leaves_without_a_word(monkeypatch, capfd, sent):
+    def interrupted(*message):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Supervisor(ps.Processes().start) as supervisor:
+        (child,) = supervisor.start("the one that hears half of it")
+        monkeypatch.setattr(type(child.pipe), ("send_bytes", "send")[sent], interrupted)
+        try:
+            child.brief(trips.attend, {})
+        finally:
+            monkeypatch.undo()
+    assert child._process.exitcode == 0
+    assert capfd.readouterr().err == ""

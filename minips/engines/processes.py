@@ -76,12 +76,17 @@ class _ProcessChild(Child):
     def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         apart: list[memoryview] = []
         briefing = ship({"role": role, **parts}, apart if hasattr(os, "readv") else None)
-        with suppress(OSError):  # where it is gone already, reading from it tells
+        try:
             self.pipe.send_bytes(briefing)
             self.pipe.send([len(one) for one in apart])
             for one in apart:
                 while one:
                     one = one[os.write(self.pipe.fileno(), one) :]
+        except OSError:
+            pass  # where it is gone already, reading from it tells
+        except BaseException:  # Ctrl-C: to the child, the next word would be a part of its briefing
+            self.pipe.close()
+            raise
 
     def end(self, timeout: float) -> str:
         self.pipe.close()  # a child that was told only half of something hears no more of it, and leaves
