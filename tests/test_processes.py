@@ -106,12 +106,11 @@ def test_after_ctrl_c_within_a_briefing_the_child_leaves_without_a_word(monkeypa
     def interrupted(*message):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), Supervisor(ps.Processes().start) as supervisor:
+    with Supervisor(ps.Processes().start) as supervisor:
         (child,) = supervisor.start("the one that hears half of it")
-        monkeypatch.setattr(type(child.pipe), ("send_bytes", "send")[sent], interrupted)
-        try:
-            child.brief(trips.attend, {})
-        finally:
-            monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(type(child.pipe), ("send_bytes", "send")[sent], interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                child.brief(trips.attend, {})
     assert child._process.exitcode == 0
     assert capfd.readouterr().err == ""

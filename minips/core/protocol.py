@@ -380,8 +380,8 @@ class ServerSession:
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
         plan = planned(config.push.serializer)
         self.unpack: Callable[..., tuple[Any, Header]] = partial(unpack, codec=config.push, trace=trace, plan=plan)
-        """The packet of a request's frames, and its envelope. In a prediction this and the next two are other functions,
-        of sizes.
+        """The packet of a request's frames, and its envelope. In a prediction this and the next two are others, of
+        sizes.
         """
         self.encode: Callable[[Encoder, Message], Parcel] = Encoder.encode
         """The frames of an answer, before it has its stamp."""
