@@ -1,4 +1,6 @@
-"""The index that the messages of a link have in common is made once: bytes, arrays and errors are those of MsgPack."""
+"""What of a link's exact messages is the same is found once: bytes, arrays and errors are those of the general way."""
+
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -7,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minips as ps
-from minips.core.plan import Plan, planned
-from minips.stages.serializers import Packet
+from minips.core.codec import Decoder, Encoder, unpack
+from minips.core.message import Header, Message
+from minips.core.plan import Plan
+from minips.stage import Frames, Tensors
+from minips.trace import UNTIMED
 
 DTYPES = ("f4", "f8", "f2", "u1", "i8", ">f4", "?")
 ARRAYS = st.builds(
@@ -20,40 +25,42 @@ ARRAYS = st.builds(
     st.integers(0, 9),
     st.booleans(),
 )
-TENSORS = st.dictionaries(
-    st.sampled_from("abc"),
-    st.tuples(st.sampled_from(["exact", "sign"]), st.dictionaries(st.sampled_from(["values", "like"]), ARRAYS)),
-    max_size=2,
+TENSORS = st.dictionaries(st.sampled_from("abc"), ARRAYS, max_size=2)
+HEADERS = st.dictionaries(st.sampled_from(["kind", "clock"]), st.integers(-1, 300))
+PLAIN = ps.Codec()
+CODECS = (PLAIN, ps.Codec(ps.Float16()), ps.Codec(compressor=ps.Zlib()), ps.Codec(serializer=ps.Json()))
+FEW = st.lists(st.tuples(HEADERS, TENSORS), min_size=1, max_size=3)
+
+
+def encoder(codec: ps.Codec, planned: bool) -> Encoder:
+    one = Encoder(codec, np.random.default_rng(0), UNTIMED)
+    if not planned:
+        one._plan = None
+    return one
+
+
+def decoded(frames: Frames, plan: Plan | None = None) -> tuple[Header, Header, list[Any]]:
+    packet, told = unpack(frames, PLAIN, UNTIMED, plan)
+    message = Decoder(UNTIMED).decode(packet)
+    return told, message.header, [(name, x.dtype, x.shape, x.tobytes()) for name, x in message.tensors.items()]
+
+
+@given(
+    FEW.flatmap(lambda few: st.lists(st.tuples(st.sampled_from(few), st.sampled_from((0, 0, 0, 1, 2, 3))), max_size=8))
 )
-PACKETS = st.builds(Packet, st.dictionaries(st.sampled_from(["kind", "clock"]), st.integers(-1, 300)), TENSORS)
-
-
-def same(one: Packet, other: Packet) -> bool:
-    def told(packet: Packet) -> list[object]:
-        parts = [
-            (name, quantizer, [(part, x.dtype, x.shape, x.tobytes()) for part, x in parts.items()])
-            for name, (quantizer, parts) in packet.tensors.items()
-        ]
-        return [packet.header, parts]
-
-    return told(one) == told(other)
-
-
-FEW = st.lists(PACKETS, min_size=1, max_size=3)
-
-
-@given(FEW.flatmap(lambda few: st.lists(st.sampled_from(few), max_size=8)))
-def test_a_plan_writes_and_reads_what_messagepack_does(packets: list[Packet]) -> None:
-    general, writes, reads = ps.MsgPack(), Plan(), Plan()
-    for packet in packets:
-        frames = [bytes(frame) for frame in writes.dumps(packet)]
-        assert frames == [bytes(frame) for frame in general.dumps(packet)]
+def test_a_plan_writes_and_reads_what_the_stages_do(messages: list[tuple[tuple[Header, Tensors], int]]) -> None:
+    reads = Plan()
+    writes, general = ([encoder(codec, planned) for codec in CODECS] for planned in (True, False))
+    for (header, tensors), number in messages:
+        floats = {name: x for name, x in tensors.items() if number != 1 or x.dtype.kind == "f"}
+        frames = [bytes(frame) for frame in writes[number].encode(Message(header, floats))]
+        assert frames == [bytes(frame) for frame in general[number].encode(Message(header, floats))]
         for buffers in (frames, [*map(bytearray, frames)], [*map(memoryview, frames)]):
-            assert same(reads.loads(buffers), general.loads(buffers))
+            assert decoded(buffers, reads) == decoded(buffers)
 
 
-W = {"w": ("exact", {"values": np.arange(3, dtype="f4")})}
-HEAD, BODY = ps.MsgPack().dumps(Packet({"clock": 1}, W))
+W = {"w": np.arange(3, dtype="f4")}
+ENVELOPE, HEAD, BODY = map(bytes, encoder(PLAIN, planned=False).encode(Message({"clock": 1}, W)))
 INDEX = HEAD[HEAD.index(msgpack.packb([["w", "exact", [["values", "float32", [3]]]]])) :]
 MALFORMED = {
     "no frames": [],
@@ -62,34 +69,38 @@ MALFORMED = {
     "a header that is no map": [b"\x92" + msgpack.packb(3) + INDEX, BODY],
     "two headers": [b"\x92" + msgpack.packb({}) + msgpack.packb({}) + INDEX, BODY],
     "an array of three": [b"\x93" + msgpack.packb({}) + INDEX, BODY],
+    "a memory that there is not": [b"\x92" + msgpack.packb({"memory": "elephant"}) + INDEX, BODY],
     "a frame too few": [HEAD],
     "a frame too short": [HEAD, BODY[:-1]],
-    "a frame too long": [HEAD, bytes(BODY) + b"\0"],
+    "a frame too long": [HEAD, BODY + b"\0"],
 }
 
 
 @pytest.mark.parametrize("frames", MALFORMED.values(), ids=MALFORMED)
-def test_a_plan_refuses_what_messagepack_refuses(frames: list[bytes]) -> None:
+def test_a_plan_refuses_what_the_stages_refuse(frames: list[bytes]) -> None:
     plan = Plan()
-    assert same(plan.loads([HEAD, BODY]), Packet({"clock": 1}, W))
-    with pytest.raises(ValueError, match="The frames are not a packet in MessagePack") as general:
-        ps.MsgPack().loads(frames)
-    with pytest.raises(ValueError, match="The frames are not a packet in MessagePack") as refused:
-        plan.loads(frames)
+    assert decoded([ENVELOPE, HEAD, BODY], plan) == decoded([ENVELOPE, HEAD, BODY])
+    with pytest.raises(ValueError, match=r"The frames are not a packet|There is no memory") as general:
+        decoded([ENVELOPE, *frames])
+    with pytest.raises(ValueError, match=r"The frames are not a packet|There is no memory") as refused:
+        decoded([ENVELOPE, *frames], plan)
     assert str(refused.value) == str(general.value)
-    assert same(plan.loads([HEAD, BODY]), Packet({"clock": 1}, W))
+    assert decoded([ENVELOPE, HEAD, BODY], plan) == decoded([ENVELOPE, HEAD, BODY])
 
 
-def test_a_known_message_is_not_described_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    writes, reads = Plan(), Plan()
-    frames = writes.dumps(Packet({"clock": 0}, W))
-    reads.loads(frames)
-    monkeypatch.delattr(ps.MsgPack, "dumps")
-    monkeypatch.delattr(ps.MsgPack, "loads")
-    frames = writes.dumps(Packet({"clock": 1}, W))
-    assert same(reads.loads(frames), Packet({"clock": 1}, W))
+def test_a_known_message_goes_through_no_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    writes, reads = encoder(PLAIN, planned=True), Plan()
+    decoded(writes.encode(Message({"clock": 0}, W)), reads)
+    for stage in (ps.MsgPack, ps.Exact):
+        for way in ("dumps", "loads", "encode", "decode"):
+            monkeypatch.delattr(stage, way, raising=False)
+    told, header, tensors = decoded(writes.encode(Message({"clock": 1}, W)), reads)
+    assert told["v"] == 3
+    assert header == {"clock": 1, "memory": "none"}
+    assert tensors == [("w", np.dtype("f4"), (3,), W["w"].tobytes())]
 
 
-def test_other_serializers_have_no_plan() -> None:
-    assert type(planned(ps.MsgPack())) is Plan
-    assert planned(ps.Json()) == ps.Json()
+@pytest.mark.parametrize("codec", CODECS[1:], ids=["float16", "zlib", "json"])
+def test_other_stages_have_no_plan(codec: ps.Codec) -> None:
+    assert encoder(codec, planned=True)._plan is None
+    assert encoder(PLAIN, planned=True)._plan is not None

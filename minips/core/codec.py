@@ -19,7 +19,7 @@ import numpy as np
 
 from minips.core.message import PROTOCOL_VERSION, VERSIONS, Header, Message, check_finite
 from minips.core.partition import named_arrays
-from minips.core.plan import Format, planned
+from minips.core.plan import Plan
 from minips.spans import DECODE, ENCODE
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option, reason
 from minips.stages.compressors import Compressor, NoCompression
@@ -30,6 +30,7 @@ from minips.stages.transports.framing import pieces, split
 from minips.trace import UNTIMED, Trace
 
 _STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
+_PLAIN = MsgPack.name, NoCompression.name
 MAX_BYTES = 2**31
 """The most that the frames of one message may decompress to."""
 
@@ -140,19 +141,29 @@ class Encoder(_Half):
         super().__init__()
         self.codec, self.rng, self.trace = codec, rng, trace
         self._quantizers: dict[str, Quantizer] = {}
-        self._envelope, self._format = envelope(codec, {}), planned(codec.serializer)
+        self._envelope = envelope(codec, {})
+        plain = codec.lossless and codec.compressor.identity and type(codec.serializer) is MsgPack
+        self._plan = Plan(self._envelope) if plain else None
         self._compensating = 0.0
 
     def encode(self, message: Message) -> Frames:
         """The frames of a message. The tensors must be finite."""
         codec, now = self.codec, self.trace.now
         memory, began, self._compensating = codec.memory, now(), 0.0
+        header = {**message.header, "memory": memory.name}
+        if self._plan and (known := self._plan.write(header, message.tensors)):
+            done = now()
+            self.trace.laps(_STATELESS, (began, began, done, done))
+            return known
         mark = {} if memory.stateless else self.mark()
         try:
             tensors = self._quantized(message.tensors)
             quantized = now()
-            frames = self._format.dumps(Packet({**message.header, "memory": memory.name}, tensors))
+            packet = Packet(header, tensors)
+            frames = codec.serializer.dumps(packet)
             serialized = now()
+            if self._plan:
+                self._plan.learn(frames[0], packet)
             if not codec.compressor.identity:
                 frames = _compressed(codec.compressor, frames)
         except BaseException:
@@ -216,8 +227,10 @@ class Decoder(_Half):
         super().__init__()
         self.trace = trace
 
-    def decode(self, packet: Packet) -> Message:
-        """The message of a packet. ValueError where its parts do not fit together."""
+    def decode(self, packet: Packet | Message) -> Message:
+        """The message of a packet, which a plan may have made already. ValueError where parts do not fit together."""
+        if type(packet) is Message:
+            return packet
         began = self.trace.now()
         name = packet.header.get("memory", "none")
         memory: Any = DEFAULTS.get(("memory", str(name))) or default_stage("memory", str(name))
@@ -349,11 +362,11 @@ def wrap(codec: Codec, stamp: Header, answer: Frames, told: Header) -> Frames:
     return [envelope(codec, stamp, told["v"]), *answer[1:]]
 
 
-def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Format | None = None) -> tuple[Packet, Header]:
-    """Frames to packet, and the envelope. ValueError where they are malformed or name what is not known here.
+def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None) -> tuple[Any, Header]:
+    """Frames to packet, or to what a link's ``plan`` knows, and the envelope. ValueError where they are malformed or
+    name what is not known here.
 
-    ``codec`` is the receiver's own: a serializer that can run code is taken only where that names it. ``plan`` is its
-    `planned` serializer, of a link.
+    ``codec`` is the receiver's own: a serializer that can run code is taken only where that names it.
     """
     if not frames:
         raise ValueError("A message begins with its minips envelope; got no frames.")
@@ -367,6 +380,12 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Format | None = Non
         raise ValueError(
             f"The peer speaks version {version!r} of the protocol, this knows {VERSIONS[0]} to {VERSIONS[-1]}."
         )
+    if plan and names == _PLAIN:
+        opened_at = trace.now()
+        if message := plan.read(frames):
+            done = trace.now()
+            trace.laps(DECODE, (began, opened_at, done, done))
+            return message, told
     serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
     compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])
     if serializer.trusted_only and serializer.name != codec.serializer.name:
@@ -376,8 +395,10 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Format | None = Non
         )
     opened = frames[1:] if compressor.identity else _decompressed(compressor, frames[1:])
     decompressed = trace.now()
-    packet = (plan if plan and serializer.name == codec.serializer.name else serializer).loads(opened)
+    packet = serializer.loads(opened)
     trace.laps(_OPEN, (began, decompressed, trace.now()))
+    if plan and names == _PLAIN:
+        plan.learn(opened[0], packet)
     return packet, told
 
 

@@ -1,111 +1,81 @@
-"""The index that the messages of a link have in common, made and parsed once.
+"""What of every message on a link is the same, where its arrays travel as they are.
 
-From step to step the arrays of a link keep their names, quantizers, dtypes and shapes; their values change, and a few
-numbers in the header. `MsgPack` writes all that stays into the index, the second half of its first frame. A `Plan`
-keeps the last index: a message that has it too is written and read without making or parsing it again, every other one
-in the general way. Bytes and errors are the same on both ways.
+From step to step the arrays of a link keep their names, dtypes and shapes; their values change, and a few numbers in
+the header. `MsgPack` writes all that stays into the index, the second half of its first frame. A `Plan` keeps the last
+index of exact arrays that nothing remembers or compresses: a message that has it too is written and read here at once,
+every other one in the general way, stage after stage. Bytes and errors are the same on both ways.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import msgpack
 import numpy as np
 
-from minips.stage import Frames
-from minips.stages.quantizers import Parts
-from minips.stages.serializers import MsgPack, Packet, Serializer, is_little
+from minips.core.message import Header, Message
+from minips.stage import Buffer, Frames, Tensors
+from minips.stages.serializers import Packet, is_little
 
-_GENERAL, _PAIR = MsgPack(), b"\x92"
-"""The general way, and the first byte of MessagePack's array of two."""
-_Part = tuple[str, str, str, "np.dtype[Any]", tuple[int, ...]]
-"""Tensor, quantizer, part, dtype and shape of a frame after the first."""
-
-
-class Format(Protocol):
-    """A way from packets to frames and back."""
-
-    def dumps(self, packet: Packet) -> Frames: ...
-    def loads(self, frames: Frames) -> Packet: ...
-
-
-def planned(serializer: Serializer) -> Format:
-    """The serializer for one end of a link, which either writes or reads."""
-    return Plan() if type(serializer) is MsgPack else serializer
+_PAIR = b"\x92"
+"""The first byte of MessagePack's array of two."""
 
 
 class Plan:
-    """`MsgPack` that keeps the last index, and the parts that it tells of."""
+    """The last index of one end of a link, which either writes or reads, and the name, dtype and shape of each array
+    that it tells of. ``envelope`` is the first frame of what is written.
+    """
 
-    def __init__(self) -> None:
-        self._written: tuple[bytes, list[_Part]] = b"\x90", []
-        self._read = self._written
+    def __init__(self, envelope: bytes = b"") -> None:
+        self._envelope = envelope
+        self._last: tuple[bytes, list[tuple[str, np.dtype[Any], tuple[int, ...]]]] = b"\x90", []
 
-    def dumps(self, packet: Packet) -> Frames:
-        index, known = self._written
-        frames: Frames = [b""]
+    def write(self, header: Header, tensors: Tensors) -> Frames | None:
+        """The frames of a message that has the last index; None for any other."""
+        index, known = self._last
+        if len(tensors) != len(known):
+            return None
+        frames: Frames = [self._envelope, b""]
         try:
-            for name, (quantizer, parts) in packet.tensors.items():
-                if not parts:
-                    return self._write(packet)
-                for part, x in parts.items():
-                    if known[len(frames) - 1] != (name, quantizer, part, x.dtype, x.shape):
-                        return self._write(packet)
-                    frames.append(x.data.cast("B"))
-        except (IndexError, TypeError, ValueError):  # more parts, or values that are no row of plain numbers
-            return self._write(packet)
-        if len(frames) <= len(known):
-            return self._write(packet)
-        frames[0] = _PAIR + msgpack.packb(packet.header) + index
+            for (name, x), array in zip(tensors.items(), known, strict=True):
+                if (name, x.dtype, x.shape) != array:
+                    return None
+                frames.append(x.data.cast("B"))
+        except (TypeError, ValueError):  # values that are no row of plain numbers
+            return None
+        frames[1] = _PAIR + msgpack.packb(header) + index
         return frames
 
-    def loads(self, frames: Frames) -> Packet:
-        index, known = self._read
+    def read(self, frames: Frames) -> Message | None:
+        """The message of frames that have the last index; None for any others."""
+        index, known = self._last
         try:
-            head = frames[0]
+            head = frames[1]
             stop = len(head) - len(index)
-            if head[stop:] == index and head[:1] == _PAIR:
-                header: Any = msgpack.unpackb(head[1:stop])
-                tensors: dict[str, tuple[str, Parts]] = {}
-                for number, (name, quantizer, part, dtype, shape) in enumerate(known, 1):
-                    x = np.ndarray(shape, dtype, frames[number])
-                    if x.nbytes != len(frames[number]):
-                        raise ValueError("the frame is longer than the part")
-                    if name in tensors:
-                        tensors[name][1][part] = x
-                    else:
-                        tensors[name] = quantizer, {part: x}
-                if type(header) is dict:
-                    return Packet(header, tensors)
+            if head[stop:] != index or head[:1] != _PAIR:
+                return None
+            header = msgpack.unpackb(head[1:stop])
+            if header.get("memory", "none") != "none":
+                return None
+            tensors: Tensors = {}
+            for number, (name, dtype, shape) in enumerate(known, 2):
+                x = tensors[name] = np.ndarray(shape, dtype, frames[number])
+                if x.nbytes != len(frames[number]):
+                    return None
+            return Message(header, tensors)
         except Exception:  # the general way says what is wrong
-            pass
-        return self._parse(frames)
+            return None
 
-    def _write(self, packet: Packet) -> Frames:
-        """In the general way."""
-        frames = _GENERAL.dumps(packet)
-        described = _described(packet)
-        if described is not None and all(is_little(dtype) for *_, dtype, _ in described):
-            self._written = bytes(frames[0][len(_PAIR + msgpack.packb(packet.header)) :]), described
-        return frames
-
-    def _parse(self, frames: Frames) -> Packet:
-        """In the general way."""
-        packet = _GENERAL.loads(frames)
-        if (described := _described(packet)) is not None:
+    def learn(self, head: Buffer, packet: Packet) -> None:
+        """Keep the index of a head that was written or read in the general way, where its arrays are exact ones that
+        nothing remembers.
+        """
+        known = []
+        for name, (quantizer, parts) in packet.tensors.items():
+            if quantizer != "exact" or [*parts] != ["values"] or not is_little(parts["values"].dtype):
+                return
+            known.append((name, parts["values"].dtype, parts["values"].shape))
+        if known and packet.header.get("memory", "none") == "none":
             unpacker = msgpack.Unpacker()
-            unpacker.feed(frames[0])
+            unpacker.feed(head)
             unpacker.read_array_header()
             unpacker.skip()
-            self._read = bytes(frames[0][unpacker.tell() :]), described
-        return packet
-
-
-def _described(packet: Packet) -> list[_Part] | None:
-    """Each part; None where a tensor has none."""
-    if not all(parts for _, parts in packet.tensors.values()):
-        return None
-    return [
-        (name, quantizer, part, x.dtype, x.shape)
-        for name, (quantizer, parts) in packet.tensors.items()
-        for part, x in parts.items()
-    ]
+            self._last = bytes(head[unpacker.tell() :]), known

@@ -25,7 +25,7 @@ from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, unpack, wr
 from minips.core.config import Config
 from minips.core.message import Header, Message
 from minips.core.partition import Layout, cut, join
-from minips.core.plan import planned
+from minips.core.plan import Plan
 from minips.core.presence import Attendance, Attending
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
 from minips.core.shard import Outcome, Shard, checked
@@ -52,7 +52,7 @@ class ServerLink:
         self.encoder = Encoder(config.push, seeds.push(config.seed, worker, index), trace)
         self.encode: Callable[[Message], Parcel] = self.encoder.encode
         """The frames of a message; in a prediction another function, of sizes."""
-        self.decoder, self.plan = Decoder(trace), planned(config.pull.serializer)
+        self.decoder, self.plan = Decoder(trace), Plan()
         self.layout: dict[str, Layout] = {}
         self.values: float = 0
         self.clock, self.known_clock, self.version, self.done = 0, 0, 0, False
@@ -378,8 +378,7 @@ class ServerSession:
         self.anew: list[int] = []
         """Workers that have gone on in a saved run without what they had left."""
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
-        plan = planned(config.push.serializer)
-        self.unpack: Callable[..., tuple[Any, Header]] = partial(unpack, codec=config.push, trace=trace, plan=plan)
+        self.unpack: Callable[..., tuple[Any, Header]] = partial(unpack, codec=config.push, trace=trace, plan=Plan())
         """The packet of a request's frames, and its envelope. In a prediction this and the next two are others, of
         sizes.
         """
@@ -611,8 +610,7 @@ class ServerSession:
 
     def _forget(self) -> None:
         """Let go of the oldest rows that a server without an end has recorded."""
-        recorded: tuple[list[Any], ...] = (self.losses, self.shard.grants, self.events)
-        for rows in recorded:
+        for rows in (self.losses, self.shard.grants, self.events):
             if len(rows) >= 2 * KEPT_ROWS:
                 del rows[:-KEPT_ROWS]
 

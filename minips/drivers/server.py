@@ -92,9 +92,10 @@ class Server(Closable):
         self.address, self.token = "", ""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
+        self._waits = 0
         self._closing = threading.Event()
         self._sessions = sessions = ServerSession(
-            self.shard, config, index, self.layout, self.trace, self._changed.notify_all, silence_s=silence_s
+            self.shard, config, index, self.layout, self.trace, self._wake, silence_s=silence_s
         )
         if state is not None:
             sessions.restore(state)
@@ -304,12 +305,19 @@ class Server(Closable):
                     )
                 turn = min(left, TURN_S)
                 began = time.monotonic()
+                self._waits += 1
                 self._changed.wait(turn)
+                self._waits -= 1
                 if not shard.paused:
                     left -= min(time.monotonic() - began, turn)
             return None
         finally:
             self._attendance.waiting.discard(need.worker)
+
+    def _wake(self) -> None:
+        """With the lock held: let the sessions that wait look whether they may go on."""
+        if self._waits:
+            self._changed.notify_all()
 
     def _over(self) -> bool:
         """True once there is nothing more to wait for. RuntimeError where the rest can never come."""

@@ -14,6 +14,7 @@ aligned alike in both, which takes a fifth less time than otherwise.
 import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 from minips.stage import Buffer, Frames
 from minips.stages.transports.auth import LIMIT_BYTES
@@ -30,12 +31,18 @@ _PADDING = [bytes(-nbytes % ALIGNMENT) for nbytes in range(ALIGNMENT)]
 
 def pieces(tag: int, frames: Frames) -> list[Buffer]:
     """The buffers that make up a body one after the other; none of the frames is copied."""
-    count = len(frames)
-    head = _head(count).pack(tag, count, *map(len, frames))
-    buffers: list[Buffer] = [head, _PADDING[len(head) % ALIGNMENT]]
-    for frame in frames:
-        buffers += frame, _PADDING[len(frame) % ALIGNMENT]
+    head, paddings = _around(tag, tuple(map(len, frames)))
+    buffers: list[Buffer] = [head]
+    for frame, padding in zip(frames, paddings, strict=True):
+        buffers += frame, padding
     return buffers
+
+
+@lru_cache(16)
+def _around(tag: int, sizes: tuple[int, ...]) -> tuple[bytes, list[bytes]]:
+    """The head of a body whose frames have these sizes, padded, and the zeros that follow each of them."""
+    head = _head(len(sizes)).pack(tag, len(sizes), *sizes)
+    return head + _PADDING[len(head) % ALIGNMENT], [_PADDING[nbytes % ALIGNMENT] for nbytes in sizes]
 
 
 @lru_cache
@@ -90,14 +97,16 @@ def size(body: Iterable[Buffer]) -> int:
     return sum(map(len, body))
 
 
-def cut(block: memoryview, sizes: Sequence[int]) -> Frames:
+@lru_cache(16)
+def _places(sizes: tuple[int, ...]) -> tuple[int, list[slice]]:
+    """The bytes of frames of these sizes, each padded, and where each of them stands."""
+    ends = [*accumulate(map(padded_size, sizes), initial=0)]
+    return ends[-1], [slice(at, at + nbytes) for at, nbytes in zip(ends, sizes, strict=False)]
+
+
+def cut(block: memoryview, sizes: tuple[int, ...]) -> Frames:
     """The frames of these sizes, each padded, as views of the block."""
-    frames: Frames = []
-    at = 0
-    for nbytes in sizes:
-        frames.append(block[at : at + nbytes])
-        at += nbytes + -nbytes % ALIGNMENT
-    return frames
+    return [*map(block.__getitem__, _places(sizes)[1])]
 
 
 def split(body: memoryview) -> tuple[int, Frames]:
@@ -126,7 +135,7 @@ class Framer:
         self._ahead, self._start, self._stop = memoryview(bytearray(AHEAD_BYTES)), 0, 0
         self._left: memoryview | None = None
         """The room for the rest of a large message."""
-        self._coming: tuple[int, memoryview, Sequence[int]] = 0, memoryview(b""), ()
+        self._coming: tuple[int, memoryview, tuple[int, ...]] = 0, memoryview(b""), ()
         self._blocks = Blocks()
         self.room, self.begun = self._ahead, False
         """``begun``: bytes have come that are in no message yet."""
@@ -154,14 +163,13 @@ class Framer:
                 if not isinstance(head, int):
                     end, tag, sizes, frames = head
                     if frames is None:
-                        begin, views = end, []
-                        for nbytes in sizes:
-                            views.append(here[end : end + nbytes])
-                            end += nbytes + -nbytes % ALIGNMENT
-                        if end > len(here):
-                            self._begin(here[begin:], tag, sizes, end - begin)
+                        total, places = _places(sizes)
+                        body = here[end : end + total]
+                        if len(body) < total:
+                            self._begin(body, tag, sizes, total)
                             return None
-                        frames = [*map(bytearray, views)]
+                        frames = [*map(bytearray, map(body.__getitem__, places))]
+                        end += total
                     self._start += end
                     if self._start == self._stop:
                         self._start = self._stop = 0
@@ -178,7 +186,7 @@ class Framer:
         self.begun = False
         return tag, cut(block, sizes)
 
-    def head(self, here: memoryview, limit: int) -> "int | tuple[int, int, Sequence[int], Frames | None]":
+    def head(self, here: memoryview, limit: int) -> "int | tuple[int, int, tuple[int, ...], Frames | None]":
         """Of a head that begins here: its padded size, the message's tag, the sizes of its frames, and the frames where
         they do not come through the stream. How many bytes it has, where they are not all here.
         """
@@ -199,7 +207,7 @@ class Framer:
         self._want(0, self._ahead[self._start : self._stop])
         return room[len(some) :]
 
-    def _begin(self, some: memoryview, tag: int, sizes: Sequence[int], total: int) -> None:
+    def _begin(self, some: memoryview, tag: int, sizes: tuple[int, ...], total: int) -> None:
         """Have room for the frames of a large message, of which some bytes have come."""
         block = self._blocks.take(total)
         block[: len(some)] = some

@@ -55,7 +55,7 @@ class _ShmWire(SocketWire):
         place, segment, descriptors = _SOCKET, 0, list[int]()
         if total > _SMALL_BYTES:
             place, segment, descriptors = self._segment(total)
-            places = cut(memoryview(self._mine[segment]), [len(frame) for frame in frames])
+            places = cut(memoryview(self._mine[segment]), tuple(map(len, frames)))
             for there, frame in zip(places, frames, strict=True):
                 there[:] = frame  # type: ignore[index]
         passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", one)) for one in descriptors]
@@ -130,7 +130,7 @@ class _ShmWire(SocketWire):
         """The number of segments that this side has made."""
         return len(self._mine)
 
-    def view(self, segment: int, sizes: Sequence[int]) -> Frames:
+    def view(self, segment: int, sizes: tuple[int, ...]) -> Frames:
         """Frames that are the peer's segment itself; it is given back when the last array made of them is gone."""
         total = sum(map(padded_size, sizes))
         if segment not in self._theirs or total > len(self._theirs[segment]):
@@ -154,7 +154,7 @@ class _ShmFramer(Framer):
         super().__init__(max_message_bytes)
         self._wire = weakref.proxy(wire)
 
-    def head(self, here: memoryview, limit: int) -> int | tuple[int, int, Sequence[int], Frames | None]:
+    def head(self, here: memoryview, limit: int) -> int | tuple[int, int, tuple[int, ...], Frames | None]:
         tag, place, count, done, segment = _HEAD.unpack_from(here)
         check_count(count)
         if place != _SOCKET and limit < self.max_message_bytes:
