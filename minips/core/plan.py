@@ -21,11 +21,13 @@ _PAIR = b"\x92"
 
 class Plan:
     """The last index of one end of a link, which either writes or reads, and the name, dtype and shape of each array
-    that it tells of. ``envelope`` is the first frame of what is written.
+    that it tells of. ``envelope`` is the first frame of what is written or, where it says no more than it has to, was read last.
     """
 
     def __init__(self, envelope: bytes = b"") -> None:
-        self._envelope = envelope
+        self.envelope = envelope
+        self.told: Header = {}
+        """What the envelope of what was read last says."""
         self._last: tuple[bytes, list[tuple[str, np.dtype[Any], tuple[int, ...]]]] = b"\x90", []
 
     def write(self, header: Header, tensors: Tensors) -> Frames | None:
@@ -33,7 +35,7 @@ class Plan:
         index, known = self._last
         if len(tensors) != len(known):
             return None
-        frames: Frames = [self._envelope, b""]
+        frames: Frames = [self.envelope, b""]
         try:
             for (name, x), array in zip(tensors.items(), known, strict=True):
                 if (name, x.dtype, x.shape) != array:

@@ -49,6 +49,7 @@ class ServerLink:
 
     def __init__(self, config: Config, worker: int, index: int, trace: Trace) -> None:
         self.config, self.index, self.trace = config, index, trace
+        self.receive = Receive(index)
         self.encoder = Encoder(config.push, seeds.push(config.seed, worker, index), trace)
         self.encode: Callable[[Message], Parcel] = self.encoder.encode
         """The frames of a message; in a prediction another function, of sizes."""
@@ -268,7 +269,7 @@ class WorkerSession:
         for number in asked:
             link = links[number]
             try:
-                parcel = yield Receive(link.index)
+                parcel = yield link.receive
                 answer, stamp = yield Do(RECEIVING, link.values, partial(link.decode, parcel))
                 del parcel
             except Exception as error:

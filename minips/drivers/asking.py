@@ -10,6 +10,7 @@ from minips.core.config import Config, check_seconds
 from minips.core.message import Header, Message
 from minips.core.status import Status
 from minips.stage import build, names, nearest, stage_class
+from minips.stages.serializers import Packet
 from minips.stages.transports import Link, Transport
 from minips.stages.transports.auth import check_token
 from minips.stages.transports.link import UNSHAPED
@@ -51,6 +52,7 @@ def asking(
 
         def ask(kind: str, **header: Any) -> Header:
             frames = encode_plainly(Message({"kind": kind, **header}), Codec())
+            packet: Packet
             packet, _ = unpack(channel.call(frames).result(timeout), codec or Codec(), Trace())
             return packet.header
 

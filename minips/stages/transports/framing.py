@@ -38,7 +38,7 @@ def pieces(tag: int, frames: Frames) -> list[Buffer]:
     return buffers
 
 
-@lru_cache(16)
+@lru_cache(8)
 def _around(tag: int, sizes: tuple[int, ...]) -> tuple[bytes, list[bytes]]:
     """The head of a body whose frames have these sizes, padded, and the zeros that follow each of them."""
     head = _head(len(sizes)).pack(tag, len(sizes), *sizes)
@@ -74,8 +74,13 @@ def lengths(head: memoryview, at: int, count: int, limit: int) -> tuple[int, ...
     """The lengths of ``count`` frames, which stand there. ValueError where they are more than ``limit`` together."""
     sizes: tuple[int, ...] = _sizes(count).unpack_from(head, at)
     if sum(sizes) > limit:
-        raise ValueError(f"a message of {sum(sizes)} bytes is larger than the {limit} that are allowed")
+        raise too_large(sizes, limit)
     return sizes
+
+
+def too_large(sizes: tuple[int, ...], limit: int) -> ValueError:
+    """The error for a message whose frames have these sizes."""
+    return ValueError(f"a message of {sum(sizes)} bytes is larger than the {limit} that are allowed")
 
 
 def padded_size(nbytes: int) -> int:
@@ -97,7 +102,7 @@ def size(body: Iterable[Buffer]) -> int:
     return sum(map(len, body))
 
 
-@lru_cache(16)
+@lru_cache(8)
 def _places(sizes: tuple[int, ...]) -> tuple[int, list[slice]]:
     """The bytes of frames of these sizes, each padded, and where each of them stands."""
     ends = [*accumulate(map(padded_size, sizes), initial=0)]
@@ -197,7 +202,10 @@ class Framer:
         nbytes += -nbytes % ALIGNMENT
         if nbytes > len(here):
             return check_head(nbytes, limit)
-        return nbytes, tag, lengths(here, HEAD.size, count, limit), None
+        sizes = _sizes(count).unpack_from(here, HEAD.size)
+        if sum(sizes) > limit:
+            raise too_large(sizes, limit)
+        return nbytes, tag, sizes, None
 
     def fill(self, room: memoryview) -> memoryview:
         """Fill a room with what has been read ahead; what is left of it."""
