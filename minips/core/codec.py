@@ -148,13 +148,13 @@ class Encoder(_Half):
 
     def encode(self, message: Message) -> Frames:
         """The frames of a message. The tensors must be finite."""
-        codec, now = self.codec, self.trace.now
-        memory, began, self._compensating = codec.memory, now(), 0.0
-        header = {**message.header, "memory": memory.name}
+        now, memory = self.trace.now, self.codec.memory
+        began, header = now(), {**message.header, "memory": memory.name}
         if self._plan and (known := self._plan.write(header, message.tensors)):
             done = now()
             self.trace.laps(_STATELESS, (began, began, done, done))
             return known
+        codec, self._compensating = self.codec, 0.0
         mark = {} if memory.stateless else self.mark()
         try:
             tensors = self._quantized(message.tensors)
@@ -381,10 +381,9 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None)
             f"The peer speaks version {version!r} of the protocol, this knows {VERSIONS[0]} to {VERSIONS[-1]}."
         )
     if plan and names == _PLAIN:
-        opened_at = trace.now()
         if message := plan.read(frames):
             done = trace.now()
-            trace.laps(DECODE, (began, opened_at, done, done))
+            trace.laps(_OPEN, (began, began, done))
             return message, told
     serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
     compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])

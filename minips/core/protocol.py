@@ -12,7 +12,7 @@ to where they were before the others. So both halves of a memory agree.
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -187,13 +187,7 @@ class WorkerSession:
         self, whole: Tensors, loss: float | None, versions: Sequence[int] | None, pulls: bool
     ) -> Session[list[Message]]:
         """A push of gradients and, in the same message, the pull after it. Returns the answers."""
-        messages = []
-        for link in self.links:
-            header: Header = {"kind": "push_pull" if pulls else "push", "worker": self.worker, "loss": loss}
-            header["clock"] = link.begin_push()
-            header["version"] = link.version if versions is None else versions[link.index]
-            messages.append(Message(header, whole if link.whole else cut(whole, link.layout)))
-        return (yield from self._call(self.links, messages))
+        return self._call(self.links, self._pushes("push_pull" if pulls else "push", whole, loss, versions))
 
     def pull(
         self, names: Sequence[str] | None = None, rows: Mapping[str, Sequence[int]] | None = None
@@ -207,7 +201,7 @@ class WorkerSession:
             if rows:
                 header["rows"] = {name: some for name, some in rows.items() if name in link.layout}
             messages.append(Message(header))
-        return (yield from self._call(self.links, messages))
+        return self._call(self.links, messages)
 
     def push_pull(self, loss: float, gradients: Mapping[str, Array], versions: Sequence[int]) -> Session[Tensors]:
         """A push and the pull after it. Returns the parameters. ValueError, at once, where these are no gradients of
@@ -235,8 +229,18 @@ class WorkerSession:
     def _word(self, kind: str, **more: Any) -> Message:
         return Message({"kind": kind, "worker": self.worker, **more})
 
-    def _call(self, links: Sequence[ServerLink], messages: Sequence[Message]) -> Session[list[Message]]:
+    def _pushes(
+        self, kind: str, whole: Tensors, loss: float | None, versions: Sequence[int] | None
+    ) -> Iterator[Message]:
+        """A push to each server, whose clock begins with it."""
+        for link in self.links:
+            header: Header = {"kind": kind, "worker": self.worker, "loss": loss, "clock": link.begin_push()}
+            header["version"] = link.version if versions is None else versions[link.index]
+            yield Message(header, whole if link.whole else cut(whole, link.layout))
+
+    def _call(self, links: Sequence[ServerLink], messages: Iterable[Message]) -> Session[list[Message]]:
         """One message to each of these servers, and their answers; the first error, once all have answered."""
+        messages = [*messages]
         kind = messages[0].header["kind"]
         pushes, pulls = kind in PUSHES, kind in PULLS
         clocks: list[int] = []
@@ -611,8 +615,9 @@ class ServerSession:
 
     def _forget(self) -> None:
         """Let go of the oldest rows that a server without an end has recorded."""
-        for rows in (self.losses, self.shard.grants, self.events):
-            if len(rows) >= 2 * KEPT_ROWS:
+        recorded: tuple[list[Any], ...] = self.losses, self.shard.grants, self.events
+        if max(map(len, recorded)) >= 2 * KEPT_ROWS:
+            for rows in recorded:
                 del rows[:-KEPT_ROWS]
 
     def _tell_status(self, asked: Header, told: Header) -> Parcel:

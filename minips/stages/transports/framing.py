@@ -14,7 +14,7 @@ aligned alike in both, which takes a fifth less time than otherwise.
 import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from minips.stage import Buffer, Frames
 from minips.stages.transports.auth import LIMIT_BYTES
@@ -32,10 +32,7 @@ _PADDING = [bytes(-nbytes % ALIGNMENT) for nbytes in range(ALIGNMENT)]
 def pieces(tag: int, frames: Frames) -> list[Buffer]:
     """The buffers that make up a body one after the other; none of the frames is copied."""
     head, paddings = _around(tag, tuple(map(len, frames)))
-    buffers: list[Buffer] = [head]
-    for frame, padding in zip(frames, paddings, strict=True):
-        buffers += frame, padding
-    return buffers
+    return [head, *chain.from_iterable(zip(frames, paddings, strict=True))]
 
 
 @lru_cache(8)
@@ -157,39 +154,40 @@ class Framer:
         """Tag and frames of the next message; None until all of it has come. ValueError where it is malformed, or has
         more than ``limit`` bytes.
         """
-        if self._left is None:
-            if self._start == self._stop:
+        if self._left is not None:
+            if len(self._left):
                 return None
-            limit = min(limit, self.max_message_bytes) if limit else self.max_message_bytes
-            here = self._ahead[self._start : self._stop]
-            wanted = ALIGNMENT
-            if len(here) >= ALIGNMENT:
-                head = self.head(here, limit)
-                if not isinstance(head, int):
-                    end, tag, sizes, frames = head
-                    if frames is None:
-                        total, places = _places(sizes)
-                        body = here[end : end + total]
-                        if len(body) < total:
-                            self._begin(body, tag, sizes, total)
-                            return None
-                        frames = [*map(bytearray, map(body.__getitem__, places))]
-                        end += total
-                    self._start += end
-                    if self._start == self._stop:
-                        self._start = self._stop = 0
-                        self.begun = False
-                    self.room = self._ahead[self._stop : self._stop + AHEAD_BYTES]
-                    return tag, frames
-                wanted = head
-            self._want(wanted, here)
+            tag, block, sizes = self._coming
+            self._coming, self._left, self.room = (0, memoryview(b""), ()), None, self._ahead[:AHEAD_BYTES]
+            self.begun = False
+            return tag, cut(block, sizes)
+        start, stop = self._start, self._stop
+        here = self._ahead[start:stop]
+        if stop - start < ALIGNMENT:
+            if here:
+                self._want(ALIGNMENT, here)
             return None
-        if len(self._left):
+        most = self.max_message_bytes
+        head = self.head(here, most if limit is None else min(limit, most))
+        if isinstance(head, int):
+            self._want(head, here)
             return None
-        tag, block, sizes = self._coming
-        self._coming, self._left, self.room = (0, memoryview(b""), ()), None, self._ahead[:AHEAD_BYTES]
-        self.begun = False
-        return tag, cut(block, sizes)
+        end, tag, sizes, frames = head
+        if frames is None:
+            total, places = _places(sizes)
+            body = here[end : end + total]
+            if len(body) < total:
+                self._begin(body, tag, sizes, total)
+                return None
+            frames = [*map(bytearray, map(body.__getitem__, places))]
+            end += total
+        if start + end == stop:
+            self._start = self._stop = 0
+            self.begun = False
+        else:
+            self._start += end
+        self.room = self._ahead[self._stop : self._stop + AHEAD_BYTES]
+        return tag, frames
 
     def head(self, here: memoryview, limit: int) -> "int | tuple[int, int, tuple[int, ...], Frames | None]":
         """Of a head that begins here: its padded size, the message's tag, the sizes of its frames, and the frames where
