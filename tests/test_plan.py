@@ -100,6 +100,15 @@ def test_a_known_message_goes_through_no_stage(monkeypatch: pytest.MonkeyPatch) 
     assert tensors == [("w", np.dtype("f4"), (3,), W["w"].tobytes())]
 
 
+def test_a_name_told_twice_is_not_planned() -> None:
+    """The last array of a name counts, as a dict has it; a plan would have read the first frame."""
+    entry = ["w", "exact", [["values", "float32", [3]]]]
+    frames = [ENVELOPE, msgpack.packb([{"clock": 1}, [entry, entry]]), bytes(12), BODY]
+    plan = Plan()
+    assert decoded(frames, plan) == decoded(frames, plan) == decoded(frames)
+    assert decoded(frames, plan)[2] == [("w", np.dtype("f4"), (3,), BODY)]
+
+
 @pytest.mark.parametrize("codec", CODECS[1:], ids=["float16", "zlib", "json"])
 def test_other_stages_have_no_plan(codec: ps.Codec) -> None:
     assert encoder(codec, planned=True)._plan is None

@@ -163,7 +163,7 @@ class Encoder(_Half):
             frames = codec.serializer.dumps(packet)
             serialized = now()
             if self._plan:
-                self._plan.learn(frames[0], packet)
+                self._plan.learn(frames, packet)
             if not codec.compressor.identity:
                 frames = _compressed(codec.compressor, frames)
         except BaseException:
@@ -380,11 +380,9 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None)
         raise ValueError(
             f"The peer speaks version {version!r} of the protocol, this knows {VERSIONS[0]} to {VERSIONS[-1]}."
         )
-    if plan and names == _PLAIN:
-        if message := plan.read(frames):
-            done = trace.now()
-            trace.laps(_OPEN, (began, began, done))
-            return message, told
+    if plan and names == _PLAIN and (message := plan.read(frames)):
+        trace.laps(_OPEN, (began, began, trace.now()))
+        return message, told
     serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
     compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])
     if serializer.trusted_only and serializer.name != codec.serializer.name:
@@ -397,7 +395,7 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None)
     packet = serializer.loads(opened)
     trace.laps(_OPEN, (began, decompressed, trace.now()))
     if plan and names == _PLAIN:
-        plan.learn(opened[0], packet)
+        plan.learn(opened, packet)
         if len(told) == 3:  # without a stamp, which is another in each message
             plan.envelope, plan.told = bytes(frames[0]), told
     return packet, told

@@ -78,8 +78,8 @@ class Parameters:
     def _update(self, contributions: Sequence[Contribution], scale: float, clock: int) -> str | None:
         before, after, now = self.arrays, self._free_arrays(), self._now
         began, aggregating, applying = now(), 0.0, 0.0
-        for block, state in zip(self._blocks, self.states, strict=True):
-            old, new, some = before, after, contributions
+        for number, block in enumerate(self._blocks):
+            state, old, new, some = self.states[number], before, after, contributions
             if block is not None:
                 old, new = _views(before, block), _views(after, block)
                 some = [one._replace(gradients=_views(one.gradients, block)) for one in contributions]

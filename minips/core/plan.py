@@ -12,7 +12,7 @@ import msgpack
 import numpy as np
 
 from minips.core.message import Header, Message
-from minips.stage import Buffer, Frames, Tensors
+from minips.stage import Frames, Tensors
 from minips.stages.serializers import Packet, is_little
 
 _PAIR = b"\x92"
@@ -20,25 +20,26 @@ _PAIR = b"\x92"
 
 
 class Plan:
-    """The last index of one end of a link, which either writes or reads, and the name, dtype and shape of each array
-    that it tells of. ``envelope`` is the first frame of what is written or, where it says no more than it has to, was read last.
+    """The last index of one end of a link, which either writes or reads, and by name the dtype and shape of each array
+    that it tells of. ``envelope`` is the first frame of what is written or, where it says no more than it has to, was
+    read last.
     """
 
     def __init__(self, envelope: bytes = b"") -> None:
         self.envelope = envelope
         self.told: Header = {}
         """What the envelope of what was read last says."""
-        self._last: tuple[bytes, list[tuple[str, np.dtype[Any], tuple[int, ...]]]] = b"\x90", []
+        self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]]] = b"\x90", {}
 
     def write(self, header: Header, tensors: Tensors) -> Frames | None:
         """The frames of a message that has the last index; None for any other."""
         index, known = self._last
-        if len(tensors) != len(known):
+        if [*tensors] != [*known]:
             return None
         frames: Frames = [self.envelope, b""]
         try:
-            for (name, x), array in zip(tensors.items(), known, strict=True):
-                if (name, x.dtype, x.shape) != array:
+            for name, x in tensors.items():
+                if (x.dtype, x.shape) != known[name]:
                     return None
                 frames.append(x.data.cast("B"))
         except (TypeError, ValueError):  # values that are no row of plain numbers
@@ -58,7 +59,7 @@ class Plan:
             if header.get("memory", "none") != "none":
                 return None
             tensors: Tensors = {}
-            for number, (name, dtype, shape) in enumerate(known, 2):
+            for number, (name, (dtype, shape)) in enumerate(known.items(), 2):
                 x = tensors[name] = np.ndarray(shape, dtype, frames[number])
                 if x.nbytes != len(frames[number]):
                     return None
@@ -66,18 +67,18 @@ class Plan:
         except Exception:  # the general way says what is wrong
             return None
 
-    def learn(self, head: Buffer, packet: Packet) -> None:
-        """Keep the index of a head that was written or read in the general way, where its arrays are exact ones that
+    def learn(self, frames: Frames, packet: Packet) -> None:
+        """Keep the index of frames that were written or read in the general way, where each holds an exact array that
         nothing remembers.
         """
-        known = []
+        known = {}
         for name, (quantizer, parts) in packet.tensors.items():
             if quantizer != "exact" or [*parts] != ["values"] or not is_little(parts["values"].dtype):
                 return
-            known.append((name, parts["values"].dtype, parts["values"].shape))
-        if known and packet.header.get("memory", "none") == "none":
+            known[name] = parts["values"].dtype, parts["values"].shape
+        if known and len(frames) == 1 + len(known) and packet.header.get("memory", "none") == "none":
             unpacker = msgpack.Unpacker()
-            unpacker.feed(head)
+            unpacker.feed(frames[0])
             unpacker.read_array_header()
             unpacker.skip()
-            self._last = bytes(head[unpacker.tell() :]), known
+            self._last = bytes(frames[0][unpacker.tell() :]), known

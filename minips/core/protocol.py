@@ -248,7 +248,8 @@ class WorkerSession:
             clocks.append(message.header["clock"])
         parcels: list[Parcel] = []
         try:
-            for link, message in zip(links, messages, strict=True):
+            for number, link in enumerate(links):
+                message = messages[number]
                 encode = partial(link.encode, message)
                 if message.tensors and not pushes:
                     encode = partial(encode_plainly, message, link.config.push)
