@@ -1,4 +1,4 @@
-"""Widgets and pictures: the workbench, panels, predictions, exercises. No other package draws or shows anything."""
+"""The names of `minips.lab`."""
 
 try:
     import ipywidgets  # noqa: F401
@@ -15,7 +15,7 @@ from minips.lab.panels import *  # noqa: F403
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
 from minips.lab.quizzes import quiz
-from minips.lab.report import report
+from minips.lab.reports import report
 from minips.lab.sentences import say
 from minips.lab.source import show
 from minips.lab.transcript import progress

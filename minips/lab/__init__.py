@@ -1,0 +1,22 @@
+"""Widgets and pictures: the workbench, panels, predictions, exercises. No other package draws or shows anything.
+
+The names are those of `minips.lab.face`, which is imported when the first of them is used: the processes that
+`minips.lab.measure` starts need neither widgets nor pictures.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from minips.lab.face import *  # noqa: F403
+else:
+
+    def __getattr__(name):
+        if name == "__all__" or not name.startswith("__"):
+            names = vars(import_module("minips.lab.face"))
+            if name in names:
+                return names[name]
+        raise AttributeError(f"minips.lab has no {name!r}")
+
+    def __dir__():
+        return sorted(import_module("minips.lab.face").__all__)
