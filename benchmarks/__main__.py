@@ -16,7 +16,7 @@ def run(options: argparse.Namespace) -> None:
     """Measure one table, print it, and write and draw it where that is wanted."""
     cli.check_folders(options.json, options.plot)
     if options.plot:
-        from minips.lab import plots  # now, since to measure takes its time
+        from minips.lab.face import plots  # now, since to measure takes its time
 
         with cli.wrong_values():
             plots.check_ending(options.plot)

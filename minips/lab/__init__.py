@@ -5,6 +5,7 @@ The names are those of `minips.lab.face`, which is imported when the first of th
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ else:
 
     def __getattr__(name):
         if name == "__all__" or not name.startswith("__"):
+            if find_spec(f"minips.lab.{name}"):
+                return import_module(f"minips.lab.{name}")
             names = vars(import_module("minips.lab.face"))
             if name in names:
                 return names[name]
