@@ -493,6 +493,7 @@ def check(options: argparse.Namespace) -> int:
     """Grade an exercise of a notebook: run its cells up to the check in a fresh kernel. Exit status 0 where it is done,
     else 1.
     """
+    importlib.import_module("minips.lab.face")  # or it says what is not installed
     from minips.lab.grading import grade
 
     with wrong_values(), _file(f"{options.notebook} cannot be read", "Name your copy of the lesson."):

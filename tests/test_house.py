@@ -56,8 +56,7 @@ ROOMS = ("core", "drivers", "engines", "stages", "cost")
 
 
 def trees(*more):
-    for room in (*ROOMS, *more):
-        place = ROOT / "minips" / room
+    for place in [ROOT / "minips" / room for room in (*ROOMS, *more)] + [ROOT / "benchmarks"]:
         for path in [place] if place.suffix else sorted(place.rglob("*.py")):
             yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
 
