@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def count(text: str) -> int:
-    """How many of something there are to be."""
+    """A number of things: ``text`` as a whole number from 1 on."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number, from 1 on; got {text!r}")
     return int(text)

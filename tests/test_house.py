@@ -53,10 +53,12 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 ROOMS = ("core", "drivers", "engines", "stages", "cost")
+FILES = ("problems.py", "stage.py", "seeds.py", "datasets.py", "demo.py")
 
 
 def trees(*more):
-    for place in [ROOT / "minips" / room for room in (*ROOMS, *more)] + [ROOT / "benchmarks"]:
+    for room in (*ROOMS, *more):
+        place = ROOT / room if room == "benchmarks" else ROOT / "minips" / room
         for path in [place] if place.suffix else sorted(place.rglob("*.py")):
             yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
 
@@ -74,7 +76,7 @@ def test_docstrings_begin_with_the_subject():
     kinds = ast.Module, ast.ClassDef, ast.FunctionDef
     found = []
     openings = {"What", "Who", "Whoever", "Whose", "Nobody", "Somebody", "How", "Which", "Where", "Whether"}
-    for path, tree in trees("lab", "testing", "problems.py", "stage.py", "seeds.py", "datasets.py", "demo.py"):
+    for path, tree in trees("lab", "testing", "benchmarks", *FILES):
         for node in ast.walk(tree):
             words = (ast.get_docstring(node) or "").split() if isinstance(node, kinds) else []
             if words and words[0] in openings:
