@@ -77,7 +77,7 @@ for _topology in ("Star", "Ring", "Tree", "FatTree", "TwoRacks"):
 
 
 if TYPE_CHECKING:
-    from minips import bench, cost, lab, testing  # noqa: F401
+    from minips import cost, lab, testing  # noqa: F401
     from minips.engines.on_ray import Ray
     from minips.engines.simulated.engine import Simulated
 
@@ -85,7 +85,9 @@ if TYPE_CHECKING:
 else:  # where a checker saw this, a name that does not exist would be of any type
 
     def __getattr__(name):
-        if name in ("bench", "cost", "lab", "testing"):
+        if name == "lab":
+            import_module("minips.lab.face")  # or it says what is not installed
+        if name in ("cost", "lab", "testing"):
             return import_module(f"minips.{name}")
         if name in ("Ray", "Simulated"):
             return stage_class("engine", name.lower())

@@ -14,6 +14,7 @@ import platform
 import re
 import reprlib
 import secrets
+import shlex
 import shutil
 import signal
 import sys
@@ -55,11 +56,12 @@ def wrong_values(option: str = "") -> Iterator[None]:
         raise WrongValueError((f"--{option}: " if option else "").replace("_", "-") + reason(error)) from error
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit status."""
+def main(arguments: Sequence[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
+    """Run one command, of minips or of another ``parser`` that sets one; its exit status."""
+    parser = parser or _parser()
     try:
         try:
-            return _run(arguments)
+            return _run(parser, arguments)
         finally:
             with _file("Standard output cannot be written", "Choose another file."):
                 for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -67,21 +69,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # of a stream
         closed = isinstance(error, BrokenPipeError)
         if not closed:
-            print(f"minips: {error}", file=sys.stderr)
+            print(f"{parser.prog}: {error}", file=sys.stderr)
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in filter(None, (sys.stdout, sys.stderr)):
             os.dup2(null, stream.fileno())  # or the interpreter, which flushes them as it ends, would complain
         return 141 if closed else 1
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows ASCII alone shows a ? for an α
     try:
-        options, rest = _parser().parse_known_args(_load(arguments))
+        options, rest = parser.parse_known_args(_load(arguments))
         options.rest = rest
-        if rest and options.command is not lab:
+        if rest and options.command not in (lab, bench):
             known = [name.strip("-") for name in options.parser._option_string_actions]
             meant = get_close_matches(rest[0].strip("-").partition("=")[0], known, 1)
             options.parser.error(f"unknown: {' '.join(rest)}" + (f". Did you mean --{meant[0]}?" if meant else ""))
@@ -96,11 +98,11 @@ def _run(arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:
         raise
     except (ValueError, OSError, ModuleNotFoundError, RuntimeError, TypeError, MemoryError) as error:
-        print(f"minips: {reason(error)}", file=sys.stderr)
+        print(f"{parser.prog}: {reason(error)}", file=sys.stderr)
         return 2 if isinstance(error, WrongValueError) else 1
 
 
-class _Console(Console):
+class Terminal(Console):
     """Rich's, which leaves a closed pipe to `main`."""
 
     def on_broken_pipe(self) -> None:
@@ -166,7 +168,7 @@ def _terminate(number: int, frame: object) -> None:
 
 
 @wrong_values()
-def _check_folders(*files: str | None) -> None:
+def check_folders(*files: str | None) -> None:
     """OSError where a file that is to be written is a folder, or has none; asked before the work that it takes, not
     after.
     """
@@ -184,13 +186,13 @@ def _write(file: str | None, write: Callable[[str], object]) -> None:
             write(file)
 
 
-def _write_json(file: str | None, value: object) -> None:
+def write_json(file: str | None, value: object) -> None:
     """Write a value as JSON, to standard output where the file is ``-``."""
     text = json.dumps(value, indent=1) if file else ""
     _write(file, lambda name: print(text) if name == "-" else Path(name).write_text(text))
 
 
-def _beside(options: argparse.Namespace) -> TextIO:
+def beside(options: argparse.Namespace) -> TextIO:
     """The stream for words: standard output, unless JSON goes there."""
     return sys.stderr if options.json == "-" else sys.stdout
 
@@ -199,16 +201,16 @@ def demo(options: argparse.Namespace) -> None:
     """Seven short runs and the table that they make."""
     from minips import demo as runs
 
-    _check_folders(options.json)
+    check_folders(options.json)
     rows: list[runs.Row] = []
-    shown = _Console(file=_beside(options))
+    shown = Terminal(file=beside(options))
     try:
-        for row in runs.demo(_Console(stderr=True)):
+        for row in runs.demo(Terminal(stderr=True)):
             rows.append(row)
     finally:
         if rows:
             shown.print(runs.table(rows))
-        _write_json(options.json, [row.to_dict() for row in rows])
+        write_json(options.json, [row.to_dict() for row in rows])
     shown.print(runs.verdict(rows))
 
 
@@ -216,7 +218,7 @@ def train(options: argparse.Namespace) -> int:
     """Train once, as the options say. A stage is given as name or name:field=value,field=value."""
     from minips.engines.train import train as run_it
 
-    _check_folders(options.save, options.json, options.trace)
+    check_folders(options.save, options.json, options.trace)
     before = _resumed(options)
     config = _config(options, before.config if before else None)
     problem = _problem(options)
@@ -247,10 +249,10 @@ def _end(run: Run, options: argparse.Namespace) -> int:
     """
     try:
         _write(options.save, run.save)
-        _write_json(options.json, run.to_dict())
+        write_json(options.json, run.to_dict())
         _write(options.trace, run.trace.to_chrome)
     finally:
-        print(run.summary(), file=_beside(options))
+        print(run.summary(), file=beside(options))
     updates = run.config.workers * run.config.steps
     early = run.updates < updates and not run.diverged
     if early:
@@ -270,7 +272,7 @@ def serve(options: argparse.Namespace) -> int:
     from minips.engines.progress import showing
     from minips.stages.transports.network import check_private
 
-    _check_folders(options.save, options.json, options.trace)
+    check_folders(options.save, options.json, options.trace)
     before = _resumed(options)
     config, problem = _config(options, before.config if before else None), _problem(options)
 
@@ -298,7 +300,7 @@ def serve(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         try:
-            with showing(bool(sys.stderr and sys.stderr.isatty()), read, _Console(stderr=True)) as watch:
+            with showing(bool(sys.stderr and sys.stderr.isatty()), read, Terminal(stderr=True)) as watch:
                 served.wait(watch)
         finally:
             exit_status = _end(served.end(), options)
@@ -363,7 +365,7 @@ def _token(file: str, fresh: bool = False) -> str:
     """The token in a file; a ``fresh`` one is written where there is no file, for its owner's eyes only."""
     path = Path(file)
     if fresh and not path.exists():
-        _check_folders(file)
+        check_folders(file)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:
             new.write(secrets.token_hex(16) + "\n")
         print(f"A fresh token is in {file}, which you alone can read. Workers need a copy of it.", file=sys.stderr)
@@ -395,36 +397,11 @@ def stages(options: argparse.Namespace) -> None:
 
 
 def bench(options: argparse.Namespace) -> None:
-    """What the parts cost here, beside references of the same run."""
-    from minips.bench import base
-    from minips.cost.quiet import Meanwhile
-    from minips.engines.progress import showing
-
-    _check_folders(options.json, options.plot)
-    if options.plot:
-        from minips.lab import plots  # now, since to measure takes its time
-
-        with wrong_values():
-            plots.check_ending(options.plot)
-    if warning := base.busy():
-        print(warning, file=sys.stderr)
-    module = importlib.import_module(f"minips.bench.{options.what}")
-    given = {name: getattr(options, name) for name in options.takes if getattr(options, name) is not None}
-    rows: list[Any] = []
-    meanwhile = Meanwhile()
-    try:
-        with showing(True, lambda news: news, _Console(stderr=True)) as show:
-            for row in module.measure(**given, watch=lambda text, share: show((text, share))):
-                rows.append(row)
-    finally:
-        if rows:
-            _Console(file=_beside(options)).print(module.table(rows))
-        if note := meanwhile.disturbance().note:
-            print(note, file=sys.stderr)
-        _write_json(options.json, [base.plain(row) for row in rows])
-    if options.plot:
-        chart = module.chart(rows)
-        plots.save(plots.contenders(chart.series, label=chart.label), options.plot)
+    """Say where the benchmarks are: a checkout has them, and the installed package does not."""
+    raise WrongValueError(
+        "The benchmarks are no part of the package. In a checkout of minips run: "
+        + shlex.join(["python", "-m", "benchmarks", *(options.rest or ["--help"])])
+    )
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -516,6 +493,7 @@ def check(options: argparse.Namespace) -> int:
     """Grade an exercise of a notebook: run its cells up to the check in a fresh kernel. Exit status 0 where it is done,
     else 1.
     """
+    importlib.import_module("minips.lab.face")  # or it says what is not installed
     from minips.lab.grading import grade
 
     with wrong_values(), _file(f"{options.notebook} cannot be read", "Name your copy of the lesson."):
@@ -595,12 +573,12 @@ def _parser() -> argparse.ArgumentParser:
         "SIGTERM), 141 a closed pipe.",
     )
     parser.set_defaults(command=None, parser=parser)
-    parser.add_argument("--load", metavar="FILE.py", help="a file that registers stages of your own; may be repeated")
+    add_load(parser)
     parser.add_argument("--version", action="version", version=f"minips {__version__}")
     commands = parser.add_subparsers(metavar="command")
 
-    def add(command: Callable[[argparse.Namespace], int | None], help: str) -> argparse.ArgumentParser:
-        one = commands.add_parser(command.__name__, help=help, description=command.__doc__)
+    def add(command: Callable[[argparse.Namespace], int | None], help: str, **more: Any) -> argparse.ArgumentParser:
+        one = commands.add_parser(command.__name__, help=help, description=command.__doc__, **more)
         one.set_defaults(command=command, parser=one)
         return one
 
@@ -635,7 +613,7 @@ def _parser() -> argparse.ArgumentParser:
     one = add(stages, "list what can be swapped")
     one.add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
     one.add_argument("--json", action="store_true", help="with all that is known of each field, as JSON")
-    _add_tables(add(bench, "measure the parts"))
+    add(bench, "where the benchmarks are", add_help=False)
     add(doctor, "is this machine ready?")
     one = add(lab, "open the lessons in JupyterLab")
     one.add_argument("folder", nargs="?", default="minips-lessons", help="where your copies are (default %(default)s)")
@@ -646,6 +624,11 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("exercise", metavar="EXERCISE", help="its number, such as 5.2")
     one.add_argument("notebook", metavar="FILE.ipynb", help="your copy of the lesson")
     return parser
+
+
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """The option that `main` takes with any parser."""
+    parser.add_argument("--load", metavar="FILE.py", help="a file that registers stages of your own; may be repeated")
 
 
 def _add_problem(parser: argparse.ArgumentParser) -> None:
@@ -678,52 +661,6 @@ def _rank(text: str) -> int | None:
     if text != "auto" and not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a worker's number, from 0 on, or auto; got {text!r}")
     return None if text == "auto" else int(text)
-
-
-def _count(text: str) -> int:
-    """How many of something there are to be."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number, from 1 on; got {text!r}")
-    return int(text)
-
-
-def _add_tables(parser: argparse.ArgumentParser) -> None:
-    """A command for each table of the bench; its own options are what the table's ``measure`` takes."""
-    options: dict[str, tuple[Callable[[str], Any], str]] = {
-        "values": (_count, "float32 values of a gradient"),
-        "features": (_count, "random Fourier features; 10 parameters each"),
-        "transport": (str, "minips' transport"),
-        "transports": (str, "only these transports"),
-        "references": (str, "only these of what the transports are held against"),
-        "contenders": (str, "only these"),
-        "steps": (_count, "clocks of both workers"),
-        "small": (_count, "bytes of the frame for the latency"),
-        "large": (_count, "bytes of the frame for the throughput"),
-        "rounds": (_count, "how often each takes its turn, at most"),
-    }
-    tables = {
-        "pushpull values+ transports* references* rounds": "a push and pull over each transport, and what it is held "
-        "against",
-        "train features+ transport contenders+ steps rounds": "the same training run on minips, pipes, torch RPC and "
-        "Ray, and gradients alone",
-        "transports transports* references* small large rounds": "a frame over each transport alone: latency and "
-        "throughput",
-        "codecs values rounds": "bits, times and steps of every quantizer",
-        "engines rounds": "the same run in processes and in actors on Ray",
-        "cost features rounds": "seconds per step, predicted and measured, behind links and on the bare loopback",
-        "tune features": "the tuner's ranking of 24 configs, and what they take, behind two links",
-    }
-    commands = parser.add_subparsers(dest="what", required=True, metavar="table")
-    for table, words in tables.items():
-        name, *takes = table.split()
-        one = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
-        one.set_defaults(takes=[option.rstrip("+*") for option in takes], parser=one)
-        for option in takes:
-            kind, text = options[option.rstrip("+*")]
-            several, metavar = option[-1] if option[-1] in "+*" else None, "N" if kind is _count else "NAME"
-            one.add_argument(f"--{option.rstrip('+*')}", type=kind, nargs=several, metavar=metavar, help=text)
-        one.add_argument("--json", metavar="FILE", help="write the rows as JSON; - is standard output")
-        one.add_argument("--plot", metavar="FILE.png", help="draw the table")
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:

@@ -6,20 +6,23 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 
 import minips as ps
-from minips import cli
-from minips.bench import base, codecs, pairs, pushpull, train, transports, trips
-from minips.bench.base import Spread
+from benchmarks import base, codecs, pushpull, train, transports, ways
+from benchmarks.__main__ import main
 from minips.cost import quiet
 from minips.engines.supervisor import Supervisor
+from minips.lab.measure import pairs, trips, turns
+from minips.lab.measure.turns import Spread
 from minips.stage import missing, stage_class
 
-MINIPS = [sys.executable, "-m", "minips"]
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = [sys.executable, "-m", "benchmarks"]
 EVERYWHERE = ["memcpy", "echo", "pickle"]
 ROUNDS = 2
 
@@ -39,20 +42,20 @@ def skip_where_ray_gave_up(words):
 
 
 def test_those_who_come_less_often_are_spread_over_the_rounds():
-    plan = list(base.rota({"fast": 10, "slow": 3}, 10))
+    plan = list(turns.rota({"fast": 10, "slow": 3}, 10))
     assert [number for number, name in plan if name == "fast"] == list(range(10))
     assert [number for number, name in plan if name == "slow"] == [0, 3, 6]
-    assert plan == list(base.rota({"fast": 10, "slow": 3}, 10))
-    firsts = [name for _, name in base.rota({"one": 20, "two": 20}, 20)][::2]
+    assert plan == list(turns.rota({"fast": 10, "slow": 3}, 10))
+    firsts = [name for _, name in turns.rota({"one": 20, "two": 20}, 20)][::2]
     assert set(firsts) == {"one", "two"}  # the order is drawn anew
 
 
 def test_who_is_slow_gets_fewer_turns_and_never_none():
-    takes = {"fast": 0.001, "slow": base.BUDGET_S / 4.5, "slowest": 10 * base.BUDGET_S}
+    takes = {"fast": 0.001, "slow": turns.BUDGET_S / 4.5, "slowest": 10 * turns.BUDGET_S}
     made, seen = [], []
-    turns = {name: lambda name=name: made.append(name) or takes[name] for name in takes}
+    calls = {name: lambda name=name: made.append(name) or takes[name] for name in takes}
     first_s = {**takes, "fast": 0.9}  # a first call may take long
-    seconds = base.take_turns(turns, first_s, 20, lambda text, share: seen.append(share))
+    seconds = turns.take_turns(calls, first_s, 20, lambda text, share: seen.append(share))
     assert {name: len(each) for name, each in seconds.items()} == {"fast": 20, "slow": 4, "slowest": 3}
     assert {name: made.count(name) for name in takes} == {"fast": 21, "slow": 4, "slowest": 3}
     assert set(seconds["slow"].values()) == {takes["slow"]}
@@ -62,8 +65,8 @@ def test_who_is_slow_gets_fewer_turns_and_never_none():
 
 def test_a_ratio_is_taken_round_by_round_where_both_took_part():
     seconds = {"a": {0: 2.0, 1: 30.0, 2: 400.0}, "b": {0: 1.0, 2: 100.0}}
-    assert base.over(seconds, "a", "b") == (3.0, 2.5, 3.5)
-    assert base.over(seconds, "a", "c") is None
+    assert turns.over(seconds, "a", "b") == (3.0, 2.5, 3.5)
+    assert turns.over(seconds, "a", "c") is None
     assert Spread.of([5.0]) == (5.0, 5.0, 5.0)
     assert Spread.of([4.0, 1.0, 2.0, 3.0, 5.0]) == Spread(median=3.0, low=2.0, high=4.0)
 
@@ -94,7 +97,7 @@ def test_a_duration_has_one_unit(seconds, shown):
 def test_what_a_process_raises_and_its_end_reach_the_conductor():
     with Supervisor(ps.Processes().start) as supervisor:
         (raises,) = supervisor.start("the one that raises")
-        raises.brief(trips.attend, {"serve": trips.minips_server, "parts": {"transport": ps.Tcp(), "values": -1}})
+        raises.brief(trips.attend, {"serve": ways.minips_server, "parts": {"transport": ps.Tcp(), "values": -1}})
         with pytest.raises(RuntimeError, match=r"the one that raises failed: ValueError: "):
             supervisor.hear(raises, "ready", 30)
     with Supervisor(ps.Processes().start) as supervisor:
@@ -109,8 +112,8 @@ def test_what_a_process_raises_and_its_end_reach_the_conductor():
 
 
 def test_a_wrong_answer_is_not_timed():
-    wrong = pairs.Contender("wrong", trips.memcpy, applies=True)  # which brings back the gradient instead
-    right = pairs.Contender("right", trips.memcpy, applies=False)
+    wrong = pairs.Contender("wrong", ways.memcpy, applies=True)  # which brings back the gradient instead
+    right = pairs.Contender("right", ways.memcpy, applies=False)
     seconds, skipped = pairs.race([wrong, right], 10, 3, lambda text, share: None)
     assert list(seconds) == ["right"]
     words = "skipped: wrong's caller failed: RuntimeError: the first answer is not the right one"
@@ -166,7 +169,7 @@ def test_a_push_and_pull_over_what_is_only_compared(name):
 
 
 def test_what_is_not_installed_is_a_row_that_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(base.importlib.util, "find_spec", lambda module: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
     (row,) = pushpull.measure([100], transports=[], references=["torch"])
     assert (row.seconds, row.over) == (None, {})
     assert row.skipped == 'skipped: install torch with pip install "minips[compare]"'
@@ -322,8 +325,8 @@ def test_every_quantizer_has_a_row():
 def test_the_command_shows_writes_and_draws(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(quiet.Meanwhile, "disturbance", lambda self: quiet.Disturbance(2, 1.3))
     file, picture = tmp_path / "rows.json", tmp_path / "rows.png"
-    arguments = "bench pushpull --values 10 20 --transports tcp --references memcpy --rounds 2"
-    assert cli.main([*arguments.split(), "--json", str(file), "--plot", str(picture)]) == 0
+    arguments = "pushpull --values 10 20 --transports tcp --references memcpy --rounds 2"
+    assert main([*arguments.split(), "--json", str(file), "--plot", str(picture)]) == 0
     rows = json.loads(file.read_text())
     assert [(row["values"], row["contender"]) for row in rows] == [(n, c) for n in (10, 20) for c in ("memcpy", "tcp")]
     assert all(row["seconds"] > 0 and len(row["seconds_quartiles"]) == 2 for row in rows)
@@ -346,14 +349,21 @@ def test_the_command_shows_writes_and_draws(tmp_path, capsys, monkeypatch):
 )
 def test_a_count_is_a_whole_number_from_one_on(arguments, capsys):
     with pytest.raises(SystemExit, match="2"):
-        cli.main(["bench", *arguments.split()])
+        main(arguments.split())
     assert "expected a whole number, from 1 on; got '" in capsys.readouterr().err
 
 
+def test_an_unknown_option_is_2_and_names_the_nearest(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["codecs", "--vallues=3"])
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "python -m benchmarks codecs: error: unknown: --vallues=3. Did you mean --values?"
+
+
 def test_a_picture_wants_the_lab_and_says_so_before_it_measures():
-    script = "import sys; sys.modules['matplotlib'] = None; from minips.cli import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", script, "bench", "pushpull", "--plot", "rows.png"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    script = "import sys; sys.modules['matplotlib'] = None; from benchmarks.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-c", script, "pushpull", "--plot", "rows.png"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert 'pip install "minips[lab]"' in done.stderr
     assert done.stdout == ""
@@ -363,7 +373,7 @@ def test_a_picture_wants_the_lab_and_says_so_before_it_measures():
     ("file", "words"), [("none/rows.png", "There is no folder"), ("rows.xyz", "cannot be written as 'xyz'")]
 )
 def test_a_picture_that_cannot_be_written_is_one_sentence_before_it_measures(file, words, capsys, tmp_path):
-    assert cli.main(["bench", "codecs", "--plot", str(tmp_path / file)]) == 2
+    assert main(["codecs", "--plot", str(tmp_path / file)]) == 2
     shown, said = capsys.readouterr()
     assert (shown, words in said) == ("", True)
 
@@ -376,8 +386,8 @@ def test_a_picture_that_cannot_be_written_is_one_sentence_before_it_measures(fil
     ],
 )
 def test_ctrl_c_ends_a_bench_and_everything_that_it_started(table):
-    command = [*MINIPS, "bench", *table.split(), "--rounds", "100000"]
-    bench = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    command, pipe = [*BENCHMARKS, *table.split(), "--rounds", "100000"], subprocess.PIPE
+    bench = subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
     try:
         children = wait_for_children(bench, 3)
         os.killpg(bench.pid, signal.SIGINT)  # as a terminal does: to the children too

@@ -1,4 +1,4 @@
-"""What `minips bench cost` runs and says; its figures are for people, not for tests."""
+"""What `python -m benchmarks cost` runs and says; its figures are for people, not for tests."""
 
 import io
 from dataclasses import replace
@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 import minips as ps
-from minips.bench import base, cost, tune
-from minips.bench.base import Spread
+from benchmarks import base, cost, tune
 from minips.cost import Choice, Tuning
+from minips.lab.measure.turns import Spread
 
 
 def test_twelve_configs_behind_links_meet_all_that_is_promised_and_twelve_are_bare():

@@ -149,6 +149,7 @@ def test_the_wheel_alone_runs_the_demo_in_an_empty_folder(tmp_path):
     ran(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", wheels, cwd=ROOT)
     (wheel,) = wheels.glob("*.whl")
     with zipfile.ZipFile(wheel) as package:
+        assert {name.split("/")[0] for name in package.namelist() if ".dist-info/" not in name} == {"minips"}
         (metadata,) = (name for name in package.namelist() if name.endswith(".dist-info/METADATA"))
         assert f"]({HOME}/raw/main/lessons/workbench.png)" in package.read(metadata).decode()
     ran(sys.executable, "-m", "venv", place)

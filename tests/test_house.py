@@ -44,7 +44,7 @@ def test_the_house_is_in_order(command):
 
 def test_no_modules_import_each_other_in_a_circle():
     """The package itself is left out: it lists the public names, and the lab is written with them."""
-    graph = grimp.build_graph("minips", cache_dir=None)
+    graph = grimp.build_graph("minips", "benchmarks", cache_dir=None)
     arrows = networkx.DiGraph()
     for module in graph.modules - {"minips"}:
         arrows.add_edges_from((module, other) for other in graph.find_modules_directly_imported_by(module))
@@ -53,11 +53,12 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 ROOMS = ("core", "drivers", "engines", "stages", "cost")
+FILES = ("problems.py", "stage.py", "seeds.py", "datasets.py", "demo.py")
 
 
 def trees(*more):
     for room in (*ROOMS, *more):
-        place = ROOT / "minips" / room
+        place = ROOT / room if room == "benchmarks" else ROOT / "minips" / room
         for path in [place] if place.suffix else sorted(place.rglob("*.py")):
             yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
 
@@ -75,7 +76,7 @@ def test_docstrings_begin_with_the_subject():
     kinds = ast.Module, ast.ClassDef, ast.FunctionDef
     found = []
     openings = {"What", "Who", "Whoever", "Whose", "Nobody", "Somebody", "How", "Which", "Where", "Whether"}
-    for path, tree in trees("lab", "testing", "bench", "problems.py", "stage.py", "seeds.py", "datasets.py", "demo.py"):
+    for path, tree in trees("lab", "testing", "benchmarks", *FILES):
         for node in ast.walk(tree):
             words = (ast.get_docstring(node) or "").split() if isinstance(node, kinds) else []
             if words and words[0] in openings:
@@ -96,9 +97,19 @@ def test_the_conda_environment_wants_what_the_project_wants():
     assert pip == {"pip": ["-e .[lab]"]}
 
 
+HOUSE = {"minips", "benchmarks", "lessons", "tests", "examples", "docs"}
+
+
 def test_there_are_no_other_rooms():
     rooms = {path.relative_to(ROOT).parts[0] for path in tracked() if path.parent != ROOT}
-    assert {room for room in rooms if not room.startswith(".")} <= {"minips", "lessons", "tests", "examples", "docs"}
+    assert {room for room in rooms if not room.startswith(".")} <= HOUSE
+
+
+def test_no_lesson_imports_the_benchmarks():
+    lessons = sorted((ROOT / "lessons").glob("*.ipynb"))
+    assert len(lessons) > 10
+    code = re.compile(r"^\s*\"?\s*(?:import|from)\s+benchmarks\b", re.MULTILINE)
+    assert [path.name for path in lessons if code.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_no_file_knows_the_machine_that_it_was_written_on():

@@ -148,8 +148,14 @@ def test_importing_minips_loads_little():
     )
     program = f"import sys, minips; say = [name for name in {heavy.split()} if name in sys.modules]"
     assert said(program) == []
-    wings = "tuple(f'minips.{name}' for name in ('bench', 'cost', 'lab', 'testing'))"
+    wings = "tuple(f'minips.{name}' for name in ('cost', 'lab', 'testing'))"
     assert said(f"import sys, minips; say = [name for name in sys.modules if name.startswith({wings})]") == []
+
+
+def test_what_measures_in_a_process_of_its_own_loads_nothing_that_draws_or_shows():
+    drawing = "('minips.lab.face', 'matplotlib', 'ipywidgets', 'IPython')"
+    roles = "import minips.lab.measure.pairs, minips.lab.measure.with_torch"
+    assert said(f"import sys; {roles}; say = [name for name in {drawing} if name in sys.modules]") == []
 
 
 def test_what_other_systems_lack_is_not_asked_for_at_import():

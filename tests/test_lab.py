@@ -624,9 +624,16 @@ def test_importing_minips_imports_no_lab() -> None:
     assert subprocess.run([sys.executable, "-c", words], timeout=60).returncode == 0
 
 
-@pytest.mark.parametrize("library", ["ipywidgets", "matplotlib"])
-def test_a_missing_library_is_a_sentence(library: str) -> None:
-    words = f"import sys; sys.modules[{library!r}] = None; import minips; minips.lab"
+@pytest.mark.parametrize(
+    ("library", "use"),
+    [
+        ("ipywidgets", "import minips; minips.lab"),
+        ("matplotlib", "from minips.lab import Workbench"),
+        ("ipywidgets", "from minips.cli import main; main(['check', '0.1', 'mine.ipynb'])"),
+    ],
+)
+def test_a_missing_library_is_a_sentence(library: str, use: str) -> None:
+    words = f"import sys; sys.modules[{library!r}] = None; {use}"
     outcome = subprocess.run([sys.executable, "-c", words], timeout=60, capture_output=True, text=True)
     assert f"The lab needs {library}" in outcome.stderr
     assert 'pip install "minips[lab]"' in outcome.stderr

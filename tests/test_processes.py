@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 import minips as ps
-from minips.bench import trips
 from minips.engines import processes
 from minips.engines.supervisor import Supervisor
+from minips.lab.measure import trips
 
 CONFIG = ps.Config(workers=3, servers=2, steps=5, batch_size=8)
 PROBLEM = ps.LinearRegression(*misfits.rows())

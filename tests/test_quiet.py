@@ -9,13 +9,13 @@ from importlib import import_module
 import pytest
 
 import minips as ps
+from benchmarks import cost as cost_table
 from minips import cost, demo
-from minips.bench import cost as bench_cost
-from minips.bench.base import Spread
 from minips.core.calibration import Calibration
 from minips.core.fit import Line
 from minips.cost import quiet
 from minips.cost.quiet import Disturbance
+from minips.lab.measure.turns import Spread
 
 calibrate = import_module("minips.cost.calibrate")  # minips.cost gives the function of that name
 BUSY = Disturbance(2, 1.3)
@@ -183,10 +183,10 @@ def test_the_demo_measures_a_busy_row_again(monkeypatch):
     assert (run, note) == (2, "")
 
 
-def test_the_bench_does_not_count_a_busy_row():
-    quiet_row = bench_cost.Row("exact, ring", "bare", *[Spread(1.0, 1.0, 1.0)] * 2, 0.1, 9, 9)
+def test_the_benchmark_does_not_count_a_busy_row():
+    quiet_row = cost_table.Row("exact, ring", "bare", *[Spread(1.0, 1.0, 1.0)] * 2, 0.1, 9, 9)
     busy_row = replace(quiet_row, error=5.0, note=TOOK)
-    assert bench_cost.verdict([quiet_row, busy_row]) == [
+    assert cost_table.verdict([quiet_row, busy_row]) == [
         "on the bare loopback: median error 10.0%, worst 10.0%",
         f"not counted: exact, ring, bare. {TOOK}",
     ]

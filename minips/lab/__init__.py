@@ -1,26 +1,25 @@
-"""Widgets and pictures: the workbench, panels, predictions, exercises. No other package draws or shows anything."""
+"""Widgets and pictures: the workbench, panels, predictions, exercises. No other package draws or shows anything.
 
-try:
-    import ipywidgets  # noqa: F401
-    import matplotlib  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f'The lab needs {error.name}, which is not installed. Install it with: pip install "minips[lab]"'
-    ) from None
+The names are those of `minips.lab.face`, which is imported when the first of them is used: the processes that
+`minips.lab.measure` starts need neither widgets nor pictures.
+"""
 
-from minips.lab import panels, plots
-from minips.lab.answers import answer
-from minips.lab.course import check, hint
-from minips.lab.panels import *  # noqa: F403
-from minips.lab.plots import timeline
-from minips.lab.predictions import predict
-from minips.lab.quizzes import quiz
-from minips.lab.report import report
-from minips.lab.sentences import say
-from minips.lab.source import show
-from minips.lab.transcript import progress
-from minips.lab.workbench import Workbench
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-__all__ = ["Workbench", "answer", "check", "hint", "plots", "predict", "progress", "quiz", "report", "say", "show"]
-__all__ += ["timeline"]
-__all__ += panels.__all__
+if TYPE_CHECKING:
+    from minips.lab.face import *  # noqa: F403
+else:
+
+    def __getattr__(name):
+        if name == "__all__" or not name.startswith("__"):
+            if find_spec(f"minips.lab.{name}"):
+                return import_module(f"minips.lab.{name}")
+            names = vars(import_module("minips.lab.face"))
+            if name in names:
+                return names[name]
+        raise AttributeError(f"minips.lab has no {name!r}")
+
+    def __dir__():
+        return sorted(import_module("minips.lab.face").__all__)

@@ -82,10 +82,10 @@ class TransportLadder(Panel[Climb, Rungs]):
 @contextmanager
 def _answering(transport: Transport) -> Iterator[tuple[str, str]]:
     """An echo server: its address and its token."""
-    from minips.bench.base import START_S
-    from minips.bench.trips import attend, frames_server
     from minips.engines import Processes
     from minips.engines.supervisor import Supervisor
+    from minips.lab.measure.trips import attend, frames_server
+    from minips.lab.measure.turns import START_S
 
     if transport.name == "inproc":
         with frames_server(transport=transport, values=0) as address:

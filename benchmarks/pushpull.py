@@ -1,7 +1,7 @@
-"""``minips bench pushpull``: gradients there and parameters back; one tensor, one worker, one server, each a process.
+"""``python -m benchmarks pushpull``: gradients there and parameters back.
 
-The server subtracts its learning rate times the gradient and answers with the parameters: the same work for all but two
-references, which only move the bytes.
+One tensor, one worker and one server, each in a process. The server subtracts its learning rate times the gradient and
+answers with the parameters: the same work for all but two references, which only move the bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from minips.bench import base, trips, with_ray, with_torch
-from minips.bench.base import Chart, Spread, Watch
-from minips.bench.pairs import Contender, over_transports, race
+from benchmarks import base, ways, with_ray
+from benchmarks.base import Chart
+from minips.lab.measure import trips, turns
+from minips.lab.measure.pairs import Contender, lacking, over_transports, race
+from minips.lab.measure.turns import Spread, Watch
 
 VALUES, ROUNDS = (1_000, 1_000_000, 8_000_000), 200
 BASES = ("echo", "memcpy", "tcp", "shm")
@@ -47,28 +49,28 @@ def measure(
         with base.folder() as folder:
             contenders = [
                 *_references(references, folder),
-                *over_transports(transports, trips.minips, trips.minips_server, applies=True),
+                *over_transports(transports, ways.minips, ways.minips_server, applies=True),
             ]
             times, skipped = race(contenders, size, rounds, base.part(watch, i, len(values), f"{size:,} values"))
         for one in contenders:
             if one.name in skipped:
                 yield Row(size, one.name, None, {}, skipped[one.name])
                 continue
-            over = {name: ratio for name in BASES if (ratio := base.over(times, one.name, name))}
+            over = {name: ratio for name in BASES if (ratio := turns.over(times, one.name, name))}
             yield Row(size, one.name, Spread.of(times[one.name].values()), over)
 
 
 def _references(wanted: Sequence[str] | None, folder: Path) -> list[Contender]:
     here, steps = {"folder": folder}, {"applies": True}
-    grpc, aiohttp = base.lacking(["grpc"], "grpc"), base.lacking(["aiohttp"], "transports")
-    torch, ray = (base.lacking([module], "compare") for module in ("torch", "ray"))
+    grpc, aiohttp = lacking(["grpc"], "grpc"), lacking(["aiohttp"], "transports")
+    torch, ray = (lacking([module], "compare") for module in ("torch", "ray"))
     known = [
-        Contender("memcpy", trips.memcpy, applies=False),
+        Contender("memcpy", ways.memcpy, applies=False),
         Contender("echo", trips.echo, trips.echo_server, applies=False),
-        Contender("pickle", trips.pickle, trips.pickle_server, here | steps),
-        Contender("bare-grpc", trips.grpc, trips.grpc_server, steps, skipped=grpc),
+        Contender("pickle", ways.pickle, ways.pickle_server, here | steps),
+        Contender("bare-grpc", ways.grpc, ways.grpc_server, steps, skipped=grpc),
         Contender("aiohttp-json", trips.json, trips.json_server, steps, skipped=aiohttp),
-        Contender("torch", with_torch.trip, with_torch.server, here, skipped=torch),
+        Contender("torch", ways.torch, ways.torch_server, here, skipped=torch),
         Contender("ray", with_ray.trip, skipped=ray),
     ]
     names = base.chosen([one.name for one in known], wanted)

@@ -1,15 +1,16 @@
 """Contenders that make round trips: each has a process that calls and, most of them, a process that serves."""
 
+import importlib.util
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from minips.bench.base import START_S, TURN_S, Turn, Watch, lacking, take_turns
-from minips.bench.trips import Way, attend, travel
 from minips.engines import Processes
 from minips.engines.supervisor import Supervisor
+from minips.lab.measure.trips import Way, attend, travel
+from minips.lab.measure.turns import START_S, TURN_S, Turn, Watch, take_turns
 from minips.stage import names, nearest, stage_class
 
 
@@ -27,6 +28,12 @@ class Contender:
     parts: dict[str, Any] = field(default_factory=dict)
     applies: bool = True
     skipped: str = ""
+
+
+def lacking(modules: Sequence[str], extra: str) -> str:
+    """Why a contender is skipped; empty where all the modules that it needs are installed."""
+    absent = [module for module in modules if importlib.util.find_spec(module) is None]
+    return f'skipped: install {", ".join(absent)} with pip install "minips[{extra}]"' if absent else ""
 
 
 def over_transports(chosen: Sequence[str] | None, trip: Way, serve: Way, applies: bool) -> list[Contender]:

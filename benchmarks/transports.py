@@ -1,4 +1,4 @@
-"""``minips bench transports``: a frame there and back over each transport alone, with no server or codec around it.
+"""``python -m benchmarks transports``: a frame there and back over each transport, without a server or a codec.
 
 Beside them what a lecture does: HTTP with JSON, the same bytes as a list of floats. Latency is the time of one call
 with a small frame; throughput is a large frame's bytes, both ways, over the time of its call. One call at a time.
@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from minips.bench import base, trips
-from minips.bench.base import Chart, Spread, Watch
-from minips.bench.pairs import Contender, over_transports, race
+from benchmarks import base
+from benchmarks.base import Chart
+from minips.lab.measure import trips, turns
+from minips.lab.measure.pairs import Contender, lacking, over_transports, race
+from minips.lab.measure.turns import Spread, Watch
 
 SMALL_BYTES, LARGE_BYTES, ROUNDS = 1_000, 32_000_000, 200
 
@@ -54,14 +56,14 @@ def measure(
             yield Row(name, skipped=why[0])
             continue
         small_s, large_s = (Spread.of(seconds[name].values()) for seconds, _ in races)
-        over = [base.over(seconds, name, "echo") for seconds, _ in races]
+        over = [turns.over(seconds, name, "echo") for seconds, _ in races]
         rates = Spread.of(2 * large / took for took in races[1].seconds[name].values())
         yield Row(name, small_s, large_s, rates, over[0], over[1])
 
 
 def _references(wanted: Sequence[str] | None) -> list[Contender]:
     """HTTP and a JSON list of floats, as a lecture does it, and a bare TCP socket that sends the bytes back."""
-    back, aiohttp = {"applies": False}, base.lacking(["aiohttp"], "transports")
+    back, aiohttp = {"applies": False}, lacking(["aiohttp"], "transports")
     known = [
         Contender("aiohttp-json", trips.json, trips.json_server, back, applies=False, skipped=aiohttp),
         Contender("echo", trips.echo, trips.echo_server, applies=False),

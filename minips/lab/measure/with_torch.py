@@ -1,4 +1,4 @@
-"""The same work on torch.distributed.rpc, in processes of its own; torch is imported when a process opens its side.
+"""A training run on torch.distributed.rpc, in processes of its own; torch is imported when a process joins the others.
 
 A worker calls a function in the server's process with tensors and gets tensors. Both sides see NumPy arrays in the
 tensors' memory, so that gradient, mean and SGD are the very code that minips runs.
@@ -6,23 +6,22 @@ tensors' memory, so that gradient, mean and SGD are the very code that minips ru
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from minips.bench.jobs import Rounds, told_to_go
-from minips.bench.trips import WAIT_S, Trip, answering, numbers, silence
 from minips.core.config import Config
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
+from minips.lab.measure.rounds import Rounds, told_to_go
+from minips.lab.measure.trips import silence
 from minips.problems import Problem
 from minips.stage import Tensors
 
 SERVER = "server"
-JOIN_S, PART_S = 100.0, 3.0
-"""How long the members wait for each other at the start, and one for its own end."""
+JOIN_S = 100.0
+"""How long the members wait for each other at the start."""
 _served: Any = None
 """What the functions that are called from elsewhere work on, in the server's process."""
 
@@ -40,40 +39,6 @@ def member(name: str, rank: int, size: int, folder: Path) -> Iterator[Any]:
         yield rpc
     finally:
         rpc.shutdown(graceful=False)
-
-
-@contextmanager
-def server(*, values: int, folder: Path) -> Iterator[None]:
-    """The serving side of a trip: parameters that `_trip` steps. Both sides have to meet, so this one does it aside."""
-    global _served
-    _served = answering(values, applies=True)
-    over = threading.Event()
-
-    def serve() -> None:
-        with member(SERVER, 0, 2, folder):
-            over.wait()
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    yield None
-    over.set()
-    thread.join(PART_S)
-
-
-@contextmanager
-def trip(address: None, *, values: int, folder: Path) -> Iterator[Trip]:
-    """The other end of `server`."""
-    import torch
-
-    gradient = torch.from_numpy(numbers(values))
-    with member("worker", 1, 2, folder) as rpc:
-        yield lambda: rpc.rpc_sync(SERVER, _trip, args=(gradient,), timeout=WAIT_S)
-
-
-def _trip(gradient: Any) -> Any:
-    import torch
-
-    return torch.from_numpy(_served(gradient.numpy()))
 
 
 def serve(line: ControlPipe, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``minips bench codecs``: what each quantizer takes and gives, its times as multiples of one memcpy of the same array.
+"""``python -m benchmarks codecs``: the times of each quantizer, as multiples of one memcpy of the same array.
 
 Beside them its size, and how fast digits train with it, without and with error feedback.
 """
@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from benchmarks import base
+from benchmarks.base import Chart
 from minips import datasets
-from minips.bench import base
-from minips.bench.base import Chart, Spread, Watch
 from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.cost.probe import steps_to
+from minips.lab.measure.pairs import lacking
+from minips.lab.measure.turns import Spread, Watch
 from minips.problems import SoftmaxRegression
 from minips.stage import Array, names, stage_class
 from minips.stages.memories import ErrorFeedback, Memory, NoMemory
@@ -60,7 +62,7 @@ def measure(values: int = VALUES, rounds: int = ROUNDS, watch: Watch = lambda te
     for i, name in enumerate(known):
         watch(name, i / len(known))
         cls: Any = stage_class("quantizer", name)
-        if skipped := base.lacking(cls.requires, cls.extra):
+        if skipped := lacking(cls.requires, cls.extra):
             yield Row(name, skipped=skipped)
             continue
         quantizer: Quantizer = cls()

@@ -7,12 +7,12 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 from minips import seeds
-from minips.bench.jobs import Rounds, told_to_go
-from minips.bench.trips import WAIT_S, Trip, answering, numbers, silence
 from minips.core.config import Config
 from minips.engines.on_ray import connected
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
+from minips.lab.measure.rounds import Rounds, told_to_go
+from minips.lab.measure.trips import WAIT_S, Trip, answering, numbers, silence
 from minips.problems import Problem
 from minips.stage import Array, Tensors
 

@@ -12,23 +12,16 @@ import asyncio
 import os
 import secrets
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from multiprocessing import connection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from minips.core.config import Config
-from minips.drivers.connecting import connect
-from minips.drivers.server import Server
 from minips.engines.supervisor import ControlPipe
-from minips.stage import Array, Tensors
+from minips.stage import Array
 from minips.stages.optimizers import SGD
 from minips.stages.transports import Transport
 
@@ -92,20 +85,6 @@ def silence() -> None:
 
 
 @contextmanager
-def memcpy(address: None, *, values: int) -> Iterator[Trip]:
-    """One copy there and one back, within one process."""
-    here = numbers(values)
-    there = np.empty_like(here)
-
-    def make() -> Array:
-        np.copyto(there, here)
-        np.copyto(here, there)
-        return here
-
-    yield make
-
-
-@contextmanager
 def echo_server(*, values: int) -> Iterator[int]:
     """A bare TCP socket that sends back what it got."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -140,25 +119,6 @@ def echo(port: int, *, values: int) -> Iterator[Trip]:
 
 
 @contextmanager
-def minips_server(*, transport: Transport, values: int) -> Iterator[tuple[str, str]]:
-    """A parameter server with one tensor, for one worker."""
-    with Server({"w": np.zeros(values, np.float32)}, _config(transport)).serve() as server:
-        yield server.address, server.token
-
-
-@contextmanager
-def minips(address: tuple[str, str], *, transport: Transport, values: int) -> Iterator[Trip]:
-    """A push and a pull in one."""
-    gradient: Tensors = {"w": numbers(values)}
-    with connect(address[0], _config(transport), token=address[1]) as client:
-        yield lambda: client.push_pull(gradient).result(WAIT_S)["w"]
-
-
-def _config(transport: Transport) -> Config:
-    return Config(workers=1, transport=transport, optimizer=SGD(lr=LR))
-
-
-@contextmanager
 def frames_server(*, transport: Transport, values: int) -> Iterator[tuple[str, str]]:
     """A transport alone, which sends back the frames that it got."""
     token = secrets.token_hex(16)
@@ -172,74 +132,6 @@ def frames(address: tuple[str, str], *, transport: Transport, values: int) -> It
     frame = numbers(values).data.cast("B")
     with transport.connect(*address) as channel:
         yield lambda: np.frombuffer(channel.call([frame]).result(WAIT_S)[0], np.float32)
-
-
-@contextmanager
-def pickle_server(*, values: int, applies: bool, folder: Path) -> Iterator[Any]:
-    """The standard library's multiprocessing pipe; an array goes in and comes out by pickle."""
-    with pipe_listener(folder) as listener:
-
-        def serve() -> None:
-            answer = answering(values, applies)
-            with suppress(EOFError, OSError), listener.accept() as pipe:
-                while True:
-                    pipe.send(answer(pipe.recv()))
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield listener.address
-
-
-def pipe_listener(folder: Path) -> connection.Listener:
-    """The listener of a multiprocessing pipe between two processes that are started apart."""
-    return connection.Listener(None if sys.platform == "win32" else str(folder / f"pipe-{secrets.token_hex(4)}"))
-
-
-@contextmanager
-def pickle(address: Any, *, values: int, applies: bool, folder: Path) -> Iterator[Trip]:
-    """The other end of `pickle_server`."""
-    x = numbers(values)
-    with connection.Client(address) as pipe:
-
-        def make() -> Any:
-            pipe.send(x)
-            return pipe.recv()
-
-        yield make
-
-
-_UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-
-
-@contextmanager
-def grpc_server(*, values: int, applies: bool) -> Iterator[int]:
-    """GRPC with a generic handler, from bytes to bytes."""
-    import grpc
-
-    answer = answering(values, applies)
-
-    def handle(request: bytes, context: Any) -> bytes:
-        return answer(np.frombuffer(request, np.float32)).tobytes()
-
-    method = grpc.unary_unary_rpc_method_handler(handle)
-    handler = grpc.method_handlers_generic_handler("bench", {"Trip": method})
-    with ThreadPoolExecutor(1) as pool:
-        server = grpc.server(pool, [handler], options=_UNLIMITED)
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        yield port
-        server.stop(None).wait(WAIT_S)
-
-
-@contextmanager
-def grpc(port: int, *, values: int, applies: bool) -> Iterator[Trip]:
-    """The other end of `grpc_server`."""
-    import grpc
-
-    x = numbers(values)
-    options = [*_UNLIMITED, ("grpc.enable_http_proxy", 0)]
-    with grpc.insecure_channel(f"127.0.0.1:{port}", options) as channel:
-        call = channel.unary_unary("/bench/Trip")
-        yield lambda: np.frombuffer(call(x.tobytes(), timeout=WAIT_S), np.float32)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``minips bench cost``: seconds per step, predicted and measured, of configs that nothing was calibrated on.
+"""``python -m benchmarks cost``: seconds per step, predicted and measured, of configs that nothing was calibrated on.
 
 Twelve behind shaped links of 10, 100 and 1000 Mbit/s and 0, 1 and 10 ms: four codecs, each with one server, with two
 and round a ring, in such a way that every bandwidth meets every latency. And the same on the bare loopback. Softmax
@@ -15,9 +15,9 @@ from functools import partial
 
 from rich.table import Table
 
+from benchmarks import base
+from benchmarks.base import Chart
 from minips import datasets
-from minips.bench import base
-from minips.bench.base import Chart, Spread, Watch
 from minips.core.codec import Codec
 from minips.core.collectives import PS, Exchange, RingAllReduce
 from minips.core.config import Config
@@ -25,6 +25,7 @@ from minips.core.run import Run
 from minips.cost import calibrate, predict
 from minips.cost.quiet import quietly
 from minips.engines.train import train
+from minips.lab.measure.turns import Spread, Watch
 from minips.problems import Problem, SoftmaxRegression
 from minips.stages.compressors import Lz4
 from minips.stages.memories import ErrorFeedback

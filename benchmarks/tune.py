@@ -1,4 +1,4 @@
-"""``minips bench tune``: is the tuner's first choice a good one? Every candidate is run, on two links.
+"""``python -m benchmarks tune``: is the tuner's first choice a good one? Every candidate is run, on two links.
 
 24 configs, ranked by predicted seconds until 90 % of the held-out digits are classified rightly, and then all of them
 measured: softmax regression on the digits, lifted to random Fourier features, four worker processes under BSP.
@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
+from benchmarks import base
+from benchmarks.base import Chart
 from minips import datasets
-from minips.bench import base
-from minips.bench.base import Chart, Spread, Watch
 from minips.core.config import Config
 from minips.cost.tune import tune, words
+from minips.lab.measure.turns import Spread, Watch
 from minips.problems import SoftmaxRegression
 from minips.stages.optimizers import SGD
 from minips.stages.transports import Link

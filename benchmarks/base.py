@@ -1,44 +1,18 @@
-"""The tables' common parts: turns, spreads, processes that end, and figures for people and for machines."""
+"""The tables' common parts: folders, names, and figures for people and for machines."""
 
-import importlib.util
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+from minips.lab.measure.turns import Spread, Watch
 from minips.stage import nearest
-
-START_S, TURN_S = 120.0, 600.0
-"""How long a process may take to be ready, and one turn to end."""
-BUDGET_S, LEAST_TURNS = 5.0, 3
-"""A contender whose turns would take more than ``BUDGET_S`` in all comes in fewer rounds, in ``LEAST_TURNS`` at
-least."""
-
-Watch = Callable[[str, float], None]
-"""Is told what happens, and the share of the whole that is done."""
-Turn = Callable[[], float]
-"""One call, made when all the others have had theirs, as a worker makes one after each gradient; its seconds."""
-
-
-class Spread(NamedTuple):
-    """The median of some figures, and the quartiles below and above."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, figures: Iterable[float]) -> Self:
-        """At least one figure."""
-        low, median, high = np.quantile(list(figures), [0.25, 0.5, 0.75]).tolist()
-        return cls(median, low, high)
 
 
 class Chart(NamedTuple):
@@ -46,49 +20,6 @@ class Chart(NamedTuple):
 
     series: dict[str, dict[str, Spread]]
     label: str
-
-
-def rota(turns: Mapping[str, int], rounds: int, watch: Watch = lambda text, share: None) -> Iterator[tuple[int, str]]:
-    """Round and contender of each turn: as many turns as are wished, spread evenly over the rounds, and in each round
-    the order is drawn anew (with a fixed seed). ``watch`` is told who is next.
-
-    >>> [number for number, name in rota({"always": 4, "now and then": 2}, 4) if name == "now and then"]
-    [0, 2]
-    """
-    rng = np.random.default_rng(0)
-    present = {name: {i * rounds // count for i in range(count)} for name, count in turns.items()}
-    done, planned = 0, sum(map(len, present.values()))
-    for number in range(rounds):
-        names = [name for name in turns if number in present[name]]
-        for name in rng.permutation(names).tolist():
-            watch(name, done / planned)
-            done += 1
-            yield number, name
-
-
-def take_turns(
-    turns: Mapping[str, Turn], first_s: Mapping[str, float], rounds: int, watch: Watch
-) -> dict[str, dict[int, float]]:
-    """Seconds of one call by contender and round, at most ``rounds`` of them.
-
-    ``first_s`` is what a first one took. It does not count, nor does the second one of those that are quick.
-    """
-    wished = dict[str, int]()
-    for name, turn in turns.items():
-        call_s = first_s[name] if first_s[name] > 1 else min(first_s[name], turn())
-        wished[name] = min(max(int(BUDGET_S / call_s), LEAST_TURNS), rounds)
-    seconds: dict[str, dict[int, float]] = {name: {} for name in turns}
-    for number, name in rota(wished, rounds, watch):
-        seconds[name][number] = turns[name]()
-    return seconds
-
-
-def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) -> Spread | None:
-    """One contender's figures over another's, round by round where both took part; None where the other never did."""
-    theirs = figures.get(reference)
-    if theirs is None:
-        return None
-    return Spread.of([figure / theirs[number] for number, figure in figures[name].items() if number in theirs])
 
 
 @contextmanager
@@ -109,12 +40,6 @@ def busy() -> str:
 def part(watch: Watch, number: int, of: int, name: str) -> Watch:
     """The watch of one of several parts."""
     return lambda text, share: watch(f"{name}: {text}", (number + share) / of)
-
-
-def lacking(modules: Sequence[str], extra: str) -> str:
-    """Why a contender is skipped; empty where all the modules that it needs are installed."""
-    absent = [module for module in modules if importlib.util.find_spec(module) is None]
-    return f'skipped: install {", ".join(absent)} with pip install "minips[{extra}]"' if absent else ""
 
 
 def chosen(known: Sequence[str], wanted: Sequence[str] | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""``minips bench train``: the same training run on minips, on other ways to meet, and with gradients alone.
+"""``python -m benchmarks train``: the same training run on minips, on other ways to meet, and with gradients alone.
 
 Softmax regression on the digits, lifted to D random Fourier features: 10 parameters for each. Two workers under BSP.
 Every contender computes the same gradients with the same code, averages and steps with the same code, and ends at the
@@ -18,13 +18,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
+from benchmarks import base, jobs, with_ray
+from benchmarks.base import Chart
 from minips import datasets, seeds
-from minips.bench import base, jobs, with_ray, with_torch
-from minips.bench.base import START_S, TURN_S, Chart, Spread, Watch
 from minips.core.config import Config
 from minips.engines import Processes
 from minips.engines.supervisor import Supervisor, tell
 from minips.engines.train import train
+from minips.lab.measure import turns, with_torch
+from minips.lab.measure.pairs import lacking
+from minips.lab.measure.turns import START_S, TURN_S, Spread, Watch
 from minips.problems import Problem, SoftmaxRegression
 from minips.stage import Tensors, build
 from minips.stages.optimizers import SGD
@@ -81,12 +84,12 @@ def measure(
         transport=build("transport", transport), workers=2, steps=steps, batch_size=64, optimizer=SGD(lr=16.0)
     )
     names = base.chosen(list(RUN), contenders)
-    absent = {name: base.lacking([name], "compare") if name in ("torch", "ray") else "" for name in names}
+    absent = {name: lacking([name], "compare") if name in ("torch", "ray") else "" for name in names}
     for i, size in enumerate(features):
         lifted, skipped = problem(size), dict(absent)
         done: dict[str, dict[int, Job]] = {name: {} for name in names if not skipped[name]}
         tell = base.part(watch, i, len(features), f"{size:,} features")
-        for number, name in base.rota(dict.fromkeys(done, rounds), rounds, tell):
+        for number, name in turns.rota(dict.fromkeys(done, rounds), rounds, tell):
             if skipped[name]:
                 continue
             try:
@@ -124,7 +127,7 @@ def _row(features: int, parameters: int, name: str, done: Mapping[str, Mapping[i
     if skipped:
         return Row(features, parameters, name, skipped=skipped)
     loops = {each: {number: job.loop_s for number, job in runs.items()} for each, runs in done.items()}
-    over_floor, over_minips = (base.over(loops, name, each) for each in ("floor", "minips"))
+    over_floor, over_minips = (turns.over(loops, name, each) for each in ("floor", "minips"))
     loop, total = Spread.of(loops[name].values()), Spread.of(job.total_s for job in done[name].values())
     startup = Spread.of(job.total_s - job.loop_s for job in done[name].values())
     shares = [job.share for job in done[name].values() if job.share is not None]

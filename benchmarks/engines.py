@@ -1,4 +1,4 @@
-"""``minips bench engines``: the same run in processes of this machine and in actors of a Ray that starts here.
+"""``python -m benchmarks engines``: the same run in processes of this machine and in actors of a Ray that starts here.
 
 Two workers and a server under BSP, on the digits as they are and in a network of a million parameters. The step loop
 lasts from go to the last update; start-up is the rest of the run, once Ray is there, and for Ray itself how long it
@@ -14,14 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 from rich.table import Table
 
+from benchmarks import base
+from benchmarks.base import Chart
 from minips import datasets
-from minips.bench import base
-from minips.bench.base import Chart, Spread, Watch
 from minips.core.config import Config
 from minips.core.run import Run
 from minips.engines import Engine, Processes
 from minips.engines.on_ray import Ray, connected
 from minips.engines.train import train
+from minips.lab.measure import turns
+from minips.lab.measure.pairs import lacking
+from minips.lab.measure.turns import Spread, Watch
 from minips.problems import MLP, Problem, SoftmaxRegression
 from minips.stage import missing
 from minips.stages.optimizers import SGD
@@ -66,7 +69,7 @@ def measure(rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> It
             tell = base.part(watch, number, len(jobs), name)
             yield from _rows(name, problem, config, engines, rounds, tell)
             if absent:
-                yield Row(name, "ray", skipped=base.lacking(absent, "ray"))
+                yield Row(name, "ray", skipped=lacking(absent, "ray"))
 
 
 def _rows(
@@ -75,7 +78,7 @@ def _rows(
     loops: dict[str, dict[int, float]] = {name: {} for name in engines}
     startups: dict[str, list[float]] = {name: [] for name in engines}
     first: Run | None = None
-    for turn, name in base.rota(dict.fromkeys(engines, rounds), rounds, watch):
+    for turn, name in turns.rota(dict.fromkeys(engines, rounds), rounds, watch):
         began = time.monotonic()
         run = train(problem, config, engine=engines[name])
         loops[name][turn] = run.seconds
@@ -86,7 +89,7 @@ def _rows(
                 raise RuntimeError(f"{name} did not end at the same parameters: {tensor} differs.")
     for name in engines:
         loop_s = Spread.of(loops[name].values())
-        yield Row(group, name, loop_s, base.over(loops, name, REFERENCE), Spread.of(startups[name]))
+        yield Row(group, name, loop_s, turns.over(loops, name, REFERENCE), Spread.of(startups[name]))
 
 
 def table(rows: Sequence[Row]) -> Table:

@@ -1,0 +1,26 @@
+"""The names of `minips.lab`."""
+
+try:
+    import ipywidgets  # noqa: F401
+    import matplotlib  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f'The lab needs {error.name}, which is not installed. Install it with: pip install "minips[lab]"'
+    ) from None
+
+from minips.lab import panels, plots
+from minips.lab.answers import answer
+from minips.lab.course import check, hint
+from minips.lab.panels import *  # noqa: F403
+from minips.lab.plots import timeline
+from minips.lab.predictions import predict
+from minips.lab.quizzes import quiz
+from minips.lab.reports import report
+from minips.lab.sentences import say
+from minips.lab.source import show
+from minips.lab.transcript import progress
+from minips.lab.workbench import Workbench
+
+__all__ = ["Workbench", "answer", "check", "hint", "plots", "predict", "progress", "quiz", "report", "say", "show"]
+__all__ += ["timeline"]
+__all__ += panels.__all__

@@ -1,0 +1,52 @@
+"""A parameter server's rounds without minips' servers, clients and transports.
+
+Mean and SGD are the code that minips runs, so that what differs is how workers and server meet.
+"""
+
+import threading
+import time
+from typing import Any
+
+from minips.core.config import Config
+from minips.engines.supervisor import ControlPipe
+from minips.lab.measure.trips import WAIT_S
+from minips.stage import Tensors
+from minips.stages.aggregators import Contribution
+
+
+class Rounds:
+    """The parameters, and what a server does with one round of gradients."""
+
+    def __init__(self, config: Config, params: Tensors) -> None:
+        self._config, self._state = config, dict[str, Any]()
+        self._waiting: dict[int, Tensors] = {}
+        self._all_here = threading.Barrier(config.workers, self._apply_waiting, WAIT_S)
+        self.params, self.changed_at = params, time.monotonic()
+
+    def apply(self, gradients: list[Tensors]) -> None:
+        """One round: the workers' gradients in worker order."""
+        contributions = [Contribution(worker, 0, 0, pushed) for worker, pushed in enumerate(gradients)]
+        self._config.optimizer.step(self.params, self._config.aggregator.combine(contributions), self._state)
+        self.changed_at = time.monotonic()
+
+    def push_pull(self, worker: int, gradients: Tensors) -> Tensors:
+        """For servers with a thread for each worker: wait for the others' gradients; the parameters after the round."""
+        self._waiting[worker] = gradients
+        try:
+            self._all_here.wait()
+        except threading.BrokenBarrierError:
+            raise TimeoutError(f"Worker {worker} waited {WAIT_S:g} seconds for the others.") from None
+        return self.params
+
+    def _apply_waiting(self) -> None:
+        self.apply([self._waiting.pop(worker) for worker in range(self._config.workers)])
+
+    def report(self) -> dict[str, Any]:
+        """The parameters and figures at the end of the run."""
+        return {"params": self.params, "changed_at": self.changed_at}
+
+
+def told_to_go(line: ControlPipe) -> bool:
+    """Say that this side is ready, and wait for go; False where it is not to be."""
+    line.say("ready")
+    return line.wait("go")[0] == "go"

@@ -1,0 +1,74 @@
+"""Turns and spreads: contenders of one row take turns, and a ratio is taken round by round."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, Self
+
+import numpy as np
+
+START_S, TURN_S = 120.0, 600.0
+"""How long a process may take to be ready, and one turn to end."""
+BUDGET_S, LEAST_TURNS = 5.0, 3
+"""A contender whose turns would take more than ``BUDGET_S`` in all comes in fewer rounds, in ``LEAST_TURNS`` at
+least."""
+
+Watch = Callable[[str, float], None]
+"""Is told what happens, and the share of the whole that is done."""
+Turn = Callable[[], float]
+"""One call, made when all the others have had theirs, as a worker makes one after each gradient; its seconds."""
+
+
+class Spread(NamedTuple):
+    """The median of some figures, and the quartiles below and above."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, figures: Iterable[float]) -> Self:
+        """At least one figure."""
+        low, median, high = np.quantile(list(figures), [0.25, 0.5, 0.75]).tolist()
+        return cls(median, low, high)
+
+
+def rota(turns: Mapping[str, int], rounds: int, watch: Watch = lambda text, share: None) -> Iterator[tuple[int, str]]:
+    """Round and contender of each turn: as many turns as are wished, spread evenly over the rounds, and in each round
+    the order is drawn anew (with a fixed seed). ``watch`` is told who is next.
+
+    >>> [number for number, name in rota({"always": 4, "now and then": 2}, 4) if name == "now and then"]
+    [0, 2]
+    """
+    rng = np.random.default_rng(0)
+    present = {name: {i * rounds // count for i in range(count)} for name, count in turns.items()}
+    done, planned = 0, sum(map(len, present.values()))
+    for number in range(rounds):
+        names = [name for name in turns if number in present[name]]
+        for name in rng.permutation(names).tolist():
+            watch(name, done / planned)
+            done += 1
+            yield number, name
+
+
+def take_turns(
+    turns: Mapping[str, Turn], first_s: Mapping[str, float], rounds: int, watch: Watch
+) -> dict[str, dict[int, float]]:
+    """Seconds of one call by contender and round, at most ``rounds`` of them.
+
+    ``first_s`` is what a first one took. It does not count, nor does the second one of those that are quick.
+    """
+    wished = dict[str, int]()
+    for name, turn in turns.items():
+        call_s = first_s[name] if first_s[name] > 1 else min(first_s[name], turn())
+        wished[name] = min(max(int(BUDGET_S / call_s), LEAST_TURNS), rounds)
+    seconds: dict[str, dict[int, float]] = {name: {} for name in turns}
+    for number, name in rota(wished, rounds, watch):
+        seconds[name][number] = turns[name]()
+    return seconds
+
+
+def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) -> Spread | None:
+    """One contender's figures over another's, round by round where both took part; None where the other never did."""
+    theirs = figures.get(reference)
+    if theirs is None:
+        return None
+    return Spread.of([figure / theirs[number] for number, figure in figures[name].items() if number in theirs])
