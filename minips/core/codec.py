@@ -30,7 +30,7 @@ from minips.stages.transports.framing import pieces, split
 from minips.trace import UNTIMED, Trace
 
 _STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
-_PLAIN = MsgPack.name, NoCompression.name
+_PLAIN, _EXACT = (MsgPack.name, NoCompression.name), Exact()
 MAX_BYTES = 2**31
 """The most that the frames of one message may decompress to."""
 
@@ -76,7 +76,7 @@ class Codec(Value):
     @property
     def lossless(self) -> bool:
         """True where what is received is what was sent, and nothing is remembered."""
-        return self.quantizer == Exact() and self.memory.stateless
+        return self.quantizer == _EXACT and self.memory.stateless
 
     def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> "Sender":
         """The sending end of a link, in any program: ``frames = sender.encode(tensors)``."""
@@ -277,7 +277,7 @@ class Sender:
         encode, TypeError for what is no mapping of names.
         """
         quantizer_of = self._encoder.codec.quantizer_of
-        whole = named_arrays(tensors, "encode takes tensors", "tensor", lambda name: quantizer_of(name) == Exact())
+        whole = named_arrays(tensors, "encode takes tensors", "tensor", lambda name: quantizer_of(name) == _EXACT)
         check_finite(whole, "The tensor")
         for name, x in () if self._encoder.codec.memory.stateless else whole.items():
             if self._shapes.get(name, x.shape) != x.shape:
