@@ -8,7 +8,7 @@ the order in which they are sent.
 
 from abc import abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count, groupby, takewhile
@@ -241,10 +241,16 @@ class _SizedParty(Processor, Party):
         self._lines, self._transfer_s = lines, transfer_s
         self._works: dict[tuple[tuple[str, ...], float], list[Work]] = {}
 
-    def spend(self, spans: tuple[str, ...], values: float, times: "_SessionTimes") -> Task:
+    def spend(self, spans: tuple[str, ...], values: float, times: "_SessionTimes") -> Iterable[Signal]:
         works = self._works.get((spans, values))
         if works is None:
             works = self._works[spans, values] = list(self._split(spans, values))
+        if len(works) != 1:
+            return self._one_by_one(works, times)
+        times.ready = self.clockwork.now
+        return (self.work(works[0]),)
+
+    def _one_by_one(self, works: list[Work], times: "_SessionTimes") -> Iterator[Signal]:
         for work in works:
             times.ready = self.clockwork.now
             yield self.work(work)
