@@ -63,35 +63,21 @@ class MsgPack(Serializer):
     name = "msgpack"
 
     def dumps(self, packet: Packet) -> Frames:
-        index, frames = [], []
-        for name, (quantizer, parts) in packet.tensors.items():
-            described = []
-            for part, array in parts.items():
-                x = np.asarray(array)
-                described.append([part, dtype_name(x.dtype), x.shape])
-                frames.append(raw(x))
-            index.append([name, quantizer, described])
-        return [msgpack.packb([packet.header, index]), *frames]
+        index, arrays = outline(packet, lambda x: [dtype_name(x.dtype), x.shape])
+        return [msgpack.packb([packet.header, index]), *map(raw, arrays)]
 
     def loads(self, frames: Frames) -> Packet:
-        try:
-            header, index = msgpack.unpackb(frames[0])
-            tensors: dict[str, tuple[str, Parts]] = {}
-            number = 0
-            for name, quantizer, described in index:
-                if not (isinstance(name, str) and isinstance(quantizer, str)):
-                    check_names(name, quantizer)
-                parts: Parts = {}
-                for part, dtype, shape in described:
-                    number += 1
-                    numbers = _DTYPES[dtype] if dtype in _DTYPES else array_dtype(dtype)  # which refuses it
-                    parts[part] = np.frombuffer(frames[number], numbers).reshape(shape)
-                tensors[name] = quantizer, parts
-            return Packet(header if isinstance(header, dict) else check_header(header), tensors)
-        except IndexError:
-            raise _malformed("MessagePack", ValueError("there are fewer frames than parts")) from None
-        except Exception as error:
-            raise _malformed("MessagePack", error) from error
+        rest = iter(frames[1:])
+
+        def array(entry: Any) -> Array:
+            dtype, shape = entry
+            try:
+                return np.frombuffer(next(rest), array_dtype(dtype)).reshape(shape)
+            except StopIteration:
+                raise ValueError("there are fewer frames than parts") from None
+
+        with _reading("MessagePack"):
+            return restore(*msgpack.unpackb(frames[0]), array)
 
 
 @register
@@ -114,8 +100,7 @@ class Json(Serializer):
             return np.array(values, array_dtype(dtype)).reshape(shape)
 
         with _reading("JSON"):
-            header, index = json.loads(bytes(frames[0]))
-            return restore(header, index, array)
+            return restore(*json.loads(bytes(frames[0])), array)
 
 
 @register
@@ -171,8 +156,7 @@ class Npy(Serializer):
             return np.frombuffer(next(rest, b""), dtype).reshape(shape, order="F" if fortran else "C")
 
         with _reading("npy"):
-            header, index = json.loads(bytes(frames[0]))
-            return restore(header, index, array)
+            return restore(*json.loads(bytes(frames[0])), array)
 
 
 @register
@@ -253,24 +237,14 @@ def outline(packet: Packet, describe: Callable[[Array], Any]) -> tuple[list[Any]
 
 def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
     """The packet of an outline; ``array`` makes an array of what ``describe`` said of it."""
-    tensors = {}
-    for name, quantizer, parts in index:
-        check_names(name, quantizer)
-        tensors[name] = (quantizer, {part: array(entry) for part, *entry in parts})
-    return Packet(check_header(header), tensors)
-
-
-def check_header(header: Any) -> dict[str, Any]:
-    """``header``. ValueError where it is no map."""
     if not isinstance(header, dict):
         raise ValueError(f"the header is {type(header).__name__}, not a map")
-    return header
-
-
-def check_names(name: Any, quantizer: Any) -> None:
-    """ValueError where these are not the names of a tensor and a quantizer."""
-    if not (isinstance(name, str) and isinstance(quantizer, str)):
-        raise ValueError("a tensor's name or its quantizer's is not text")
+    tensors = {}
+    for name, quantizer, parts in index:
+        if not (isinstance(name, str) and isinstance(quantizer, str)):
+            raise ValueError("a tensor's name or its quantizer's is not text")
+        tensors[name] = (quantizer, {part: array(entry) for part, *entry in parts})
+    return Packet(header, tensors)
 
 
 def raw(array: Array) -> Buffer:
@@ -306,11 +280,7 @@ def _reading(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise _malformed(what, error) from error
-
-
-def _malformed(what: str, error: Exception) -> ValueError:
-    return ValueError(f"The frames are not a packet in {what}: {reason(error).rstrip('.')}.")
+        raise ValueError(f"The frames are not a packet in {what}: {reason(error).rstrip('.')}.") from error
 
 
 @cache
