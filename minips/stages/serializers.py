@@ -77,7 +77,8 @@ class MsgPack(Serializer):
                 raise ValueError("there are fewer frames than parts") from None
 
         with _reading("MessagePack"):
-            return restore(*msgpack.unpackb(frames[0]), array)
+            header, index = msgpack.unpackb(frames[0])
+            return restore(header, index, array)
 
 
 @register
@@ -100,7 +101,8 @@ class Json(Serializer):
             return np.array(values, array_dtype(dtype)).reshape(shape)
 
         with _reading("JSON"):
-            return restore(*json.loads(bytes(frames[0])), array)
+            header, index = json.loads(bytes(frames[0]))
+            return restore(header, index, array)
 
 
 @register
@@ -156,7 +158,8 @@ class Npy(Serializer):
             return np.frombuffer(next(rest, b""), dtype).reshape(shape, order="F" if fortran else "C")
 
         with _reading("npy"):
-            return restore(*json.loads(bytes(frames[0])), array)
+            header, index = json.loads(bytes(frames[0]))
+            return restore(header, index, array)
 
 
 @register

@@ -36,7 +36,7 @@ def service_of(handler: Handler | Service) -> Service:
     if isinstance(handler, Service):
         return handler
     connection = Connection()
-    connection.answer = handler  # type: ignore[method-assign]
+    connection.answer = handler  # type: ignore[assignment,method-assign]
     return Service(lambda: connection)
 
 
