@@ -289,31 +289,24 @@ def _reading(what: str) -> Iterator[None]:
 @cache
 def _protobuf_packet() -> Any:
     """The class of the Packet message, made of `_SCHEMA` in place of a .proto file."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+    schema = descriptor_pb2.FileDescriptorProto(name="minips.proto", package="minips", syntax="proto3")
+    for message, fields in _SCHEMA.items():
+        made = schema.message_type.add(name=message).field
+        for number, (label, kind, name) in enumerate(map(str.split, fields), 1):
+            field = made.add(number=number, name=name, label=f"LABEL_{label.upper()}")
+            if kind in _SCHEMA:
+                field.type_name = f".minips.{kind}"
+            else:
+                field.type = field.Type.Value(f"TYPE_{kind.upper()}")
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto()))
+    pool.Add(schema)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("minips.Packet"))
 
 
-_SCHEMA = """
-name: "minips.proto" package: "minips" syntax: "proto3"
-message_type {
-  name: "Part"
-  field { number: 1 name: "name" label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { number: 2 name: "dtype" label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { number: 3 name: "shape" label: LABEL_REPEATED type: TYPE_INT64 }
-  field { number: 4 name: "values" label: LABEL_OPTIONAL type: TYPE_BYTES }
+_SCHEMA = {
+    "Part": ["optional string name", "optional string dtype", "repeated int64 shape", "optional bytes values"],
+    "Tensor": ["optional string name", "optional string quantizer", "repeated Part parts"],
+    "Packet": ["optional string header", "repeated Tensor tensors"],
 }
-message_type {
-  name: "Tensor"
-  field { number: 1 name: "name" label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { number: 2 name: "quantizer" label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { number: 3 name: "parts" label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".minips.Part" }
-}
-message_type {
-  name: "Packet"
-  field { number: 1 name: "header" label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { number: 2 name: "tensors" label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".minips.Tensor" }
-}
-"""
