@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from minips.stages.transports.auth import challenge, proved
 from minips.stages.transports.base import (
@@ -23,7 +23,7 @@ from minips.stages.transports.base import (
     service_of,
 )
 from minips.stages.transports.streams import StreamChannel, answer_of, refusal
-from minips.stages.transports.wire import POOL, Acceptor, Interruptible, Listener, Wire
+from minips.stages.transports.wire import POOL, Acceptor, Interruptible, Wire
 
 P = TypeVar("P", bound=Interruptible)
 
@@ -32,7 +32,7 @@ class StreamTransport(Transport):
     """A transport made of a listener and a dial."""
 
     @abstractmethod
-    def listen(self, address: str | None) -> Listener:
+    def listen(self, address: str | None) -> Acceptor[Any]:
         """Take connections at ``address``, or at a fresh local one."""
 
     @abstractmethod
