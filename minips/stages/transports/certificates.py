@@ -48,19 +48,15 @@ def files(*texts: str) -> Iterator[list[str]]:
     nothing is left where the process is killed; elsewhere one that its owner alone can read.
     """
     with ExitStack() as stack:
-        yield [stack.enter_context(_file(text)) for text in texts]
-
-
-@contextmanager
-def _file(text: str) -> Iterator[str]:
-    if not hasattr(os, "memfd_create"):
-        with tempfile.TemporaryDirectory(prefix="minips-") as folder:  # of mode 700
-            path = os.path.join(folder, "file.pem")
-            with open(path, "w", encoding="ascii") as file:
-                file.write(text)
-            yield path
-        return
-    with open(os.memfd_create("minips", os.MFD_CLOEXEC), "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        yield f"/proc/self/fd/{file.fileno()}"
+        paths = []
+        for text in texts:
+            if hasattr(os, "memfd_create"):
+                place: int | str = os.memfd_create("minips", os.MFD_CLOEXEC)
+            else:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="minips-"))  # of mode 700
+                place = os.path.join(folder, "file.pem")
+            file = stack.enter_context(open(place, "w", encoding="ascii"))
+            file.write(text)
+            file.flush()
+            paths.append(f"/proc/self/fd/{place}" if isinstance(place, int) else place)
+        yield paths
