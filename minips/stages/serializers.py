@@ -67,17 +67,14 @@ class MsgPack(Serializer):
         return [msgpack.packb([packet.header, index]), *map(raw, arrays)]
 
     def loads(self, frames: Frames) -> Packet:
-        rest = iter(frames[1:])
+        rest = iter(frames)
 
         def array(entry: Any) -> Array:
             dtype, shape = entry
-            try:
-                return np.frombuffer(next(rest), array_dtype(dtype)).reshape(shape)
-            except StopIteration:
-                raise ValueError("there are fewer frames than parts") from None
+            return np.frombuffer(dtype=array_dtype(dtype), buffer=_following(rest)).reshape(shape)
 
         with _reading("MessagePack"):
-            header, index = msgpack.unpackb(frames[0])
+            header, index = msgpack.unpackb(_following(rest))
             return restore(header, index, array)
 
 
@@ -275,6 +272,13 @@ def array_dtype(name: Any) -> "np.dtype[Any]":
         return _DTYPES[name]
     except (KeyError, TypeError):
         raise ValueError(f"{name!r} is not a dtype of numbers") from None
+
+
+def _following(frames: Iterator[Buffer]) -> Buffer:
+    """The next frame. ValueError where there is none."""
+    if (frame := next(frames, None)) is None:
+        raise ValueError("there are fewer frames than parts")
+    return frame
 
 
 @contextmanager
