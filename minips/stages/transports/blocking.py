@@ -98,8 +98,7 @@ class BlockingTransport(CallTransport):
         """Have the library answer requests on the socket by ``answer``, until one of them raises."""
 
     def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
-        sock = self.bound(address)
-        place = self.address(*sock.getsockname()[:2])
+        sock, place = self.bound(address)
         return SocketListener(sock, place, lambda peer: _BlockingCaller(_ready(peer), self.read))
 
     def dial(self, address: str, timeout: float) -> Wire:

@@ -22,8 +22,7 @@ class Http(CallTransport):
     def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
         from minips.stages.transports.http.calls import HttpListener  # which imports asyncio
 
-        sock = self.bound(address)
-        return HttpListener(sock, self.address(*sock.getsockname()[:2]))
+        return HttpListener(*self.bound(address))
 
     def dial(self, address: str, timeout: float) -> Wire:
         from minips.stages.transports.http.calls import HttpServer
