@@ -82,7 +82,7 @@ class CallWire(InboxWire):
 
     def __init__(self, server: RemoteServer, address: str) -> None:
         super().__init__(SimpleQueue())
-        self._server, self._why = server, "it is closed"
+        self._server, self.why = server, "it is closed"
         self._begun: SimpleQueue[Callable[[], memoryview] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"minips-calls-{address}", daemon=True)
         try:
@@ -94,14 +94,8 @@ class CallWire(InboxWire):
 
     def send(self, tag: int, frames: Frames) -> None:
         if self.ended:
-            raise ConnectionError(self._why)
+            raise ConnectionError(self.why)
         self._begun.put(self._server.begin(pieces(tag, frames)))
-
-    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        try:
-            return super().receive(timeout)
-        except EOFError:
-            raise ConnectionError(self._why) from None
 
     def shutdown(self) -> None:
         if not self.ended:
@@ -119,7 +113,7 @@ class CallWire(InboxWire):
             try:
                 self.inbox.put(split(wait()))
             except Exception as error:  # each library has its own
-                self._why = reason(error)
+                self.why = reason(error)
                 self.shutdown()
             del wait  # before the next one comes
 
