@@ -16,7 +16,7 @@ from minips.stages.transports.endpoints import StreamTransport, ThreadedEndpoint
 from minips.stages.transports.framing import HANDSHAKE_BYTES, pieces, split
 from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.streams import answer_of
-from minips.stages.transports.wire import AUTH, CALL, Acceptor, InboxWire, Interruptible
+from minips.stages.transports.wire import AUTH, CALL, InboxWire, Interruptible
 
 Body = list[Buffer]
 """The pieces of a body."""
@@ -119,13 +119,9 @@ class CallWire(InboxWire):
 
 
 class CallTransport(NetworkTransport, StreamTransport):
-    """A transport over a library that makes calls; what its ``dial`` returns is a `CallWire`."""
+    """A transport over a library that makes calls: ``listen`` accepts a `RemoteCaller`, ``dial`` makes a `CallWire`."""
 
     max_message_bytes: int
-
-    @abstractmethod
-    def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
-        """Take connections at ``address``, or at a fresh local one."""
 
     def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
         told = service_of(handler), token, self.max_message_bytes
