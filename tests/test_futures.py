@@ -8,8 +8,8 @@ from concurrent.futures import wait
 
 import pytest
 
+import minips as ps
 from minips.stages.transports.framing import pieces
-from minips.stages.transports.link import Then
 from minips.stages.transports.streams import Driven, StreamChannel
 from minips.stages.transports.tcp import _TcpWire
 from minips.stages.transports.wire import CALL
@@ -73,10 +73,12 @@ def test_one_who_asks_whether_it_is_done_has_it_attended():
     assert future.attended
 
 
-def test_what_follows_is_driven_through():
-    then = Then(ByHand(), lambda done: len(done.result()))
-    assert not then.completed()
-    assert then.result(WAIT_S) == len(threading.current_thread().name)
+def test_an_answer_that_comes_through_a_link_is_read_by_the_thread_that_waits():
+    shaped = ps.Link(bandwidth_bps=1e12, latency_s=0).around(ps.Tcp())
+    with shaped.serve(lambda frames: frames) as endpoint, shaped.connect(endpoint.address) as channel:
+        for _ in range(3):
+            assert bytes(channel.call([b"a"]).result(WAIT_S)[0]) == b"a"
+        assert channel._channel._background is None
 
 
 def test_the_callers_thread_reads_its_own_answer(ends):

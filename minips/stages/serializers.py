@@ -63,35 +63,19 @@ class MsgPack(Serializer):
     name = "msgpack"
 
     def dumps(self, packet: Packet) -> Frames:
-        index, frames = [], []
-        for name, (quantizer, parts) in packet.tensors.items():
-            described = []
-            for part, array in parts.items():
-                x = np.asarray(array)
-                described.append([part, dtype_name(x.dtype), x.shape])
-                frames.append(raw(x))
-            index.append([name, quantizer, described])
-        return [msgpack.packb([packet.header, index]), *frames]
+        index, arrays = outline(packet, lambda x: [dtype_name(x.dtype), x.shape])
+        return [msgpack.packb([packet.header, index]), *map(raw, arrays)]
 
     def loads(self, frames: Frames) -> Packet:
-        try:
-            header, index = msgpack.unpackb(frames[0])
-            tensors: dict[str, tuple[str, Parts]] = {}
-            number = 0
-            for name, quantizer, described in index:
-                if not (isinstance(name, str) and isinstance(quantizer, str)):
-                    check_names(name, quantizer)
-                parts: Parts = {}
-                for part, dtype, shape in described:
-                    number += 1
-                    numbers = _DTYPES[dtype] if dtype in _DTYPES else array_dtype(dtype)  # which refuses it
-                    parts[part] = np.frombuffer(frames[number], numbers).reshape(shape)
-                tensors[name] = quantizer, parts
-            return Packet(header if isinstance(header, dict) else check_header(header), tensors)
-        except IndexError:
-            raise _malformed("MessagePack", ValueError("there are fewer frames than parts")) from None
-        except Exception as error:
-            raise _malformed("MessagePack", error) from error
+        rest = iter(frames)
+
+        def array(entry: Any) -> Array:
+            dtype, shape = entry
+            return np.frombuffer(dtype=array_dtype(dtype), buffer=_following(rest)).reshape(shape)
+
+        with _reading("MessagePack"):
+            header, index = msgpack.unpackb(_following(rest))
+            return restore(header, index, array)
 
 
 @register
@@ -253,24 +237,14 @@ def outline(packet: Packet, describe: Callable[[Array], Any]) -> tuple[list[Any]
 
 def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
     """The packet of an outline; ``array`` makes an array of what ``describe`` said of it."""
-    tensors = {}
-    for name, quantizer, parts in index:
-        check_names(name, quantizer)
-        tensors[name] = (quantizer, {part: array(entry) for part, *entry in parts})
-    return Packet(check_header(header), tensors)
-
-
-def check_header(header: Any) -> dict[str, Any]:
-    """``header``. ValueError where it is no map."""
     if not isinstance(header, dict):
         raise ValueError(f"the header is {type(header).__name__}, not a map")
-    return header
-
-
-def check_names(name: Any, quantizer: Any) -> None:
-    """ValueError where these are not the names of a tensor and a quantizer."""
-    if not (isinstance(name, str) and isinstance(quantizer, str)):
-        raise ValueError("a tensor's name or its quantizer's is not text")
+    tensors = {}
+    for name, quantizer, parts in index:
+        if not (isinstance(name, str) and isinstance(quantizer, str)):
+            raise ValueError("a tensor's name or its quantizer's is not text")
+        tensors[name] = (quantizer, {part: array(entry) for part, *entry in parts})
+    return Packet(header, tensors)
 
 
 def raw(array: Array) -> Buffer:
@@ -300,47 +274,43 @@ def array_dtype(name: Any) -> "np.dtype[Any]":
         raise ValueError(f"{name!r} is not a dtype of numbers") from None
 
 
+def _following(frames: Iterator[Buffer]) -> Buffer:
+    """The next frame. ValueError where there is none."""
+    if (frame := next(frames, None)) is None:
+        raise ValueError("there are fewer frames than parts")
+    return frame
+
+
 @contextmanager
 def _reading(what: str) -> Iterator[None]:
     """Turns whatever goes wrong while reading into one ValueError that names the format."""
     try:
         yield
     except Exception as error:
-        raise _malformed(what, error) from error
-
-
-def _malformed(what: str, error: Exception) -> ValueError:
-    return ValueError(f"The frames are not a packet in {what}: {reason(error).rstrip('.')}.")
+        raise ValueError(f"The frames are not a packet in {what}: {reason(error).rstrip('.')}.") from error
 
 
 @cache
 def _protobuf_packet() -> Any:
     """The class of the Packet message, made of `_SCHEMA` in place of a .proto file."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+    schema = descriptor_pb2.FileDescriptorProto(name="minips.proto", package="minips", syntax="proto3")
+    for message, fields in _SCHEMA.items():
+        made = schema.message_type.add(name=message).field
+        for number, (label, kind, name) in enumerate(map(str.split, fields), 1):
+            field = made.add(number=number, name=name, label=f"LABEL_{label.upper()}")
+            if kind in _SCHEMA:
+                field.type_name = f".minips.{kind}"
+            else:
+                field.type = field.Type.Value(f"TYPE_{kind.upper()}")
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto()))
+    pool.Add(schema)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("minips.Packet"))
 
 
-_SCHEMA = """
-name: "minips.proto" package: "minips" syntax: "proto3"
-message_type {
-  name: "Part"
-  field { number: 1 name: "name" label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { number: 2 name: "dtype" label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { number: 3 name: "shape" label: LABEL_REPEATED type: TYPE_INT64 }
-  field { number: 4 name: "values" label: LABEL_OPTIONAL type: TYPE_BYTES }
+_SCHEMA = {
+    "Part": ["optional string name", "optional string dtype", "repeated int64 shape", "optional bytes values"],
+    "Tensor": ["optional string name", "optional string quantizer", "repeated Part parts"],
+    "Packet": ["optional string header", "repeated Tensor tensors"],
 }
-message_type {
-  name: "Tensor"
-  field { number: 1 name: "name" label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { number: 2 name: "quantizer" label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { number: 3 name: "parts" label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".minips.Part" }
-}
-message_type {
-  name: "Packet"
-  field { number: 1 name: "header" label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { number: 2 name: "tensors" label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".minips.Tensor" }
-}
-"""

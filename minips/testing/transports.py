@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minips.stage import Frames, reason
+from minips.stage import Frames
 from minips.stages.transports import Channel, Connection, Endpoint, Handler, Service, Transport
 from minips.testing.base import WAIT_S, doing, refusing, require
 from minips.testing.stages import check_stage
@@ -216,25 +216,14 @@ def large_calls_are_outstanding(transport: Transport) -> None:
 
 def threads_share_a_channel(transport: Transport) -> None:
     """Eight threads call over one channel, and each gets its own answers."""
-    wrong: list[str] = []
 
     def caller(mine: int) -> None:
         for i in range(20):
             sent: Frames = [f"{mine}-{i}".encode(), bytes(mine * 1000)]
-            try:
-                if [*map(bytes, _ask(channel, sent))] != sent:
-                    wrong.append(f"{mine}-{i}")
-            except Exception as error:
-                wrong.append(f"{mine}-{i} ({reason(error)})")
+            require([*map(bytes, _ask(channel, sent))] == sent, f"Thread {mine} got a wrong answer to its call {i}.")
 
-    with talking(transport) as (_, channel):
-        threads = [threading.Thread(target=caller, args=(mine,), daemon=True) for mine in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(WAIT_S)
-        require(not any(thread.is_alive() for thread in threads), f"A caller is stuck after {WAIT_S:g} seconds.")
-    require(not wrong, f"Wrong answers for {wrong}.")
+    with talking(transport) as (_, channel), ThreadPoolExecutor(8) as threads:
+        list(threads.map(caller, range(8)))
 
 
 def connections_do_not_wait_for_each_other(transport: Transport) -> None:

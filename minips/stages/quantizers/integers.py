@@ -6,6 +6,7 @@ A value is worked on in stretches that stay in a core's cache: each pass over me
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -39,19 +40,18 @@ class Uniform(Quantizer):
     block: int = option(0, "values that share a range; 0: the whole tensor", minimum=0, step=64)
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        flat, ends = x.reshape(-1), np.zeros((2, _blocks(x.size, self.block)), x.dtype)
-        for values, blocks in stretches(x.size, self.block, whole=True):
-            rows = flat[values].reshape(blocks.stop - blocks.start, -1)
-            ends[0, blocks], ends[1, blocks] = rows.min(axis=1), rows.max(axis=1)
+        flat, codes = x.reshape(-1), np.empty(x.size, np.uint8)
+        ends = np.zeros((2, _blocks(x.size, self.block)), x.dtype)
+        if x.size:
+            starts = np.arange(0, x.size, self.block or x.size)
+            ends[...] = np.minimum.reduceat(flat, starts), np.maximum.reduceat(flat, starts)
         low, step, dtype = scale(ends, self.bits)
         inverse = np.divide(1, step, out=np.zeros_like(step), where=step > 0)
-        codes = np.empty(x.size, np.uint8)
-        for values, blocks in stretches(x.size, self.block):
-            rows = flat[values].reshape(blocks.stop - blocks.start, -1)
+        for blocks, rows, into in stretches(self.block, flat, codes):
             scaled = np.subtract(rows, low[blocks, None], dtype=dtype)
             scaled *= inverse[blocks, None]
             scaled += 0.5
-            codes[values].reshape(rows.shape)[...] = scaled  # casting to an integer cuts the fraction off
+            into[...] = scaled  # casting to an integer cuts the fraction off
         return {
             "codes": pack(codes, self.bits),
             "range": ends,
@@ -66,10 +66,9 @@ class Uniform(Quantizer):
         if ends.shape != (2, _blocks(x.size, block)) or ends.dtype != x.dtype or not np.isfinite(ends).all():
             raise ValueError(f"Ranges of {ends.dtype}{ends.shape} do not fit {x.size} values in blocks of {block}.")
         low, step, dtype = scale(ends, bits)
-        for values, blocks in stretches(x.size, block):
-            rows = x.reshape(-1)[values].reshape(blocks.stop - blocks.start, -1)
+        for blocks, rows, digits in stretches(block, x.reshape(-1), codes):
             scaled = rows if rows.dtype == dtype else np.empty(rows.shape, dtype)
-            scaled[...] = codes[values].reshape(rows.shape)
+            scaled[...] = digits
             scaled *= step[blocks, None]
             scaled += low[blocks, None]
             rows[...] = scaled
@@ -263,23 +262,19 @@ def bits16(rng: np.random.Generator, size: int) -> Array:
     return np.asarray(rng.bit_generator.random_raw(-(-size // 4))).view(np.uint16)[:size]
 
 
-def stretches(size: int, block: int, whole: bool = False) -> Iterator[tuple[slice, slice]]:
-    """Cut ``size`` values into pieces that stay in cache: slices of the values, and of the blocks that they belong to.
-
-    A piece is some whole blocks, or a part of one that is too large, unless ``whole``. A block of 0 is all.
+def stretches(block: int, *arrays: Array) -> Iterator[Any]:
+    """Cut flat arrays of one size into pieces that stay in cache: the slice of the blocks that a piece belongs to, and
+    each array's piece, with a row for each block. A piece is some whole blocks, or a part of one; a block of 0 is all.
     """
+    size = arrays[0].size
     block = block or max(size, 1)
-    if block > CHUNK and not whole:
-        for number_, start in enumerate(range(0, size, block)):
-            for first in range(start, min(start + block, size), CHUNK):
-                yield slice(first, min(first + CHUNK, start + block, size)), slice(number_, number_ + 1)
-        return
-    full, several = size // block, max(CHUNK // block, 1)
-    for first in range(0, full, several):
-        last = min(first + several, full)
-        yield slice(first * block, last * block), slice(first, last)
-    if size % block:
-        yield slice(full * block, size), slice(full, full + 1)
+    whole, several = size - size % block, max(CHUNK // block, 1) * block
+    for first in (*range(0, whole, several), whole):
+        last = min(first + several, whole) if first < whole else size
+        for start in range(first, last, CHUNK):
+            stop = min(start + CHUNK, last)
+            blocks = slice(start // block, -(-stop // block))
+            yield blocks, *(x[start:stop].reshape(blocks.stop - blocks.start, -1) for x in arrays)
 
 
 def _blocks(size: int, block: int) -> int:

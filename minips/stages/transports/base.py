@@ -4,7 +4,6 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, ClassVar, Protocol, cast
 
 from minips.stage import Frames, Stage
@@ -32,16 +31,13 @@ class Service:
         self.connection = connection
 
 
-class _Plain(Connection):
-    """A function that answers all connections alike."""
-
-    def __init__(self, handler: Handler) -> None:
-        self.answer = handler  # type: ignore[assignment,method-assign]
-
-
 def service_of(handler: Handler | Service) -> Service:
-    """``handler`` as a service."""
-    return handler if isinstance(handler, Service) else Service(partial(_Plain, handler))
+    """``handler`` as a service; a function answers all connections alike."""
+    if isinstance(handler, Service):
+        return handler
+    connection = Connection()
+    connection.answer = handler  # type: ignore[assignment,method-assign]
+    return Service(lambda: connection)
 
 
 def then(future: "Future[Any]", fn: Callable[["Future[Any]"], object]) -> None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from minips.stage import option
 from minips.stages.transports.blocks import writable
-from minips.stages.transports.calls import Body, CallTransport, RemoteCaller, RemoteServer
+from minips.stages.transports.calls import Body, CallTransport, CallWire, RemoteCaller, RemoteServer
 from minips.stages.transports.endpoints import SocketListener
-from minips.stages.transports.wire import Acceptor
+from minips.stages.transports.wire import Acceptor, Wire
 
 _ENVELOPE_BYTES = 2**11
 """Bytes that a library may add to a body: the names of the method and the object, a checksum."""
@@ -98,11 +98,10 @@ class BlockingTransport(CallTransport):
         """Have the library answer requests on the socket by ``answer``, until one of them raises."""
 
     def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
-        sock = self.bound(address)
-        place = self.address(*sock.getsockname()[:2])
+        sock, place = self.bound(address)
         return SocketListener(sock, place, lambda peer: _BlockingCaller(_ready(peer), self.read))
 
-    def reach(self, address: str, timeout: float) -> RemoteServer:
+    def dial(self, address: str, timeout: float) -> Wire:
         sock = _ready(self.dialled(address, timeout))
         try:
             server = _BlockingServer(sock, self.client(sock), self.max_message_bytes)
@@ -110,7 +109,7 @@ class BlockingTransport(CallTransport):
             sock.close()
             raise ConnectionError(f"The peer at {address} is not a minips server, or it is closing. {error}") from None
         sock.settimeout(None)
-        return server
+        return CallWire(server, address)
 
 
 def _ready(sock: socket.socket) -> Metered:

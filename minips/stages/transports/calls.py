@@ -8,16 +8,15 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
 
 from minips.stage import Buffer, Frames, reason
-from minips.stages.transports.auth import Proof, prove, proved
-from minips.stages.transports.base import HANDSHAKE_S, Channel, Connection, Handler, Service, service_of
-from minips.stages.transports.endpoints import ThreadedEndpoint
+from minips.stages.transports.auth import Proof, prove
+from minips.stages.transports.base import HANDSHAKE_S, Connection, Endpoint, Handler, Service, service_of
+from minips.stages.transports.endpoints import StreamTransport, ThreadedEndpoint
 from minips.stages.transports.framing import HANDSHAKE_BYTES, pieces, split
 from minips.stages.transports.network import NetworkTransport
-from minips.stages.transports.streams import StreamChannel, answer_of
-from minips.stages.transports.wire import AUTH, CALL, Acceptor, InboxWire, Interruptible, Wire
+from minips.stages.transports.streams import answer_of
+from minips.stages.transports.wire import AUTH, CALL, InboxWire, Interruptible
 
 Body = list[Buffer]
 """The pieces of a body."""
@@ -83,7 +82,7 @@ class CallWire(InboxWire):
 
     def __init__(self, server: RemoteServer, address: str) -> None:
         super().__init__(SimpleQueue())
-        self._server, self._why = server, "it is closed"
+        self._server, self.why = server, "it is closed"
         self._begun: SimpleQueue[Callable[[], memoryview] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"minips-calls-{address}", daemon=True)
         try:
@@ -95,14 +94,8 @@ class CallWire(InboxWire):
 
     def send(self, tag: int, frames: Frames) -> None:
         if self.ended:
-            raise ConnectionError(self._why)
+            raise ConnectionError(self.why)
         self._begun.put(self._server.begin(pieces(tag, frames)))
-
-    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        try:
-            return super().receive(timeout)
-        except EOFError:
-            raise ConnectionError(self._why) from None
 
     def shutdown(self) -> None:
         if not self.ended:
@@ -120,31 +113,16 @@ class CallWire(InboxWire):
             try:
                 self.inbox.put(split(wait()))
             except Exception as error:  # each library has its own
-                self._why = reason(error)
+                self.why = reason(error)
                 self.shutdown()
             del wait  # before the next one comes
 
 
-class CallTransport(NetworkTransport):
-    """A transport over a library that makes calls."""
+class CallTransport(NetworkTransport, StreamTransport):
+    """A transport over a library that makes calls: ``listen`` accepts a `RemoteCaller`, ``dial`` makes a `CallWire`."""
 
     max_message_bytes: int
 
-    @abstractmethod
-    def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
-        """Take connections at ``address``, or at a fresh local one."""
-
-    @abstractmethod
-    def reach(self, address: str, timeout: float) -> RemoteServer:
-        """Connect to a listener."""
-
-    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> ThreadedEndpoint[Any]:
+    def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
         told = service_of(handler), token, self.max_message_bytes
         return ThreadedEndpoint(self.listen(address), lambda caller: caller.talk(*told))
-
-    def dial(self, address: str, timeout: float) -> Wire:
-        """A wire over which nothing has been proved."""
-        return CallWire(self.reach(address, timeout), address)
-
-    def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
-        return StreamChannel(proved(self.dial(address, timeout), token, address, timeout), address)

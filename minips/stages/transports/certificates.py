@@ -20,20 +20,11 @@ def issued(host: str) -> tuple[str, str]:
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import NameOID
 
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"minips {host}")])
-    usage = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign"), False
-    )
-    usage |= {"encipher_only": False, "decipher_only": False, "digital_signature": True, "key_cert_sign": True}
-    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    key, now, serial = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC), x509.random_serial_number()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"minips {serial:x}")])  # no two are alike
     certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - VALID, now + VALID)
+        x509.CertificateBuilder(name, name, key.public_key(), serial, now - VALID, now + VALID)
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(x509.KeyUsage(**usage), critical=True)
-        .add_extension(identifier, critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .sign(key, hashes.SHA256())
     )
     secret = key.private_bytes(
@@ -48,19 +39,15 @@ def files(*texts: str) -> Iterator[list[str]]:
     nothing is left where the process is killed; elsewhere one that its owner alone can read.
     """
     with ExitStack() as stack:
-        yield [stack.enter_context(_file(text)) for text in texts]
-
-
-@contextmanager
-def _file(text: str) -> Iterator[str]:
-    if not hasattr(os, "memfd_create"):
-        with tempfile.TemporaryDirectory(prefix="minips-") as folder:  # of mode 700
-            path = os.path.join(folder, "file.pem")
-            with open(path, "w", encoding="ascii") as file:
-                file.write(text)
-            yield path
-        return
-    with open(os.memfd_create("minips", os.MFD_CLOEXEC), "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        yield f"/proc/self/fd/{file.fileno()}"
+        paths = []
+        for text in texts:
+            if hasattr(os, "memfd_create"):
+                place: int | str = os.memfd_create("minips", os.MFD_CLOEXEC)
+            else:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="minips-"))  # of mode 700
+                place = os.path.join(folder, "file.pem")
+            file = stack.enter_context(open(place, "w", encoding="ascii"))
+            file.write(text)
+            file.flush()
+            paths.append(f"/proc/self/fd/{place}" if isinstance(place, int) else place)
+        yield paths

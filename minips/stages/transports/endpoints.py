@@ -9,21 +9,12 @@ from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from minips.stages.transports.auth import challenge, proved
-from minips.stages.transports.base import (
-    HANDSHAKE_S,
-    Channel,
-    Connection,
-    Endpoint,
-    Handler,
-    Service,
-    Transport,
-    service_of,
-)
+from minips.stages.transports.base import HANDSHAKE_S, Channel, Endpoint, Handler, Service, Transport, service_of
 from minips.stages.transports.streams import StreamChannel, answer_of, refusal
-from minips.stages.transports.wire import POOL, Acceptor, Interruptible, Listener, Wire
+from minips.stages.transports.wire import POOL, Acceptor, Interruptible, Wire
 
 P = TypeVar("P", bound=Interruptible)
 
@@ -32,7 +23,7 @@ class StreamTransport(Transport):
     """A transport made of a listener and a dial."""
 
     @abstractmethod
-    def listen(self, address: str | None) -> Listener:
+    def listen(self, address: str | None) -> Acceptor[Any]:
         """Take connections at ``address``, or at a fresh local one."""
 
     @abstractmethod
@@ -104,7 +95,7 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
 def _answer_calls(service: Service, token: str, first: Wire) -> None:
     """Answer the calls that come over a wire, one after the other, until the peer is gone."""
     wire: Wire | None = first
-    connection: Connection | None = None
+    connection = None
     try:
         challenge(first, token, HANDSHAKE_S)
         try:

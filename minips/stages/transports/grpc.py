@@ -21,9 +21,9 @@ from typing import Any
 from minips.stage import option, register
 from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.blocks import writable
-from minips.stages.transports.calls import Body, CallTransport, RemoteCaller, RemoteServer
+from minips.stages.transports.calls import Body, CallTransport, CallWire, RemoteCaller, RemoteServer
 from minips.stages.transports.network import netloc
-from minips.stages.transports.wire import Acceptor, InboxListener
+from minips.stages.transports.wire import Acceptor, InboxListener, Wire
 
 _METHOD = "/minips/Talk"
 _PING_MS = 30_000
@@ -44,8 +44,8 @@ class Grpc(CallTransport):
     def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
         return _GrpcListener(self, address)
 
-    def reach(self, address: str, timeout: float) -> RemoteServer:
-        return _GrpcServer(netloc(*self.host_and_port(address)), self.options())
+    def dial(self, address: str, timeout: float) -> Wire:
+        return CallWire(_GrpcServer(netloc(*self.host_and_port(address)), self.options()), address)
 
     def options(self) -> list[tuple[str, int]]:
         """GRPC's channel arguments, for both sides."""

@@ -13,17 +13,15 @@ of a machine share, and the receiver holds it back until it would have come.
 import struct
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
 from minips.stage import Frames, Value, option
-from minips.stages.transports.base import Channel, Connection, Endpoint, Handler, Service, Transport, service_of, then
+from minips.stages.transports.base import Caller, Channel, Connection, Endpoint, Handler, Service, Transport, service_of
 from minips.stages.transports.framing import size
-from minips.stages.transports.streams import Driven
+from minips.stages.transports.streams import _Answer
 
-T = TypeVar("T")
 _DEPARTURE = struct.Struct("<d")
 _PLAUSIBLE_S = 3600.0
 UNSHAPED = "The peer is not behind a link, and this side is."
@@ -63,33 +61,6 @@ class _Direction:
             if nbytes:  # an empty answer waits for what was sent before it, and delays no other
                 self._free = end
             return start, end
-
-
-class Then(Driven[T]):
-    """The future of ``fn(future)``, called when ``future`` is done, in the thread that completes it."""
-
-    def __init__(self, future: "Future[Any]", fn: Callable[["Future[Any]"], T]) -> None:
-        super().__init__()
-        self._future: Future[Any] | None = future
-        self._fn = fn
-        then(future, self._arrived)
-
-    def drive(self, deadline: float | None) -> None:
-        if isinstance(future := self._future, Driven):
-            future.drive(deadline)
-
-    def attend(self) -> None:
-        if isinstance(future := self._future, Driven):
-            future.attend()
-
-    def _arrived(self, future: "Future[Any]") -> None:
-        self._future = None  # which knows this one: a circle would keep what has arrived until it is swept up
-        try:
-            result = self._fn(future)
-        except Exception as error:
-            self.set_exception(error)
-        else:
-            self.set_result(result)
 
 
 class _Shaped(Transport):
@@ -146,9 +117,28 @@ class _ShapedChannel(Channel):
         self._node, self._channel = node, channel
         self.read, self.attend = channel.read, channel.attend  # type: ignore[method-assign]
 
-    def call(self, frames: Frames) -> "Future[Frames]":
-        called = self._channel.call(self._node.depart(frames))
-        return Then(called, lambda answer: self._node.arrive(answer.result()))
-
     def close(self) -> None:
         self._channel.close()
+
+    def call(self, frames: Frames) -> "Future[Frames]":
+        answer = _Answer(self)  # type: ignore[arg-type]
+        self.ask(frames, answer)
+        return answer
+
+    def ask(self, frames: Frames, caller: Caller) -> None:
+        self._channel.ask(self._node.depart(frames), _Arriving(self._node, caller))
+
+
+class _Arriving:
+    """A caller that is told of an answer once its last byte would be here."""
+
+    def __init__(self, node: _Shaped, caller: Caller) -> None:
+        self._node, self._caller, self.failed = node, caller, caller.failed
+
+    def arrived(self, frames: Frames) -> None:
+        try:
+            frames = self._node.arrive(frames)
+        except Exception as error:
+            self.failed(error)
+        else:
+            self._caller.arrived(frames)

@@ -12,14 +12,15 @@ class NetworkTransport(Transport):
 
     extra: ClassVar[str] = "transports"
 
-    def bound(self, address: str | None) -> socket.socket:
-        """A socket that listens at the address. OSError in a sentence where it cannot be had."""
+    def bound(self, address: str | None) -> tuple[socket.socket, str]:
+        """A socket that listens at the address, and which one it got. OSError in a sentence where it cannot be had."""
         host, port = self.host_and_port(address)
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            return socket.create_server((host, port), family=family, backlog=128)
+            sock = socket.create_server((host, port), family=family, backlog=128)
         except OSError as error:
             raise self.unservable(address, error.strerror) from None
+        return sock, self.address(*sock.getsockname()[:2])
 
     def dialled(self, address: str, timeout: float) -> socket.socket:
         """A socket connected to the address. ConnectionError where no server answers."""

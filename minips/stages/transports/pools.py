@@ -22,7 +22,7 @@ from minips.stage import Buffer, Frames
 from minips.stages.transports.blocks import ALIGNMENT, Blocks
 from minips.stages.transports.framing import cut, lengths, lengths_of, padded, padded_size, pieces, size
 from minips.stages.transports.sockets import SocketWire
-from minips.stages.transports.wire import POOL, Closable, check_count
+from minips.stages.transports.wire import POOL, check_count
 
 KEY_BYTES, MOST = 16, 16
 """The most connections of one pool."""
@@ -32,7 +32,7 @@ COMPLETE_S = 5.0
 """How long the connections of a pool wait for each other."""
 
 
-class Pool(Closable):
+class Pool:
     """The helper of a pool's first wire with large messages; the other wires, which are the pool's own."""
 
     least_bytes = SHARED_BYTES
@@ -93,8 +93,7 @@ class Pool(Closable):
         return [slice(step * place, min(step * (place + 1), total)) for place in range(wires)]
 
     def close(self) -> None:
-        for wire in self.others:
-            wire.shutdown()
+        """Let go of threads and wires, which the first wire has shut down."""
         self._helpers.shutdown()
         for wire in self.others:
             wire.close()

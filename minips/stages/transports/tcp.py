@@ -41,12 +41,12 @@ class Tcp(NetworkTransport, StreamTransport):
     pool: int = option(2, "connections of a channel, which share large messages", minimum=1, maximum=MOST, step=1)
 
     def listen(self, address: str | None) -> Listener:
-        guard, pools, sock = self._guard(), Pools(), self.bound(address)
+        guard, pools, (sock, place) = self._guard(), Pools(), self.bound(address)
 
         def wire(peer: socket.socket) -> Wire:
             return _TcpWire(guard(_unpaced(peer)), self.max_message_bytes, pools)
 
-        return SocketListener(sock, self.address(*sock.getsockname()[:2]), wire)
+        return SocketListener(sock, place, wire)
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
         wires: list[_TcpWire] = []

@@ -104,6 +104,9 @@ class InboxListener(Acceptor[P]):
 class InboxWire(Wire):
     """A wire whose messages come in through a queue; None is their end."""
 
+    why = ""
+    """What ended it, in words, where that is known."""
+
     def __init__(self, inbox: "queue.SimpleQueue[tuple[int, Frames] | None]") -> None:
         self.inbox, self.ended = inbox, False
 
@@ -114,7 +117,7 @@ class InboxWire(Wire):
             raise TimeoutError("no message came in time") from None
         if message is None:
             self.end()
-            raise EOFError
+            raise EOFError(self.why)
         return message
 
     def end(self) -> None:

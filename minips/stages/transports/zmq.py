@@ -134,8 +134,10 @@ class _Loop(threading.Thread):
                 ready = dict(poller.poll(int((_LOOK_S if self._strangers else _PROBE_S) * 1000)))
                 if self._ear.fileno() in ready:
                     self._ear.recv(4096)
-                if not self._send_all():
-                    return
+                while not self._outbox.empty():
+                    if (posted := self._outbox.get()) is None:
+                        return
+                    self._send(*posted)
                 if self._is_server:  # before the first message of a connection that has just been taken
                     self._meet_strangers()
                 self._receive_all()
@@ -173,14 +175,6 @@ class _Loop(threading.Thread):
         twin, _ = self._strangers.pop(number, (None, 0.0))
         if twin:
             twin.close()
-
-    def _send_all(self) -> bool:
-        """Send what has been posted. False where the loop is to end."""
-        while not self._outbox.empty():
-            if (posted := self._outbox.get()) is None:
-                return False
-            self._send(*posted)
-        return True
 
     def _send(self, wire: "_ZmqWire", message: list[Buffer]) -> None:
         import zmq

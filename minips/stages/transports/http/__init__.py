@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from minips.stage import option, reason, register
-from minips.stages.transports.calls import CallTransport, RemoteCaller, RemoteServer
+from minips.stages.transports.calls import CallTransport, CallWire, RemoteCaller
 from minips.stages.transports.network import netloc
-from minips.stages.transports.wire import Acceptor
+from minips.stages.transports.wire import Acceptor, Wire
 
 
 @register
@@ -22,10 +22,9 @@ class Http(CallTransport):
     def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
         from minips.stages.transports.http.calls import HttpListener  # which imports asyncio
 
-        sock = self.bound(address)
-        return HttpListener(sock, self.address(*sock.getsockname()[:2]))
+        return HttpListener(*self.bound(address))
 
-    def reach(self, address: str, timeout: float) -> RemoteServer:
+    def dial(self, address: str, timeout: float) -> Wire:
         from minips.stages.transports.http.calls import HttpServer
 
         server = HttpServer(f"http://{netloc(*self.host_and_port(address))}/", self.pool, self.max_message_bytes)
@@ -34,4 +33,4 @@ class Http(CallTransport):
         except Exception as error:
             server.close()
             raise ConnectionError(f"No server answers at {address}: {reason(error)}.") from None
-        return server
+        return CallWire(server, address)

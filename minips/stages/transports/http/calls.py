@@ -217,9 +217,10 @@ class HttpListener(InboxListener[RemoteCaller]):
         self._loop = _EventLoop(f"minips-http-{address}")
         self._sock, self._closing = sock, False
         sock.setblocking(False)
-        self._loop.do(self._start(), HANDSHAKE_S)
+        self._taking = self._loop.begin(self._take())
 
-    async def _start(self) -> None:
+    async def _take(self) -> None:
+        """Take connections. asyncio's own server drops one that comes while it closes, and does not close it."""
         from aiohttp import web
 
         self._http = web.Server(
@@ -231,10 +232,6 @@ class HttpListener(InboxListener[RemoteCaller]):
             keepalive_timeout=_IDLE_S + HANDSHAKE_S,  # longer than a client keeps one, whose next call it would cut
             read_bufsize=_BUFFER_BYTES,
         )
-        self._taking = asyncio.create_task(self._take())
-
-    async def _take(self) -> None:
-        """Take connections. asyncio's own server drops one that comes while it closes, and does not close it."""
         loop = asyncio.get_running_loop()
         while not self._closing:
             try:
@@ -301,7 +298,7 @@ class HttpListener(InboxListener[RemoteCaller]):
         self._closing = True
         with suppress(OSError):  # a visitor wakes the one who accepts
             socket.create_connection(self._sock.getsockname()[:2], 0.2).close()
-        await self._taking
+        await asyncio.wrap_future(self._taking)
         connections = [connection.transport for connection in self._http.connections]
         await self._http.shutdown(1.0)
         for connection in filter(None, connections):
