@@ -2,7 +2,7 @@
 
 MUTANT = (
     "the mean adds all gradients but the last",
-    "minips/stages/aggregators.py",
+    "minips/stages/aggregators/base.py",
     "for piece in pieces[2:]:",
     "for piece in pieces[2:-1]:",
 )

@@ -2,7 +2,7 @@
 
 MUTANT = (
     "the median takes the largest value of each coordinate",
-    "minips/stages/aggregators.py",
+    "minips/stages/aggregators/robust.py",
     "np.median(pieces, axis=0)",
     "np.max(pieces, axis=0)",
 )

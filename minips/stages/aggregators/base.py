@@ -1,0 +1,78 @@
+"""The contract of an aggregator, and the mean."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from minips.stage import Array, Stage, Tensors, register
+
+
+class Contribution(NamedTuple):
+    """One push: a worker's gradients, its clock, the version of the parameters that it read, and its training loss."""
+
+    worker: int
+    clock: int
+    version: int
+    gradients: Tensors
+    loss: float = float("nan")
+    staleness: int = 0
+    """Versions that were made between its reading and its being combined; the shard counts them."""
+
+
+class Aggregator(Stage):
+    """The contract. Contributions come in worker order, never in order of arrival, so that a run repeats to the bit.
+
+    They are not changed. Of several servers each combines its own pieces: an elementwise aggregator gives the same.
+    """
+
+    kind: ClassVar[str] = "aggregator"
+    elementwise: ClassVar[bool] = False
+    """True where each coordinate is combined by itself, so that large tensors may come in pieces."""
+
+    @property
+    def least(self) -> int:
+        """The fewest contributions that this aggregator can combine, and keep its promise."""
+        return 1
+
+    @abstractmethod
+    def combine(self, contributions: Sequence[Contribution]) -> Tensors:
+        """One gradient for each name, of the contributions' shape and dtype; it may be an array of theirs."""
+
+
+@register
+@dataclass(frozen=True)
+class Mean(Aggregator):
+    """The average, ``(g₁ + … + gₙ) / n``, in worker order, half floats in float32. One bad worker moves it anywhere."""
+
+    name = "mean"
+    elementwise = True
+
+    def combine(self, contributions: Sequence[Contribution]) -> Tensors:
+        if len(contributions) == 1:
+            return contributions[0].gradients
+
+        def mean(pieces: list[Array]) -> Array:
+            total = np.add(pieces[0], pieces[1], dtype=np.result_type(pieces[0], np.float32))
+            for piece in pieces[2:]:
+                total += piece
+            total /= len(pieces)
+            return np.asarray(total, pieces[0].dtype)
+
+        return by_name(mean, contributions)
+
+
+def require_min(aggregator: Aggregator, contributions: Sequence[Contribution]) -> None:
+    """ValueError where there are too few contributions for what the aggregator promises."""
+    if len(contributions) < aggregator.least:
+        raise ValueError(
+            f"{aggregator!r} needs at least {aggregator.least} contributions at once, got {len(contributions)}. "
+            "Use more workers under BSP, or an aggregator that needs fewer."
+        )
+
+
+def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Contribution]) -> Tensors:
+    """``combine`` applied to each name's arrays, one from each contribution."""
+    return {name: combine([one.gradients[name] for one in contributions]) for name in contributions[0].gradients}
