@@ -264,7 +264,7 @@ def bits16(rng: np.random.Generator, size: int) -> Array:
 
 def stretches(block: int, *arrays: Array) -> Iterator[Any]:
     """Cut flat arrays of one size into pieces that stay in cache: the slice of the blocks that a piece belongs to, and
-    each array's piece, with a row for each of them. A piece is some whole blocks, or a part of one. A block of 0 is all.
+    each array's piece, with a row for each block. A piece is whole blocks, or a part of one. A block of 0 is all.
     """
     size = arrays[0].size
     block = block or max(size, 1)

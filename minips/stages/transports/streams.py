@@ -13,21 +13,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from minips.stage import Frames, reason
-from minips.stages.transports.base import (
-    COMMON,
-    HANDSHAKE_S,
-    Caller,
-    Channel,
-    Connection,
-    remote_error,
-)
-from minips.stages.transports.wire import (
-    CALL,
-    ERROR,
-    MOST_FRAMES,
-    Wire,
-    check_count,
-)
+from minips.stages.transports.base import COMMON, HANDSHAKE_S, Caller, Channel, Connection, remote_error
+from minips.stages.transports.wire import CALL, ERROR, MOST_FRAMES, Wire, check_count
 
 _MAKING = threading.Lock()
 """Held while a future's lock is made."""
