@@ -16,36 +16,30 @@ import hmac
 import multiprocessing
 import secrets
 import socket
-import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from io import BufferedRWPair
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import numpy as np
-from numpy.typing import NDArray
+from msgpack import packb, unpackb
 
 from minips.datasets import digits
 
-Array = NDArray[Any]
-Tensors = dict[str, Array]
-Header = dict[str, Any]
-Packet = list[tuple[str, str, Tensors]]  # of each tensor its name, its quantizer, and the parts that this leaves of it
-Frames = list[bytes]
-
-WORKERS, STEPS = 4, 200  # WORKERS × STEPS pushes are a run
-BATCH, LR, SEED = 32, 0.1, 0
-CODEC = "exact"  # of gradients; or "sign", one bit for each value, with error feedback
-CONSISTENCY = "bsp"  # rounds, in which all wait for all; or "asp", in which nobody waits
-TIMEOUT_S, SILENCE_S = 60.0, 30.0  # the longest that a call waits for other workers, and a server for a call
-MEET_S, LOOK_S, PROOF_S = 600.0, 0.2, 5.0  # for all workers to come; between two looks; for the proof of the token
+WORKERS, STEPS, BATCH, LR, SEED = 4, 200, 32, 0.1, 0  # WORKERS × STEPS pushes are a run
+CODEC, CONSISTENCY = "exact", "bsp"  # or "sign", one bit a value, with error feedback; or "asp", where nobody waits
+TIMEOUT_S, SILENCE_S, PROOF_S, MEET_S, LOOK_S = 60.0, 30.0, 5.0, 600.0, 0.2
+# The longest waits for other workers, for a word, for a proof, for all to come; and the time between two looks.
 MEMORY = {"exact": "none", "sign": "errorfeedback"}  # what a sender remembers, by codec
 PLAIN = {"servers": 1, "sampling": "batch", "accumulate": 1, "overlap": False, "link": None, "delays": None}
 CALL, ERROR, AUTH, POOL = range(4)  # what a message is
+
+Array = np.ndarray[Any, Any]
+Tensors = dict[str, Array]
+Header = dict[str, Any]
+Packet = list[tuple[str, str, Tensors]]  # of each tensor its name, its quantizer, and what that leaves of it
 
 
 def loss_and_gradient(params: Tensors, X: Array, y: Array) -> tuple[float, Tensors]:
@@ -53,12 +47,10 @@ def loss_and_gradient(params: Tensors, X: Array, y: Array) -> tuple[float, Tenso
     R = (P − onehot(y)) / n. X is (n, 64), W (64, 10), b (10,), P and R (n, 10).
     """
     scores = X @ params["W"] + params["b"]
-    scores -= scores.max(axis=1, keepdims=True)  # which changes nothing but the range of exp
-    P = np.exp(scores)
-    total = P.sum(axis=1, keepdims=True)
-    losses = np.log(total[:, 0]) - scores[np.arange(len(y)), y]
-    R = (P / total - np.eye(10, dtype=X.dtype)[y]) / len(y)
-    return float(losses.mean()), {"W": X.T @ R, "b": R.sum(axis=0)}
+    P = np.exp(scores - scores.max(axis=1, keepdims=True))  # the largest, taken away, keeps exp in range
+    P /= P.sum(axis=1, keepdims=True)
+    R = (P - np.eye(10, dtype=P.dtype)[y]) / len(y)
+    return float(-np.log(P[np.arange(len(y)), y]).mean()), {"W": X.T @ R, "b": R.sum(axis=0)}
 
 
 def report(who: str, params: Tensors) -> None:
@@ -69,30 +61,29 @@ def report(who: str, params: Tensors) -> None:
     print(f"{who}: accuracy {accuracy:.4f}, SHA-256 {digest}", flush=True)
 
 
-def work(address: tuple[str, int], token: str) -> None:
+def work(address: tuple[str, int], token: bytes) -> None:
     """Be one worker: gradient, push, pull, again, until the server says that the run is over."""
-    with connected(address, token) as call:
-        config = call("status", config=True)[0]["config"]
+    with socket.create_connection(address, 2 * TIMEOUT_S) as sock, sock.makefile("rwb") as server:
+        prove(server, token)
+        told, deadline = ask(server, "status", config=True)[0], time.monotonic() + MEET_S
+        config = told["config"]
         codec, memory = (config["push"][stage].get("name") for stage in ("quantizer", "memory"))
         if MEMORY.get(codec) != memory or not PLAIN.items() <= (PLAIN | config).items():
             raise ValueError(f"Nano knows {MEMORY} and {PLAIN}; the server's config is {config}. Use minips work.")
-        worker = call("hello", worker=-1, client=secrets.token_hex(16))[0]["worker"]
+        worker = ask(server, "hello", worker=-1, client=secrets.token_hex(16))[0]["worker"]
         X, y = (np.array_split(rows, config["workers"])[worker] for rows in digits()[:2])
-        for _ in range(round(MEET_S / LOOK_S)):  # begin together, or the first to come does all of the work under ASP
-            told, _ = call("status")
-            if told["done"] or told["applied"] or all(one["connected"] for one in told["workers"]):
-                break
-            call("alive", worker=worker)
+        while not (told["applied"] or all(one["connected"] for one in told["workers"])) and time.monotonic() < deadline:
+            ask(server, "alive", worker=worker)  # begin together: under ASP the first to come would do all the work
             time.sleep(LOOK_S)
-        seed, size, errors = config["seed"], config["batch_size"], dict[str, Array]()
-        said, params = call("pull", worker=worker)
+            told, _ = ask(server, "status")
+        key, size, errors = (config["seed"], worker), config["batch_size"], Tensors()
+        said, params = ask(server, "pull", worker=worker)
         while not said["done"]:
-            draw = np.random.default_rng([seed, worker, said["clock"], 0, 0])
-            rows = draw.choice(len(X), size, replace=False, shuffle=False)
+            rows = np.random.default_rng([*key, said["clock"], 0, 0]).choice(len(X), size, replace=False, shuffle=False)
             loss, gradients = loss_and_gradient(params, X[rows], y[rows])
-            header = {"worker": worker, "clock": said["clock"], "version": said["version"], "loss": loss}
-            said, params = call("push_pull", compress(gradients, codec, errors), memory=memory, **header)
-        call("bye", worker=worker)
+            pushed = {"worker": worker, "clock": said["clock"], "version": said["version"], "loss": loss}
+            said, params = ask(server, "push_pull", compress(gradients, codec, errors), memory=memory, **pushed)
+        ask(server, "bye", worker=worker)
     report(f"Worker {worker}, after {said['clock']} pushes", params)
 
 
@@ -104,150 +95,138 @@ class Shard:
     of workers, so that one clock of all of them moves the parameters as far. Both have one rule: what a worker asks at
     its clock c, to push or to pull, waits until the version is at least c. Under ASP it always is.
 
-    Parameters are replaced, never written into: what was pulled stays as it was while it travels.
+    The lock of ``changed`` is held around every call; a call that waits lets it go meanwhile.
     """
 
-    def __init__(self, consistency: str) -> None:
+    def __init__(self, codec: str, consistency: str) -> None:
+        push = {"quantizer": {"name": codec}, "memory": {"name": MEMORY[codec]}}
+        self.config = {"workers": WORKERS, "steps": STEPS, "batch_size": BATCH, "seed": SEED, "push": push}
+        self.config |= {"consistency": {"name": consistency}, "optimizer": {"name": "sgd", "lr": LR}}
         self.params: Tensors = {"W": np.zeros((64, 10), np.float32), "b": np.zeros(10, np.float32)}
         self.rounds, self.version, self.applied, self.duplicates = consistency == "bsp", 0, 0, 0
-        self.held: dict[int, Tensors] = {}  # by worker, the gradients that the next update is made of
+        self.held, self.connections = dict[int, Tensors](), dict[Any, int]()  # of a worker, gradients; over each, who
         self.clocks, self.live, self.clients = [0] * WORKERS, {*range(WORKERS)}, [""] * WORKERS
-        self.connections: dict[Any, int] = {}  # the worker that speaks over each
-        self.loss, self.done, self.diverged = 0.0, False, ""
-        self.began = time.monotonic()
-        self.heard, self.received, self.sent = [self.began] * WORKERS, [0] * WORKERS, [0] * WORKERS
-        self.changed = threading.Condition()  # its lock is held wherever something of this changes
+        self.began, self.heard = time.monotonic(), [time.monotonic()] * WORKERS
+        self.traffic, self.loss = np.zeros((WORKERS, 2), int), 0.0  # bytes that came and went
+        self.done, self.diverged, self.changed = False, "", threading.Condition()
 
     def push(self, worker: int, clock: int, gradients: Tensors, loss: float) -> str:
         """Take a push, once; what has become of it."""
         like, got = ({name: (x.shape, x.dtype.name) for name, x in some.items()} for some in (self.params, gradients))
         if like != got or clock > self.clocks[worker] or not all(np.isfinite(g).all() for g in gradients.values()):
             raise ValueError(f"Push {self.clocks[worker]} is to be finite, of {like}; got push {clock} of {got}.")
-        with self.changed:
-            self.wait(worker, clock)
-            if self.done or clock < self.clocks[worker]:
-                self.duplicates += clock < self.clocks[worker]
-                return "over" if clock == self.clocks[worker] else "duplicate"
-            self.held[worker], self.clocks[worker], self.loss = gradients, clock + 1, loss
-            self.update()
-            return "held" if worker in self.held else "over" if self.diverged else "applied"
+        self.wait(worker, clock)
+        if self.done or clock < self.clocks[worker]:
+            self.duplicates += clock < self.clocks[worker]
+            return "over" if clock == self.clocks[worker] else "duplicate"
+        self.held[worker], self.clocks[worker], self.loss = gradients, clock + 1, loss
+        self.update()
+        return "held" if worker in self.held else "over" if self.diverged else "applied"
 
-    def pull(self, worker: int) -> tuple[int, Tensors]:
-        """The version and the parameters, once this worker may have them."""
-        with self.changed:
-            self.wait(worker, self.clocks[worker])
-            return self.version, self.params
-
-    def wait(self, worker: int, clock: int) -> None:
-        """Wait, with the lock held, until the version is at least ``clock``, or the run is over."""
+    def wait(self, worker: int, clock: int) -> Tensors:
+        """The parameters, once the version is at least ``clock``, or the run is over."""
         if not self.changed.wait_for(lambda: self.done or clock <= self.version, TIMEOUT_S):
-            missing = sorted(self.live - self.held.keys())
-            raise TimeoutError(f"Worker {worker} waited {TIMEOUT_S:g} s for pushes of {missing}. Are they running?")
+            raise TimeoutError(f"Worker {worker} waited {TIMEOUT_S:g} s for {self.live - {*self.held}}. Do they run?")
+        return self.params
 
     def update(self) -> None:
         """Make the update that is due, if one is: p ← p − lr·mean, the mean in worker order."""
         if self.held and not self.done and not (self.rounds and self.live - self.held.keys()):
-            pushed = [self.held[worker] for worker in sorted(self.held)]
-            share = len(pushed) if self.rounds else WORKERS
+            pushed, share = [self.held[one] for one in sorted(self.held)], len(self.held) if self.rounds else WORKERS
             params = {name: p - LR * (sum(g[name] for g in pushed) / share) for name, p in self.params.items()}
-            if all(np.isfinite(p).all() for p in params.values()):
+            self.diverged += (
+                "" if all(np.isfinite(p).all() for p in params.values()) else "An update would be infinite."
+            )
+            if not self.diverged:
                 self.params, self.version, self.applied = params, self.version + 1, self.applied + len(pushed)
-            else:
-                self.diverged = f"Update {self.version + 1} would make a parameter NaN or infinite."
             self.held = {}
         self.done = bool(self.diverged) or self.applied >= WORKERS * STEPS
         self.changed.notify_all()
 
-    def join(self, worker: int, client: str, connection: Any) -> int:
-        """Let a client that says hello be this worker or (−1) the first that nobody is, from the round under way on."""
-        with self.changed:
-            taken = {one for one in self.connections.values() if self.clients[one] != client}
-            free = [one for one in range(WORKERS) if one not in taken and worker in (-1, one)]
-            if not free:
-                raise ValueError(f"Worker {worker} (-1: any of {WORKERS}) is another client now. Try later.")
-            one = self.connections[connection] = free[0]
-            if self.rounds and one not in self.live:
-                self.clocks[one] = max(self.clocks[one], self.version)
-            self.live.add(one)
-            self.clients[one] = client
-            return one
+    def join(self, connection: Any, worker: int, client: str) -> Header:
+        """Let a client be this worker or (−1) the first that nobody is, from the round under way on; the answer."""
+        taken = {one for one in self.connections.values() if self.clients[one] != client}
+        free = [one for one in range(WORKERS) if one not in taken and worker in (-1, one)]
+        if not free:
+            raise ValueError(f"Worker {worker} (-1: any of {WORKERS}) is another client now. Try later.")
+        worker = self.connections[connection] = free[0]
+        self.clients[worker], self.clocks[worker] = client, max(self.clocks[worker], self.version * self.rounds)
+        self.live.add(worker)
+        layout = {name: [p.shape, p.dtype.name, 0, p.size] for name, p in self.params.items()}
+        return {"layout": layout, "index": 0, "servers": 1, "silence_s": SILENCE_S, "worker": worker}
 
-    def leave(self, connection: Any, diverged: str = "") -> None:
-        """A goodbye, or the end of a connection: nobody waits any longer for a worker that has no other one."""
-        with self.changed:
-            self.live.discard(self.connections.pop(connection, -1))
-            self.live |= {*self.connections.values()}
-            self.diverged = self.diverged or diverged
-            self.update()
+    def leave(self, connection: Any) -> None:
+        """A connection has ended: nobody waits any longer for a worker that has no other one."""
+        self.live -= {self.connections.pop(connection, None)} - {*self.connections.values()}
+        self.update()
 
     def status(self) -> Header:
         """How the run stands, in the protocol's words."""
-        with self.changed:
-            now, here, missing = time.monotonic(), {*self.connections.values()}, sorted(self.live - self.held.keys())
-            workers = []
-            for one, clock in enumerate(self.clocks):
-                row = {"worker": one, "connected": one in here, "counts": one in self.live, "clock": clock}
-                row |= {"heard_s": now - self.heard[one], "waits_for": missing if one in self.held else []}
-                workers.append(row | {"received": self.received[one], "sent": self.sent[one]})
-            told = {"index": 0, "servers": 1, "workers": workers, "applied": self.applied, "updates": WORKERS * STEPS}
-            told |= {"late": 0, "duplicates": self.duplicates, "version": self.version, "loss": self.loss, "stuck": ""}
-            return told | {"seconds": now - self.began, "done": self.done, "diverged": self.diverged or None}
+        workers, missing, now = [], sorted(self.live - self.held.keys()), time.monotonic()
+        for one, clock in enumerate(self.clocks):
+            row: Header = {"worker": one, "connected": one in self.connections.values(), "counts": one in self.live}
+            row |= {"clock": clock, "heard_s": now - self.heard[one], "waits_for": missing if one in self.held else []}
+            workers.append(row | dict(zip(("received", "sent"), self.traffic[one].tolist(), strict=True)))
+        told = {"index": 0, "servers": 1, "workers": workers, "applied": self.applied, "updates": WORKERS * STEPS}
+        told |= {"late": 0, "duplicates": self.duplicates, "version": self.version, "loss": self.loss, "stuck": ""}
+        return told | {"seconds": now - self.began, "done": self.done, "diverged": self.diverged or None}
 
 
 def compress(tensors: Tensors, codec: str, errors: Tensors) -> Packet:
-    """Tensors as they are or, by ``sign``, as a bit for each value and the mean magnitude. Error feedback adds to a
-    gradient what was lost of those before, so that it only comes later (Karimireddy et al. 2019).
+    """The packet of tensors, with error feedback: C(p) is sent of p = x + e, and the rest is the next e. So what a bit
+    cannot hold is not lost, it comes later (Karimireddy et al. 2019).
     """
-    if codec == "exact":
-        return [(name, codec, {"values": x}) for name, x in tensors.items()]
-    packet = []
-    for name, x in tensors.items():
-        p = x + errors.get(name, 0)
-        scale = np.dot(np.abs(p).reshape(-1), np.ones(p.size, p.dtype)) / np.float64(p.size)
-        parts = {"bits": np.packbits(p >= 0), "scale": np.array([scale]), "like": np.empty((0, *p.shape), p.dtype)}
-        packet.append((name, codec, parts))
-        errors[name] = p - restored(codec, parts)
+    wanted = {name: x + errors.get(name, 0) for name, x in tensors.items()}
+    packet = [(name, codec, quantized(p, codec)) for name, p in wanted.items()]
+    errors |= {name: wanted[name] - restored(parts, codec) for name, _, parts in packet}
     return packet
 
 
-def restored(quantizer: str, parts: Tensors) -> Array:
-    """The tensor that these parts stand for."""
-    if quantizer == "exact":
+def quantized(x: Array, codec: str) -> Tensors:
+    """The parts of an array: itself or, by ``sign``, a bit for each value and the mean magnitude."""
+    if codec == "exact":
+        return {"values": x}
+    scale = np.dot(np.abs(x).reshape(-1), np.ones(x.size, x.dtype)) / np.float64(x.size)
+    return {"bits": np.packbits(x >= 0), "scale": np.array([scale]), "like": np.empty((0, *x.shape), x.dtype)}
+
+
+def restored(parts: Tensors, codec: str) -> Array:
+    """The array that these parts stand for."""
+    if codec == "exact":
         return parts["values"]
-    like, scale = np.empty(parts["like"].shape[1:], parts["like"].dtype), parts["scale"][0]
-    positive = np.unpackbits(parts["bits"], count=like.size).reshape(like.shape)
-    return np.where(positive, scale, -scale).astype(like.dtype)
+    x = np.empty(parts["like"].shape[1:], parts["like"].dtype)
+    x[...] = parts["scale"] * (2.0 * np.unpackbits(parts["bits"], count=x.size) - 1).reshape(x.shape)
+    return x
 
 
-def encode(header: Header, packet: Packet, **stamp: Any) -> Frames:
+def encode(header: Header, packet: Packet, **stamp: Any) -> list[bytes]:
     """The frames of a message: the envelope, the header with an index of the arrays, the arrays."""
     index = [[name, how, [[part, x.dtype.name, x.shape] for part, x in parts.items()]] for name, how, parts in packet]
-    arrays = [x.tobytes() for _, _, parts in packet for x in parts.values()]
-    envelope = {"v": 3, "s": "msgpack", "c": "none", **stamp}
-    return [msgpack.packb(envelope), msgpack.packb([{"memory": "none", **header}, index]), *arrays]
+    data = [x.tobytes() for _, _, parts in packet for x in parts.values()]
+    return [packb({"v": 3, "s": "msgpack", "c": "none", **stamp}), packb([{"memory": "none", **header}, index]), *data]
 
 
-def decode(frames: Frames) -> tuple[Header, Tensors]:
+def decode(frames: list[bytes]) -> tuple[Header, Tensors]:
     """What the envelope and the header say, in one, and the tensors."""
-    envelope, (header, index) = map(msgpack.unpackb, frames[:2])
+    envelope, (header, index) = map(unpackb, frames[:2])
     names = {envelope["s"], envelope["c"], header["memory"], *(how for _, how, _ in index)}
     if envelope["v"] != 3 or not names <= {"msgpack", "none", *MEMORY, *MEMORY.values()}:
         raise ValueError(f"Nano speaks version 3, msgpack, {MEMORY}; got version {envelope['v']}, {names}.")
     arrays, tensors = iter(frames[2:]), {}
     for name, how, described in index:
         parts = {part: np.frombuffer(next(arrays), dtype).reshape(shape) for part, dtype, shape in described}
-        tensors[name] = restored(how, parts)
+        tensors[name] = restored(parts, how)
     return envelope | header, tensors
 
 
-def send(stream: BufferedRWPair, tag: int, frames: Frames) -> None:
+def send(stream: BufferedRWPair, tag: int, frames: list[bytes]) -> None:
     """Write a message: tag, number and lengths of the frames, then the frames, all padded to multiples of 64 bytes."""
-    head = struct.pack(f"<BxxxI{len(frames)}Q", tag, len(frames), *map(len, frames))
+    head = np.array([tag, len(frames)], "<u4").tobytes() + np.array([*map(len, frames)], "<u8").tobytes()
     stream.write(b"".join(part + bytes(-len(part) % 64) for part in (head, *frames)))
     stream.flush()
 
 
-def receive(stream: BufferedRWPair, limit: int = 2**31) -> tuple[int, Frames]:
+def receive(stream: BufferedRWPair, limit: int = 2**31) -> tuple[int, list[bytes]]:
     """Read a message: its tag and its frames. ConnectionError where none comes, RuntimeError for an error."""
 
     def read(nbytes: int) -> bytes:
@@ -255,103 +234,79 @@ def receive(stream: BufferedRWPair, limit: int = 2**31) -> tuple[int, Frames]:
             raise ConnectionError("The other side has hung up, or does not speak this protocol.")
         return data
 
-    tag, count = struct.unpack("<BxxxI", read(8))
-    sizes = struct.unpack(f"<{count}Q", read(8 * count))
-    read(-(8 + 8 * count) % 64)
+    tag, count = np.frombuffer(read(8), "<u4").tolist()
+    sizes = np.frombuffer(read(8 * count + -(8 + 8 * count) % 64), "<u8", count).tolist()
     frames = [read(size + -size % 64)[:size] for size in sizes]
     if tag == ERROR:
         raise RuntimeError(b": ".join(frames).decode())
     return tag, frames
 
 
-def proof(token: str, *words: bytes) -> bytes:
-    """What only a side that knows the token can say. The nonces among the words are new in each connection."""
-    return hmac.digest(token.encode(), b"".join(words), "sha256")
+def prove(stream: BufferedRWPair, token: bytes) -> None:
+    """The worker's side of the proof that both know the token. The nonces are new in each connection."""
+    _, (_, theirs) = receive(stream, 1024)
+    ours = secrets.token_bytes(32)
+    send(stream, AUTH, [ours, hmac.digest(token, b"client" + theirs + ours, "sha256")])
+    if not hmac.compare_digest(receive(stream, 1024)[1][0], hmac.digest(token, b"server" + ours + theirs, "sha256")):
+        raise PermissionError("The server could not prove that it knows the token. Whose address is this?")
 
 
-@contextmanager
-def connected(address: tuple[str, int], token: str) -> Iterator[Callable[..., tuple[Header, Tensors]]]:
-    """The worker's side of a connection: ``call(kind, packet, **header)`` is what the server answers."""
-    with socket.create_connection(address, PROOF_S) as sock, sock.makefile("rwb") as stream:
-        _, (_, theirs) = receive(stream, 1024)
+def ask(stream: BufferedRWPair, kind: str, packet: Packet | None = None, **header: Any) -> tuple[Header, Tensors]:
+    """Call the server; its answer."""
+    send(stream, CALL, encode({"kind": kind, **header}, packet or []))
+    return decode(receive(stream)[1])
+
+
+def attend(sock: socket.socket, token: bytes, shard: Shard) -> None:
+    """The server's side of one connection, to its end. It has a thread of its own, so that a call may wait."""
+    with suppress(Exception), sock, sock.makefile("rwb") as stream:
+        sock.settimeout(PROOF_S)
         ours = secrets.token_bytes(32)
-        send(stream, AUTH, [ours, proof(token, b"client", theirs, ours)])
-        if not hmac.compare_digest(receive(stream, 1024)[1][0], proof(token, b"server", ours, theirs)):
-            raise PermissionError("The server could not prove that it knows the token. Whose address is this?")
-        sock.settimeout(2 * TIMEOUT_S)
-
-        def call(kind: str, packet: Packet | tuple[()] = (), **header: Any) -> tuple[Header, Tensors]:
-            send(stream, CALL, encode({"kind": kind, **header}, [*packet]))
-            return decode(receive(stream)[1])
-
-        yield call
-
-
-def attend(sock: socket.socket, token: str, shard: Shard, config: Header) -> None:
-    """The server's side: one connection to its end, in a thread of its own, so that a call may wait in it."""
-    with suppress(OSError, ValueError, RuntimeError), sock, sock.makefile("rwb") as stream:
-        try:
-            sock.settimeout(PROOF_S)
-            ours = secrets.token_bytes(32)
-            send(stream, AUTH, [b"minips/1", ours])
-            _, (theirs, proved) = receive(stream, 1024)
-            if not hmac.compare_digest(proved, proof(token, b"client", ours, theirs)):
-                return send(stream, ERROR, [b"PermissionError", b"The server does not know this token. Pass its own."])
-            send(stream, AUTH, [proof(token, b"server", theirs, ours)])
-            sock.settimeout(SILENCE_S)
-            while True:
-                tag, frames = receive(stream)
-                if tag == POOL:  # a word about connections for large messages, of which there are none: no answer
-                    continue
-                try:
-                    send(stream, CALL, answer(frames, sock, shard, config))
-                except Exception as error:  # whatever is wrong with this call, the next one may be right
-                    send(stream, ERROR, [type(error).__name__.encode(), str(error).encode()])
-        finally:
-            shard.leave(sock)
+        send(stream, AUTH, [b"minips/1", ours])
+        _, (theirs, proof) = receive(stream, 1024)
+        if not hmac.compare_digest(proof, hmac.digest(token, b"client" + ours + theirs, "sha256")):
+            return send(stream, ERROR, [b"PermissionError", b"The server does not know this token. Pass its own."])
+        send(stream, AUTH, [hmac.digest(token, b"server" + theirs + ours, "sha256")])
+        sock.settimeout(SILENCE_S)
+        while True:
+            tag, frames = receive(stream)
+            try:
+                if tag != POOL:  # a word about connections for large messages, of which there are none: no answer
+                    send(stream, CALL, answer(frames, sock, shard))
+            except Exception as error:  # whatever is wrong with this call, the next one may be right
+                send(stream, ERROR, [type(error).__name__.encode(), str(error).encode()])
+    with shard.changed:
+        shard.leave(sock)
 
 
-def answer(frames: Frames, connection: Any, shard: Shard, config: Header) -> Frames:
+def answer(frames: list[bytes], connection: Any, shard: Shard) -> list[bytes]:
     """The answer to a call."""
     said, gradients = decode(frames)
-    kind, outcome, params = said["kind"], None, dict[str, Array]()
-    reply: Header = {"kind": "reply"}
-    if kind == "status":
-        return encode(reply | shard.status() | ({"config": config} if said.get("config") else {}), [])
-    if kind == "hello":
-        layout = {name: [p.shape, p.dtype.name, 0, p.size] for name, p in shard.params.items()}
-        worker = shard.join(said["worker"], said.get("client", ""), connection)
-        reply |= {"layout": layout, "index": 0, "servers": 1, "silence_s": SILENCE_S, "worker": worker}
-    elif kind not in ("push", "push_pull", "pull", "alive", "bye") or connection not in shard.connections:
-        raise ValueError(f"Expected status or hello, then push, push_pull, pull, alive and bye; got {kind!r}.")
-    worker = shard.connections[connection]
-    shard.heard[worker] = time.monotonic()
-    shard.received[worker] += sum(map(len, frames))
-    if kind == "bye":
-        shard.leave(connection, said.get("diverged", ""))
-    if "push" in kind:
-        outcome = shard.push(worker, said["clock"], gradients, said["loss"])
-    if "pull" in kind:
-        reply["version"], params = shard.pull(worker)
-    stamp = {"clock": shard.clocks[worker], "done": shard.done, "outcome": outcome}
-    told = encode(reply, compress(params, "exact", {}), **stamp)
-    shard.sent[worker] += sum(map(len, told))
-    return told
+    kind = said["kind"]
+    with shard.changed:
+        if kind == "status":
+            return encode({"kind": "reply", "config": shard.config, **shard.status()}, [])
+        reply = shard.join(connection, said["worker"], said.get("client", "")) if kind == "hello" else {}
+        worker = shard.connections.get(connection)
+        if worker is None or kind not in ("hello", "push", "push_pull", "pull", "alive", "bye"):
+            raise ValueError(f"Expected status or hello, then push, push_pull, pull, alive and bye; got {kind!r}.")
+        shard.heard[worker] = time.monotonic()
+        outcome = shard.push(worker, said["clock"], gradients, said["loss"]) if "push" in kind else None
+        params = shard.wait(worker, shard.clocks[worker]) if "pull" in kind else {}
+        shard.diverged = said.get("diverged", shard.diverged)  # of a goodbye: all else, the end of its connection says
+        reply |= {"kind": "reply", "version": shard.version}
+        out = encode(reply, compress(params, "exact", {}), clock=shard.clocks[worker], done=shard.done, outcome=outcome)
+        shard.traffic[worker] += sum(map(len, frames)), sum(map(len, out))
+        return out
 
 
-def serve(listener: socket.socket, token: str, codec: str, consistency: str, workers: list[Any]) -> None:
-    """Serve one run, until it is over or all workers are gone; ``workers`` are its processes, if they are ours."""
-    push = {"quantizer": {"name": codec}, "memory": {"name": MEMORY[codec]}}
-    config = {"workers": WORKERS, "steps": STEPS, "batch_size": BATCH, "seed": SEED, "push": push}
-    config |= {"consistency": {"name": consistency}, "optimizer": {"name": "sgd", "lr": LR}}
-    shard = Shard(consistency)
+def serve(listener: socket.socket, token: bytes, shard: Shard) -> None:
+    """Serve one run, until its workers have gone."""
     listener.settimeout(LOOK_S)
-    while not shard.done and (shard.connections or not shard.applied):
+    while shard.connections or not (shard.applied or shard.done or time.monotonic() > shard.began + MEET_S):
         with suppress(TimeoutError):
             sock, _ = listener.accept()
-            threading.Thread(target=attend, args=(sock, token, shard, config), daemon=True).start()
-    with shard.changed:
-        shard.changed.wait_for(lambda: not shard.connections, TIMEOUT_S)
+            threading.Thread(target=attend, args=(sock, token, shard), daemon=True).start()
     report(f"Server, after {shard.applied} updates", shard.params)
 
 
@@ -361,40 +316,24 @@ def endpoint(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def main() -> None:
-    """The command line."""
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A whole parameter server in one file.")
     parser.add_argument("role", nargs="?", choices=["train", "serve", "work"], default="train")
     parser.add_argument("--bind", "--connect", type=endpoint, default="tcp://127.0.0.1:0", dest="address")
-    parser.add_argument("--token-file", type=Path)
+    parser.add_argument("--token-file", type=Path, default="token")
     parser.add_argument("--codec", choices=MEMORY, default=CODEC)
     parser.add_argument("--consistency", choices=["bsp", "asp"], default=CONSISTENCY)
     options = parser.parse_args()
-    token = secrets.token_hex(16)
-    if file := options.token_file:
-        if options.role == "serve" and not file.exists():
-            file.touch(0o600)
-            file.write_text(token)
-        token = file.read_text().strip() or parser.error(f"The token file {file} is empty. Delete it to get a new one.")
+    if options.role == "serve":
+        options.token_file.touch(0o600)  # for its owner alone
+        options.token_file.write_text(options.token_file.read_text().strip() or secrets.token_hex(16))
+    token = secrets.token_bytes(32) if options.role == "train" else options.token_file.read_bytes().strip()
     if options.role == "work":
-        return work(options.address, token)
-    spawn = multiprocessing.get_context("spawn")
-    with socket.create_server(options.address) as listener:
-        host, port = listener.getsockname()
-        print(f"nano.py work --connect tcp://{host}:{port} --token-file {file}", flush=True)
-        workers = [
-            spawn.Process(target=work, args=((host, port), token), daemon=True)
-            for _ in range(WORKERS if options.role == "train" else 0)
-        ]
-        for worker in workers:
-            worker.start()
-        serve(listener, token, options.codec, options.consistency, workers)
-        for worker in workers:
-            worker.join(TIMEOUT_S)
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except (OSError, ValueError, RuntimeError) as error:
-        raise SystemExit(f"nano: {error}") from None
+        work(options.address, token)
+    else:
+        with socket.create_server(options.address) as listener:
+            host, port = listener.getsockname()
+            print(f"The server is at tcp://{host}:{port}", flush=True)
+            for _ in range(WORKERS if options.role == "train" else 0):
+                multiprocessing.get_context("spawn").Process(target=work, args=((host, port), token)).start()
+            serve(listener, token, Shard(options.codec, options.consistency))
