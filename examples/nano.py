@@ -1,8 +1,8 @@
 """A whole parameter server in one file: workers push gradients, a server applies them, workers pull the parameters.
 
-    python nano.py                                                     a server and four workers, each a process
-    python nano.py serve --bind tcp://127.0.0.1:5000 --token-file token
-    python nano.py work --connect tcp://127.0.0.1:5000 --token-file token              in four other terminals
+    python examples/nano.py                                           a server and four workers, each a process
+    python examples/nano.py serve --bind tcp://127.0.0.1:5000 --token-file token
+    python examples/nano.py work --connect tcp://127.0.0.1:5000 --token-file token            four times
 
 Read it from top to bottom: the problem, the worker's loop, and the shard, which decides who waits for whom; then how
 arrays become bits, messages and bytes, who may connect, the server's threads, and the command line. Both halves speak
@@ -28,13 +28,13 @@ from msgpack import packb, unpackb
 
 from minips.datasets import digits
 
-WORKERS, STEPS, BATCH, LR, SEED = 4, 200, 32, 0.1, 0  # WORKERS × STEPS pushes are a run
+WORKERS, STEPS, BATCH, LR, SEED = 4, 200, 32, 0.1, 0  # WORKERS × STEPS applied pushes end the run
 CODEC, CONSISTENCY = "exact", "bsp"  # or "sign", one bit a value, with error feedback; or "asp", where nobody waits
-TIMEOUT_S, SILENCE_S, PROOF_S, MEET_S, LOOK_S = 60.0, 30.0, 5.0, 600.0, 0.2
 # The longest waits for other workers, for a word, for a proof, for all to come; and the time between two looks.
+TIMEOUT_S, SILENCE_S, PROOF_S, MEET_S, LOOK_S = 60.0, 30.0, 5.0, 600.0, 0.2
 MEMORY = {"exact": "none", "sign": "errorfeedback"}  # what a sender remembers, by codec
 PLAIN = {"servers": 1, "sampling": "batch", "accumulate": 1, "overlap": False, "link": None, "delays": None}
-CALL, ERROR, AUTH, POOL = range(4)  # what a message is
+CALL, ERROR, AUTH, POOL = range(4)  # the tags of messages
 
 Array = np.ndarray[Any, Any]
 Tensors = dict[str, Array]
@@ -47,7 +47,7 @@ def loss_and_gradient(params: Tensors, X: Array, y: Array) -> tuple[float, Tenso
     R = (P − onehot(y)) / n. X is (n, 64), W (64, 10), b (10,), P and R (n, 10).
     """
     scores = X @ params["W"] + params["b"]
-    P = np.exp(scores - scores.max(axis=1, keepdims=True))  # the largest, taken away, keeps exp in range
+    P = np.exp(scores - scores.max(axis=1, keepdims=True))  # less the largest: exp stays in range
     P /= P.sum(axis=1, keepdims=True)
     R = (P - np.eye(10, dtype=P.dtype)[y]) / len(y)
     return float(-np.log(P[np.arange(len(y)), y]).mean()), {"W": X.T @ R, "b": R.sum(axis=0)}
@@ -69,14 +69,14 @@ def work(address: tuple[str, int], token: bytes) -> None:
         config = told["config"]
         codec, memory = (config["push"][stage].get("name") for stage in ("quantizer", "memory"))
         if MEMORY.get(codec) != memory or not PLAIN.items() <= (PLAIN | config).items():
-            raise ValueError(f"Nano knows {MEMORY} and {PLAIN}; the server's config is {config}. Use minips work.")
+            raise ValueError(f"Expected codecs of {MEMORY} and {PLAIN}; the server has {config}. Use minips work.")
         worker = ask(server, "hello", worker=-1, client=secrets.token_hex(16))[0]["worker"]
         X, y = (np.array_split(rows, config["workers"])[worker] for rows in digits()[:2])
         while not (told["applied"] or all(one["connected"] for one in told["workers"])) and time.monotonic() < deadline:
             ask(server, "alive", worker=worker)  # begin together: under ASP the first to come would do all the work
             time.sleep(LOOK_S)
             told, _ = ask(server, "status")
-        key, size, errors = (config["seed"], worker), config["batch_size"], Tensors()
+        key, size, errors = (config["seed"], worker), min(config["batch_size"] or len(X), len(X)), Tensors()
         said, params = ask(server, "pull", worker=worker)
         while not said["done"]:
             rows = np.random.default_rng([*key, said["clock"], 0, 0]).choice(len(X), size, replace=False, shuffle=False)
@@ -103,18 +103,18 @@ class Shard:
         self.config = {"workers": WORKERS, "steps": STEPS, "batch_size": BATCH, "seed": SEED, "push": push}
         self.config |= {"consistency": {"name": consistency}, "optimizer": {"name": "sgd", "lr": LR}}
         self.params: Tensors = {"W": np.zeros((64, 10), np.float32), "b": np.zeros(10, np.float32)}
-        self.rounds, self.version, self.applied, self.duplicates = consistency == "bsp", 0, 0, 0
+        self.rounds, self.done, self.diverged = consistency == "bsp", False, ""
+        self.version = self.applied = self.duplicates = 0
         self.held, self.connections = dict[int, Tensors](), dict[Any, int]()  # of a worker, gradients; over each, who
         self.clocks, self.live, self.clients = [0] * WORKERS, {*range(WORKERS)}, [""] * WORKERS
-        self.began, self.heard = time.monotonic(), [time.monotonic()] * WORKERS
-        self.traffic, self.loss = np.zeros((WORKERS, 2), int), 0.0  # bytes that came and went
-        self.done, self.diverged, self.changed = False, "", threading.Condition()
+        self.began, self.heard, self.loss = time.monotonic(), [time.monotonic()] * WORKERS, 0.0
+        self.traffic, self.changed = np.zeros((WORKERS, 2), int), threading.Condition()  # bytes that came and went
 
     def push(self, worker: int, clock: int, gradients: Tensors, loss: float) -> str:
         """Take a push, once; what has become of it."""
         like, got = ({name: (x.shape, x.dtype.name) for name, x in some.items()} for some in (self.params, gradients))
         if like != got or clock > self.clocks[worker] or not all(np.isfinite(g).all() for g in gradients.values()):
-            raise ValueError(f"Push {self.clocks[worker]} is to be finite, of {like}; got push {clock} of {got}.")
+            raise ValueError(f"Expected push {self.clocks[worker]}, finite, of {like}; got push {clock} of {got}.")
         self.wait(worker, clock)
         if self.done or clock < self.clocks[worker]:
             self.duplicates += clock < self.clocks[worker]
@@ -134,11 +134,10 @@ class Shard:
         if self.held and not self.done and not (self.rounds and self.live - self.held.keys()):
             pushed, share = [self.held[one] for one in sorted(self.held)], len(self.held) if self.rounds else WORKERS
             params = {name: p - LR * (sum(g[name] for g in pushed) / share) for name, p in self.params.items()}
-            self.diverged += (
-                "" if all(np.isfinite(p).all() for p in params.values()) else "An update would be infinite."
-            )
-            if not self.diverged:
+            if all(np.isfinite(p).all() for p in params.values()):
                 self.params, self.version, self.applied = params, self.version + 1, self.applied + len(pushed)
+            else:
+                self.diverged = f"Update {self.version + 1} would make a parameter NaN or infinite."
             self.held = {}
         self.done = bool(self.diverged) or self.applied >= WORKERS * STEPS
         self.changed.notify_all()
@@ -150,7 +149,7 @@ class Shard:
         if not free:
             raise ValueError(f"Worker {worker} (-1: any of {WORKERS}) is another client now. Try later.")
         worker = self.connections[connection] = free[0]
-        self.clients[worker], self.clocks[worker] = client, max(self.clocks[worker], self.version * self.rounds)
+        self.clients[worker], self.clocks[worker] = client, max(self.clocks[worker], self.version if self.rounds else 0)
         self.live.add(worker)
         layout = {name: [p.shape, p.dtype.name, 0, p.size] for name, p in self.params.items()}
         return {"layout": layout, "index": 0, "servers": 1, "silence_s": SILENCE_S, "worker": worker}
@@ -166,10 +165,10 @@ class Shard:
         for one, clock in enumerate(self.clocks):
             row: Header = {"worker": one, "connected": one in self.connections.values(), "counts": one in self.live}
             row |= {"clock": clock, "heard_s": now - self.heard[one], "waits_for": missing if one in self.held else []}
-            workers.append(row | dict(zip(("received", "sent"), self.traffic[one].tolist(), strict=True)))
+            workers.append(row | {"received": int(self.traffic[one, 0]), "sent": int(self.traffic[one, 1])})
         told = {"index": 0, "servers": 1, "workers": workers, "applied": self.applied, "updates": WORKERS * STEPS}
-        told |= {"late": 0, "duplicates": self.duplicates, "version": self.version, "loss": self.loss, "stuck": ""}
-        return told | {"seconds": now - self.began, "done": self.done, "diverged": self.diverged or None}
+        told |= {"late": 0, "duplicates": self.duplicates, "version": self.version, "loss": self.loss or None}
+        return told | {"stuck": "", "seconds": now - self.began, "done": self.done, "diverged": self.diverged or None}
 
 
 def compress(tensors: Tensors, codec: str, errors: Tensors) -> Packet:
