@@ -103,12 +103,11 @@ class Shard:
         self.config = {"workers": WORKERS, "steps": STEPS, "batch_size": BATCH, "seed": SEED, "push": push}
         self.config |= {"consistency": {"name": consistency}, "optimizer": {"name": "sgd", "lr": LR}}
         self.params: Tensors = {"W": np.zeros((64, 10), np.float32), "b": np.zeros(10, np.float32)}
-        self.rounds, self.done, self.diverged = consistency == "bsp", False, ""
-        self.version = self.applied = self.duplicates = 0
+        self.rounds, self.done, self.diverged, self.changed = consistency == "bsp", False, "", threading.Condition()
+        self.version, self.applied, self.duplicates, self.loss, self.began = 0, 0, 0, 0.0, time.monotonic()
         self.held, self.connections = dict[int, Tensors](), dict[Any, int]()  # of a worker, gradients; over each, who
         self.clocks, self.live, self.clients = [0] * WORKERS, {*range(WORKERS)}, [""] * WORKERS
-        self.began, self.heard, self.loss = time.monotonic(), [time.monotonic()] * WORKERS, 0.0
-        self.traffic, self.changed = np.zeros((WORKERS, 2), int), threading.Condition()  # bytes that came and went
+        self.heard, self.traffic = [self.began] * WORKERS, np.zeros((WORKERS, 2), int)  # bytes that came and went
 
     def push(self, worker: int, clock: int, gradients: Tensors, loss: float) -> str:
         """Take a push, once; what has become of it."""
