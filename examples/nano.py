@@ -33,6 +33,7 @@ CODEC, CONSISTENCY = "exact", "bsp"  # or "sign", one bit a value, with error fe
 # The longest waits for other workers, for a word, for a proof, for all to come; and the time between two looks.
 TIMEOUT_S, SILENCE_S, PROOF_S, MEET_S, LOOK_S = 60.0, 30.0, 5.0, 600.0, 0.2
 MEMORY = {"exact": "none", "sign": "errorfeedback"}  # what a sender remembers, by codec
+# These workers would compute something else where a config says otherwise.
 PLAIN = {"servers": 1, "sampling": "batch", "accumulate": 1, "overlap": False, "link": None, "delays": None}
 CALL, ERROR, AUTH, POOL = range(4)  # the tags of messages
 
@@ -105,12 +106,12 @@ class Shard:
         self.params: Tensors = {"W": np.zeros((64, 10), np.float32), "b": np.zeros(10, np.float32)}
         self.rounds, self.done, self.diverged, self.changed = consistency == "bsp", False, "", threading.Condition()
         self.version, self.applied, self.duplicates, self.loss, self.began = 0, 0, 0, 0.0, time.monotonic()
-        self.held, self.connections = dict[int, Tensors](), dict[Any, int]()  # of a worker, gradients; over each, who
+        self.held, self.connections = dict[int, Tensors](), dict[Any, int]()  # gradients by worker; over each, who
         self.clocks, self.live, self.clients = [0] * WORKERS, {*range(WORKERS)}, [""] * WORKERS
         self.heard, self.traffic = [self.began] * WORKERS, np.zeros((WORKERS, 2), int)  # bytes that came and went
 
     def push(self, worker: int, clock: int, gradients: Tensors, loss: float) -> str:
-        """Take a push, once; what has become of it."""
+        """Take a push, once; its outcome. A push of the next clock waits until its round can begin."""
         like, got = ({name: (x.shape, x.dtype.name) for name, x in some.items()} for some in (self.params, gradients))
         if like != got or clock > self.clocks[worker] or not all(np.isfinite(g).all() for g in gradients.values()):
             raise ValueError(f"Expected push {self.clocks[worker]}, finite, of {like}; got push {clock} of {got}.")
@@ -136,13 +137,13 @@ class Shard:
             if all(np.isfinite(p).all() for p in params.values()):
                 self.params, self.version, self.applied = params, self.version + 1, self.applied + len(pushed)
             else:
-                self.diverged = f"Update {self.version + 1} would make a parameter NaN or infinite."
+                self.diverged = f"(update {self.version + 1} would make a parameter NaN or infinite)"
             self.held = {}
         self.done = bool(self.diverged) or self.applied >= WORKERS * STEPS
         self.changed.notify_all()
 
     def join(self, connection: Any, worker: int, client: str) -> Header:
-        """Let a client be this worker or (−1) the first that nobody is, from the round under way on; the answer."""
+        """Let a client be this worker or (−1) the first that nobody is, from this round on; the answer to its hello."""
         taken = {one for one in self.connections.values() if self.clients[one] != client}
         free = [one for one in range(WORKERS) if one not in taken and worker in (-1, one)]
         if not free:
@@ -154,12 +155,12 @@ class Shard:
         return {"layout": layout, "index": 0, "servers": 1, "silence_s": SILENCE_S, "worker": worker}
 
     def leave(self, connection: Any) -> None:
-        """A connection has ended: nobody waits any longer for a worker that has no other one."""
+        """Take leave of a connection that has ended: nobody waits any longer for a worker that has no other one."""
         self.live -= {self.connections.pop(connection, None)} - {*self.connections.values()}
         self.update()
 
     def status(self) -> Header:
-        """How the run stands, in the protocol's words."""
+        """The progress of the run and the presence of its workers, in the protocol's words."""
         workers, missing, now = [], sorted(self.live - self.held.keys()), time.monotonic()
         for one, clock in enumerate(self.clocks):
             row: Header = {"worker": one, "connected": one in self.connections.values(), "counts": one in self.live}
@@ -205,7 +206,7 @@ def encode(header: Header, packet: Packet, **stamp: Any) -> list[bytes]:
 
 
 def decode(frames: list[bytes]) -> tuple[Header, Tensors]:
-    """What the envelope and the header say, in one, and the tensors."""
+    """The words of envelope and header, in one, and the tensors."""
     envelope, (header, index) = map(unpackb, frames[:2])
     names = {envelope["s"], envelope["c"], header["memory"], *(how for _, how, _ in index)}
     if envelope["v"] != 3 or not names <= {"msgpack", "none", *MEMORY, *MEMORY.values()}:
@@ -250,7 +251,7 @@ def prove(stream: BufferedRWPair, token: bytes) -> None:
 
 
 def ask(stream: BufferedRWPair, kind: str, packet: Packet | None = None, **header: Any) -> tuple[Header, Tensors]:
-    """Call the server; its answer."""
+    """Call the server; the words and the tensors of its answer."""
     send(stream, CALL, encode({"kind": kind, **header}, packet or []))
     return decode(receive(stream)[1])
 
@@ -278,7 +279,7 @@ def attend(sock: socket.socket, token: bytes, shard: Shard) -> None:
 
 
 def answer(frames: list[bytes], connection: Any, shard: Shard) -> list[bytes]:
-    """The answer to a call."""
+    """The answer to a call, in the protocol's words. RuntimeError at the client for whatever is raised here."""
     said, gradients = decode(frames)
     kind = said["kind"]
     with shard.changed:
@@ -291,7 +292,7 @@ def answer(frames: list[bytes], connection: Any, shard: Shard) -> list[bytes]:
         shard.heard[worker] = time.monotonic()
         outcome = shard.push(worker, said["clock"], gradients, said["loss"]) if "push" in kind else None
         params = shard.wait(worker, shard.clocks[worker]) if "pull" in kind else {}
-        shard.diverged = said.get("diverged", shard.diverged)  # of a goodbye: all else, the end of its connection says
+        shard.diverged = said.get("diverged", shard.diverged)  # a goodbye's; its connection's end says the rest
         reply |= {"kind": "reply", "version": shard.version}
         out = encode(reply, compress(params, "exact", {}), clock=shard.clocks[worker], done=shard.done, outcome=outcome)
         shard.traffic[worker] += sum(map(len, frames)), sum(map(len, out))
@@ -305,7 +306,7 @@ def serve(listener: socket.socket, token: bytes, shard: Shard) -> None:
         with suppress(TimeoutError):
             sock, _ = listener.accept()
             threading.Thread(target=attend, args=(sock, token, shard), daemon=True).start()
-    report(f"Server, after {shard.applied} updates", shard.params)
+    report(f"Server, after {shard.applied} of {WORKERS * STEPS} pushes {shard.diverged}".rstrip(), shard.params)
 
 
 def endpoint(address: str) -> tuple[str, int]:
@@ -318,7 +319,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A whole parameter server in one file.")
     parser.add_argument("role", nargs="?", choices=["train", "serve", "work"], default="train")
     parser.add_argument("--bind", "--connect", type=endpoint, default="tcp://127.0.0.1:0", dest="address")
-    parser.add_argument("--token-file", type=Path, default="token")
+    parser.add_argument("--token-file", type=Path, default="token", metavar="FILE")
     parser.add_argument("--codec", choices=MEMORY, default=CODEC)
     parser.add_argument("--consistency", choices=["bsp", "asp"], default=CONSISTENCY)
     options = parser.parse_args()

@@ -5,6 +5,7 @@ import importlib.util
 import io
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 import minips as ps
@@ -176,7 +178,7 @@ def test_it_trains_by_itself_to_the_bits_of_minips(programs, codec, expected):
 @pytest.mark.parametrize("codec", ["exact", pytest.param("sign", marks=pytest.mark.soak)])
 def test_without_rounds_it_reads_the_digits_as_well(programs, codec):
     said = programs.start(NANO, "--codec", codec, "--consistency", "asp").ended()
-    ((accuracy, _),) = re.findall("Server, after 800 updates: " + REPORT, said)
+    ((accuracy, _),) = re.findall("Server, after 800 of 800 pushes: " + REPORT, said)
     assert float(accuracy) >= 0.95
 
 
@@ -199,7 +201,7 @@ def test_servers_and_workers_of_both_train_to_the_same_bits(programs, server, wo
             assert "the run is over, after 200 pushes" in said
     said = serving.ended()
     if server == "nano":
-        ((accuracy, found),) = re.findall("Server, after 800 updates: " + REPORT, said)
+        ((accuracy, found),) = re.findall("Server, after 800 of 800 pushes: " + REPORT, said)
     else:
         run = ps.Run.load(programs.folder / "run.npz")
         accuracy, found = run.accuracy, digest(run.params)
@@ -278,6 +280,16 @@ def test_a_config_that_wants_more_is_refused_in_a_sentence(programs, codec):
     _, address = programs.serve("minips", codec)
     assert "Use minips work." in programs.work("nano", address).ended(1)
     assert not any(one.connected for one in status(address, programs.token).workers)
+
+
+def test_its_workers_end_with_the_process_that_has_started_them(programs):
+    training = programs.start(NANO)
+    parent = psutil.Process(training.process.pid)
+    until(lambda: len(parent.children()) >= 4, training.said)
+    children = parent.children()
+    training.process.terminate()
+    training.ended(-signal.SIGTERM)
+    assert psutil.wait_procs(children, WAIT_S)[1] == []
 
 
 def test_it_answers_minips_status(programs):
