@@ -80,6 +80,7 @@ def work(address: tuple[str, int], token: bytes) -> None:
         key, size, errors = (config["seed"], worker), min(config["batch_size"] or len(X), len(X)), Tensors()
         said, params = ask(server, "pull", worker=worker)
         while not said["done"]:
+            # The draw follows from seed, worker and clock alone, so that whoever works has the same batches.
             rows = np.random.default_rng([*key, said["clock"], 0, 0]).choice(len(X), size, replace=False, shuffle=False)
             loss, gradients = loss_and_gradient(params, X[rows], y[rows])
             pushed = {"worker": worker, "clock": said["clock"], "version": said["version"], "loss": loss}
