@@ -282,6 +282,7 @@ def test_a_config_that_wants_more_is_refused_in_a_sentence(programs, codec):
     assert not any(one.connected for one in status(address, programs.token).workers)
 
 
+@pytest.mark.soak
 def test_its_workers_end_with_the_process_that_has_started_them(programs):
     training = programs.start(NANO)
     parent = psutil.Process(training.process.pid)
