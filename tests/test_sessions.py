@@ -5,7 +5,7 @@ import json
 import sys
 import textwrap
 import threading
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -270,6 +270,37 @@ def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_sile
     assert run.updates == 3 * LEFT + 2 * 5
 
 
+def carry_out_together(ranks: list[Session[Any]]) -> list[Any]:
+    """Carry out sessions that send to each other, in this thread, by turns; what each returns."""
+    boxes: dict[tuple[int, int], deque[Any]] = defaultdict(deque)
+    needs: list[Any] = [next(session) for session in ranks]
+    results: dict[int, Any] = {}
+
+    def ends(rank: int) -> bool:
+        """Go on as far as it goes without a message that has not come; True at the session's end."""
+        while True:
+            match needs[rank]:
+                case sessions.Do(call=call):
+                    answer = call()
+                case sessions.Send(to, parcel):
+                    boxes[rank, to].append(parcel)
+                    answer = None
+                case sessions.Receive(source):
+                    if not boxes[source, rank]:
+                        return False
+                    answer = boxes[source, rank].popleft()
+            try:
+                needs[rank] = ranks[rank].send(answer)
+            except StopIteration as end:
+                results[rank] = end.value
+                return True
+
+    left = list(range(len(ranks)))
+    while left:
+        left = [rank for rank in left if not ends(rank)]
+    return [results[rank] for rank in range(len(ranks))]
+
+
 @pytest.mark.parametrize("name", EXCHANGES)
 def test_by_turns_and_by_sizes_alone_the_same_is_said(name: str) -> None:
     workers, exchange = EXCHANGES[name], ps.stage.build("exchange", name)
@@ -278,7 +309,7 @@ def test_by_turns_and_by_sizes_alone_the_same_is_said(name: str) -> None:
     parts = [AllReduceState(config, rank, gradients[0], ps.Trace()) for rank in range(workers)]
     for part, own in zip(parts, gradients, strict=True):
         part.begin(0, own)
-    means = allreduce_session.carry_out_together([allreduce_session.all_reduce(part) for part in parts])
+    means = carry_out_together([allreduce_session.all_reduce(part) for part in parts])
     assert all((mean["w"] == means[0]["w"]).all() for mean in means)
     np.testing.assert_allclose(means[0]["w"], np.mean([own["w"] for own in gradients], axis=0), rtol=1e-6)
 

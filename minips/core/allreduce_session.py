@@ -1,12 +1,11 @@
 """One rank's way through an all-reduce: which hop is sent when, and what becomes of what comes in."""
 
-from collections import defaultdict, deque
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from minips.core.collectives import Hop
-from minips.core.sessions import Do, Parcel, Receive, Result, Send, Session
+from minips.core.sessions import Do, Parcel, Receive, Send, Session
 from minips.spans import DECODE, ENCODE, UPDATE
 
 
@@ -51,34 +50,3 @@ def all_reduce(part: Part) -> Session[Any]:
             spans = (*DECODE, "aggregate") if hop.adds else DECODE
             yield Do(spans, values(hop.receives), partial(part.incoming, number, parcel))
     return (yield Do(UPDATE, sum(part.sizes), part.mean))
-
-
-def carry_out_together(sessions: Sequence[Session[Result]]) -> list[Result]:
-    """Carry out sessions that send to each other, in this thread, by turns; what each returns."""
-    boxes: dict[tuple[int, int], deque[Parcel]] = defaultdict(deque)
-    needs: list[Any] = [next(session) for session in sessions]
-    results: dict[int, Result] = {}
-
-    def ends(rank: int) -> bool:
-        """Go on as far as it goes without a message that has not come; True at the session's end."""
-        while True:
-            match needs[rank]:
-                case Do(call=call):
-                    answer = call()
-                case Send(to, parcel):
-                    boxes[rank, to].append(parcel)
-                    answer = None
-                case Receive(source):
-                    if not boxes[source, rank]:
-                        return False
-                    answer = boxes[source, rank].popleft()
-            try:
-                needs[rank] = sessions[rank].send(answer)
-            except StopIteration as end:
-                results[rank] = end.value
-                return True
-
-    left = list(range(len(sessions)))
-    while left:
-        left = [rank for rank in left if not ends(rank)]
-    return [results[rank] for rank in range(len(sessions))]

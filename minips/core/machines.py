@@ -5,7 +5,7 @@ from math import inf
 from typing import Any
 
 from minips.core.config import Config
-from minips.core.topology import hosts
+from minips.core.topology import Star, hosts
 from minips.stage import Value, option
 from minips.stages.transports import Link
 
@@ -38,9 +38,7 @@ class Machines(Value):
 
     def graph(self, workers: int, servers: int) -> Any:
         """The network as a ``networkx.Graph``: what stays on one machine passes no link."""
-        import networkx as nx
-
-        graph = nx.Graph()
+        graph = Star().graph(workers=0, servers=0)  # empty; where networkx is missing it says what to install
         for who, number in self.places(workers, servers).items():
             graph.add_edge(who, f"machine {number}", bandwidth_bps=inf, latency_s=0.0)
         for number in range(self.machines):

@@ -27,42 +27,49 @@ from minips.stages.transports.framing import size
 from minips.trace import UNTIMED
 
 
-def run(cluster: Simulation) -> Run:
-    """Train with parameter servers."""
-    config, state = cluster.config, cluster.job.state
-    whole = {name: native(x) for name, x in cluster.job.params.items()}
-    servers: list[SimServer] = []
-    workers = [SimWorker(cluster, rank, servers) for rank in range(config.workers)]
-    servers += [SimServer(cluster, index, whole, workers, servers) for index in range(config.servers)]
-    for server in servers:
-        server.begin(state and state["servers"][server.index])
-    for worker in workers:
-        worker.at_once(worker.session.hello())
-        worker.begin(state and state["workers"][worker.rank])
-    cluster.run([worker.start(worker.train()) for worker in workers])
-    for worker in workers:
-        if not worker.gone:
-            worker.at_once(worker.session.say("bye"))
-    shard, losses = servers[0].shard, servers[0].losses
-    cluster.tell(shard.applied, losses, last=True)
-    run = Run(
-        config=config,
-        params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
-        seconds=max(server.session.changed_at for server in servers),
-        losses=losses,
-        updates=shard.applied,
-        late=shard.late,
-        state=state_of([server.session.state() for server in servers], [worker.state() for worker in workers]),
-        stopped=cluster.ended or not all(server.shard.done for server in servers),
-        diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),
-        bytes_sent=sum(worker.bytes_sent for worker in workers),
-        bytes_received=sum(worker.bytes_received for worker in workers),
-        staleness=shard.staleness,
-        grants=shard.grants,
-        trace=cluster.trace,
-        events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.session.events),
-    )
-    return cluster.finished(run)
+class ServerTeam:
+    """The servers, and the workers that they serve."""
+
+    def __init__(self, cluster: Simulation) -> None:
+        config, state = cluster.config, cluster.job.state
+        whole = {name: native(x) for name, x in cluster.job.params.items()}
+        self.cluster = cluster
+        self.servers: list[SimServer] = []
+        self.workers = [SimWorker(cluster, rank, self.servers) for rank in range(config.workers)]
+        self.servers += [
+            SimServer(cluster, index, whole, self.workers, self.servers) for index in range(config.servers)
+        ]
+        for server in self.servers:
+            server.begin(state and state["servers"][server.index])
+        for worker in self.workers:
+            worker.at_once(worker.session.hello())
+            worker.begin(state and state["workers"][worker.rank])
+
+    def result(self) -> Run:
+        """The run, at its end."""
+        cluster, servers, workers = self.cluster, self.servers, self.workers
+        for worker in workers:
+            if not worker.gone:
+                worker.at_once(worker.session.say("bye"))
+        shard, losses = servers[0].shard, servers[0].losses
+        cluster.tell(shard.applied, losses, last=True)
+        return Run(
+            config=cluster.config,
+            params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
+            seconds=max(server.session.changed_at for server in servers),
+            losses=losses,
+            updates=shard.applied,
+            late=shard.late,
+            state=state_of([server.session.state() for server in servers], [worker.state() for worker in workers]),
+            stopped=cluster.ended or not all(server.shard.done for server in servers),
+            diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),
+            bytes_sent=sum(worker.bytes_sent for worker in workers),
+            bytes_received=sum(worker.bytes_received for worker in workers),
+            staleness=shard.staleness,
+            grants=shard.grants,
+            trace=cluster.trace,
+            events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.session.events),
+        )
 
 
 class SimServer(Node):
