@@ -14,9 +14,8 @@ from minips.core.collectives import PS, AllReduce, Exchange, HalvingDoubling, Ho
 from minips.core.config import Config, Delays
 from minips.core.run import Progress, Run
 from minips.core.shard import Shard
-from minips.drivers.asking import status
 from minips.drivers.client import Client, Ref
-from minips.drivers.connecting import connect
+from minips.drivers.connecting import connect, status
 from minips.drivers.server import Server
 from minips.engines import Engine, Processes, Threads
 from minips.engines.byhand import work

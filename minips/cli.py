@@ -327,7 +327,7 @@ def work(options: argparse.Namespace) -> int:
 
 def status(options: argparse.Namespace) -> None:
     """How far the run of a server is, who is connected, and who waits for whom. Rates are those of a second."""
-    from minips.drivers.asking import status as ask_status
+    from minips.drivers.connecting import status as ask_status
 
     addresses, transport = _reached(options, options.address)
     token = _token(options.token_file)
@@ -338,7 +338,7 @@ def status(options: argparse.Namespace) -> None:
 @wrong_values()
 def _reached(options: argparse.Namespace, listed: str) -> tuple[list[str], Any]:
     """The addresses that are listed, and a transport that reaches them."""
-    from minips.drivers.asking import transport_of
+    from minips.drivers.connecting import transport_of
     from minips.stages.transports.network import check_private
 
     addresses = listed.split(",")
