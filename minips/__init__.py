@@ -20,8 +20,7 @@ from minips.drivers.server import Server
 from minips.engines import Engine, Processes, Threads
 from minips.engines.byhand import work
 from minips.engines.evaluation import CsvLog, EarlyStopping, Eval
-from minips.engines.sensitivity import sensitivity
-from minips.engines.sweep import RunTable, sweep
+from minips.engines.sweep import RunTable, sensitivity, sweep
 from minips.engines.train import train
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
 from minips.stage import Stage, announce, build, kinds, names, option, register, stage_class

@@ -9,8 +9,7 @@ import minips as ps
 from minips import cost
 from minips.core.calibration import Calibration
 from minips.core.fit import Line
-from minips.cost.ports import Port
-from minips.cost.walk import Declared, Workload
+from minips.cost.walk import Declared, Port, Workload
 from minips.cost.walk import walk as walk_it
 from minips.drivers.clockwork import Clockwork
 

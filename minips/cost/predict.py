@@ -5,9 +5,11 @@ rehearsal.
 """
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from timeit import timeit
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from minips.arithmetic import one_blas_thread
 from minips.core.calibration import Calibration
 from minips.core.codec import Codec, Encoder
 from minips.core.collectives import AllReduce
-from minips.core.config import Config
+from minips.core.config import Config, Delays
 from minips.core.fit import Line
 from minips.core.machines import Machines, check_one_network
 from minips.core.message import Message
@@ -25,12 +27,18 @@ from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.quiet import quietly
 from minips.cost.rehearsal import count_bytes
 from minips.cost.walk import walk
+from minips.engines import Engine, Processes
+from minips.engines.simulated.engine import Simulated
+from minips.engines.train import train
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.spans import SPANS
 from minips.stage import Tensors
+from minips.stages.consistency import ASP, BSP, SSP, Consistency
 from minips.stages.transports.framing import stream_nbytes
 from minips.trace import Trace
+
+SLOW = Delays(seconds=0.05, slow={1: 4.0})
 
 
 @dataclass(frozen=True)
@@ -150,6 +158,45 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     names = [name for name in SPANS if name in prediction.spans or name in measured]
     rows = [(name, prediction.spans.get(name, 0.0), measured.get(name, 0.0) / updates) for name in names]
     return Comparison([*rows, ("total", prediction.seconds_per_step, run.seconds_per_step)], prediction.note)
+
+
+class Row(NamedTuple):
+    """Seconds per step under one consistency, in virtual time and for real."""
+
+    consistency: Consistency
+    simulated_s: float
+    measured_s: float
+
+    @property
+    def ratio(self) -> float:
+        """Simulated over measured."""
+        return self.simulated_s / self.measured_s
+
+
+def against_measured(
+    problem: Problem,
+    config: Config | None = None,
+    *,
+    engine: Engine | None = None,
+    calibration: Calibration | None = None,
+    report: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Seconds per step under BSP, SSP, ASP and BSP with a backup worker: simulated, and measured on ``engine`` (None:
+    `Processes`).
+
+    ``config`` (None: four workers, of which one computes four times slower, and 20 steps) says everything else. A real
+    straggler cannot give up, so the simulated ones do not either. ``report`` is called after each row, of which the
+    default takes a few seconds.
+    """
+    config = config or Config(workers=4, steps=20, delays=SLOW)
+    simulated = Simulated(calibration=calibration or calibrate(config, problem), abandon=False)
+    rows = []
+    for consistency in (BSP(), SSP(), ASP(), BSP(backup=1)):
+        same = replace(config, consistency=consistency)
+        runs = [train(problem, same, engine=one) for one in (simulated, engine or Processes())]
+        rows.append(Row(consistency, *(run.seconds_per_step for run in runs)))
+        report(rows[-1])
+    return rows
 
 
 def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> int:
