@@ -10,10 +10,9 @@ import pytest
 
 from minips import lab
 from minips.lab import predictions, state
-from minips.lab.answers import Answer
+from minips.lab.cells import Answer, Quiz
 from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, SENTENCES
 from minips.lab.course.questions import NONE, Disagreement, Estimate, Item, Option, Prompt, Question, Sentence
-from minips.lab.quizzes import Quiz
 
 pytestmark = pytest.mark.usefixtures("somebody_is_there")
 
