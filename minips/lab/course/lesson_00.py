@@ -30,7 +30,6 @@ question(
     ),
     expected="more than nine in ten",
     otherwise="The accuracy lies between the options.",
-    telling=["a weight for each pixel", "most of them apart"],
 )
 
 question(
@@ -54,7 +53,6 @@ question(
     ),
     expected="it stays within 3 percentage points",
     otherwise="The accuracy rose, or it fell by an amount between the options.",
-    telling=["is not dropped", "some steps late", "does not mind"],
 )
 
 sentence("00.1", "After 200 steps the model reads {accuracy:.0%} of the held-out digits.", expect="accuracy > 0.9")

@@ -17,7 +17,6 @@ estimate(
     because="A push carries more than the bits: each tensor has a scale, and names, shapes, the clock and the loss "
     "travel in a header. With 650 values this fixed part, as minips writes it, is larger than the bits themselves.",
     otherwise="The nearer to 32, the less there was besides the bits. The account of a push below says what there is.",
-    telling=["9 times", "nine times", "ten times", "10 times"],
 )
 
 question(
@@ -51,7 +50,6 @@ question(
     ),
     expected="from a few on, 2 to 10",
     otherwise="There was no number of workers to compare.",
-    telling=["a bias, which no average", "divides its variance", "from 2 workers"],
 )
 
 question(
@@ -82,7 +80,6 @@ question(
     ),
     expected="about twice as many",
     otherwise="There was nothing to compare: without a memory no value of W has moved.",
-    telling=["win again and again", "turn comes", "twice as many"],
 )
 
 sentence(

@@ -33,7 +33,6 @@ question(
     ),
     expected="at most a third of them",
     otherwise="One of the two runs gave no accuracy to compare.",
-    telling=["a fifth of 100", "follow the noise", "cannot make up"],
 )
 
 question(
@@ -57,7 +56,6 @@ question(
     ),
     expected="to 1.1 and no further",
     otherwise="The median did not begin at 1.0, or it ended between the honest values.",
-    telling=["becomes the third", "1.1 and no"],
 )
 
 
@@ -88,7 +86,6 @@ question(
     ),
     expected="the median",
     otherwise="No rule passed alone: none reached 80 % in all four cases, or more than one did.",
-    telling=["the middle value lies among the honest"],
 )
 
 sentence(

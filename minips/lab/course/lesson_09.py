@@ -45,7 +45,6 @@ question(
     ),
     expected="less than 3 times as long",
     otherwise="One of the two sizes has no time to compare.",
-    telling=["does not depend on its size", "waking up the other side"],
     timed=True,
 )
 
@@ -61,7 +60,6 @@ estimate(
     "0.032 s apart. Together that is 0.074 + 3 · 0.032 = 0.170 s. The later answers cost nothing extra: they travel "
     "while the first worker pushes again. The processors add a little.",
     otherwise="The links alone take 0.170 s. Where a step took much longer, other programs had the processors.",
-    telling=["0.170", "0.17", "0.074", "0.174", "0.173"],
     timed=True,
 )
 
@@ -87,7 +85,6 @@ question(
     ),
     expected="about 0.03 s",
     otherwise="The link needs 0.0256 s for 256 million bits. What was measured is far from that.",
-    telling=["256 million", "0.0256", "0.026"],
     timed=True,
 )
 
@@ -113,7 +110,6 @@ question(
     ),
     expected="none of them",
     otherwise="The codecs that pay could not be counted.",
-    telling=["0.08 ns", "none is here"],
     timed=True,
 )
 

@@ -8,7 +8,7 @@ run ends with a `Disagreement`, unless the question is ``timed``: seconds are th
 """
 
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -48,16 +48,13 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """One with options. ``otherwise`` is said where none comes true; a word of ``telling`` would give the answer away
-    between the question and its outcome, where the tests look for it.
-    """
+    """One with options. ``otherwise`` is said where none comes true."""
 
     key: str
     text: str
     choices: tuple[Option, ...]
     expected: str
     otherwise: str
-    telling: tuple[str, ...]
     timed: bool
 
     def __post_init__(self) -> None:
@@ -86,10 +83,6 @@ class Question:
         """The verdict on a prediction, in words."""
         return "They agree." if self.agrees(predicted, measured) else "They differ."
 
-    def plain(self) -> str:
-        """Question and options in Markdown, for readers without a kernel."""
-        return "\n".join([f"**Predict.** {self.text}", "", *(f"- {option}" for option in self.options)])
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -103,7 +96,6 @@ class Estimate:
     expected: tuple[float, float]
     because: str
     otherwise: str
-    telling: tuple[str, ...]
     timed: bool
 
     def outcome(self, **values: float) -> Outcome:
@@ -129,10 +121,6 @@ class Estimate:
         ratio = _ratio(predicted, measured)
         verdict = "They agree" if ratio <= RIGHT else "They are near each other" if ratio <= NEAR else "They differ"
         return f"{verdict}: a factor of {ratio:.3g}."
-
-    def plain(self) -> str:
-        """The question in Markdown, for readers without a kernel."""
-        return f"**Predict.** {self.text}\n\n- a number ({self.unit})"
 
 
 class Sentence(NamedTuple):
@@ -169,11 +157,9 @@ PROMPTS: dict[str, Prompt] = {}
 QUIZZES: dict[str, tuple[Item, ...]] = {}
 
 
-def question(
-    key: str, text: str, *choices: Option, expected: str, otherwise: str, telling: Sequence[str], timed: bool = False
-) -> None:
+def question(key: str, text: str, *choices: Option, expected: str, otherwise: str, timed: bool = False) -> None:
     """Add a question with options."""
-    _add(QUESTIONS, key, Question(key, text, choices, expected, otherwise, tuple(telling), timed))
+    _add(QUESTIONS, key, Question(key, text, choices, expected, otherwise, timed))
 
 
 def estimate(
@@ -184,11 +170,10 @@ def estimate(
     expected: tuple[float, float],
     because: str,
     otherwise: str,
-    telling: Sequence[str] = (),
     timed: bool = False,
 ) -> None:
     """Add a question that is answered with a number."""
-    _add(QUESTIONS, key, Estimate(key, text, unit, expected, because, otherwise, tuple(telling), timed))
+    _add(QUESTIONS, key, Estimate(key, text, unit, expected, because, otherwise, timed))
 
 
 def sentence(key: str, template: str, *, expect: str = "", timed: bool = False, card: bool = False) -> None:
