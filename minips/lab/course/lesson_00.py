@@ -7,7 +7,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, drawn_seed, equals, refuse_if
-from minips.lab.course.questions import Option, question, sentence
+from minips.lab.course.questions import Option, question, sentence, timed_sentence
 
 question(
     "00.1",
@@ -63,12 +63,11 @@ sentence(
     expect="first - early > early - last > 0",
 )
 
-sentence(
+timed_sentence(
     "00.2",
     "In the median step a worker computes for {middle:.0%} of the time (quartiles {low:.0%} to {high:.0%}, {steps} "
     "steps). Transfer and waiting take {away:.0%}.",
     expect="middle < 0.5 and away > middle",
-    timed=True,
 )
 
 sentence("00.3", "Names, shapes and numbers of steps add {extra:.0%}.", expect="0 < extra < 0.1")
@@ -83,27 +82,24 @@ sentence(
 
 sentence("00.5", "The sparse run sends {ratio:.2f} of the bytes.", expect="0.05 < ratio < 0.2")
 
-sentence(
+timed_sentence(
     "00.6",
     "B sends {bytes:.2f} of A's bytes. Its transfer takes {middle:.1f} times A's median (quartiles {low:.1f} to "
     "{high:.1f}, {spans} transfers).",
     expect="middle > bytes",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "00.7",
     "One worker alone sends all of A's bytes for a push. Its median transfer takes {middle:.2f} times A's; and a "
     "tenth of its {spans} transfers take at most {quick:.2f} times the longest of the quickest tenth of A's.",
     expect="min(quick, middle) < 0.8",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "00.8",
     "To copy 2600 bytes takes {share:.5f} of A's median transfer.",
     expect="share < 0.05",
-    timed=True,
 )
 
 

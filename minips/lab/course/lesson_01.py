@@ -7,7 +7,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, distance, drawn_seed, refuse_if
-from minips.lab.course.questions import Option, question, sentence
+from minips.lab.course.questions import Option, card, question, sentence
 from minips.stage import Array, Tensors
 
 question(
@@ -132,12 +132,11 @@ sentence(
     expect="abs(mean) + half < 0.05 and fourth > 1.5 * each",
 )
 
-sentence(
+card(
     "01.14",
     "{rows} rows, {settings} settings of batch and workers: measured over computed lies between {least:.2f} and "
     "{most:.2f}.",
     expect="settings == 11 and 0.9 < least <= most < 1.1",
-    card=True,
 )
 
 sentence(

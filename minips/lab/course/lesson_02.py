@@ -9,10 +9,10 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, distance, drawn_seed, is_own, refuse_if
-from minips.lab.course.questions import Option, question, sentence
+from minips.lab.course.questions import Option, card, question, sentence, timed_question, timed_sentence
 from minips.stage import Tensors
 
-question(
+timed_question(
     "02.1",
     "Each worker takes 100 steps, and nobody waits. With eight workers in place of four: how stale is a gradient on "
     "average, compared with four?",
@@ -38,7 +38,6 @@ question(
     ),
     expected="about twice as stale",
     otherwise="With four workers no gradient was stale at all, so there is nothing to compare with.",
-    timed=True,
 )
 
 question(
@@ -68,7 +67,7 @@ question(
     otherwise="The call changed nothing and raised nothing, or it did both.",
 )
 
-question(
+timed_question(
     "02.3",
     "How long does B, with two servers, take for the same 30 steps, compared with A?",
     Option(
@@ -89,15 +88,13 @@ question(
     ),
     expected="clearly less, and more than half as long",
     otherwise="B took at least twice as long as A: something else disturbed the runs.",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "02.1",
     "{name}: a gradient is {mean:.2f} versions stale on average (five runs, from {low:.2f} to {high:.2f}); the stalest "
     "one was {most}.",
     expect="low > 0",
-    timed=True,
 )
 
 sentence(
@@ -114,11 +111,10 @@ sentence(
     expect="links > bare + 0.02 and abs(bare - half) < 0.02 and 0.5 < half",
 )
 
-sentence(
+timed_sentence(
     "02.4",
     "Without a bound (ASP) {broken} of {reads} reads lag by more than 3 clocks, and the worst by {most}.",
     expect="broken > 0 and most > 3",
-    timed=True,
 )
 
 sentence(
@@ -143,13 +139,12 @@ sentence(
     expect="after[0] == before[0] - 0.5 and answer == after",
 )
 
-sentence(
+timed_sentence(
     "02.9",
     "The worker that pulls once has the loss {ten:.2f} after 10 steps and {hundred:.2f} after 100. The one that pulls "
     "each time ends at {often:.2f}. The difference at 100 steps is {more:.1f} ± {half:.1f} (five seeds in pairs, 95 % "
     "interval), and at least {least:.1f}.",
     expect="least > 0 and hundred > ten",
-    timed=True,
 )
 
 sentence(
@@ -171,19 +166,17 @@ sentence(
     expect="far == 0",
 )
 
-sentence(
+timed_sentence(
     "02.13",
     "B takes {share:.1%} of A's time on this machine: the median of five pairs of runs, in threads; half of the pairs "
     "lie from {low:.1%} to {high:.1%}.",
     expect="0.5 < share < 0.92",
-    timed=True,
 )
 
-sentence(
+card(
     "02.14",
     "s = {s}: in {reads} reads, the least count was at most {most} behind the reader's clock.",
     expect="reads > 50 and most <= s",
-    card=True,
 )
 
 sentence(

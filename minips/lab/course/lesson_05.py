@@ -6,7 +6,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, conforms, number, refuse_if
-from minips.lab.course.questions import Option, estimate, question, sentence
+from minips.lab.course.questions import Option, card, estimate, question, sentence
 from minips.stages.quantizers import Parts
 
 estimate(
@@ -166,12 +166,11 @@ sentence(
     expect="nearest > 2 * at_random",
 )
 
-sentence(
+card(
     "05.31",
     "For {levels} values of s the variance is off the formula by {off:.1%} at most, and the squared mean error off "
     "variance/N by {bias:.0%} at most. The formula is above the bound for {above} of them.",
     expect="off < 0.1 and bias < 0.3 and above == 0",
-    card=True,
 )
 
 sentence(
@@ -200,12 +199,11 @@ sentence(
     expect="equal == of",
 )
 
-sentence(
+card(
     "05.34",
     "{runs} runs each. Without a memory the loss is never below {least:.2f}. With error feedback it ends below 10⁻⁹ in "
     "{below} of them.",
     expect="least > 2 - 1e-9 and below == runs",
-    card=True,
 )
 
 sentence(

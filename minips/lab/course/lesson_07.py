@@ -8,7 +8,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, conforms, drawn_seed, equals, number, refuse_if
-from minips.lab.course.questions import Option, estimate, question, sentence
+from minips.lab.course.questions import Option, card, estimate, question, sentence, timed_question, timed_sentence
 from minips.stage import Array
 
 
@@ -17,7 +17,7 @@ def _longest(rule: str) -> Callable[..., bool]:
     return lambda **took: all(took[rule] > time for name, time in took.items() if name != rule)
 
 
-question(
+timed_question(
     "07.1",
     "Worker 3 is four times slower than the others. Which of these three rules takes longest for the same pushes?",
     Option(
@@ -38,7 +38,6 @@ question(
     ),
     expected="SSP, two clocks ahead",
     otherwise="Two of them took equally long, or a time is missing.",
-    timed=True,
 )
 
 question(
@@ -146,20 +145,18 @@ estimate(
     otherwise="The text goes on from most of them, and fewer than under BSP. Look at how many steps worker 3 began.",
 )
 
-sentence(
+timed_sentence(
     "07.1",
     "BSP's time is 100 %. In five repeats one backup took {backup[1]:.0%} of it (median; quartiles {backup[0]:.0%} and "
     "{backup[2]:.0%}), SSP {ssp[1]:.0%} ({ssp[0]:.0%}, {ssp[2]:.0%}), ASP {asp[1]:.0%} ({asp[0]:.0%}, {asp[2]:.0%}).",
     expect="backup[1] < 0.6 and asp[1] < 0.6 and 0.75 < ssp[1] < 1.1",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "07.2",
     "In the run of the picture worker 3 started {bsp} steps under BSP, {backup} with one backup, {ssp} under SSP, "
     "{asp} under ASP. Then all {pushes} pushes were applied.",
     expect="bsp == pushes / 4 and ssp >= bsp - 4 and backup < 0.75 * bsp and asp < 0.75 * bsp",
-    timed=True,
 )
 
 sentence(
@@ -182,12 +179,11 @@ sentence(
     expect="asp + d_asp < bsp - d_bsp and asp < ssp < bsp and ssp - asp > 0.15",
 )
 
-sentence(
+timed_sentence(
     "07.6",
     "Measured, five seeds: BSP {bsp:.2f} ± {d_bsp:.2f} means, one backup {backup:.2f} ± {d_backup:.2f}, SSP {ssp:.2f} "
     "± {d_ssp:.2f}, ASP {asp:.2f} ± {d_asp:.2f}.",
     expect="asp < ssp < bsp",
-    timed=True,
 )
 
 sentence(
@@ -197,12 +193,11 @@ sentence(
     expect="abs(abandon - formula) < 0.05 and 0.05 < finish - d_finish and finish + d_finish < formula / 2",
 )
 
-sentence(
+timed_sentence(
     "07.8",
     "Mean staleness: BSP {bsp:.1f} versions, SSP {ssp:.1f}, ASP {asp:.1f}. The oldest gradient: "
     "{ssp_most} versions under SSP, where {bound} is the bound, and {asp_most} under ASP.",
     expect="bsp == 0 and ssp_most <= bound and 2 < asp < 3.5",
-    timed=True,
 )
 
 sentence(
@@ -217,12 +212,11 @@ sentence(
     expect="1.5 < asp < 1.6 and 0.75 < overlap < 0.8",
 )
 
-sentence(
+timed_sentence(
     "07.11",
     "It diverged: {grew}. It converged: {fell}. The gradients of ASP with overlap were {age:.0f} versions"
     " old (median).",
     expect="count == (2, 4) and abs(age - 7) <= 1",
-    timed=True,
 )
 
 sentence("07.12", "{name}: {time:.1f} ± {d_time:.1f} mean times, {bytes:.3f} ± {d_bytes:.3f} MB.")
@@ -240,13 +234,12 @@ sentence(
     expect="four < 0.8 * one and sixteen < 0.65 * one and sixteen > 1.1",
 )
 
-sentence(
+timed_sentence(
     "07.15",
     "The measured times of the 20 runs are {ratio[1]:.2f} times the virtual ones with the same draws (median; "
     "quartiles {ratio[0]:.2f} and {ratio[2]:.2f}). One backup saved {measured:.0%} ± {d_measured:.0%} of BSP's time, "
     "in virtual time {virtual:.0%} ± {d_virtual:.0%}. The formula says {formula:.0%}.",
     expect="0.9 < ratio[1] < 1.5 and measured < formula and virtual < formula",
-    timed=True,
 )
 
 sentence(
@@ -274,11 +267,10 @@ sentence(
     expect="dropped >= sent - 1 and more > d_more and abs(even) < 2",
 )
 
-sentence(
+card(
     "07.19",
     "At {held} of {ages} ages the loss fell at 0.97 of the border, and grew at 1.03 of it.",
     expect="held == ages",
-    card=True,
 )
 
 sentence(

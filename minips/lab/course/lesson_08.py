@@ -8,7 +8,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, conforms, distance, drawn_seed, refuse_if
-from minips.lab.course.questions import Item, Option, prompt, question, quiz, sentence
+from minips.lab.course.questions import Item, Option, card, prompt, question, quiz, sentence
 from minips.stage import Tensors
 
 question(
@@ -157,12 +157,11 @@ sentence(
     expect="median and trimmed and not krum",
 )
 
-sentence(
+card(
     "08.14",
     "The mean ends {far:.1g} from where the traitor wants it. The median moves no coordinate further than {median:.2f} "
     "times the furthest that an honest gradient would, Krum {krum:.2f} times.",
     expect="far < 1e-9 and max(median, krum) <= 1 + 1e-9",
-    card=True,
 )
 
 sentence(

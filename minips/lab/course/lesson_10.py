@@ -10,10 +10,10 @@ import numpy as np
 import minips as ps
 from minips.cost import ring_allreduce_s, tree_allreduce_s
 from minips.lab.course.exercises import Refused, asks, case, conforms, distance, number, refuse_if
-from minips.lab.course.questions import Option, estimate, question, sentence
+from minips.lab.course.questions import Option, card, estimate, sentence, timed_question, timed_sentence
 from minips.stage import Array
 
-question(
+timed_question(
     "10.1",
     "Four workers. How long does a step by ring take, compared with one server?",
     Option(
@@ -35,10 +35,9 @@ question(
     ),
     expected="clearly less",
     otherwise="One of the two runs gave no time of a step.",
-    timed=True,
 )
 
-question(
+timed_question(
     "10.2",
     "Four workers, a small gradient, a long way to travel. Which way is the slowest now?",
     Option(
@@ -59,7 +58,6 @@ question(
     ),
     expected="the way round the ring",
     otherwise="Two of the ways took the same time, or one gave no time.",
-    timed=True,
 )
 
 estimate(
@@ -76,28 +74,25 @@ estimate(
 
 sentence("10.1", "By the formulas, from fast to slow: {order}.")
 
-sentence(
+timed_sentence(
     "10.2",
     "Of one server's time a step takes: ring {ring:.0%} (the middle half of its steps: {low:.0%} to {high:.0%}), "
     "halving-doubling {halving:.0%}, tree {tree:.0%}, four servers {four:.0%}. (Medians of {count} steps.)",
     expect="ring < 0.7 and halving < 0.7 and ring < 0.7 * tree",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "10.3",
     "One server: the least time, with both directions busy, is {share:.0%} of the formula with two phases. "
     "Measured: {measured:.0%}.",
     expect="0.9 * share < measured < 0.95",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "10.4",
     "Four servers: measured {four[1]:+.0%} against the formula (the middle half of {count} steps: {four[0]:+.0%} to "
     "{four[2]:+.0%}). Ring: {ring[1]:+.0%} ({ring[0]:+.0%} to {ring[2]:+.0%}).",
     expect="four[1] > -0.1 and ring[1] > -0.1",
-    timed=True,
 )
 
 sentence(
@@ -107,12 +102,11 @@ sentence(
     expect="9 < phases < 9.3 and 5 < overlapped < 5.3",
 )
 
-sentence(
+timed_sentence(
     "10.6",
     "Of one server's time a step takes: tree {tree:.0%}, halving-doubling {halving:.0%}, ring {ring:.0%} (the middle "
     "half of its steps: {low:.0%} to {high:.0%}). (Medians of {count} steps.)",
     expect="ring > 1.8",
-    timed=True,
 )
 
 sentence(
@@ -160,14 +154,13 @@ sentence(
 
 sentence("10.14", "Zigzag takes {times:.1f} times as long, in virtual time.", expect="3 < times < 5")
 
-sentence(
+timed_sentence(
     "10.15",
     "Beside one pull of the neighbour's our pull takes {virtual[0]:.2f} times as long in virtual time and "
     "{emulated[0]:.2f} times as long over the emulated link (the middle half of {count} pulls: {low[0]:.2f} to "
     "{high[0]:.2f}). Beside two: {virtual[1]:.2f} and {emulated[1]:.2f} times ({low[1]:.2f} to {high[1]:.2f}). So both "
     "share by pulls, and not by neighbours.",
     expect="1.8 < virtual[0] < 2.1 and 2.6 < virtual[1] < 3.1 and 1.3 < emulated[0] < 2.4 < emulated[1] < 5",
-    timed=True,
 )
 
 sentence("10.16", "{way}: in virtual time {ratio:.2f} of what its formula says.", expect="0.9 < ratio < 1.1")
@@ -185,12 +178,11 @@ sentence(
     expect="replicas == 4 and digests == 1 and far < 1e-4",
 )
 
-sentence(
+timed_sentence(
     "10.19",
     "Eight workers, 80 kB: the tree in pieces takes {share:.0%} of the time of the tree that sends everything at each "
     "hop (median of {count} steps; the middle half: {low:.0%} to {high:.0%}).",
     expect="low < 0.95 and share < 1.5",
-    timed=True,
 )
 
 sentence(
@@ -207,12 +199,11 @@ sentence(
     expect="pieces < ring < tree and virtual < ring and abs(virtual / pieces - 1) < 0.1",
 )
 
-sentence(
+timed_sentence(
     "10.22",
     "Measured at 80 kB, medians of {count} steps, from fast to slow: {order}. One server takes {share:.0%} of the time "
     "of two phases; the least would be {least:.0%}.",
     expect="0.9 * least < share < 1",
-    timed=True,
 )
 
 sentence(
@@ -251,11 +242,10 @@ sentence(
     expect="fastest == 'ring' and halving > 2",
 )
 
-sentence(
+card(
     "10.28",
     "n = {n}: each worker sent {sent:.3f} S per step, the bound is {bound:.3f} S.",
     expect="1 <= sent / bound < 1.06",
-    card=True,
 )
 
 sentence(

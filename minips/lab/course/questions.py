@@ -4,13 +4,14 @@
 A notebook hands measured values over, by name; what they mean is decided here. An option has a rule over the values,
 by which the run says which one came true, and a reason of its own. ``expected`` is the outcome from which the lesson's
 text goes on. Where a run on somebody's machine comes out otherwise, the lesson shows both and goes on; an unattended
-run ends with a `Disagreement`, unless the question is ``timed``: seconds are the machine's affair.
+run ends with a `Disagreement`, unless the question is timed: seconds are the machine's affair.
 """
 
 import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ RIGHT, NEAR = 1.25, 2.0
 """A number that was predicted is right, or near, up to this ratio of the larger to the smaller."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Disagreement(AssertionError):  # noqa: N818, it is what came of a run
@@ -55,7 +57,7 @@ class Question:
     choices: tuple[Option, ...]
     expected: str
     otherwise: str
-    timed: bool
+    timed: bool = False
 
     def __post_init__(self) -> None:
         texts = [choice.text for choice in self.choices]
@@ -96,7 +98,7 @@ class Estimate:
     expected: tuple[float, float]
     because: str
     otherwise: str
-    timed: bool
+    timed: bool = False
 
     def outcome(self, **values: float) -> Outcome:
         """The one value that was measured. ValueError where there is not one."""
@@ -130,9 +132,9 @@ class Sentence(NamedTuple):
 
     key: str
     template: str
-    expect: str
-    timed: bool
-    card: bool
+    expect: str = ""
+    timed: bool = False
+    card: bool = False
 
 
 class Prompt(NamedTuple):
@@ -157,33 +159,32 @@ PROMPTS: dict[str, Prompt] = {}
 QUIZZES: dict[str, tuple[Item, ...]] = {}
 
 
+def _add(known: dict[str, T], key: str, thing: T) -> None:
+    if key in known:
+        raise ValueError(f"There are two of {key}.")
+    known[key] = thing
+
+
 def question(key: str, text: str, *choices: Option, expected: str, otherwise: str, timed: bool = False) -> None:
     """Add a question with options."""
     _add(QUESTIONS, key, Question(key, text, choices, expected, otherwise, timed))
 
 
-def estimate(
-    key: str,
-    text: str,
-    unit: str,
-    *,
-    expected: tuple[float, float],
-    because: str,
-    otherwise: str,
-    timed: bool = False,
-) -> None:
-    """Add a question that is answered with a number."""
-    _add(QUESTIONS, key, Estimate(key, text, unit, expected, because, otherwise, timed))
+def _adds(kind: Callable[P, Estimate | Sentence | Prompt], known: dict[str, Any]) -> Callable[P, None]:
+    """The function that adds one of this kind."""
+
+    def add(*values: P.args, **fields: P.kwargs) -> None:
+        thing = kind(*values, **fields)
+        _add(known, thing.key, thing)
+
+    return add
 
 
-def sentence(key: str, template: str, *, expect: str = "", timed: bool = False, card: bool = False) -> None:
-    """Add a sentence."""
-    _add(SENTENCES, key, Sentence(key, template, expect, timed, card))
-
-
-def prompt(key: str, task: str, example: str) -> None:
-    """Add a task that is answered in two sentences."""
-    _add(PROMPTS, key, Prompt(key, task, example))
+estimate, sentence, prompt = _adds(Estimate, QUESTIONS), _adds(Sentence, SENTENCES), _adds(Prompt, PROMPTS)
+"""Add a question that is answered with a number, a sentence, a task that is answered in two sentences."""
+timed_question, timed_estimate = partial(question, timed=True), partial(estimate, timed=True)
+timed_sentence, card = partial(sentence, timed=True), partial(sentence, card=True)
+"""Add one that is timed, and a sentence that says pass or fail."""
 
 
 def quiz(lesson: str, *items: Item) -> None:
@@ -235,12 +236,6 @@ def completed(key: str, **values: Any) -> tuple[str, bool]:
 def as_html(text: str) -> str:
     """Text in HTML, its line ends kept."""
     return html.escape(text).replace("\n", "<br>")
-
-
-def _add(known: dict[str, T], key: str, thing: T) -> None:
-    if key in known:
-        raise ValueError(f"There are two of {key}.")
-    known[key] = thing
 
 
 def _ratio(predicted: str, measured: str) -> float:
