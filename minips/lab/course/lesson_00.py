@@ -7,7 +7,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, drawn_seed, equals, refuse_if
-from minips.lab.course.questions import Option, question, sentence, timed_sentence
+from minips.lab.course.questions import Expected, Option, question, sentence, timed_sentence
 
 question(
     "00.1",
@@ -22,13 +22,12 @@ question(
         lambda accuracy: 0.35 < accuracy < 0.65,
         "The model had learned some digits, and 200 steps were too few, or too short, for the others.",
     ),
-    Option(
+    Expected(
         "more than nine in ten",
         lambda accuracy: 0.9 < accuracy <= 1,
         "Handwritten digits differ in where the ink is, and a weight for each pixel is enough to tell most of"
         " them apart. 200 steps with 128 images each show every training image about 18 times.",
     ),
-    expected="more than nine in ten",
     otherwise="The accuracy lies between the options.",
 )
 
@@ -45,13 +44,12 @@ question(
         lambda accuracy, change: accuracy >= 50 and -40 <= change <= -10,
         "Part of what the gradients say arrives too late, or never, and 200 steps do not make up for it.",
     ),
-    Option(
+    Expected(
         "it stays within 3 percentage points",
         lambda accuracy, change: accuracy >= 50 and -3 <= change <= 3,
         "What is not sent is not dropped. It waits in the worker's memory, and later gradients are added to it, until "
         "it is among the largest. Most of it arrives some steps late, and this model does not mind.",
     ),
-    expected="it stays within 3 percentage points",
     otherwise="The accuracy rose, or it fell by an amount between the options.",
 )
 

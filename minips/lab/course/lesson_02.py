@@ -9,7 +9,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, distance, drawn_seed, is_own, refuse_if
-from minips.lab.course.questions import Option, card, question, sentence, timed_question, timed_sentence
+from minips.lab.course.questions import Expected, Option, card, question, sentence, timed_question, timed_sentence
 from minips.stage import Tensors
 
 timed_question(
@@ -22,7 +22,7 @@ timed_question(
         "Twice as many workers pushed, and yet no more pushes fell between a worker's pull and its push: the workers "
         "took their turns in larger blocks.",
     ),
-    Option(
+    Expected(
         "about twice as stale",
         lambda four, eight: 1.3 * four < eight <= 3.5 * four and four > 0,
         "Only the pushes of other workers make a gradient stale. Each such push falls into at most one of a "
@@ -36,7 +36,6 @@ timed_question(
         "With four workers hardly any push fell between a pull and a push, with eight many did. That can happen where "
         "the machine has cores for four workers and not for eight.",
     ),
-    expected="about twice as stale",
     otherwise="With four workers no gradient was stale at all, so there is nothing to compare with.",
 )
 
@@ -48,7 +47,7 @@ question(
         lambda stopped, server, worker: not stopped and server > 0 and worker == 0,
         "What came is a reference in disguise: the call went to the server's object.",
     ),
-    Option(
+    Expected(
         "the worker's parameters alone",
         lambda stopped, server, worker: not stopped and server == 0 and worker > 0,
         "What came is a copy. The call changes the copy, and the server never hears of it. No error says so.",
@@ -63,7 +62,6 @@ question(
         lambda stopped, server, worker: stopped and server == 0 and worker == 0,
         "What came has no method apply_gradients, or it refuses to be called away from its owner.",
     ),
-    expected="the worker's parameters alone",
     otherwise="The call changed nothing and raised nothing, or it did both.",
 )
 
@@ -75,7 +73,7 @@ timed_question(
         lambda share: 0.92 <= share < 2,
         "The bytes are not what takes the time here: computing, and waiting for the cores, is the same for both.",
     ),
-    Option(
+    Expected(
         "clearly less, and more than half as long",
         lambda share: 0.53 < share < 0.92,
         "Each link carries half of the values, so their time is halved. The rest of a step is not: a message of half "
@@ -86,7 +84,6 @@ timed_question(
         lambda share: 0 < share <= 0.53,
         "Each link carries half of the values, and nothing but these bytes takes time.",
     ),
-    expected="clearly less, and more than half as long",
     otherwise="B took at least twice as long as A: something else disturbed the runs.",
 )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import are_two, asks, case, conforms, raising, refuse_if, round_trip, trains
-from minips.lab.course.questions import Option, card, question, sentence, timed_sentence
+from minips.lab.course.questions import Expected, Option, card, question, sentence, timed_sentence
 from minips.testing.base import described
 
 question(
@@ -27,13 +27,12 @@ question(
         lambda ratio: 1.4 < ratio <= 2.8,
         "Seven or eight characters are enough for most of these numbers, a comma and a space included.",
     ),
-    Option(
+    Expected(
         "more than 160 000 bytes",
         lambda ratio: ratio > 4,
         "tolist() makes Python floats of 64 bits, and JSON writes as many digits as those need: about 17. A point "
         "and a zero stand before them, often a sign, and a comma and a space follow.",
     ),
-    expected="more than 160 000 bytes",
     otherwise="The length lies between two of the options.",
 )
 
@@ -59,13 +58,12 @@ question(
         _helps(False, True),
         "The command runs inside loads, so A's check comes too late. B finds no function that would run it.",
     ),
-    Option(
+    Expected(
         "neither A nor B",
         _helps(False, False),
         "The command runs inside loads, so A's check comes too late: A refuses a message that has done its work. And "
         "numpy has functions that run any text as Python, such as numpy.testing.runstring. B lets them through.",
     ),
-    expected="neither A nor B",
     otherwise="One of the servers refused an honest array, so it is of no use.",
 )
 

@@ -8,7 +8,16 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import are_two, asks, case, conforms, number, refuse_if, round_trip, trains
-from minips.lab.course.questions import Option, card, question, sentence, timed_estimate, timed_question, timed_sentence
+from minips.lab.course.questions import (
+    Expected,
+    Option,
+    card,
+    question,
+    sentence,
+    timed_estimate,
+    timed_question,
+    timed_sentence,
+)
 
 question(
     "04.1",
@@ -23,13 +32,12 @@ question(
         lambda left: 0.8 <= left < 0.97,
         "Some pieces occur again nearby: the signs and exponents of neighbouring values are alike.",
     ),
-    Option(
+    Expected(
         "all of them",
         lambda left: 0.99 < left < 1.05,
         "LZ4 saves only where a piece of four bytes or more occurs again nearby. Three of the four bytes of "
         "each number are as good as random, so that hardly ever happens.",
     ),
-    expected="all of them",
     otherwise="What LZ4 left lies between the options, or below them.",
 )
 
@@ -41,7 +49,7 @@ timed_question(
         lambda dense, yes: 0 < dense < 0.75 and 0 < yes < 0.75,
         "LZ4 found enough repetition in the gradients and parameters of each problem, and bytes are time on this link.",
     ),
-    Option(
+    Expected(
         "only yes or no",
         lambda dense, yes: 0 < yes < 0.75 <= dense,
         "Where the answer to a question is no for all eight images of a batch, its ten gradients are zero: "
@@ -58,7 +66,6 @@ timed_question(
         lambda dense, yes: dense >= 0.75 and yes >= 0.75,
         "Whatever LZ4 saved, the link was so fast, or the machine so busy, that the bytes were not what took the time.",
     ),
-    expected="only yes or no",
     otherwise="One of the runs gave no time to compare.",
 )
 

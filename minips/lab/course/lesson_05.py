@@ -6,7 +6,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, conforms, number, refuse_if
-from minips.lab.course.questions import Option, card, estimate, question, sentence
+from minips.lab.course.questions import Expected, Option, card, estimate, question, sentence
 from minips.stages.quantizers import Parts
 
 estimate(
@@ -29,7 +29,7 @@ question(
         "A single copy that was rounded at random was nearer already. On the same levels nothing is nearer than "
         "nearest rounding, so the levels differed.",
     ),
-    Option(
+    Expected(
         "from a few on, 2 to 10",
         lambda workers: 2 <= workers <= 10,
         "Nearest rounding makes the same error in every copy: a bias, which no average removes. Random "
@@ -48,7 +48,6 @@ question(
         "Up to the largest number that was tried, the average of random rounding stayed behind: its errors did not "
         "cancel out.",
     ),
-    expected="from a few on, 2 to 10",
     otherwise="There was no number of workers to compare.",
 )
 
@@ -66,7 +65,7 @@ question(
         lambda times: 0.9 <= times <= 1.3,
         "Both send 400 values, and chose their places about equally often anew.",
     ),
-    Option(
+    Expected(
         "about twice as many",
         lambda times: 1.3 < times <= 3.5,
         "Without a memory the same places win again and again: those whose gradients are the largest. With it, a value "
@@ -78,7 +77,6 @@ question(
         lambda times: times > 3.5,
         "Without a memory hardly any place but a few was ever the largest. With it, each one's turn came.",
     ),
-    expected="about twice as many",
     otherwise="There was nothing to compare: without a memory no value of W has moved.",
 )
 

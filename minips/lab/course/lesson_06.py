@@ -9,7 +9,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, is_own, keeps, refuse_if
-from minips.lab.course.questions import Option, sentence, timed_estimate, timed_question, timed_sentence
+from minips.lab.course.questions import Expected, Option, sentence, timed_estimate, timed_question, timed_sentence
 from minips.stage import Frames
 from minips.stages.transports import Channel
 from minips.stages.transports.endpoints import StreamTransport
@@ -29,13 +29,12 @@ timed_question(
         lambda times: 3 <= times <= 10,
         "To write the numbers as text and to parse them took longer than to move them, yet not by much.",
     ),
-    Option(
+    Expected(
         "more than 10 times",
         lambda times: times > 10,
         "As JSON each number is written as decimal digits and parsed again, on both ways, one number after the other. "
         "The bytes are copied as one block.",
     ),
-    expected="more than 10 times",
     otherwise="One of the two could not be measured.",
 )
 
@@ -52,14 +51,13 @@ timed_question(
         lambda times: 1 <= times < 2,
         "What HTTP adds to each call was less than what TCP's call takes in all.",
     ),
-    Option(
+    Expected(
         "at least twice as long",
         lambda times: times >= 2,
         "With 1 kB the bytes hardly count. For each call aiohttp makes a request and an answer and runs tasks in event "
         "loops, and minips hands the call over to these loops' threads and back. TCP does far less for a call. How "
         "much of the time is for the heads of HTTP, the next cells say.",
     ),
-    expected="at least twice as long",
     otherwise="One of the two could not be measured.",
 )
 
@@ -79,7 +77,7 @@ timed_question(
     "06.4",
     "Most of a call's time is latency here. Ten calls, each made before the first is answered: how long do all of them "
     "take, compared with one?",
-    Option(
+    Expected(
         "less than twice as long",
         lambda times: times < 2,
         "All ten messages are under way at the same time. Each needs 40 milliseconds there and back, and these pass "
@@ -95,7 +93,6 @@ timed_question(
         lambda times: times > 6,
         "The messages went one after the other: each waited for an answer, or the sender was slow.",
     ),
-    expected="less than twice as long",
     otherwise="One of the two could not be measured.",
 )
 

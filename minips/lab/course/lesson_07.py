@@ -8,7 +8,16 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, conforms, drawn_seed, equals, number, refuse_if
-from minips.lab.course.questions import Option, card, estimate, question, sentence, timed_question, timed_sentence
+from minips.lab.course.questions import (
+    Expected,
+    Option,
+    card,
+    estimate,
+    question,
+    sentence,
+    timed_question,
+    timed_sentence,
+)
 from minips.stage import Array
 
 
@@ -25,7 +34,7 @@ timed_question(
         _longest("backup"),
         "A round needs three pushes, and the three fast workers did not bring them as fast as their steps are short.",
     ),
-    Option(
+    Expected(
         "SSP, two clocks ahead",
         _longest("ssp"),
         "The fast workers use up their lead of two clocks in the first steps. From then on each of their "
@@ -36,7 +45,6 @@ timed_question(
         _longest("asp"),
         "Nobody waits under ASP, so computing and messages took that time: this machine was busy with something else.",
     ),
-    expected="SSP, two clocks ahead",
     otherwise="Two of them took equally long, or a time is missing.",
 )
 
@@ -48,7 +56,7 @@ question(
         lambda ratio: 0.75 < ratio < 1.5,
         "Long and short steps evened out within a round: the slowest of four took hardly longer than the mean.",
     ),
-    Option(
+    Expected(
         "about 2 mean times",
         lambda ratio: 1.5 < ratio < 3,
         "A round ends with the slowest of its four steps. A single long step is enough to make all wait.",
@@ -58,7 +66,6 @@ question(
         lambda ratio: 3 < ratio < 6,
         "The slowest of four took as long as four steps one after the other.",
     ),
-    expected="about 2 mean times",
     otherwise="The slowest of four took less than one step does on average, or more than six of them.",
 )
 
@@ -76,13 +83,12 @@ question(
         lambda nines: 0.25 <= nines < 0.75,
         "Some of worker 3's pushes came in time: the model has seen 9s, but not many.",
     ),
-    Option(
+    Expected(
         "none of them",
         lambda nines: nines < 0.05,
         "Worker 3 is late in every round, so each of its pushes is dropped. It holds all the 9s: the model never sees "
         "one.",
     ),
-    expected="none of them",
     otherwise="The model reads a few of the 9s: some of worker 3's pushes were not late.",
 )
 
@@ -99,13 +105,12 @@ question(
         lambda fresh, old: 0.35 * fresh < old <= 0.75 * fresh,
         "The descent turns back too late, but it does turn back in time if the steps are half as long.",
     ),
-    Option(
+    Expected(
         "less than a quarter of that",
         lambda fresh, old: 0 < old < 0.25 * fresh,
         "An old gradient still points downhill where the parameters were three updates ago, so the descent "
         "turns back too late. All the updates in between go too far as well.",
     ),
-    expected="less than a quarter of that",
     otherwise="The border lies between a quarter and a third of that for fresh gradients, or at no rate did the loss "
     "fall.",
 )
@@ -113,7 +118,7 @@ question(
 question(
     "07.5",
     "On which axis will the curves of BSP, SSP and ASP lie clearly apart?",
-    Option(
+    Expected(
         "against time only",
         lambda in_time, in_bytes: in_time > 1.25 and in_bytes <= 1.25,
         "At this learning rate a gradient that is a few versions old helps about as much as a fresh one. So "
@@ -131,7 +136,6 @@ question(
         lambda in_time, in_bytes: in_time > 1.25 and in_bytes > 1.25,
         "The rules differ in how many gradients come in a second, and in what each of them is worth.",
     ),
-    expected="against time only",
     otherwise="The curves lie close together on both axes: neither the time nor the bytes differ by a quarter.",
 )
 

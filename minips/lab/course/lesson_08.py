@@ -8,7 +8,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, conforms, distance, drawn_seed, refuse_if
-from minips.lab.course.questions import Item, Option, card, prompt, question, quiz, sentence
+from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
 from minips.stage import Tensors
 
 question(
@@ -25,13 +25,12 @@ question(
         lambda share: 1 / 3 < share < 0.75,
         "The noise moved the parameters about as far as the honest gradients did, and undid part of their work.",
     ),
-    Option(
+    Expected(
         "at most a third of them",
         lambda share: share <= 1 / 3,
         "A fifth of 100 is still 20. The four honest gradients, of the size 0.1, cannot make up for that: the "
         "parameters follow the noise.",
     ),
-    expected="at most a third of them",
     otherwise="One of the two runs gave no accuracy to compare.",
 )
 
@@ -43,7 +42,7 @@ question(
         lambda near, far: far > 1.3 and far > near,
         "The result grows with x: what the fifth worker says has weight, however far away it is.",
     ),
-    Option(
+    Expected(
         "to 1.1 and no further",
         lambda near, far: near == 1.0 and far == 1.1,
         "At x = 1.0 the third of the five is 1.0. A larger x moves to the end of the row, and 1.1 becomes the third. "
@@ -54,7 +53,6 @@ question(
         lambda near, far: near == far == 1.0,
         "The third of the five is 1.0 for both values of x.",
     ),
-    expected="to 1.1 and no further",
     otherwise="The median did not begin at 1.0, or it ended between the honest values.",
 )
 
@@ -78,13 +76,12 @@ question(
         _alone("krum"),
         "An honest gradient was the one that lay closest to its neighbours in every case.",
     ),
-    Option(
+    Expected(
         "the median",
         _alone("median"),
         "Two liars of five are fewer than half, so in each coordinate the middle value lies among the honest ones. "
         "The trimmed mean with trim = 1 and Krum with bad = 1 are made for one liar.",
     ),
-    expected="the median",
     otherwise="No rule passed alone: none reached 80 % in all four cases, or more than one did.",
 )
 

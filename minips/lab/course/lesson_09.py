@@ -14,14 +14,14 @@ import numpy as np
 import minips as ps
 from minips.cost import ring_allreduce_s
 from minips.lab.course.exercises import Refused, asks, case, equals, refuse_if
-from minips.lab.course.questions import Option, sentence, timed_estimate, timed_question, timed_sentence
+from minips.lab.course.questions import Expected, Option, sentence, timed_estimate, timed_question, timed_sentence
 from minips.stage import Array
 from minips.stages.quantizers import Parts
 
 timed_question(
     "09.1",
     "A message of 100 kB is a thousand times longer than one of 100 bytes. How much longer does it take?",
-    Option(
+    Expected(
         "less than 3 times as long",
         lambda longer: longer < 3,
         "A call has a price that does not depend on its size: most likely system calls and waking up the other side. "
@@ -43,7 +43,6 @@ timed_question(
         lambda longer: longer >= 300,
         "Time follows size here: a call has next to no fixed price.",
     ),
-    expected="less than 3 times as long",
     otherwise="One of the two sizes has no time to compare.",
 )
 
@@ -69,7 +68,7 @@ timed_question(
         lambda seconds: 0.001 < seconds <= 0.01,
         "The message was faster than 10 000 million bits a second: then the link was not around it.",
     ),
-    Option(
+    Expected(
         "about 0.03 s",
         lambda seconds: 0.01 < seconds <= 0.1,
         "32 MB are 256 million bits, and the link carries 10 000 million bits each second: 0.0256 s. This machine "
@@ -81,14 +80,13 @@ timed_question(
         lambda seconds: 0.1 < seconds <= 1.0,
         "The link needs 0.0256 s for 256 million bits. The rest was spent by this machine, on copying or on others.",
     ),
-    expected="about 0.03 s",
     otherwise="The link needs 0.0256 s for 256 million bits. What was measured is far from that.",
 )
 
 timed_question(
     "09.4",
     "Training in a data centre, links of 400 Gbit/s. How many of the seven codecs still pay, on this processor?",
-    Option(
+    Expected(
         "none of them",
         lambda paying: paying == 0,
         "A link of 400 Gbit/s carries a 32-bit value in 0.08 ns. To pay, encoding and decoding together have to be "
@@ -105,7 +103,6 @@ timed_question(
         lambda paying: paying >= 3,
         "Encoding is fast on this processor: most codecs need less for a value than the link's 0.08 ns for 32 bits.",
     ),
-    expected="none of them",
     otherwise="The codecs that pay could not be counted.",
 )
 

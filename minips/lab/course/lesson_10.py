@@ -10,13 +10,13 @@ import numpy as np
 import minips as ps
 from minips.cost import ring_allreduce_s, tree_allreduce_s
 from minips.lab.course.exercises import Refused, asks, case, conforms, distance, number, refuse_if
-from minips.lab.course.questions import Option, card, estimate, sentence, timed_question, timed_sentence
+from minips.lab.course.questions import Expected, Option, card, estimate, sentence, timed_question, timed_sentence
 from minips.stage import Array
 
 timed_question(
     "10.1",
     "Four workers. How long does a step by ring take, compared with one server?",
-    Option(
+    Expected(
         "clearly less",
         lambda share: share < 0.8,
         "One server's link carries the gradients of all four workers, and four answers. In the ring each link "
@@ -33,7 +33,6 @@ timed_question(
         lambda share: share > 1.25,
         "The ring's six hops wait for each other. A hop took so long by itself that the fewer bytes did not count.",
     ),
-    expected="clearly less",
     otherwise="One of the two runs gave no time of a step.",
 )
 
@@ -50,13 +49,12 @@ timed_question(
         lambda server, tree, ring: tree > max(server, ring),
         "Each of its four hops carries the full gradient: the bytes counted more than the latencies.",
     ),
-    Option(
+    Expected(
         "the way round the ring",
         lambda server, tree, ring: ring > max(server, tree),
         "The ring has six hops, one after the other, and each of them costs a latency. Tree and halving-doubling have "
         "four, a server has two. With few bytes only the latencies count.",
     ),
-    expected="the way round the ring",
     otherwise="Two of the ways took the same time, or one gave no time.",
 )
 

@@ -2,7 +2,7 @@
 ``lab.predict("08.1")`` in the notebook, ``sentence("08.3", …)`` is ``lab.say("08.3", …)``, and so on.
 
 A notebook hands measured values over, by name; what they mean is decided here. An option has a rule over the values,
-by which the run says which one came true, and a reason of its own. ``expected`` is the outcome from which the lesson's
+by which the run says which one came true, and a reason of its own. The `Expected` one is that from which the lesson's
 text goes on. Where a run on somebody's machine comes out otherwise, the lesson shows both and goes on; an unattended
 run ends with a `Disagreement`, unless the question is timed: seconds are the machine's affair.
 """
@@ -46,6 +46,10 @@ class Option(NamedTuple):
     text: str
     rule: Callable[..., Any]
     because: str
+
+
+class Expected(Option):
+    """The option from which the lesson's text goes on."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +169,9 @@ def _add(known: dict[str, T], key: str, thing: T) -> None:
     known[key] = thing
 
 
-def question(key: str, text: str, *choices: Option, expected: str, otherwise: str, timed: bool = False) -> None:
-    """Add a question with options."""
+def question(key: str, text: str, *choices: Option, otherwise: str, timed: bool = False) -> None:
+    """Add a question with options, one of which is expected."""
+    (expected,) = (choice.text for choice in choices if isinstance(choice, Expected))
     _add(QUESTIONS, key, Question(key, text, choices, expected, otherwise, timed))
 
 
