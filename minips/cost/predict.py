@@ -72,13 +72,16 @@ class Prediction:
         low, high = (bound * 1e3 for bound in self.interval_s)
         about = "" if self.exact_bytes else "about "
         of_each = f" on each of {self.cluster.machines} machines" if self.cluster else ""
+        servers = 0 if isinstance(self.config.exchange, AllReduce) else self.config.servers
+        counts = {"worker": self.config.workers, "server": servers}
+        who = " and ".join(f"{count} {role}" + "s" * (count > 1) for role, count in counts.items() if count)
         rows = [
             *((name, f"{seconds * 1e3:.3f} ms") for name, seconds in self.spans.items()),
             ("a step", f"{self.seconds_per_step * 1e3:.3f} ms ({low:.3f} to {high:.3f})"),
             ("the run", f"{self.seconds:.2f} s for {self.config.steps} steps"),
             ("sent by workers", f"{about}{self.bytes_sent / 1e6:.3f} MB"),
             ("received by workers", f"{about}{self.bytes_received / 1e6:.3f} MB"),
-            ("cores", f"{self.cores}{of_each}, shared by {_processes(self.config)}"),
+            ("cores", f"{self.cores}{of_each}, shared by {who}"),
         ]
         return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *filter(None, [self.note])])
 
@@ -216,12 +219,6 @@ def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> i
     message = Message({"kind": "push"}, tensors)
     sizes = [len(frame) for frame in Encoder(codec, np.random.default_rng(0), Trace()).encode(message)]
     return stream_nbytes(sizes) if stream else sum(sizes)
-
-
-def _processes(config: Config) -> str:
-    """The workers and servers of a config in words."""
-    counts = {"worker": config.workers, "server": 0 if isinstance(config.exchange, AllReduce) else config.servers}
-    return " and ".join(f"{count} {role}" + "s" * (count > 1) for role, count in counts.items() if count)
 
 
 def _time_gradient(part: Problem, config: Config, params: Tensors) -> float:

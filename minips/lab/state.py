@@ -70,11 +70,6 @@ def noted(kind: str) -> dict[str, dict[str, str]]:
     return {key: fact for key, fact in keyed if fact.get("notebook") == notebook(key)}
 
 
-def predicted() -> dict[str, str]:
-    """The last prediction by the question's key."""
-    return {key: fact["predicted"] for key, fact in noted("question").items() if "predicted" in fact}
-
-
 def set_aside() -> int:
     """The number of notes that belong to no lesson that there is: those of an earlier edition."""
     names = {path.name for path in notebooks()}
