@@ -36,9 +36,7 @@ HOW_LONG = Estimate(
     "It took another time.",
     timed=True,
 )
-QUIZ = tuple(
-    Item(f"Question {number}?", {"yes": f"Yes, {number}.", "no": f"No, not {number}."}, "yes") for number in range(5)
-)
+QUIZ = tuple(Item(f"Question {number}?", {"yes": f"Yes, {number}.", "no": f"No, not {number}."}) for number in range(5))
 
 
 @pytest.fixture(autouse=True)

@@ -185,7 +185,6 @@ quiz(
             "the mean gives it more weight than the others": "All have the same weight, one hundredth.",
             "it can send NaN": "The server refuses NaN and infinity, and nothing is changed.",
         },
-        "the value that it sends has no limit",
     ),
     Item(
         "What does the median guarantee while fewer than half of the workers lie?",
@@ -195,7 +194,6 @@ quiz(
             "it equals the mean of the honest workers": "It is one of their values in each coordinate, or the mean of "
             "two, and usually not their mean.",
         },
-        "each coordinate lies between honest values",
     ),
     Item(
         "Krum chose the lazy worker's zeros. Why?",
@@ -206,7 +204,6 @@ quiz(
             "is far off.",
             "the lazy workers had a majority": "One lazy worker of five was enough, with noisy batches.",
         },
-        "zero was nearer to the others than they were to each other",
     ),
     Item(
         "Under ASP, which rule withstands one liar?",
@@ -216,7 +213,6 @@ quiz(
             "the median": "The median of a single gradient is that gradient.",
             "Krum": "Krum needs 2f + 3 gradients at once.",
         },
-        "none: each push is applied by itself",
     ),
     Item(
         "Which rule can be computed without a server, each node combining one piece of all gradients?",
@@ -227,7 +223,6 @@ quiz(
             "none, for robust rules need a server": "They need to see single values. A node that collects one piece of "
             "every gradient sees those.",
         },
-        "the median",
     ),
 )
 
