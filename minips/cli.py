@@ -143,9 +143,7 @@ def _of_user(what: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _file(what: str, advice: str) -> Iterator[None]:
-    """Make a sentence of the system's error: ``what`` is wrong with a file, why, and what to do; or of the name of a
-    stage in it that is not registered.
-    """
+    """Make a sentence of an error with a file: ``what`` is wrong, why, what to do; or of an unknown stage in it."""
     try:
         yield
     except NoStageError as error:
@@ -167,9 +165,7 @@ def _terminate(number: int, frame: object) -> None:
 
 @wrong_values()
 def _check_folders(*files: str | None) -> None:
-    """OSError where a file that is to be written is a folder, or has none; asked before the work that it takes, not
-    after.
-    """
+    """OSError where a file that is to be written is a folder, or has none; asked before the work, not after."""
     for file in filter(None, files):
         if os.path.isdir(file):
             raise OSError(f"{file} is a folder. Name a file in it.")
@@ -468,9 +464,7 @@ def _ray() -> str:
 
 
 def _packages() -> dict[str, list[str]]:
-    """The packages that each extra installs on this Python, as the installed metadata says; the core ones under no
-    name.
-    """
+    """The packages that each extra installs on this Python, by the installed metadata; the core ones under no name."""
     packages: dict[str, list[str]] = {}
     for line in requires("minips") or []:
         package, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)", line)

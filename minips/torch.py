@@ -111,9 +111,7 @@ class TorchProblem(Problem):
 
     @_one_thread()
     def loss(self, params: Tensors, rows: Any = None) -> float:
-        """The mean loss over the chosen rows, of the network as it is used: with the statistics of the training
-        rows.
-        """
+        """The mean loss over the chosen rows, of the network as it is used, with the training rows' statistics."""
         X, y = self._chosen(rows)
         with torch.no_grad():
             return float(self.criterion(self.module(params)(torch.from_numpy(X)), torch.from_numpy(y)))

@@ -174,9 +174,7 @@ class Traffic(Value):
 
 
 class Route(NamedTuple):
-    """The way from one node to another: the links that can hold a message up, the seconds of all, and what share of
-    the packets is lost.
-    """
+    """The way from one node to another: links that can hold a message up, seconds of all, the share of packets lost."""
 
     links: Links
     latency_s: float

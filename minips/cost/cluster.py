@@ -227,9 +227,7 @@ def all_reduced(exchange: AllReduce, config: Config, values: float) -> tuple[Wor
 
 
 def _nbytes(codec: Codec, values: float) -> float:
-    """The bytes that a codec makes of so many float32 in one flat tensor; those of the header are left out where they
-    can be.
-    """
+    """The bytes that a codec makes of so many float32 in one flat tensor, without the header's where that can be."""
     size = max(1, round(values))
     plain = codec == Codec(codec.quantizer, codec.memory)
     known = codec.quantizer_of("w").nbytes((size,), np.float32) if plain else None

@@ -133,9 +133,7 @@ def predict(
 
 @dataclass(frozen=True)
 class Comparison:
-    """A prediction and a run, joined by span name: rows of (name, predicted seconds per step, measured seconds per
-    step).
-    """
+    """A prediction and a run, joined by span name: rows of (name, predicted and measured seconds per step)."""
 
     rows: list[tuple[str, float, float]]
     note: str = ""

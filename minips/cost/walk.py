@@ -223,9 +223,7 @@ class Walk:
             self._applied = min(self._progress)
 
     def _ends(self) -> tuple[list[float], list[dict[str, float]]]:
-        """When each step ended, from the beginning on, and the totals then. Once steps repeat themselves, all but the
-        last are skipped.
-        """
+        """When each step ended, and the totals then. Once steps repeat themselves, all but the last are skipped."""
         ends, skipped, skipped_s = [0.0], 0, 0.0
         states: list[list[float]] = [[]]
         totals: list[dict[str, float]] = [{}]

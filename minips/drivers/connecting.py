@@ -85,9 +85,7 @@ def transport_of(address: str) -> Transport:
 
 
 def config_told(told: Header, transport: Transport) -> Config:
-    """The config of a server's status, for a client that reaches it over ``transport``. ValueError where it names a
-    serializer that can run code.
-    """
+    """The config of a server's status, over this ``transport``. ValueError for a serializer that can run code."""
     config = Config.from_dict(told["config"]).with_({"transport": transport})
     if config.pull.serializer.trusted_only or config.push.serializer.trusted_only:
         raise ValueError(

@@ -148,9 +148,7 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
 
 
 def _to_join(address: str | None) -> str:
-    """The address of a cluster that accepts connections, or ``local``. RuntimeError where it does not: Ray itself would
-    try for minutes.
-    """
+    """The address of a cluster that accepts connections, or ``local``. RuntimeError: Ray would try for minutes."""
     found, answers = found_cluster()
     if address is None:
         address = os.environ.get("RAY_ADDRESS") or (found if answers else "local")
@@ -213,9 +211,7 @@ def accepts(address: str) -> bool:
 
 
 class _Cluster:
-    """``with``: room on the cluster for the servers and the workers of a run. It is given back at the end, with all
-    that is left in it.
-    """
+    """``with``: room on the cluster for a run's servers and workers, given back at the end with all that is in it."""
 
     def __init__(self, ray: Any, engine: Ray, job: TrainingJob, servers: int) -> None:
         self.ray, self._engine, self._config, self._servers, self._stop = ray, engine, job.config, servers, job.stop

@@ -35,9 +35,7 @@ class Said:
 
 
 def say(key: str, **values: Any) -> None:
-    """Show the sentence of this key with the values in it; `Disagreement` in an unattended run that it is not true of,
-    unless it is timed.
-    """
+    """Show the sentence of this key with the values in it; `Disagreement` as in `completed`."""
     display(Said(*completed(key, **values)))  # type: ignore[no-untyped-call]
 
 

@@ -84,9 +84,7 @@ class Simulation:
             self._over.succeed()
 
     def evaluate(self, step: int, params: Tensors, losses: Rows) -> bool:
-        """Nothing moves: evaluate the parameters; True where the run ends with them. What the call raises ends it
-        too, as does a stop.
-        """
+        """Nothing moves: evaluate the parameters; True where the run ends, as after a stop, or an error of the call."""
         evaluation = self.job.evaluation
         try:
             self.ended = self.halt or (
@@ -125,9 +123,7 @@ class Simulation:
         return Trace(spans=map(Span._make, self._spans), until=self._until)
 
     def tell(self, applied: int, losses: Rows, last: bool = False) -> None:
-        """The parameters have changed: report progress, now and then and at the ``last``; see whether to stop. What
-        that raises stops the run.
-        """
+        """Report progress, now and then and at the ``last``, and see whether to stop. What raises stops the run."""
         try:
             if self.error is None:
                 self.halt = self.halt or self.job.stop()

@@ -117,9 +117,7 @@ class FlowNetwork:
             self._touch()
 
     def _end(self) -> None:
-        """Bring the columns up to this instant, and tell those that have ended: none, where no time has passed and none
-        was due.
-        """
+        """Bring the columns up to this instant, and tell those that have ended, if time has passed or one was due."""
         now = self._clockwork.now
         if now == self._at and not self._ending:
             return
