@@ -13,7 +13,7 @@ from minips.core.codec import Codec
 from minips.core.collectives import PS, AllReduce, Exchange, HalvingDoubling, RingAllReduce, TreeAllReduce
 from minips.core.config import Config
 from minips.core.fit import Line
-from minips.core.machines import Machines
+from minips.core.topology import Machines
 from minips.cost.formulas import (
     halving_doubling_s,
     parameter_server_s,

@@ -20,9 +20,9 @@ from minips.core.codec import Codec, Encoder
 from minips.core.collectives import AllReduce
 from minips.core.config import Config, Delays
 from minips.core.fit import Line
-from minips.core.machines import Machines, check_one_network
 from minips.core.message import Message
 from minips.core.run import Run
+from minips.core.topology import Machines, check_one_network
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.quiet import quietly
 from minips.cost.rehearsal import count_bytes

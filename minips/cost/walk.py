@@ -21,12 +21,12 @@ from minips.core.codec import Decoder
 from minips.core.collectives import Hop
 from minips.core.config import Config
 from minips.core.fit import Line
-from minips.core.machines import Machines
 from minips.core.message import Header, Message
 from minips.core.presence import Attending
 from minips.core.protocol import PUSHES, ServerLink, ServerSession, WorkerSession
 from minips.core.sessions import Receive, Send, Session, Until
 from minips.core.shard import Shard
+from minips.core.topology import Machines
 from minips.core.training import Compute, train_served, train_together
 from minips.cost.meters import CROWD
 from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, seldom_collected, unrecorded

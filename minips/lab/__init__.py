@@ -14,9 +14,8 @@ from minips.lab.course import check, hint
 from minips.lab.panels import *  # noqa: F403
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
-from minips.lab.report import report
+from minips.lab.report import progress, report
 from minips.lab.source import show
-from minips.lab.transcript import progress
 from minips.lab.workbench import Workbench
 
 __all__ = ["Workbench", "answer", "check", "hint", "plots", "predict", "progress", "quiz", "report", "say", "show"]

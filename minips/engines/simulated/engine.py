@@ -13,9 +13,8 @@ from minips import seeds
 from minips.core.calibration import Calibration
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
-from minips.core.machines import Machines, check_one_network
 from minips.core.run import Run
-from minips.core.topology import Own, Star, Topology, Traffic
+from minips.core.topology import Machines, Own, Star, Topology, Traffic, check_one_network
 from minips.engines.base import Engine, TrainingJob
 from minips.stage import StageField, ValueField, option, register
 
