@@ -94,11 +94,7 @@ timed_sentence(
     expect="min(quick, middle) < 0.8",
 )
 
-timed_sentence(
-    "00.8",
-    "To copy 2600 bytes takes {share:.5f} of A's median transfer.",
-    expect="share < 0.05",
-)
+timed_sentence("00.8", "To copy 2600 bytes takes {share:.5f} of A's median transfer.", expect="share < 0.05")
 
 
 LARGEST_BOUND = 100

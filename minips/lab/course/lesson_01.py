@@ -91,11 +91,7 @@ sentence(
     expect="same == splits == 4",
 )
 
-sentence(
-    "01.8",
-    "{orders} orders, {sums} different sums.",
-    expect="orders == 24 and 1 < sums <= 24",
-)
+sentence("01.8", "{orders} orders, {sums} different sums.", expect="orders == 24 and 1 < sums <= 24")
 
 sentence(
     "01.9",

@@ -191,11 +191,7 @@ sentence(
     expect="gain - half > 20",
 )
 
-sentence(
-    "05.33",
-    "Sent plus held equals meant for {equal} of {of} values, up to rounding.",
-    expect="equal == of",
-)
+sentence("05.33", "Sent plus held equals meant for {equal} of {of} values, up to rounding.", expect="equal == of")
 
 card(
     "05.34",
