@@ -581,6 +581,22 @@ def _problem(options: argparse.Namespace) -> Problem:
     return LinearRegression(*data) if data.y.dtype.kind == "f" else SoftmaxRegression(*data)
 
 
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "--data": {"choices": _DATA, "default": "digits", "help": "what to train on"},
+    "--problem": {"metavar": "MODULE:FUNCTION", "help": "a function of yours that returns a ps.Problem"},
+    "--features": {"type": int, "default": 0, "metavar": "N", "help": "lift the data to N random Fourier features"},
+    "--resume": {"metavar": "FILE.npz", "help": "go on from a saved run, with its config; --steps is the total"},
+    "--save": {"metavar": "FILE.npz", "help": "write the run, also one that was stopped, to go on from"},
+    "--json": {"metavar": "FILE", "help": "write the results as JSON; - is standard output"},
+    "--trace": {"metavar": "FILE", "help": "write the spans for Perfetto, of serve the server's"},
+    "--authority": {"metavar": "FILE.pem", "help": "speak TLS, to whom this authority has signed"},
+    "--token-file": {"metavar": "FILE", "required": True, "help": "the secret that all of a run know"},
+    "--plaintext": {"action": "store_true", "help": "without TLS to or from other machines, too"},
+}
+"""The options that several commands have."""
+_PROBLEM, _FILES = ("--data", "--problem", "--features"), ("--resume", "--save", "--json", "--trace")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="minips",
@@ -593,39 +609,30 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"minips {__version__}")
     commands = parser.add_subparsers(metavar="command")
 
-    def add(command: Callable[[argparse.Namespace], int | None], help: str) -> argparse.ArgumentParser:
+    def add(command: Callable[[argparse.Namespace], int | None], help: str, *options: str) -> argparse.ArgumentParser:
         one = commands.add_parser(command.__name__, help=help, description=command.__doc__)
         one.set_defaults(command=command, parser=one)
+        for option in options:
+            one.add_argument(option, **_OPTIONS[option])
         return one
 
-    one = add(demo, "train digits seven ways and compare")
-    one.add_argument("--json", metavar="FILE", help="write the rows as JSON; - is standard output")
-    one = add(train, "train once")
-    _add_problem(one)
-    one.add_argument(
-        "--engine", default="processes", help=f"where workers run: {', '.join(names('engine'))}, ray:address=HOST:PORT"
-    )
-    _add_files(one)
+    add(demo, "train digits seven ways and compare", "--json")
+    one = add(train, "train once", *_PROBLEM, *_FILES)
+    engines = f"where workers run: {', '.join(names('engine'))}, ray:address=HOST:PORT"
+    one.add_argument("--engine", default="processes", help=engines)
     _add_config(one)
-    one = add(serve, "serve parameters to workers that are started by hand")
-    _add_problem(one)
+    of_network = ("--token-file", "--plaintext")
+    one = add(serve, "serve parameters to workers that are started by hand", *_PROBLEM, *_FILES, *of_network)
     one.add_argument("--bind", metavar="ADDRESS", help="such as tcp://127.0.0.1:7071 (default: a free port)")
     one.add_argument("--index", type=int, metavar="I", help="of several servers, serve the one of this number alone")
-    _add_files(one)
     one.add_argument("--certificate", metavar="FILE.pem", help="speak TLS, with this certificate")
     one.add_argument("--key", metavar="FILE.pem", help="the key of the certificate")
-    _add_secrecy(one)
     _add_config(one)
-    one = add(work, "be a worker of servers that were started by hand")
-    _add_problem(one)
+    one = add(work, "be a worker of servers that were started by hand", *_PROBLEM, "--authority", *of_network)
     one.add_argument("--connect", metavar="ADDRESS,…", required=True, help="all the servers' addresses, in their order")
     one.add_argument("--rank", type=_rank, metavar="N", help="this worker's number, or auto: the first that is free")
-    one.add_argument("--authority", metavar="FILE.pem", help="speak TLS, to whom this authority has signed")
-    _add_secrecy(one)
-    one = add(status, "how far a server's run is, and who is there")
+    one = add(status, "how far a server's run is, and who is there", "--authority", *of_network)
     one.add_argument("address", metavar="ADDRESS,…", help="a server's address, or several")
-    one.add_argument("--authority", metavar="FILE.pem", help="speak TLS, to whom this authority has signed")
-    _add_secrecy(one)
     one = add(stages, "list what can be swapped")
     one.add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
     one.add_argument("--json", action="store_true", help="with all that is known of each field, as JSON")
@@ -640,31 +647,6 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("exercise", metavar="EXERCISE", help="its number, such as 5.2")
     one.add_argument("notebook", metavar="FILE.ipynb", help="your copy of the lesson")
     return parser
-
-
-def _add_problem(parser: argparse.ArgumentParser) -> None:
-    """The options that say what to train on."""
-    parser.add_argument("--data", choices=_DATA, default="digits", help="what to train on")
-    parser.add_argument("--problem", metavar="MODULE:FUNCTION", help="a function of yours that returns a ps.Problem")
-    parser.add_argument(
-        "--features", type=int, default=0, metavar="N", help="lift the data to N random Fourier features"
-    )
-
-
-def _add_files(parser: argparse.ArgumentParser) -> None:
-    """The options that say from which file a run goes on, and where it is written."""
-    parser.add_argument(
-        "--resume", metavar="FILE.npz", help="go on from a run that was saved, with its config; --steps is the total"
-    )
-    parser.add_argument("--save", metavar="FILE.npz", help="write the run, also one that was stopped, to go on from")
-    parser.add_argument("--json", metavar="FILE", help="write the run as JSON; - is standard output")
-    parser.add_argument("--trace", metavar="FILE", help="write the spans for Perfetto, of serve the server's")
-
-
-def _add_secrecy(parser: argparse.ArgumentParser) -> None:
-    """The options of all who are on a network."""
-    parser.add_argument("--token-file", metavar="FILE", required=True, help="the secret that all of a run know")
-    parser.add_argument("--plaintext", action="store_true", help="without TLS to or from other machines, too")
 
 
 def _rank(text: str) -> int | None:
@@ -716,7 +698,7 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
             kind, text = options[option.rstrip("+*")]
             several, metavar = option[-1] if option[-1] in "+*" else None, "N" if kind is _count else "NAME"
             one.add_argument(f"--{option.rstrip('+*')}", type=kind, nargs=several, metavar=metavar, help=text)
-        one.add_argument("--json", metavar="FILE", help="write the rows as JSON; - is standard output")
+        one.add_argument("--json", **_OPTIONS["--json"])
         one.add_argument("--plot", metavar="FILE.png", help="draw the table")
 
 
