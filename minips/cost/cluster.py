@@ -22,7 +22,7 @@ from minips.cost.formulas import (
     tree_allreduce_s,
 )
 from minips.cost.predict import message_nbytes
-from minips.cost.walk import EVEN_STEPS, Declared, Workload, walk
+from minips.cost.walk import EVEN_STEPS, Declared, Walk, Workload
 from minips.engines.sweep import Table
 from minips.stage import Stage, Value, build, default_of, parse_stage, read_fields
 from minips.stages.quantizers import Quantizer
@@ -92,7 +92,7 @@ class Cluster(Machines):
         else:
             load, bytes_sent, bytes_busiest = _served(config, values)
         closed_s, fair_s = self._closed_forms(config, load)
-        simulated_s = walk(config, self._machines(config, calibration), load).pace
+        simulated_s = Walk(config, self._machines(config, calibration), load).pace
         return {
             "way": _words(exchange) + (f":servers={config.servers}" if config.servers > 1 else ""),
             "codec": _codec_words(config.push),

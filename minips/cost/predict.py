@@ -26,7 +26,7 @@ from minips.core.topology import Machines, check_one_network
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.quiet import quietly
 from minips.cost.rehearsal import count_bytes
-from minips.cost.walk import walk
+from minips.cost.walk import Walk
 from minips.engines import Engine, Processes
 from minips.engines.simulated.engine import Simulated
 from minips.engines.train import train
@@ -114,7 +114,7 @@ def predict(
         gradient_s, note = quietly(partial(_time_gradient, part, config, params), attempts=2)
         calibration = replace(calibration, gradient=Line(gradient_s), note=calibration.note or note)
     bounds = (calibration, calibration.bound("low"), calibration.bound("high"))
-    middle, low, high = (walk(config, one, traffic.load, cluster) for one in bounds)
+    middle, low, high = (Walk(config, one, traffic.load, cluster) for one in bounds)
     seconds = middle.seconds_per_step
     ends = (seconds, low.seconds_per_step, high.seconds_per_step)
     return Prediction(

@@ -126,30 +126,25 @@ class Port:
         return left + self._late if left > 0 else 0.0
 
 
-def walk(config: Config, calibration: Calibration, load: Workload, cluster: Machines | None = None) -> "Walk":
-    """The walk of the config's exchange, at its end. Without a ``cluster`` all are on the calibrated machine, each
-    behind the config's link.
-    """
-    with seldom_collected():
-        return Walk(config, calibration, load, cluster)
-
-
 def _period(states: list[list[float]]) -> int:
     """After how many steps the last ``ALIKE`` states have come again; 0 where they have not."""
+    near = partial(isclose, rel_tol=1e-9, abs_tol=1e-15)
     for period in range(1, min(len(states) - ALIKE, LONGEST + 1)):
-        if all(_same(states[-back], states[-back - period]) for back in range(1, ALIKE + 1)):
+        pairs = [(states[-back], states[-back - period]) for back in range(1, ALIKE + 1)]
+        if all(len(one) == len(other) and all(map(near, one, other)) for one, other in pairs):
             return period
     return 0
 
 
-def _same(one: list[float], other: list[float]) -> bool:
-    return len(one) == len(other) and all(map(partial(isclose, rel_tol=1e-9, abs_tol=1e-15), one, other))
-
-
 class Walk:
-    """``seconds`` of the run, and ``pace``, those of a step in the middle of it."""
+    """The walk of the config's exchange, at its end: ``seconds`` of the run, and ``pace``, those of a step in the
+    middle of it. Without a ``cluster`` all are on the calibrated machine, each behind the config's link.
+    """
 
-    def __init__(self, config: Config, calibration: Calibration, load: Workload, cluster: Machines | None) -> None:
+    @seldom_collected()
+    def __init__(
+        self, config: Config, calibration: Calibration, load: Workload, cluster: Machines | None = None
+    ) -> None:
         self.config, self.calibration, self.load = config, calibration, load
         even = config.delays is None and config.consistency.quorum(config.workers) == config.workers
         self.steps = min(config.steps, EVEN_STEPS if even else MAX_STEPS)
