@@ -30,7 +30,7 @@ from minips.core.topology import Machines
 from minips.core.training import Compute, train_served, train_together
 from minips.cost.meters import CROWD
 from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, seldom_collected, unrecorded
-from minips.drivers.virtual import Party, TrainingParty, Way
+from minips.drivers.virtual import Party, ServedParty, TrainingParty, Way
 from minips.stage import Buffer, Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import ASP, BSP, SSP
@@ -331,14 +331,14 @@ class _Trainer(_SizedParty, TrainingParty):
         self.totals["compute"] += clockwork.now - began
         return 0.0, {}
 
-    def call(self, session: Session[Any]) -> Way[Any]:
-        return self.carry_out(session, _SessionTimes(self.clock or 0))
+    def step(self) -> _SessionTimes:
+        return _SessionTimes(self.clock or 0)
 
     def start(self, steps: Way[Any]) -> Signal:
         return self.clockwork.start(steps)
 
 
-class _Worker(_Trainer):
+class _Worker(ServedParty, _Trainer):
     """A worker that pushes to servers and pulls from them."""
 
     def __init__(self, walk: Walk, number: int) -> None:
@@ -357,36 +357,17 @@ class _Worker(_Trainer):
     def train(self) -> Task:
         return self.carry_out_loop(train_served(self._session, self.walk.config.overlap))
 
-    def call(self, session: Session[Any]) -> Way[Any]:
-        self._sent = Signal()
-        return super().call(session)
-
-    def let_go(self, begun: Signal) -> Task:
-        """A push returns once all of it is sent."""
-        yield self._sent
-
-    def send(self, message: Send, times: _SessionTimes) -> Task:
-        yield self.work((self._transfer_s, unrecorded))
-        trip = self._trip(self.walk.servers[message.to], message.parcel)
-        self._trips[message.to].append(self.clockwork.start(trip))
-        if message.to == len(self._trips) - 1:
-            self._sent.succeed()
-
-    def receive(self, wanted: Receive, times: _SessionTimes) -> Way[Sized]:
-        return cast(Sized, (yield self._trips[wanted.source].popleft()))
-
-    def _trip(self, server: "_Server", message: Sized) -> Task:
-        """A message's way to a server, what the server does with it, and the answer's way back; returns the answer."""
-        clockwork, times = self.clockwork, _SessionTimes(0)
+    def trip(self, server: int, parcel: Sized, step: _SessionTimes) -> Task:
+        clockwork, to, message, times = self.clockwork, self.walk.servers[server], parcel, _SessionTimes(0)
         began = clockwork.now
-        start = self.port.depart(message.nbytes, server.port)
+        start = self.port.depart(message.nbytes, to.port)
         yield self._flight_s
-        yield server.port.arrive(start, message.nbytes, self.port)
+        yield to.port.arrive(start, message.nbytes, self.port)
         came = clockwork.now
-        answer = yield from server.carry_out(server.session.answer(message, self._connection, came), times)
-        start = server.port.depart(answer.nbytes, self.port)
+        answer = yield from to.carry_out(to.session.answer(message, self._connection, came), times)
+        start = to.port.depart(answer.nbytes, self.port)
         yield self._flight_s
-        yield self.port.arrive(start, answer.nbytes, server.port)
+        yield self.port.arrive(start, answer.nbytes, to.port)
         self.totals["transfer"] += clockwork.now - began - (times.ready - came)
         self.totals["wait"] += times.waited
         return cast(Sized, answer)

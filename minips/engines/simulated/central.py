@@ -6,7 +6,7 @@ same seeds, so that parameters are those of a real run to the bit, and bytes to 
 
 import math
 from collections import deque
-from typing import Any, cast
+from typing import Any
 
 from minips.core.calibration import update_lines
 from minips.core.fit import Line
@@ -19,7 +19,7 @@ from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
 from minips.core.training import Compute, Seen, train_served
 from minips.drivers.clockwork import Signal
-from minips.drivers.virtual import Way
+from minips.drivers.virtual import ServedParty, Way
 from minips.engines.simulated.cluster import Node, Simulation, Trainer
 from minips.engines.worker import at_step, compute, worker_state
 from minips.stage import Frames, Tensors
@@ -194,7 +194,7 @@ class _Sessions(ServerSession):
         return self._versions[0] if self._versions else newest
 
 
-class SimWorker(Trainer):
+class SimWorker(ServedParty, Trainer):
     """A worker and its client."""
 
     def __init__(self, cluster: Simulation, rank: int, servers: list[SimServer]) -> None:
@@ -207,8 +207,6 @@ class SimWorker(Trainer):
         self.session = WorkerSession(rank, self._links)
         self._trips: list[deque[Signal]] = [deque() for _ in self._links]
         self._connection = Attending()
-        self._sent = Signal()
-        """Happens when all of a push is sent."""
         self._seen: Seen | None = None
         self._gave_up = self._over = False
         """True where the last gradient was given up, and where the run was over before it was."""
@@ -266,35 +264,23 @@ class SimWorker(Trainer):
     def call(self, session: Session[Any]) -> Way[Any]:
         for server in self._servers if self._gave_up else ():
             server.shard.skip(self.rank)
-        self._gave_up, self._sent = False, Signal()
-        return self.carry_out(session, self.session.clock)
+        self._gave_up = False
+        return super().call(session)
 
-    def let_go(self, begun: Signal) -> Way[None]:
-        """A push returns once all of it is sent."""
-        if not begun.triggered:
-            yield self._sent
+    def step(self) -> int:
+        return self.session.clock
 
-    def send(self, message: Send, step: int) -> Way[None]:
-        yield from self.spend(("transfer",), message.values, step)
-        self._trips[message.to].append(self.start(self._trip(self._servers[message.to], message.parcel, step)))
-        if message.to == len(self._servers) - 1:
-            self._sent.succeed()
-
-    def receive(self, wanted: Receive, step: int) -> Way[Frames]:
-        return cast(Frames, (yield self._trips[wanted.source].popleft()))
-
-    def _trip(self, server: SimServer, frames: Frames, step: int) -> Way[Frames]:
-        """The way of one message to a server, and of its answer back."""
-        cluster, least_s = self.cluster, self._idle.at(server.session.values)
+    def trip(self, server: int, parcel: Frames, step: int) -> Way[Frames]:
+        cluster, to, frames = self.cluster, self._servers[server], parcel
+        least_s = self._idle.at(to.session.values)
         began = self.clockwork.now
         self.bytes_sent += size(frames)
-        yield from cluster.travel(self, server, size(frames), least_s)
+        yield from cluster.travel(self, to, size(frames), least_s)
         cluster.record("transfer", self.who, began, step)
-        answer: Frames = yield from server.carry_out(
-            server.session.answer(frames, self._connection, self.clockwork.now), step
-        )
+        session = to.session.answer(frames, self._connection, self.clockwork.now)
+        answer: Frames = yield from to.carry_out(session, step)
         began = self.clockwork.now
-        yield from cluster.travel(server, self, size(answer), least_s)
+        yield from cluster.travel(to, self, size(answer), least_s)
         cluster.record("transfer", self.who, began, step)
         self.bytes_received += size(answer)
         return answer

@@ -130,8 +130,8 @@ class SimRank(Trainer):
         yield from self.compute_delay(need.clock)
         return contribute(self.problem, self._plain, self.replica, need.clock, need.seen)
 
-    def call(self, session: Session[Any]) -> Way[Any]:
-        return self.carry_out(session, self.replica.shard.version)
+    def step(self) -> int:
+        return self.replica.shard.version
 
     def _exchange(self, clock: int, computed: tuple[Contribution, str]) -> Session[bool]:
         return self.replica.exchange(
