@@ -15,7 +15,6 @@ from itertools import count, groupby, takewhile
 from math import isclose
 from typing import Any, cast
 
-from minips.core.allreduce_session import all_reduce
 from minips.core.calibration import Calibration, rank_lines, update_lines
 from minips.core.codec import Decoder
 from minips.core.collectives import Hop
@@ -24,6 +23,7 @@ from minips.core.fit import Line
 from minips.core.message import Header, Message
 from minips.core.presence import Attending
 from minips.core.protocol import PUSHES, ServerLink, ServerSession, WorkerSession
+from minips.core.reduction import all_reduce
 from minips.core.sessions import Receive, Send, Session, Until
 from minips.core.shard import Shard
 from minips.core.topology import Machines
@@ -316,10 +316,6 @@ class _Trainer(_SizedParty, TrainingParty):
     def ahead(self, step: int) -> Iterator[int]:
         if (clock := self.clock) is not None:
             yield clock - step
-
-    @abstractmethod
-    def train(self) -> Task:
-        """The training loop."""
 
     def compute(self, need: Compute) -> Way[tuple[float, Tensors]]:
         config, clockwork, gradient = self.walk.config, self.clockwork, self.walk.calibration.gradient

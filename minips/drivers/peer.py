@@ -13,9 +13,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
-from minips.core.allreduce_session import all_reduce
 from minips.core.config import Config
-from minips.core.reduction import AllReduceState
+from minips.core.reduction import AllReduceState, all_reduce
 from minips.core.sessions import Receive, Send, Session, carry_out
 from minips.stage import Frames, Tensors, reason
 from minips.stages.transports import Channel, Connection, Service

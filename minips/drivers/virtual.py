@@ -76,6 +76,10 @@ class Party:
 class TrainingParty(Party):
     """A worker in virtual time: `carry_out_loop` is its training loop."""
 
+    @abstractmethod
+    def train(self) -> Way[None]:
+        """The training loop."""
+
     def carry_out_loop(self, loop: Session[T]) -> Way[T]:
         """Carry out a loop; returns what it returns."""
         answer: Any = None

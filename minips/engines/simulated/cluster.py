@@ -175,10 +175,6 @@ class Trainer(Node, TrainingParty):
         """Begin something that goes on beside the rest. What goes wrong in it ends the run."""
         return self.clockwork.start(self._guard(steps))
 
-    def train(self) -> Way[None]:
-        """The training loop."""
-        raise NotImplementedError
-
     def compute_delay(self, clock: int) -> Way[bool]:
         """The time of one gradient; False where this worker gave it up."""
         began, engine, delays = self.clockwork.now, self.cluster.engine, self.config.delays

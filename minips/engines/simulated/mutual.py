@@ -1,6 +1,6 @@
 """Workers that add up their gradients among themselves, in virtual time.
 
-`minips.core.allreduce_session.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time, and
+`minips.core.reduction.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time, and
 `Replica` makes the steps.
 """
 
