@@ -220,6 +220,9 @@ class Walk:
     def _ends(self) -> tuple[list[float], list[dict[str, float]]]:
         """When each step ended, and the totals then. Once steps repeat themselves, all but the last are skipped."""
         ends, skipped, skipped_s = [0.0], 0, 0.0
+        delays, kind = self.config.delays, type(self.config.consistency)
+        # Where nothing depends on the clock, what has repeated itself goes on to do so.
+        regular = not (delays and delays.exponential) and kind in (BSP, SSP, ASP)
         states: list[list[float]] = [[]]
         totals: list[dict[str, float]] = [{}]
         while len(ends) <= self.steps:
@@ -229,7 +232,7 @@ class Walk:
                 raise RuntimeError("The predicted nodes wait for each other, and nothing is left to happen.")
             ends.append(self.clockwork.now + skipped_s)
             totals.append(dict(self.totals))
-            if skipped or not self._regular:
+            if skipped or not regular:
                 continue
             spent = [seconds - totals[-2].get(name, 0.0) for name, seconds in self.totals.items()]
             states.append([*spent, *self.clockwork.left(), *self.cores.left()])
@@ -250,12 +253,6 @@ class Walk:
                 for server in self.servers:
                     server.shard.updates = self.config.workers * self.last
         return ends, totals
-
-    @property
-    def _regular(self) -> bool:
-        """True where nothing depends on the clock: what has repeated itself goes on to do so."""
-        delays, kind = self.config.delays, type(self.config.consistency)
-        return not (delays and delays.exponential) and kind in (BSP, SSP, ASP)
 
 
 class _SizedParty(Processor, Party):
