@@ -14,15 +14,13 @@ from minips.core.collectives import PS, AllReduce, Exchange, HalvingDoubling, Ho
 from minips.core.config import Config, Delays
 from minips.core.run import Progress, Run
 from minips.core.shard import Shard
-from minips.drivers.asking import status
 from minips.drivers.client import Client, Ref
-from minips.drivers.connecting import connect
+from minips.drivers.connecting import connect, status
 from minips.drivers.server import Server
 from minips.engines import Engine, Processes, Threads
 from minips.engines.byhand import work
 from minips.engines.evaluation import CsvLog, EarlyStopping, Eval
-from minips.engines.sensitivity import sensitivity
-from minips.engines.sweep import RunTable, sweep
+from minips.engines.sweep import RunTable, sensitivity, sweep
 from minips.engines.train import train
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
 from minips.stage import Stage, announce, build, kinds, names, option, register, stage_class

@@ -145,9 +145,7 @@ def _of_user(what: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _file(what: str, advice: str) -> Iterator[None]:
-    """Make a sentence of the system's error: ``what`` is wrong with a file, why, and what to do; or of the name of a
-    stage in it that is not registered.
-    """
+    """Make a sentence of an error with a file: ``what`` is wrong, why, what to do; or of an unknown stage in it."""
     try:
         yield
     except NoStageError as error:
@@ -169,9 +167,7 @@ def _terminate(number: int, frame: object) -> None:
 
 @wrong_values()
 def check_folders(*files: str | None) -> None:
-    """OSError where a file that is to be written is a folder, or has none; asked before the work that it takes, not
-    after.
-    """
+    """OSError where a file that is to be written is a folder, or has none; asked before the work, not after."""
     for file in filter(None, files):
         if os.path.isdir(file):
             raise OSError(f"{file} is a folder. Name a file in it.")
@@ -329,7 +325,7 @@ def work(options: argparse.Namespace) -> int:
 
 def status(options: argparse.Namespace) -> None:
     """How far the run of a server is, who is connected, and who waits for whom. Rates are those of a second."""
-    from minips.drivers.asking import status as ask_status
+    from minips.drivers.connecting import status as ask_status
 
     addresses, transport = _reached(options, options.address)
     token = _token(options.token_file)
@@ -340,7 +336,7 @@ def status(options: argparse.Namespace) -> None:
 @wrong_values()
 def _reached(options: argparse.Namespace, listed: str) -> tuple[list[str], Any]:
     """The addresses that are listed, and a transport that reaches them."""
-    from minips.drivers.asking import transport_of
+    from minips.drivers.connecting import transport_of
     from minips.stages.transports.network import check_private
 
     addresses = listed.split(",")
@@ -445,9 +441,7 @@ def _ray() -> str:
 
 
 def _packages() -> dict[str, list[str]]:
-    """The packages that each extra installs on this Python, as the installed metadata says; the core ones under no
-    name.
-    """
+    """The packages that each extra installs on this Python, by the installed metadata; the core ones under no name."""
     packages: dict[str, list[str]] = {}
     for line in requires("minips") or []:
         package, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)", line)
@@ -565,6 +559,22 @@ def _problem(options: argparse.Namespace) -> Problem:
     return LinearRegression(*data) if data.y.dtype.kind == "f" else SoftmaxRegression(*data)
 
 
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "--data": {"choices": _DATA, "default": "digits", "help": "what to train on"},
+    "--problem": {"metavar": "MODULE:FUNCTION", "help": "a function of yours that returns a ps.Problem"},
+    "--features": {"type": int, "default": 0, "metavar": "N", "help": "lift the data to N random Fourier features"},
+    "--resume": {"metavar": "FILE.npz", "help": "go on from a saved run, with its config; --steps is the total"},
+    "--save": {"metavar": "FILE.npz", "help": "write the run, also one that was stopped, to go on from"},
+    "--json": {"metavar": "FILE", "help": "write the results as JSON; - is standard output"},
+    "--trace": {"metavar": "FILE", "help": "write the spans for Perfetto, of serve the server's"},
+    "--authority": {"metavar": "FILE.pem", "help": "speak TLS, to whom this authority has signed"},
+    "--token-file": {"metavar": "FILE", "required": True, "help": "the secret that all of a run know"},
+    "--plaintext": {"action": "store_true", "help": "without TLS to or from other machines, too"},
+}
+"""The options that several commands have."""
+_PROBLEM, _FILES = ("--data", "--problem", "--features"), ("--resume", "--save", "--json", "--trace")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="minips",
@@ -577,39 +587,32 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"minips {__version__}")
     commands = parser.add_subparsers(metavar="command")
 
-    def add(command: Callable[[argparse.Namespace], int | None], help: str, **more: Any) -> argparse.ArgumentParser:
+    def add(
+        command: Callable[[argparse.Namespace], int | None], help: str, *options: str, **more: Any
+    ) -> argparse.ArgumentParser:
         one = commands.add_parser(command.__name__, help=help, description=command.__doc__, **more)
         one.set_defaults(command=command, parser=one)
+        for option in options:
+            one.add_argument(option, **_OPTIONS[option])
         return one
 
-    one = add(demo, "train digits seven ways and compare")
-    one.add_argument("--json", metavar="FILE", help="write the rows as JSON; - is standard output")
-    one = add(train, "train once")
-    _add_problem(one)
-    one.add_argument(
-        "--engine", default="processes", help=f"where workers run: {', '.join(names('engine'))}, ray:address=HOST:PORT"
-    )
-    _add_files(one)
+    add(demo, "train digits seven ways and compare", "--json")
+    one = add(train, "train once", *_PROBLEM, *_FILES)
+    engines = f"where workers run: {', '.join(names('engine'))}, ray:address=HOST:PORT"
+    one.add_argument("--engine", default="processes", help=engines)
     _add_config(one)
-    one = add(serve, "serve parameters to workers that are started by hand")
-    _add_problem(one)
+    of_network = ("--token-file", "--plaintext")
+    one = add(serve, "serve parameters to workers that are started by hand", *_PROBLEM, *_FILES, *of_network)
     one.add_argument("--bind", metavar="ADDRESS", help="such as tcp://127.0.0.1:7071 (default: a free port)")
     one.add_argument("--index", type=int, metavar="I", help="of several servers, serve the one of this number alone")
-    _add_files(one)
     one.add_argument("--certificate", metavar="FILE.pem", help="speak TLS, with this certificate")
     one.add_argument("--key", metavar="FILE.pem", help="the key of the certificate")
-    _add_secrecy(one)
     _add_config(one)
-    one = add(work, "be a worker of servers that were started by hand")
-    _add_problem(one)
+    one = add(work, "be a worker of servers that were started by hand", *_PROBLEM, "--authority", *of_network)
     one.add_argument("--connect", metavar="ADDRESS,…", required=True, help="all the servers' addresses, in their order")
     one.add_argument("--rank", type=_rank, metavar="N", help="this worker's number, or auto: the first that is free")
-    one.add_argument("--authority", metavar="FILE.pem", help="speak TLS, to whom this authority has signed")
-    _add_secrecy(one)
-    one = add(status, "how far a server's run is, and who is there")
+    one = add(status, "how far a server's run is, and who is there", "--authority", *of_network)
     one.add_argument("address", metavar="ADDRESS,…", help="a server's address, or several")
-    one.add_argument("--authority", metavar="FILE.pem", help="speak TLS, to whom this authority has signed")
-    _add_secrecy(one)
     one = add(stages, "list what can be swapped")
     one.add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
     one.add_argument("--json", action="store_true", help="with all that is known of each field, as JSON")
@@ -629,31 +632,6 @@ def _parser() -> argparse.ArgumentParser:
 def add_load(parser: argparse.ArgumentParser) -> None:
     """The option that `main` takes with any parser."""
     parser.add_argument("--load", metavar="FILE.py", help="a file that registers stages of your own; may be repeated")
-
-
-def _add_problem(parser: argparse.ArgumentParser) -> None:
-    """The options that say what to train on."""
-    parser.add_argument("--data", choices=_DATA, default="digits", help="what to train on")
-    parser.add_argument("--problem", metavar="MODULE:FUNCTION", help="a function of yours that returns a ps.Problem")
-    parser.add_argument(
-        "--features", type=int, default=0, metavar="N", help="lift the data to N random Fourier features"
-    )
-
-
-def _add_files(parser: argparse.ArgumentParser) -> None:
-    """The options that say from which file a run goes on, and where it is written."""
-    parser.add_argument(
-        "--resume", metavar="FILE.npz", help="go on from a run that was saved, with its config; --steps is the total"
-    )
-    parser.add_argument("--save", metavar="FILE.npz", help="write the run, also one that was stopped, to go on from")
-    parser.add_argument("--json", metavar="FILE", help="write the run as JSON; - is standard output")
-    parser.add_argument("--trace", metavar="FILE", help="write the spans for Perfetto, of serve the server's")
-
-
-def _add_secrecy(parser: argparse.ArgumentParser) -> None:
-    """The options of all who are on a network."""
-    parser.add_argument("--token-file", metavar="FILE", required=True, help="the secret that all of a run know")
-    parser.add_argument("--plaintext", action="store_true", help="without TLS to or from other machines, too")
 
 
 def _rank(text: str) -> int | None:

@@ -42,7 +42,7 @@ _generator = threading.Lock()
 
 @contextmanager
 def _drawing(rng: np.random.Generator | None) -> Iterator[None]:
-    """Let the layers that draw, such as dropout, follow from ``rng``; None: from PyTorch's own state."""
+    """Let what draws, such as dropout, follow from ``rng``; None: from PyTorch's own state."""
     if rng is None:
         yield
         return
@@ -88,8 +88,7 @@ class TorchProblem(Problem):
         return part
 
     def init(self, rng: np.random.Generator) -> Tensors:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(rng.integers(2**63)))
+        with _drawing(rng):
             net = self.make_net()
         return {name: _array(name, p).copy() for name, p in net.named_parameters()}
 
@@ -111,9 +110,7 @@ class TorchProblem(Problem):
 
     @_one_thread()
     def loss(self, params: Tensors, rows: Any = None) -> float:
-        """The mean loss over the chosen rows, of the network as it is used: with the statistics of the training
-        rows.
-        """
+        """The mean loss over the chosen rows, of the network as it is used, with the training rows' statistics."""
         X, y = self._chosen(rows)
         with torch.no_grad():
             return float(self.criterion(self.module(params)(torch.from_numpy(X)), torch.from_numpy(y)))

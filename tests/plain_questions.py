@@ -7,8 +7,16 @@ import json
 import sys
 
 from minips.lab.course import QUESTIONS
+from minips.lab.course.questions import Estimate, Question
 from minips.lab.lessons import arguments, read
-from minips.lab.shelf import notebooks
+from minips.lab.state import notebooks
+
+
+def plain(asked: Question | Estimate) -> str:
+    """A question in Markdown, for readers without a kernel."""
+    options = asked.options if isinstance(asked, Question) else (f"a number ({asked.unit})",)
+    return "\n".join([f"**Predict.** {asked.text}", "", *(f"- {option}" for option in options)])
+
 
 if __name__ == "__main__":  # the test run imports each module here
     for path in notebooks():
@@ -18,5 +26,5 @@ if __name__ == "__main__":  # the test run imports each module here
         for above, cell in zip(book["cells"], book["cells"][1:], strict=False):
             for key in arguments(cell, "predict"):
                 assert above["cell_type"] == "markdown", f"no Markdown cell above lab.predict({key!r})"
-                above["source"] = QUESTIONS[key].plain().splitlines(keepends=True)
+                above["source"] = plain(QUESTIONS[key]).splitlines(keepends=True)
         path.write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

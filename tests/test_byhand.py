@@ -18,7 +18,7 @@ import trustme
 
 import minips as ps
 from minips import cli, seeds
-from minips.drivers.asking import transport_of
+from minips.drivers.connecting import transport_of
 from minips.engines import byhand
 from minips.stages.transports.network import check_private
 

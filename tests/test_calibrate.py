@@ -16,7 +16,7 @@ from minips.core.calibration import Calibration
 from minips.core.fit import Line
 from minips.cost import meters, quiet
 from minips.cost.calibrate import MOST_CROWDED, _server_crowd
-from minips.cost.walk import Workload, walk
+from minips.cost.walk import Walk, Workload
 
 calibrate = import_module("minips.cost.calibrate")  # minips.cost gives the function of that name
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, classes=3))
@@ -101,7 +101,7 @@ def test_a_problems_own_gradients_are_measured_in_one_process_too_and_kept(tmp_p
 def test_what_a_server_takes_for_a_crowd_is_found_in_the_crowds_own_time(factor):
     config = ps.Config(workers=meters.CROWD, steps=24)
     known = Calibration(cores=2, worker_rest=Line(2e-4), server_rest=Line(3e-4), server_crowd=factor)
-    wall = walk(config, known, Workload(1e4, 0.0)).seconds_per_step
+    wall = Walk(config, known, Workload(1e4, 0.0)).seconds_per_step
     rows = [(1e4, wall * off, 0.0, 0.0) for off in (1.0, 1.0, 7.0)]  # one block was disturbed
     found = _server_crowd(rows, replace(known, server_crowd=1.0), replace(config, steps=1))
     assert found == pytest.approx(factor, rel=0.02)

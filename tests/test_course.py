@@ -1,6 +1,7 @@
 """What the lessons ask and say: every outcome can come out, and a notebook tells none of them before it is measured.
 
-The folder ``outcomes`` has, for each question, values under which each of its options comes true, and none.
+The folder ``outcomes`` has, for each question, values under which each of its options comes true, and none, and words
+that would give its answer away.
 """
 
 import ast
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plain_questions import plain
 from test_lessons import LESSONS, lesson
 
 from minips import lab
@@ -21,8 +23,11 @@ from minips.lab.course.questions import NONE, Disagreement, Estimate, Question, 
 from minips.lab.lessons import arguments
 
 OUTCOMES: dict[str, dict[str, dict[str, Any]]] = {}
+TELLING: dict[str, list[str]] = {}
 for path in sorted((Path(__file__).parent / "outcomes").glob("outcomes_*.py")):
-    OUTCOMES |= runpy.run_path(str(path))["OUTCOMES"]
+    of_lesson = runpy.run_path(str(path))
+    OUTCOMES |= of_lesson["OUTCOMES"]
+    TELLING |= of_lesson["TELLING"]
 
 each_question = pytest.mark.parametrize("key", QUESTIONS)
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -84,7 +89,7 @@ def test_each_option_has_a_reason_of_its_own(key: str) -> None:
         reasons = [*(choice.because for choice in asked.choices), asked.otherwise]
         assert all(len(reason) > 20 for reason in reasons)
         assert len({*reasons}) == len(reasons)
-        assert asked.telling
+        assert TELLING[key]
 
 
 @pytest.mark.usefixtures("somebody_is_there")
@@ -170,7 +175,7 @@ def test_nothing_tells_the_answer_before_it_is_measured(path: Path) -> None:
     ]
     for name, key in guesses(book).items():
         asked = QUESTIONS[key]
-        words = [*asked.telling, *(asked.options if isinstance(asked, Question) else ())]
+        words = [*TELLING.get(key, ()), *(asked.options if isinstance(asked, Question) else ())]
         found = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in words) or "(?!)", re.IGNORECASE)
         start = next(i for i, cell in enumerate(book.cells) if key in arguments(cell, "predict"))
         end = next(i for i, cell in enumerate(book.cells) if name in dict(compared(cell)))
@@ -186,7 +191,7 @@ def test_readers_without_a_kernel_see_each_question(path: Path) -> None:
     for above, cell in pairwise(lesson(path).cells):
         for key in arguments(cell, "predict"):
             assert above.cell_type == "markdown"
-            assert above.source == QUESTIONS[key].plain(), "run tests/plain_questions.py"
+            assert above.source == plain(QUESTIONS[key]), "run tests/plain_questions.py"
 
 
 def test_what_is_kept_is_used_and_what_is_used_is_kept() -> None:

@@ -19,7 +19,7 @@ from scipy import sparse
 import minips as ps
 from minips import cli, seeds
 from minips.core import saved
-from minips.drivers.asking import asking
+from minips.drivers.connecting import asking
 from minips.engines import byhand
 
 rng = np.random.default_rng(0)

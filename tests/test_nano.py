@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 import minips as ps
-from minips.drivers.asking import status
+from minips.drivers.connecting import status
 from minips.engines.worker import compute
 
 ROOT = Path(__file__).parents[1]

@@ -10,10 +10,9 @@ import pytest
 
 from minips import lab
 from minips.lab import predictions, state
-from minips.lab.answers import Answer
+from minips.lab.cells import Answer, Quiz
 from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, SENTENCES
 from minips.lab.course.questions import NONE, Disagreement, Estimate, Item, Option, Prompt, Question, Sentence
-from minips.lab.quizzes import Quiz
 
 pytestmark = pytest.mark.usefixtures("somebody_is_there")
 
@@ -26,7 +25,6 @@ WHICH = Question(
     ),
     expected="this",
     otherwise="They weigh the same.",
-    telling=("holds more",),
     timed=False,
 )
 HOW_LONG = Estimate(
@@ -36,12 +34,9 @@ HOW_LONG = Estimate(
     (10.0, 30.0),
     "The bytes need 20 ms.",
     "It took another time.",
-    (),
     timed=True,
 )
-QUIZ = tuple(
-    Item(f"Question {number}?", {"yes": f"Yes, {number}.", "no": f"No, not {number}."}, "yes") for number in range(5)
-)
+QUIZ = tuple(Item(f"Question {number}?", {"yes": f"Yes, {number}.", "no": f"No, not {number}."}) for number in range(5))
 
 
 @pytest.fixture(autouse=True)
@@ -171,11 +166,11 @@ class TestPrediction:
         for options, expected in ((("a", "a"), "a"), (("a",), "a"), (("a", "b"), "c")):
             choices = tuple(Option(text, lambda: True, text) for text in options)
             with pytest.raises(ValueError, match="two different options or more"):
-                Question("00.93", "?", choices, expected, "", (), timed=False)
+                Question("00.93", "?", choices, expected, "", timed=False)
 
     def test_two_options_that_come_true_are_an_error_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
         both = tuple(Option(text, lambda x: True, text) for text in ("a", "b"))
-        asked = Question("00.93", "Which?", both, "a", "", (), timed=True)
+        asked = Question("00.93", "Which?", both, "a", "", timed=True)
         assert asked.outcome(x=1).measured == "a"
         monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
         with pytest.raises(ValueError, match="'a', 'b' are all true"):
@@ -183,7 +178,7 @@ class TestPrediction:
 
     def test_the_places_of_the_options_follow_from_the_question_and_say_nothing(self) -> None:
         choices = tuple(Option(text, lambda: True, text) for text in "abc")
-        asked = [Question("00.93", f"Question {i}?", choices, "c", "", (), timed=False) for i in range(60)]
+        asked = [Question("00.93", f"Question {i}?", choices, "c", "", timed=False) for i in range(60)]
         places = [one.options.index("c") for one in asked]
         assert {*places} == {0, 1, 2}
         assert places == [one.options.index("c") for one in asked]

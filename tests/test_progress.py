@@ -17,7 +17,7 @@ def one_that_takes_yes(somebody_is_there: None, monkeypatch: pytest.MonkeyPatch)
     asked = exercises.Exercise("00.1", "say yes", ("yes",), lambda thing: one(thing))
     monkeypatch.setitem(exercises.EXERCISES, "00.1", asked)
     options = (Option("much", lambda x: x > 1, "It is."), Option("little", lambda x: x <= 1, "It is not."))
-    which = Question("00.1", "How much?", options, "much", "No number.", (), timed=False)
+    which = Question("00.1", "How much?", options, "much", "No number.", timed=False)
     monkeypatch.setitem(QUESTIONS, "00.1", which)
 
 
@@ -82,7 +82,7 @@ def test_what_was_noted_of_an_earlier_edition_is_set_aside_and_said() -> None:
 def test_a_question_that_asks_for_a_number_now_reads_notes_of_when_it_had_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    number = Estimate("00.1", "How much?", "ms", (1.0, 2.0), "So.", "Not so.", (), timed=True)
+    number = Estimate("00.1", "How much?", "ms", (1.0, 2.0), "So.", "Not so.", timed=True)
     monkeypatch.setitem(QUESTIONS, "00.1", number)
     for measured, right in (("much", 0), ("12 ms", 1), ("0 ms", 0)):
         state.note("question", "00.1", predicted="12.5", measured=measured)

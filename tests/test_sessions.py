@@ -5,7 +5,7 @@ import json
 import sys
 import textwrap
 import threading
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from test_golden import CLOCKS, CONFIGS, Pull
 
 import minips as ps
 from minips import seeds
-from minips.core import allreduce_session, sessions, training
+from minips.core import reduction, sessions, training
 from minips.core.protocol import ServerSession, WorkerSession
 from minips.core.reduction import AllReduceState
 from minips.core.sessions import Session
@@ -30,7 +30,7 @@ from minips.engines.simulated import central, mutual
 
 EXCHANGES = {"ring": 4, "tree": 5, "halvingdoubling": 8}
 EVERY_CLOCK, COMPUTING = {"threads", "simulated", "predicted"}, {"threads", "simulated"}
-HOLDERS = [training, allreduce_session, worker, replica, peer, central, mutual, walk]
+HOLDERS = [training, reduction, worker, replica, peer, central, mutual, walk]
 """The modules that hold a training loop, or the session of an all-reduce."""
 LEFT = 3
 """The steps that a worker makes which leaves, or falls silent."""
@@ -69,14 +69,14 @@ class Mutation(NamedTuple):
 
 ALL_REDUCE = {
     "the last reduce hop is left out": Mutation(
-        allreduce_session.all_reduce,
+        reduction.all_reduce,
         "for number, hop in enumerate(part.hops):\n",
         "for number, hop in enumerate(part.hops):\n"
         "        if hop.adds and not part.hops[number + 1].adds:\n            continue\n",
         EVERY_CLOCK,
     ),
     "a hop forgets its sum": Mutation(
-        allreduce_session.all_reduce,
+        reduction.all_reduce,
         "partial(part.incoming, number, parcel)",
         "(lambda: None) if hop.adds else partial(part.incoming, number, parcel)",
         COMPUTING,
@@ -270,6 +270,37 @@ def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_sile
     assert run.updates == 3 * LEFT + 2 * 5
 
 
+def carry_out_together(ranks: list[Session[Any]]) -> list[Any]:
+    """Carry out sessions that send to each other, in this thread, by turns; what each returns."""
+    boxes: dict[tuple[int, int], deque[Any]] = defaultdict(deque)
+    needs: list[Any] = [next(session) for session in ranks]
+    results: dict[int, Any] = {}
+
+    def ends(rank: int) -> bool:
+        """Go on as far as it goes without a message that has not come; True at the session's end."""
+        while True:
+            match needs[rank]:
+                case sessions.Do(call=call):
+                    answer = call()
+                case sessions.Send(to, parcel):
+                    boxes[rank, to].append(parcel)
+                    answer = None
+                case sessions.Receive(source):
+                    if not boxes[source, rank]:
+                        return False
+                    answer = boxes[source, rank].popleft()
+            try:
+                needs[rank] = ranks[rank].send(answer)
+            except StopIteration as end:
+                results[rank] = end.value
+                return True
+
+    left = list(range(len(ranks)))
+    while left:
+        left = [rank for rank in left if not ends(rank)]
+    return [results[rank] for rank in range(len(ranks))]
+
+
 @pytest.mark.parametrize("name", EXCHANGES)
 def test_by_turns_and_by_sizes_alone_the_same_is_said(name: str) -> None:
     workers, exchange = EXCHANGES[name], ps.stage.build("exchange", name)
@@ -278,12 +309,12 @@ def test_by_turns_and_by_sizes_alone_the_same_is_said(name: str) -> None:
     parts = [AllReduceState(config, rank, gradients[0], ps.Trace()) for rank in range(workers)]
     for part, own in zip(parts, gradients, strict=True):
         part.begin(0, own)
-    means = allreduce_session.carry_out_together([allreduce_session.all_reduce(part) for part in parts])
+    means = carry_out_together([reduction.all_reduce(part) for part in parts])
     assert all((mean["w"] == means[0]["w"]).all() for mean in means)
     np.testing.assert_allclose(means[0]["w"], np.mean([own["w"] for own in gradients], axis=0), rtol=1e-6)
 
     sizes = [walk.Declared(part.hops, [float(i) for i in range(len(part.hops))], part.sizes) for part in parts]
-    scripts = [list(allreduce_session.all_reduce(size)) for size in sizes]  # what it receives makes no difference
+    scripts = [list(reduction.all_reduce(size)) for size in sizes]  # what it receives makes no difference
     sent = Counter(
         (rank, need.to, need.number)
         for rank, needs in enumerate(scripts)

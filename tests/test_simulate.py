@@ -387,9 +387,14 @@ def test_an_engine_is_a_value():
 
 
 def test_what_is_not_installed_is_a_sentence(monkeypatch):
-    monkeypatch.setattr(ps.Simulated, "requires", ("no_such_module",))
-    with pytest.raises(ModuleNotFoundError, match=r'needs no_such_module.*pip install "minips\[simulate\]"'):
-        ps.Simulated()
+    config, cluster = ps.Config(workers=2, steps=2), cost.Cluster(machines=2)
+    monkeypatch.setattr(cost.Topology, "requires", ("no_such_module",))
+    linked = ps.Config(workers=2, steps=2, link=ps.Link())
+    for one, engine in ((linked, ps.Simulated()), (config, ps.Simulated(cluster=cluster))):
+        with pytest.raises(ModuleNotFoundError, match=r'needs no_such_module.*pip install "minips\[simulate\]"'):
+            ps.train(Still(10), one, engine=engine)
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    assert ps.train(Still(10), config, engine=ps.Simulated()).updates == 4  # without a network
 
 
 def test_nothing_loads_the_simulation_before_it_runs():

@@ -9,16 +9,14 @@ import minips as ps
 from minips import cost
 from minips.core.calibration import Calibration
 from minips.core.fit import Line
-from minips.cost.ports import Port
-from minips.cost.walk import Declared, Workload
-from minips.cost.walk import walk as walk_it
+from minips.cost.walk import Declared, Port, Walk, Workload
 from minips.drivers.clockwork import Clockwork
 
 NOTHING = Calibration(cores=64)
 
 
 def walk(config, calibration=NOTHING, nbytes=80_000):
-    return walk_it(config, calibration, Workload(20_000, 1, nbytes / config.servers, nbytes / config.servers))
+    return Walk(config, calibration, Workload(20_000, 1, nbytes / config.servers, nbytes / config.servers))
 
 
 def pace(config, calibration=NOTHING):
@@ -146,7 +144,7 @@ def test_an_all_reduce_takes_what_its_formula_says(exchange, formula, workers):
     schedules = [exchange.schedule(rank, workers) for rank in range(workers)]
     parts = tuple(Declared(hops, [len(hop.sends) * 4 * pieces[0] for hop in hops], pieces) for hops in schedules)
     config = ps.Config(workers=workers, exchange=exchange, steps=20, link=ps.Link(100e6, 2e-3))
-    done = walk_it(config, NOTHING, Workload(20_000, 1, parts=parts))
+    done = Walk(config, NOTHING, Workload(20_000, 1, parts=parts))
     assert done.seconds_per_step == pytest.approx(formula(workers, 80_000, 100e6 / 8, 2e-3), rel=1e-6)
 
 
@@ -156,8 +154,8 @@ def test_on_a_cluster_with_a_machine_for_each_all_is_as_behind_links_of_their_ow
     calibration = replace(NOTHING, gradient=Line(1e-3), worker_rest=Line(1e-4), server_rest=Line(1e-4))
     load = Workload(20_000, 1, 40_000, 40_000)
     machines = cost.Cluster(machines=6, bandwidth_bps=100e6, latency_s=2e-3)
-    alone = walk_it(config, calibration, load)
-    assert walk_it(replace(config, link=None), calibration, load, machines).seconds == pytest.approx(
+    alone = Walk(config, calibration, load)
+    assert Walk(replace(config, link=None), calibration, load, machines).seconds == pytest.approx(
         alone.seconds, rel=1e-12
     )
 
@@ -167,7 +165,7 @@ def test_processes_of_one_machine_share_its_cores(machines, cores, seconds):
     cluster = cost.Cluster(machines=machines, cores=cores, bandwidth_bps=1e12, latency_s=0.0)
     calibration = replace(NOTHING, gradient=Line(1.0), cores=2)
     config, load = ps.Config(workers=8, steps=20), Workload(1, 1, 4, 4)
-    assert walk_it(config, calibration, load, cluster).seconds_per_step == pytest.approx(seconds, rel=1e-6)
+    assert Walk(config, calibration, load, cluster).seconds_per_step == pytest.approx(seconds, rel=1e-6)
 
 
 def test_processes_of_one_machine_share_its_link_and_do_not_need_it_among_themselves():
@@ -175,6 +173,6 @@ def test_processes_of_one_machine_share_its_link_and_do_not_need_it_among_themse
     cluster = cost.Cluster(machines=2, cores=8, bandwidth_bps=8e6, latency_s=0.0)
     config, load = ps.Config(workers=4, steps=20), Workload(1, 1, 1_000_000, 0)
     assert cluster.places(4, 1) == {"server 0": 0, "worker 0": 1, "worker 1": 0, "worker 2": 1, "worker 3": 0}
-    assert walk_it(config, NOTHING, load, cluster).seconds_per_step == pytest.approx(2.0, rel=1e-6)
+    assert Walk(config, NOTHING, load, cluster).seconds_per_step == pytest.approx(2.0, rel=1e-6)
     one = replace(cluster, machines=1)
-    assert walk_it(config, NOTHING, load, one).seconds == 0.0
+    assert Walk(config, NOTHING, load, one).seconds == 0.0

@@ -103,9 +103,7 @@ def _interval(value: float, line: Line) -> str:
 
 
 def rank_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
-    """The lines of a rank of an all-reduce: it encodes as a worker, decodes as a server, and aggregates one message at
-    a time.
-    """
+    """The lines of an all-reduce's rank: it encodes as a worker, decodes as a server, aggregates message by message."""
     lines = {name: calibration.worker[name] for name in ENCODE if name in calibration.worker}
     lines |= {name: calibration.server[name] for name in DECODE if name in calibration.server}
     lines |= update_lines(calibration, config)

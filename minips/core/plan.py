@@ -1,4 +1,4 @@
-"""What of every message on a link is the same, where its arrays travel as they are.
+"""The part of a message that stays the same on a link, where its arrays travel as they are.
 
 From step to step the arrays of a link keep their names, dtypes and shapes; their values change, and a few numbers in
 the header. `MsgPack` writes all that stays into the index, the second half of its first frame. A `Plan` keeps the last

@@ -1,4 +1,4 @@
-"""One rank's part of an all-reduce: what it sends at each hop, and what it makes of what comes in. No I/O.
+"""One rank's part of an all-reduce: what it sends at each hop, what it makes of what comes in, and when. No I/O.
 
 Each piece is encoded by itself. A partial sum is decoded, added to and encoded again at every hop, so a lossy quantizer
 errs at each of them. A complete sum is encoded once, by its owner, and handed round as it is; the owner itself goes on
@@ -10,18 +10,20 @@ handed round, plus all that is held anywhere, equals all the gradients.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from minips import seeds
 from minips.core.codec import Decoder, Encoder, pack, unpack
-from minips.core.collectives import AllReduce
+from minips.core.collectives import AllReduce, Hop
 from minips.core.config import Config
 from minips.core.message import DivergedError, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
+from minips.core.sessions import Do, Parcel, Receive, Send, Session
+from minips.spans import DECODE, ENCODE, UPDATE
 from minips.stage import Frames, Tensors
 from minips.stages.quantizers import Parts
 from minips.stages.serializers import Packet
@@ -37,7 +39,7 @@ class AllReduceState:
     """The sum of the tensors of all ranks, step after step.
 
     ``like`` has the names, shapes and dtypes of what is added up, ``rng`` draws for a quantizer (None: as in a run).
-    For each step: `begin`, then what `minips.core.allreduce_session.all_reduce` says: for every hop of ``hops``,
+    For each step: `begin`, then what `all_reduce` says: for every hop of ``hops``,
     `outgoing` where it sends and `incoming` where it receives; then `mean`.
     """
 
@@ -154,3 +156,46 @@ class AllReduceState:
                     f"got {tensors[name].dtype} of {tensors[name].shape}."
                 )
         return tensors
+
+
+class Part(Protocol):
+    """One rank's part of an all-reduce: what it sends at each hop, and what becomes of what comes in."""
+
+    @property
+    def hops(self) -> Sequence[Hop]: ...
+    @property
+    def sizes(self) -> Sequence[float]:
+        """Values of each piece."""
+
+    def outgoing(self, number: int) -> Parcel:
+        """The message that is sent at hop ``number``."""
+
+    def incoming(self, number: int, parcel: Parcel) -> None:
+        """Take what came in at hop ``number``."""
+
+    def mean(self) -> Any:
+        """The result, after the last hop."""
+
+
+def all_reduce(part: Part) -> Session[Any]:
+    """One rank's way through an all-reduce; returns the mean."""
+
+    def values(pieces: range) -> float:
+        return sum(part.sizes[piece] for piece in pieces)
+
+    complete = set[int]()
+    for number, hop in enumerate(part.hops):
+        if hop.to is not None:
+            spans: tuple[str, ...] = ENCODE
+            if not hop.adds:
+                # A sum that came in complete is passed on as it came; its owner goes on with what the others decode.
+                spans = ("serialize", "compress") if complete.issuperset(hop.sends) else (*ENCODE, "dequantize")
+                complete.update(hop.sends)
+            parcel = yield Do(spans, values(hop.sends), partial(part.outgoing, number))
+            yield Send(hop.to, parcel, values(hop.sends), number)
+        if hop.source is not None:
+            parcel = yield Receive(hop.source, number)
+            complete.update(() if hop.adds else hop.receives)
+            spans = (*DECODE, "aggregate") if hop.adds else DECODE
+            yield Do(spans, values(hop.receives), partial(part.incoming, number, parcel))
+    return (yield Do(UPDATE, sum(part.sizes), part.mean))

@@ -146,9 +146,7 @@ class Run:
         check_same(origin, mine, "the run")
 
     def to_frame(self) -> Any:
-        """The training losses as a pandas DataFrame of ``seconds``, ``step`` and ``loss``. ImportError without
-        pandas.
-        """
+        """The losses as a pandas DataFrame of ``seconds``, ``step`` and ``loss``. ImportError without pandas."""
         return frame(self.losses, ["seconds", "step", "loss"])
 
     def save(self, path: str | Path) -> None:
@@ -284,9 +282,7 @@ class Run:
 
 
 def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
-    """The run that all servers' reports make; that of one of several has its own part of the parameters. The first
-    sees all pushes.
-    """
+    """The run of all servers' reports, or of one of several alone, with its part. The first sees all pushes."""
     first, began = reports[0], min(report["began_at"] for report in reports)
     layouts = [report["layout"] for report in reports]
     left = [all(parts) and list(parts) for parts in zip(*(report["left"] for report in reports), strict=True)]

@@ -59,9 +59,7 @@ def write(path: str | Path, values: Mapping[str, Any]) -> None:
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """The values of a file. ValueError where it is torn, foreign or of a newer format; OSError where it cannot be
-    opened.
-    """
+    """The values of a file. ValueError for a torn, foreign or newer one; OSError where it cannot be opened."""
     with Path(path).open("rb") as file:
         try:
             with zipfile.ZipFile(file) as names:

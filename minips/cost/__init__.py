@@ -21,8 +21,7 @@ from minips.cost.formulas import (
     tree_allreduce_s,
 )
 from minips.cost.maps import CodecMap, Sample, codec_map
-from minips.cost.measured import against_measured
-from minips.cost.predict import Comparison, Prediction, compare, message_nbytes, predict
+from minips.cost.predict import Comparison, Prediction, against_measured, compare, message_nbytes, predict
 from minips.cost.probe import rounds, steps_to
 from minips.cost.tune import Choice, Tuning, tune
 from minips.engines.simulated.engine import Simulated

@@ -29,7 +29,7 @@ from minips.core.run import Stop
 from minips.cost import meters
 from minips.cost.meters import Block
 from minips.cost.quiet import quietly, usable_cores
-from minips.cost.walk import EVEN_STEPS, Workload, walk
+from minips.cost.walk import EVEN_STEPS, Walk, Workload
 from minips.engines import Processes, Threads
 from minips.engines.local import START_S
 from minips.engines.progress import showing
@@ -257,7 +257,7 @@ def _server_crowd(rows: Sequence[tuple[Any, ...]], found: Calibration, config: C
     low, high = 1.0, MOST_CROWDED
     for _ in range(10):
         factor = (low + high) / 2
-        crowd = walk(config, replace(found, server_crowd=factor, gradient=None), load)
+        crowd = Walk(config, replace(found, server_crowd=factor, gradient=None), load)
         low, high = (factor, high) if crowd.seconds_per_step < wall else (low, factor)
     return low
 

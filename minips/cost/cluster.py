@@ -13,7 +13,7 @@ from minips.core.codec import Codec
 from minips.core.collectives import PS, AllReduce, Exchange, HalvingDoubling, RingAllReduce, TreeAllReduce
 from minips.core.config import Config
 from minips.core.fit import Line
-from minips.core.machines import Machines
+from minips.core.topology import Machines
 from minips.cost.formulas import (
     halving_doubling_s,
     parameter_server_s,
@@ -22,7 +22,7 @@ from minips.cost.formulas import (
     tree_allreduce_s,
 )
 from minips.cost.predict import message_nbytes
-from minips.cost.walk import EVEN_STEPS, Declared, Workload, walk
+from minips.cost.walk import EVEN_STEPS, Declared, Walk, Workload
 from minips.engines.sweep import Table
 from minips.stage import Stage, Value, build, default_of, parse_stage, read_fields
 from minips.stages.quantizers import Quantizer
@@ -92,7 +92,7 @@ class Cluster(Machines):
         else:
             load, bytes_sent, bytes_busiest = _served(config, values)
         closed_s, fair_s = self._closed_forms(config, load)
-        simulated_s = walk(config, self._machines(config, calibration), load).pace
+        simulated_s = Walk(config, self._machines(config, calibration), load).pace
         return {
             "way": _words(exchange) + (f":servers={config.servers}" if config.servers > 1 else ""),
             "codec": _codec_words(config.push),
@@ -227,9 +227,7 @@ def all_reduced(exchange: AllReduce, config: Config, values: float) -> tuple[Wor
 
 
 def _nbytes(codec: Codec, values: float) -> float:
-    """The bytes that a codec makes of so many float32 in one flat tensor; those of the header are left out where they
-    can be.
-    """
+    """The bytes that a codec makes of so many float32 in one flat tensor, without the header's where that can be."""
     size = max(1, round(values))
     plain = codec == Codec(codec.quantizer, codec.memory)
     known = codec.quantizer_of("w").nbytes((size,), np.float32) if plain else None

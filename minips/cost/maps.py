@@ -14,7 +14,7 @@ from minips.cost.calibrate import calibrate
 from minips.cost.cluster import all_reduced
 from minips.cost.predict import message_nbytes
 from minips.cost.rehearsal import FixedGradients
-from minips.cost.walk import Workload, walk
+from minips.cost.walk import Walk, Workload
 from minips.drivers.clockwork import seldom_collected
 from minips.engines import Engine
 from minips.engines.progress import showing
@@ -158,9 +158,9 @@ def _predict(configs: Sequence[Config], calibration: Calibration, load: Workload
     """Seconds of a step behind each of these links, the slowest first. As far as everything happens in the same order
     as behind the slowest one, the seconds are linear in those of a byte: that stretch is solved at its ends alone.
     """
-    walks = {0: walk(configs[0], calibration, load)}
+    walks = {0: Walk(configs[0], calibration, load)}
     for column in range(len(configs) - 1, 0, -1):
-        walks[column] = walk(configs[column], calibration, load)
+        walks[column] = Walk(configs[column], calibration, load)
         if walks[column].clockwork.order == walks[0].clockwork.order:
             break
     speeds = np.array([-1 / config.link.bandwidth_bps for config in configs if config.link])

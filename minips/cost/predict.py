@@ -5,9 +5,11 @@ rehearsal.
 """
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from timeit import timeit
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,21 +18,27 @@ from minips.arithmetic import one_blas_thread
 from minips.core.calibration import Calibration
 from minips.core.codec import Codec, Encoder
 from minips.core.collectives import AllReduce
-from minips.core.config import Config
+from minips.core.config import Config, Delays
 from minips.core.fit import Line
-from minips.core.machines import Machines, check_one_network
 from minips.core.message import Message
 from minips.core.run import Run
+from minips.core.topology import Machines, check_one_network
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.quiet import quietly
 from minips.cost.rehearsal import count_bytes
-from minips.cost.walk import walk
+from minips.cost.walk import Walk
+from minips.engines import Engine, Processes
+from minips.engines.simulated.engine import Simulated
+from minips.engines.train import train
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.spans import SPANS
 from minips.stage import Tensors
+from minips.stages.consistency import ASP, BSP, SSP, Consistency
 from minips.stages.transports.framing import stream_nbytes
 from minips.trace import Trace
+
+SLOW = Delays(seconds=0.05, slow={1: 4.0})
 
 
 @dataclass(frozen=True)
@@ -64,13 +72,16 @@ class Prediction:
         low, high = (bound * 1e3 for bound in self.interval_s)
         about = "" if self.exact_bytes else "about "
         of_each = f" on each of {self.cluster.machines} machines" if self.cluster else ""
+        servers = 0 if isinstance(self.config.exchange, AllReduce) else self.config.servers
+        counts = {"worker": self.config.workers, "server": servers}
+        who = " and ".join(f"{count} {role}" + "s" * (count > 1) for role, count in counts.items() if count)
         rows = [
             *((name, f"{seconds * 1e3:.3f} ms") for name, seconds in self.spans.items()),
             ("a step", f"{self.seconds_per_step * 1e3:.3f} ms ({low:.3f} to {high:.3f})"),
             ("the run", f"{self.seconds:.2f} s for {self.config.steps} steps"),
             ("sent by workers", f"{about}{self.bytes_sent / 1e6:.3f} MB"),
             ("received by workers", f"{about}{self.bytes_received / 1e6:.3f} MB"),
-            ("cores", f"{self.cores}{of_each}, shared by {_processes(self.config)}"),
+            ("cores", f"{self.cores}{of_each}, shared by {who}"),
         ]
         return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *filter(None, [self.note])])
 
@@ -103,7 +114,7 @@ def predict(
         gradient_s, note = quietly(partial(_time_gradient, part, config, params), attempts=2)
         calibration = replace(calibration, gradient=Line(gradient_s), note=calibration.note or note)
     bounds = (calibration, calibration.bound("low"), calibration.bound("high"))
-    middle, low, high = (walk(config, one, traffic.load, cluster) for one in bounds)
+    middle, low, high = (Walk(config, one, traffic.load, cluster) for one in bounds)
     seconds = middle.seconds_per_step
     ends = (seconds, low.seconds_per_step, high.seconds_per_step)
     return Prediction(
@@ -122,9 +133,7 @@ def predict(
 
 @dataclass(frozen=True)
 class Comparison:
-    """A prediction and a run, joined by span name: rows of (name, predicted seconds per step, measured seconds per
-    step).
-    """
+    """A prediction and a run, joined by span name: rows of (name, predicted and measured seconds per step)."""
 
     rows: list[tuple[str, float, float]]
     note: str = ""
@@ -152,6 +161,45 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     return Comparison([*rows, ("total", prediction.seconds_per_step, run.seconds_per_step)], prediction.note)
 
 
+class Row(NamedTuple):
+    """Seconds per step under one consistency, in virtual time and for real."""
+
+    consistency: Consistency
+    simulated_s: float
+    measured_s: float
+
+    @property
+    def ratio(self) -> float:
+        """Simulated over measured."""
+        return self.simulated_s / self.measured_s
+
+
+def against_measured(
+    problem: Problem,
+    config: Config | None = None,
+    *,
+    engine: Engine | None = None,
+    calibration: Calibration | None = None,
+    report: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Seconds per step under BSP, SSP, ASP and BSP with a backup worker: simulated, and measured on ``engine`` (None:
+    `Processes`).
+
+    ``config`` (None: four workers, of which one computes four times slower, and 20 steps) says everything else. A real
+    straggler cannot give up, so the simulated ones do not either. ``report`` is called after each row, of which the
+    default takes a few seconds.
+    """
+    config = config or Config(workers=4, steps=20, delays=SLOW)
+    simulated = Simulated(calibration=calibration or calibrate(config, problem), abandon=False)
+    rows = []
+    for consistency in (BSP(), SSP(), ASP(), BSP(backup=1)):
+        same = replace(config, consistency=consistency)
+        runs = [train(problem, same, engine=one) for one in (simulated, engine or Processes())]
+        rows.append(Row(consistency, *(run.seconds_per_step for run in runs)))
+        report(rows[-1])
+    return rows
+
+
 def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> int:
     """The bytes of one message of these tensors: really encoded, scales, indices, headers and all.
 
@@ -169,12 +217,6 @@ def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> i
     message = Message({"kind": "push"}, tensors)
     sizes = [len(frame) for frame in Encoder(codec, np.random.default_rng(0), Trace()).encode(message)]
     return stream_nbytes(sizes) if stream else sum(sizes)
-
-
-def _processes(config: Config) -> str:
-    """The workers and servers of a config in words."""
-    counts = {"worker": config.workers, "server": 0 if isinstance(config.exchange, AllReduce) else config.servers}
-    return " and ".join(f"{count} {role}" + "s" * (count > 1) for role, count in counts.items() if count)
 
 
 def _time_gradient(part: Problem, config: Config, params: Tensors) -> float:

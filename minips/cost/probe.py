@@ -1,47 +1,54 @@
-"""The steps that a config needs: its rounds in this process, with nothing sent and no waiting.
+"""The steps that a config needs: its rounds, simulated with no network and no waiting.
 
-Gradients, codecs, partition, aggregator, optimizer and schedule are those of a run, and so are the random draws: under
-BSP the parameters are a run's to the bit.
+Under BSP the parameters are a run's to the bit.
 """
 
-from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
-from minips.core.allreduce_session import all_reduce, carry_out_together
-from minips.core.collectives import AllReduce
 from minips.core.config import Config
-from minips.core.message import DivergedError, Message, NonFiniteError, check_finite
-from minips.core.partition import cut, join, partition
-from minips.core.presence import Attending
-from minips.core.protocol import ServerLink, ServerSession, WorkerSession
-from minips.core.reduction import AllReduceState
-from minips.core.sessions import Receive, Send, Session, carry_out
-from minips.core.shard import Shard
-from minips.engines.worker import compute
+from minips.core.message import NonFiniteError
+from minips.core.run import Rows
+from minips.engines.base import TrainingJob
+from minips.engines.evaluation import Evaluation
+from minips.engines.simulated.engine import Simulated
 from minips.problems import Problem
-from minips.stage import Frames, Tensors
-from minips.stages.aggregators import Contribution
+from minips.stage import Tensors
 from minips.stages.consistency import BSP
-from minips.trace import UNTIMED, Trace
+
+
+class _EachRound(Evaluation):
+    """A pause after each round, which keeps its parameters."""
+
+    def __init__(self) -> None:
+        self.every = 1
+        self.params: list[Tensors] = []
+
+    def call(self, step: int, params: Tensors, losses: Rows, seconds: float) -> bool:
+        self.params.append(params)
+        return False
 
 
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     """The parameters after each round of BSP, whatever the config's consistency, until one would not be finite."""
-    config = replace(config.for_rows(problem.rows), delays=None, overlap=False, consistency=BSP())
-    parts = [problem.shard(worker, config.workers) for worker in range(config.workers)]
-    params = problem.init(seeds.init(config.seed))
-    with suppress(NonFiniteError, DivergedError):
-        if isinstance(config.exchange, AllReduce):
-            each = _together(parts, params, config)
-        else:
-            each = _served(parts, params, config)
-        following = one_blas_thread(partial(next, each, None))  # computed as in a run
-        yield from iter(following, None)
+    config = replace(config.for_rows(problem.rows), link=None, delays=None, overlap=False, consistency=BSP())
+    one_more = replace(config, steps=config.steps + 1)  # for a run does not pause after its last
+    look, params = _EachRound(), problem.init(seeds.init(config.seed))
+    job = TrainingJob(problem, one_more, params, lambda progress: None, lambda: False, look, None)
+    begun = one_blas_thread(Simulated(compute_s=1.0).begun)  # computed as in a run
+    go_on = one_blas_thread(begun(job).cluster.go_on)
+    for _ in range(config.steps):
+        try:
+            go_on(lambda: bool(look.params))
+        except RuntimeError as error:
+            if isinstance(error.__cause__, NonFiniteError):
+                return
+            raise
+        if not look.params:
+            return
+        yield look.params.pop()
 
 
 @one_blas_thread
@@ -60,60 +67,3 @@ def steps_to(problem: Problem, config: Config, target_accuracy: float, *, every:
             if accuracy >= target_accuracy:
                 return step
     return None
-
-
-def _served(parts: list[Problem], params: Tensors, config: Config) -> Iterator[Tensors]:
-    layouts = partition(params, config.servers)
-    shards = [Shard.of(config, cut(params, layout)) for layout in layouts]
-    trace = UNTIMED
-    servers = [
-        ServerSession(shard, config, index, layout, trace)
-        for index, (shard, layout) in enumerate(zip(shards, layouts, strict=True))
-    ]
-    workers = [
-        WorkerSession(worker, [ServerLink(config, worker, index, trace) for index in range(config.servers)])
-        for worker in range(config.workers)
-    ]
-
-    here = Attending()
-
-    def carried_out(session: Session[list[Message]]) -> list[Message]:
-        asked: deque[Send] = deque()
-
-        def receive(wanted: Receive) -> Frames:
-            return carry_out(servers[wanted.source].answer(asked.popleft().parcel, here, 0.0))
-
-        return carry_out(session, asked.append, receive)
-
-    def pulled(worker: WorkerSession) -> Tensors:
-        return worker.join(carried_out(worker.pull()))
-
-    for worker in workers:
-        carried_out(worker.hello())
-    seen = [pulled(worker) for worker in workers]
-    for clock in range(config.steps):
-        for worker, part, one in zip(workers, parts, seen, strict=True):
-            loss, gradients = compute(part, config, one, worker.worker, clock)
-            check_finite(gradients, "The gradient of")
-            carried_out(worker.push(gradients, loss, None, pulls=False))
-        if any(shard.diverged for shard in shards):
-            return
-        seen = [pulled(worker) for worker in workers]
-        yield join([shard.params for shard in shards], layouts)
-
-
-def _together(parts: list[Problem], params: Tensors, config: Config) -> Iterator[Tensors]:
-    workers = range(config.workers)
-    replica = Shard.of(config, params, workers=1)
-    ranks = [AllReduceState(config, rank, params, Trace()) for rank in workers]
-    for clock in range(config.steps):
-        seen = replica.params
-        for rank, part, one in zip(workers, parts, ranks, strict=True):
-            gradients = compute(part, config, seen, rank, clock)[1]
-            check_finite(gradients, "The gradient of")
-            one.begin(clock, gradients)
-        means = carry_out_together([all_reduce(one) for one in ranks])
-        replica.push(Contribution(0, clock, clock, means[0]))
-        if replica.diverged:
-            return
-        yield replica.params

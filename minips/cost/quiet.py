@@ -6,7 +6,6 @@ only the repeatability is known, where there is one.
 
 import os
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from math import log
@@ -82,28 +81,13 @@ def usable_cores() -> set[int]:
 
 
 def _processor_seconds() -> tuple[float, float] | None:
-    """The seconds that the cores have worked for anybody, and for this process and all that it has started; None where
-    that cannot be known.
+    """The seconds that the cores have worked for anybody, and for this process and those of its descendants that have
+    ended, as all do that measure; None where that cannot be known.
     """
     with suppress(OSError, AttributeError, ValueError, IndexError):
         hertz, cores = os.sysconf("SC_CLK_TCK"), {f"cpu{core}" for core in usable_cores()}
         rows = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
         # user, nice, system, and what other machines on this hardware took; interrupts belong to nobody
         everybodys = sum(int(row[column]) for row in rows if row[0] in cores for column in (1, 2, 3, 8))
-        return everybodys / hertz, _own_ticks() / hertz
+        return everybodys / hertz, sum(os.times()[:4])
     return None
-
-
-def _own_ticks() -> int:
-    """The ticks of this process and of its descendants, with those that have ended."""
-    ticks, children = dict[int, int](), defaultdict[int, list[int]](list)
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):  # it has ended meanwhile, and its parent has its time
-                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                ticks[int(entry.name)] = sum(map(int, fields[11:15]))
-                children[int(fields[1])].append(int(entry.name))
-    family = [os.getpid()]
-    for process in family:  # which grows meanwhile
-        family += children[process]
-    return sum(ticks[process] for process in family)

@@ -13,15 +13,13 @@ from minips.core.collectives import AllReduce
 from minips.core.config import Config
 from minips.core.reduction import AllReduceState
 from minips.cost.walk import Declared, Workload
-from minips.engines import Engine, Threads
 from minips.engines.simulated.engine import Simulated
 from minips.engines.train import train
 from minips.problems import Problem
-from minips.stage import Array, Tensors, missing
+from minips.stage import Array, Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
 from minips.stages.serializers import MsgPack, Packet, Serializer
-from minips.stages.transports import InProc
 from minips.trace import Trace
 
 
@@ -39,12 +37,11 @@ class TrafficEstimate:
 def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) -> TrafficEstimate:
     """The traffic of a run that exchanges such gradients, of batches of so many rows, all the time."""
     alike = BSP()  # the other ways to wait send the same messages, in another order
-    quiet = replace(config, transport=InProc(), link=None, delays=None, overlap=False, accumulate=1, consistency=alike)
+    quiet = replace(config, link=None, delays=None, overlap=False, accumulate=1, consistency=alike)
     if not isinstance(config.exchange, AllReduce):  # of workers that talk to servers, one does as the other
         quiet = replace(quiet, workers=min(config.workers, 2), aggregator=Mean())
     problem = FixedGradients(params, gradients, quiet.workers)
-    engine: Engine = Threads() if missing(Simulated) else Simulated()  # the same bytes; one needs threads, one networkx
-    runs = [train(problem, replace(quiet, steps=steps), engine=engine) for steps in (1, 2)]
+    runs = [train(problem, replace(quiet, steps=steps), engine=Simulated()) for steps in (1, 2)]
     first, second = (np.array([run.bytes_sent, run.bytes_received]) for run in runs)
     step = second - first
     whole = first + (config.steps - 1) * step + _longer(replace(config, workers=quiet.workers))

@@ -67,9 +67,7 @@ class Tuning:
 
     @property
     def regret(self) -> float:
-        """The extra time of the first choice over the best of those that were tried, as a share of that; 0 where it
-        was the best.
-        """
+        """The extra time of the first choice over the best one that was tried, as a share of that; 0 for the best."""
         times = self._times
         return times[0] / min(times) - 1 if times else 0.0
 

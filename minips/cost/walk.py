@@ -15,23 +15,22 @@ from itertools import count, groupby, takewhile
 from math import isclose
 from typing import Any, cast
 
-from minips.core.allreduce_session import all_reduce
 from minips.core.calibration import Calibration, rank_lines, update_lines
 from minips.core.codec import Decoder
 from minips.core.collectives import Hop
 from minips.core.config import Config
 from minips.core.fit import Line
-from minips.core.machines import Machines
 from minips.core.message import Header, Message
 from minips.core.presence import Attending
 from minips.core.protocol import PUSHES, ServerLink, ServerSession, WorkerSession
+from minips.core.reduction import all_reduce
 from minips.core.sessions import Receive, Send, Session, Until
 from minips.core.shard import Shard
+from minips.core.topology import Machines
 from minips.core.training import Compute, train_served, train_together
 from minips.cost.meters import CROWD
-from minips.cost.ports import Port
 from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, seldom_collected, unrecorded
-from minips.drivers.virtual import Party, TrainingParty, Way
+from minips.drivers.virtual import Party, ServedParty, TrainingParty, Way
 from minips.stage import Buffer, Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import ASP, BSP, SSP
@@ -90,30 +89,62 @@ class Sized:
         return iter(())
 
 
-def walk(config: Config, calibration: Calibration, load: Workload, cluster: Machines | None = None) -> "Walk":
-    """The walk of the config's exchange, at its end. Without a ``cluster`` all are on the calibrated machine, each
-    behind the config's link.
+class Port:
+    """A machine's end of its link, which all of its processes share, first come, first served: when it is free again
+    each way.
+
+    The link does what `minips.stages.transports.link` does, ``late`` seconds later where a message had to wait for it.
+    What processes with the same port say to each other does not pass it.
     """
-    with seldom_collected():
-        return Walk(config, calibration, load, cluster)
+
+    def __init__(self, clockwork: Clockwork, link: Link | None, late: float = 0.0) -> None:
+        self._clockwork, self._link, self._late = clockwork, link, late
+        self._outgoing = self._incoming = 0.0
+
+    def left(self) -> list[float]:
+        """Seconds until the link is free each way."""
+        now = self._clockwork.now
+        return [max(0.0, self._outgoing - now), max(0.0, self._incoming - now)]
+
+    def depart(self, nbytes: float, to: "Port") -> float:
+        """When the first byte of a message leaves that is sent now."""
+        if not self._link or to is self:
+            return self._clockwork.now
+        start = self._clockwork.later(self._outgoing, self._clockwork.now)
+        if nbytes:
+            self._outgoing = start + nbytes * 8 / self._link.bandwidth_bps
+        return start
+
+    def arrive(self, start: float, nbytes: float, source: "Port") -> float:
+        """Seconds from now until the last byte is here of a message that left from ``start`` on."""
+        if not self._link or source is self:
+            return 0.0
+        end = self._clockwork.later(self._incoming, start) + nbytes * 8 / self._link.bandwidth_bps
+        if nbytes:
+            self._incoming = end
+        left = end + self._link.latency_s - self._clockwork.now
+        return left + self._late if left > 0 else 0.0
 
 
 def _period(states: list[list[float]]) -> int:
     """After how many steps the last ``ALIKE`` states have come again; 0 where they have not."""
+    near = partial(isclose, rel_tol=1e-9, abs_tol=1e-15)
     for period in range(1, min(len(states) - ALIKE, LONGEST + 1)):
-        if all(_same(states[-back], states[-back - period]) for back in range(1, ALIKE + 1)):
+        pairs = [(states[-back], states[-back - period]) for back in range(1, ALIKE + 1)]
+        if all(len(one) == len(other) and all(map(near, one, other)) for one, other in pairs):
             return period
     return 0
 
 
-def _same(one: list[float], other: list[float]) -> bool:
-    return len(one) == len(other) and all(map(partial(isclose, rel_tol=1e-9, abs_tol=1e-15), one, other))
-
-
 class Walk:
-    """``seconds`` of the run, and ``pace``, those of a step in the middle of it."""
+    """The walk of the config's exchange, at its end: ``seconds`` of the run, and ``pace``, those of a step in the
+    middle of it. Without a ``cluster`` all are on the calibrated machine, each behind the config's link.
+    """
 
-    def __init__(self, config: Config, calibration: Calibration, load: Workload, cluster: Machines | None) -> None:
+    @seldom_collected()
+    def __init__(
+        self, config: Config, calibration: Calibration, load: Workload, cluster: Machines | None = None
+    ) -> None:
         self.config, self.calibration, self.load = config, calibration, load
         even = config.delays is None and config.consistency.quorum(config.workers) == config.workers
         self.steps = min(config.steps, EVEN_STEPS if even else MAX_STEPS)
@@ -187,10 +218,11 @@ class Walk:
             self._applied = min(self._progress)
 
     def _ends(self) -> tuple[list[float], list[dict[str, float]]]:
-        """When each step ended, from the beginning on, and the totals then. Once steps repeat themselves, all but the
-        last are skipped.
-        """
+        """When each step ended, and the totals then. Once steps repeat themselves, all but the last are skipped."""
         ends, skipped, skipped_s = [0.0], 0, 0.0
+        delays, kind = self.config.delays, type(self.config.consistency)
+        # Where nothing depends on the clock, what has repeated itself goes on to do so.
+        regular = not (delays and delays.exponential) and kind in (BSP, SSP, ASP)
         states: list[list[float]] = [[]]
         totals: list[dict[str, float]] = [{}]
         while len(ends) <= self.steps:
@@ -200,7 +232,7 @@ class Walk:
                 raise RuntimeError("The predicted nodes wait for each other, and nothing is left to happen.")
             ends.append(self.clockwork.now + skipped_s)
             totals.append(dict(self.totals))
-            if skipped or not self._regular:
+            if skipped or not regular:
                 continue
             spent = [seconds - totals[-2].get(name, 0.0) for name, seconds in self.totals.items()]
             states.append([*spent, *self.clockwork.left(), *self.cores.left()])
@@ -221,12 +253,6 @@ class Walk:
                 for server in self.servers:
                     server.shard.updates = self.config.workers * self.last
         return ends, totals
-
-    @property
-    def _regular(self) -> bool:
-        """True where nothing depends on the clock: what has repeated itself goes on to do so."""
-        delays, kind = self.config.delays, type(self.config.consistency)
-        return not (delays and delays.exponential) and kind in (BSP, SSP, ASP)
 
 
 class _SizedParty(Processor, Party):
@@ -294,10 +320,6 @@ class _Trainer(_SizedParty, TrainingParty):
         if (clock := self.clock) is not None:
             yield clock - step
 
-    @abstractmethod
-    def train(self) -> Task:
-        """The training loop."""
-
     def compute(self, need: Compute) -> Way[tuple[float, Tensors]]:
         config, clockwork, gradient = self.walk.config, self.clockwork, self.walk.calibration.gradient
         began = clockwork.now
@@ -308,14 +330,14 @@ class _Trainer(_SizedParty, TrainingParty):
         self.totals["compute"] += clockwork.now - began
         return 0.0, {}
 
-    def call(self, session: Session[Any]) -> Way[Any]:
-        return self.carry_out(session, _SessionTimes(self.clock or 0))
+    def step(self) -> _SessionTimes:
+        return _SessionTimes(self.clock or 0)
 
     def start(self, steps: Way[Any]) -> Signal:
         return self.clockwork.start(steps)
 
 
-class _Worker(_Trainer):
+class _Worker(ServedParty, _Trainer):
     """A worker that pushes to servers and pulls from them."""
 
     def __init__(self, walk: Walk, number: int) -> None:
@@ -334,36 +356,17 @@ class _Worker(_Trainer):
     def train(self) -> Task:
         return self.carry_out_loop(train_served(self._session, self.walk.config.overlap))
 
-    def call(self, session: Session[Any]) -> Way[Any]:
-        self._sent = Signal()
-        return super().call(session)
-
-    def let_go(self, begun: Signal) -> Task:
-        """A push returns once all of it is sent."""
-        yield self._sent
-
-    def send(self, message: Send, times: _SessionTimes) -> Task:
-        yield self.work((self._transfer_s, unrecorded))
-        trip = self._trip(self.walk.servers[message.to], message.parcel)
-        self._trips[message.to].append(self.clockwork.start(trip))
-        if message.to == len(self._trips) - 1:
-            self._sent.succeed()
-
-    def receive(self, wanted: Receive, times: _SessionTimes) -> Way[Sized]:
-        return cast(Sized, (yield self._trips[wanted.source].popleft()))
-
-    def _trip(self, server: "_Server", message: Sized) -> Task:
-        """A message's way to a server, what the server does with it, and the answer's way back; returns the answer."""
-        clockwork, times = self.clockwork, _SessionTimes(0)
+    def trip(self, server: int, parcel: Sized, step: _SessionTimes) -> Task:
+        clockwork, to, message, times = self.clockwork, self.walk.servers[server], parcel, _SessionTimes(0)
         began = clockwork.now
-        start = self.port.depart(message.nbytes, server.port)
+        start = self.port.depart(message.nbytes, to.port)
         yield self._flight_s
-        yield server.port.arrive(start, message.nbytes, self.port)
+        yield to.port.arrive(start, message.nbytes, self.port)
         came = clockwork.now
-        answer = yield from server.carry_out(server.session.answer(message, self._connection, came), times)
-        start = server.port.depart(answer.nbytes, self.port)
+        answer = yield from to.carry_out(to.session.answer(message, self._connection, came), times)
+        start = to.port.depart(answer.nbytes, self.port)
         yield self._flight_s
-        yield self.port.arrive(start, answer.nbytes, server.port)
+        yield self.port.arrive(start, answer.nbytes, to.port)
         self.totals["transfer"] += clockwork.now - began - (times.ready - came)
         self.totals["wait"] += times.waited
         return cast(Sized, answer)

@@ -168,9 +168,7 @@ class Cores:
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Within, the garbage collector runs seldom: while thousands of tasks live, it would look at all of them again and
-    again.
-    """
+    """Within, the garbage collector runs seldom: of thousands of tasks it would look at all again and again."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECTED)
     try:
@@ -196,9 +194,7 @@ class Processor:
         self._queue: deque[tuple[tuple[Work, ...], Signal]] = deque()
 
     def work(self, *works: Work) -> Signal:
-        """Do one thing after the other once it is one's turn; the signal is the end. A single thing that takes no time
-        waits for no turn.
-        """
+        """Do one thing after the other, in turn; the signal is the end. A single one of no time waits for no turn."""
         done = Signal()
         if len(works) == 1 and works[0][0] <= 0:
             works[0][1](0.0)

@@ -13,9 +13,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
-from minips.core.allreduce_session import all_reduce
 from minips.core.config import Config
-from minips.core.reduction import AllReduceState
+from minips.core.reduction import AllReduceState, all_reduce
 from minips.core.sessions import Receive, Send, Session, carry_out
 from minips.stage import Frames, Tensors, reason
 from minips.stages.transports import Channel, Connection, Service
@@ -124,19 +123,6 @@ class Peer(Closable):
         self.trace.add("transfer", sent, here - sent)
         return frames[1:]
 
-    def _take_in(self, frames: Frames, connection: "_PeerConnection") -> Frames:
-        """Put what another worker sends into its box. The first call of a connection says who calls."""
-        with self._changed:
-            if connection.rank is None:
-                connection.rank = self._rank(frames)
-                self.bytes_received += sum(map(len, frames))
-            elif not frames or len(frames[0]) != _SENT.size:
-                raise ValueError("A message between workers starts with the time at which it was sent.")
-            else:
-                self._boxes[connection.rank].append(frames)
-                self._changed.notify_all()
-        return []
-
     def _rank(self, frames: Frames) -> int:
         try:
             rank = int(bytes(frames[0]))
@@ -160,7 +146,18 @@ class _PeerConnection(Connection):
         self.rank: int | None = None
 
     def answer(self, frames: Frames) -> Frames:
-        return self._peer._take_in(frames, self)
+        """Put what the other worker sends into its box. The first call says who calls."""
+        peer = self._peer
+        with peer._changed:
+            if self.rank is None:
+                self.rank = peer._rank(frames)
+                peer.bytes_received += sum(map(len, frames))
+            elif not frames or len(frames[0]) != _SENT.size:
+                raise ValueError("A message between workers starts with the time at which it was sent.")
+            else:
+                peer._boxes[self.rank].append(frames)
+                peer._changed.notify_all()
+        return []
 
     def closed(self) -> None:
         if self.rank is not None:

@@ -4,6 +4,7 @@ Real arrays travel in a simulation, and sizes stand in for them in a prediction.
 """
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Generator, Iterable
 from typing import Any, TypeVar
 
@@ -75,6 +76,10 @@ class Party:
 class TrainingParty(Party):
     """A worker in virtual time: `carry_out_loop` is its training loop."""
 
+    @abstractmethod
+    def train(self) -> Way[None]:
+        """The training loop."""
+
     def carry_out_loop(self, loop: Session[T]) -> Way[T]:
         """Carry out a loop; returns what it returns."""
         answer: Any = None
@@ -98,9 +103,13 @@ class TrainingParty(Party):
     def compute(self, need: Compute) -> Way[Any]:
         """The time of a gradient; returns what the loop is given."""
 
-    @abstractmethod
     def call(self, session: Session[Any]) -> Way[Any]:
         """Carry out a session of this worker's; returns what it returns."""
+        return self.carry_out(session, self.step())
+
+    @abstractmethod
+    def step(self) -> Any:
+        """The ``step`` that goes with a session that begins now."""
 
     @abstractmethod
     def start(self, steps: Way[Any]) -> Signal:
@@ -109,3 +118,34 @@ class TrainingParty(Party):
     def let_go(self, begun: Signal) -> Iterable[float | Signal]:
         """The time from the beginning of a session until the loop goes on."""
         return ()
+
+
+class ServedParty(TrainingParty):
+    """A worker of servers: each of its messages makes a trip, which brings the answer. Answers to a server's requests
+    are received in the order in which these were sent.
+    """
+
+    _trips: list[deque[Signal]]
+    """By server, those whose answers are not received yet."""
+
+    def call(self, session: Session[Any]) -> Way[Any]:
+        self._sent = Signal()
+        return super().call(session)
+
+    @abstractmethod
+    def trip(self, server: int, parcel: Any, step: Any) -> Way[Any]:
+        """A message's way to a server, what the server does with it, and the answer's way back; returns the answer."""
+
+    def let_go(self, begun: Signal) -> Way[None]:
+        """A push returns once all of it is sent."""
+        if not begun.triggered:
+            yield self._sent
+
+    def send(self, message: Send, step: Any) -> Way[None]:
+        yield from self.spend(("transfer",), message.values, step)
+        self._trips[message.to].append(self.start(self.trip(message.to, message.parcel, step)))
+        if message.to == len(self._trips) - 1:
+            self._sent.succeed()
+
+    def receive(self, wanted: Receive, step: Any) -> Way[Any]:
+        return (yield self._trips[wanted.source].popleft())

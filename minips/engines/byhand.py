@@ -19,9 +19,8 @@ from minips.core.origin import check_same, origin_of
 from minips.core.partition import cut, join, partition
 from minips.core.run import Progress, Run, check_resumable, gathered, server_state
 from minips.core.training import Seen
-from minips.drivers.asking import asking
 from minips.drivers.client import Client
-from minips.drivers.connecting import connect
+from minips.drivers.connecting import asking, connect
 from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
 from minips.engines.train import check_problem
 from minips.engines.worker import at_step, train_ps, worker_state

@@ -131,9 +131,7 @@ class Evaluation:
 def evaluation(
     every: int | None, on_eval: OnEval | Sequence[OnEval], problem: Problem, began_s: float
 ) -> Evaluation | None:
-    """The pauses for these functions; None where there are none. TypeError or ValueError where one of the two says
-    nothing without the other.
-    """
+    """The pauses for these functions; None without any. TypeError or ValueError where the two do not go together."""
     calls: list[Any] = [on_eval] if callable(on_eval) or not isinstance(on_eval, Iterable) else [*on_eval]
     if not all(map(callable, calls)):
         raise TypeError(f"on_eval takes functions of a ps.Eval; got {on_eval!r}.")

@@ -148,9 +148,7 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
 
 
 def _to_join(address: str | None) -> str:
-    """The address of a cluster that accepts connections, or ``local``. RuntimeError where it does not: Ray itself would
-    try for minutes.
-    """
+    """The address of a cluster that accepts connections, or ``local``. RuntimeError: Ray would try for minutes."""
     found, answers = found_cluster()
     if address is None:
         address = os.environ.get("RAY_ADDRESS") or (found if answers else "local")
@@ -213,15 +211,12 @@ def accepts(address: str) -> bool:
 
 
 class _Cluster:
-    """``with``: room on the cluster for the servers and the workers of a run. It is given back at the end, with all
-    that is left in it.
-    """
+    """``with``: room on the cluster for a run's servers and workers, given back at the end with all that is in it."""
 
     def __init__(self, ray: Any, engine: Ray, job: TrainingJob, servers: int) -> None:
         self.ray, self._engine, self._config, self._servers, self._stop = ray, engine, job.config, servers, job.stop
         self._count = servers + job.config.workers
         self._group: Any = None
-        self._leaving: float | None = None
         self.events: list[tuple[float, str]] = []
         self.nodes: dict[str, tuple[str, int]] = {
             node["NodeID"]: (node["NodeManagerAddress"], node["NodeManagerPort"]) for node in ray.nodes()
@@ -346,12 +341,6 @@ class _Cluster:
             self.events.append((0.0, f"clocks of other machines are known to {error_s * 1e3:.1f} ms"))
         return offsets
 
-    def left(self, timeout: float) -> float:
-        """Seconds that are left of a ``timeout`` that all actors share for their end."""
-        if self._leaving is None:
-            self._leaving = time.monotonic() + timeout
-        return max(0.0, self._leaving - time.monotonic())
-
 
 class _ActorChild(Child):
     """An actor, and a thread that passes its words to the supervisor's pipe."""
@@ -377,7 +366,7 @@ class _ActorChild(Child):
     def end(self, timeout: float) -> str:
         self.pipe.close()
         if self._collector.is_alive():
-            self._collector.join(self._cluster.left(timeout))
+            self._collector.join(timeout)
         self._leaving.set()
         self._cluster.ray.kill(self._actor)
         if self._collector.ident:

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from minips.core.allreduce_session import all_reduce
 from minips.core.config import Config
 from minips.core.message import DivergedError, NonFiniteError
 from minips.core.partition import native, partition
-from minips.core.reduction import AllReduceState
+from minips.core.reduction import AllReduceState, all_reduce
 from minips.core.run import Rows
 from minips.core.sessions import Do, Session, nothing
 from minips.core.shard import Shard

@@ -1,18 +1,23 @@
-"""Several runs of one problem, and one table from them."""
+"""Several runs of one problem: as configs say, or with one tensor at a time quantized; and one table from them."""
 
 import html
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from glob import escape
 from operator import attrgetter
 from typing import Any
 
+from minips import seeds
 from minips.core.config import Config
 from minips.core.run import Run, frame
 from minips.core.tables import aligned, html_rows
-from minips.engines.base import Engine
+from minips.engines import Engine, Threads
 from minips.engines.progress import showing
 from minips.engines.train import train
 from minips.problems import Problem
 from minips.stage import Value
+from minips.stages.quantizers import Exact, Quantizer
+from minips.stages.transports import InProc
 
 FIGURES: dict[str, Callable[[Run], Any]] = {
     "loss": lambda run: run.losses[-1][2] if run.losses else None,
@@ -42,6 +47,31 @@ def sweep(
         for number, config in enumerate(plan):
             show(number)
             yield train(problem, config, engine=engine)
+
+
+def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = None) -> dict[str, Run]:
+    """A run for each tensor in which only its gradient goes through ``config.push.quantizer``, the others exactly.
+
+    Two more stand beside them: ``none``, all exact, and ``all``. Compare their ``validation_loss``. Nothing but the
+    loss is asked, so the runs are threads without a network unless an ``engine`` is given; under BSP they repeat to the
+    bit. ValueError where a tensor has the name of one of the two.
+    """
+    names = list(problem.init(seeds.init(config.seed)))
+    quantizer = config.push.quantizer
+    choices: dict[str, Quantizer | dict[str, Quantizer]] = {"none": Exact(), "all": quantizer}
+    if taken := choices.keys() & names:
+        raise ValueError(
+            f"A tensor is called {min(taken)!r}, which is the name of a run to compare with. Rename the tensor."
+        )
+    for name in names:
+        one = config.push.quantizer_of(name)
+        choices[name] = {escape(name): one, "*": Exact()}
+    if engine is None:
+        engine, config = Threads(), replace(config, transport=InProc(), link=None, delays=None)
+    return {
+        name: train(problem, replace(config, push=replace(config.push, quantizer=choice)), engine=engine)
+        for name, choice in choices.items()
+    }
 
 
 class Table:

@@ -9,16 +9,13 @@ except ModuleNotFoundError as error:
     ) from None
 
 from minips.lab import panels, plots
-from minips.lab.answers import answer
+from minips.lab.cells import answer, quiz, say
 from minips.lab.course import check, hint
 from minips.lab.panels import *  # noqa: F403
 from minips.lab.plots import timeline
 from minips.lab.predictions import predict
-from minips.lab.quizzes import quiz
-from minips.lab.reports import report
-from minips.lab.sentences import say
+from minips.lab.reports import progress, report
 from minips.lab.source import show
-from minips.lab.transcript import progress
 from minips.lab.workbench import Workbench
 
 __all__ = ["Workbench", "answer", "check", "hint", "plots", "predict", "progress", "quiz", "report", "say", "show"]

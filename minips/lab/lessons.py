@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minips.lab.course import EXERCISES
-from minips.lab.shelf import notebooks, shelf
+from minips.lab.state import notebooks, shelf
 
 LEDGER = ".minips-lessons.json"
 """In a learner's folder: a hash of each copy as it was made, so that a copy that was changed can be told."""
-MEASURED = 2
-"""The version of all that lessons measure: bytes, draws, losses, the ways of frames. A change of one of these raises
-it, and the lessons are executed again: `tests/execute_lessons.py` writes it into their metadata.
-"""
 LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
     "file_extension": ".py",

@@ -316,10 +316,11 @@ def _beside(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterato
 def _times(
     ax: Axes, names: Sequence[str], series: Mapping[str, Sequence[float]], looks: Sequence[Look] = LOOKS
 ) -> None:
-    """Bars of milliseconds with their figures, one for each name in each series."""
+    """Bars of milliseconds with their figures of two digits that count, one for each name in each series."""
     for look, label, values, aside, height in _beside(series, looks):
         bars = ax.barh(np.arange(len(names)) + aside, values, height, label=label, **look.area)
-        ax.bar_label(bars, fmt=_two_digits, padding=3, fontsize=8)
+        figures = [f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}" for value in values]
+        ax.bar_label(bars, figures, padding=3, fontsize=8)
     ax.set(xlabel="time per push (ms)")
     _rows(ax, names)
 
@@ -343,8 +344,3 @@ def _legend(ax: Axes, where: Literal["upper right", "lower right"] = "upper righ
 
 def _new(width: float, height: float) -> Axes:
     return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
-
-
-def _two_digits(value: float) -> str:
-    """Two digits that count, and no power of ten for what is larger."""
-    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"

@@ -49,7 +49,8 @@ class Guess:
     def __init__(self, question: Question | Estimate) -> None:
         self.question = question
         self.unattended = state.autoplay()
-        if question.key not in _kept and self._fits(before := state.predicted().get(question.key, "")):
+        noted = state.noted("question").get(question.key, {})
+        if question.key not in _kept and self._fits(before := noted.get("predicted", "")):
             _kept[question.key] = before
         # Each option is a stop of its own for the Tab key: JupyterLab keeps the arrow keys to itself.
         if isinstance(question, Question):

@@ -1,5 +1,6 @@
-"""The learner's progress: exercises passed, predictions made, answers written; lines of JSON in the user's state
-folder. Each has the file name of its lesson: one that is renumbered later begins anew.
+"""The notebooks of the lessons, and the learner's progress through them: exercises passed, predictions made, answers
+written; lines of JSON in the user's state folder. Each has the file name of its lesson: one that is renumbered later
+begins anew.
 
 Nothing is noted in unattended runs (``MINIPS_AUTOPLAY=1``), and a folder that cannot be written is a sentence, never an
 error.
@@ -11,7 +12,29 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from minips.lab.shelf import notebook, notebooks
+
+def shelf() -> Path:
+    """The folder of the lessons: a checkout's, or the one that was installed with the package."""
+    package = Path(__file__).parents[1]
+    checkout = (package.parent / "lessons").is_dir() and (package.parent / "pyproject.toml").exists()
+    return (package.parent if checkout else package) / "lessons"
+
+
+def notebooks() -> list[Path]:
+    """The notebooks of the lessons, in their order. FileNotFoundError where there are none."""
+    paths = sorted(shelf().glob("[0-9][0-9]_*.ipynb"))
+    if not paths:
+        raise FileNotFoundError(f"There are no lessons in {shelf()}. Install minips again, or clone its repository.")
+    return paths
+
+
+def notebook(key: str) -> str:
+    """The file name of the lesson that a key belongs to, under which the learner's progress is kept.
+
+    >>> notebook("08.1")
+    '08_trust_nobody.ipynb'
+    """
+    return next((path.name for path in notebooks() if path.name[:2] == key[:2]), key[:2])
 
 
 def state_file() -> Path:
@@ -68,11 +91,6 @@ def noted(kind: str) -> dict[str, dict[str, str]]:
     """The last note on each thing of this kind, by its key: of the lessons that there are."""
     keyed = [(fact[kind], fact) for fact in facts() if isinstance(fact.get(kind), str)]
     return {key: fact for key, fact in keyed if fact.get("notebook") == notebook(key)}
-
-
-def predicted() -> dict[str, str]:
-    """The last prediction by the question's key."""
-    return {key: fact["predicted"] for key, fact in noted("question").items() if "predicted" in fact}
 
 
 def set_aside() -> int:

@@ -23,7 +23,7 @@ from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, shown
 from minips.lab.controls import bare, explained
 from minips.lab.panels.base import Interactive, Job, Picture, beside, numbered, still
-from minips.lab.style import NARROW_IN, STYLE, WIDE_IN
+from minips.lab.style import NARROW_IN, STYLE, WIDE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
 from minips.stage import missing, names, stage_class
 from minips.stages.consistency import ASP
@@ -131,19 +131,18 @@ class Workbench(Interactive):
             Path(path).write_text(results.to_csv(self.history), encoding="utf-8")
 
     def _build(self, predict: bool, number: str) -> None:
-        wide = {"style": {"description_width": "initial"}, "layout": {"width": "auto"}}
         which, preset, words, engine = (
             f"{name} {number}".strip() for name in ("Columns to run", "Preset", "Predict before running", "Engine")
         )
         columns = [("A and B", "AB"), ("A only", "A"), ("B only", "B")]
-        self.which = ipywidgets.Dropdown(options=columns, description=which, tooltip="what Run trains", **wide)
+        self.which = ipywidgets.Dropdown(options=columns, description=which, tooltip="what Run trains", **WIDE)
         presets = ["as it was opened", *PRESETS]
-        self.preset = ipywidgets.Dropdown(options=presets, description=preset, tooltip="sets both columns", **wide)
+        self.preset = ipywidgets.Dropdown(options=presets, description=preset, tooltip="sets both columns", **WIDE)
         self.predict = ipywidgets.Checkbox(value=predict, description=words, indent=False, layout={"width": "auto"})
         there = [name for name in names("engine") if name in REAL and not missing(stage_class("engine", name))]
         offered = [(str(one), one) for one in dict.fromkeys([self.engine, *there])]
         self.engines = ipywidgets.Dropdown(
-            options=offered, value=self.engine, description=engine, tooltip="where workers run", **wide
+            options=offered, value=self.engine, description=engine, tooltip="where workers run", **WIDE
         )
         self.engines.observe(lambda change: setattr(self, "engine", change["new"]), "value")
         self.job.say("Change something in B, then press Run.")

@@ -23,9 +23,7 @@ __all__ += ["check_aggregator", "check_consistency", "check_optimizer"]
 
 
 def check(stage: Stage | Problem) -> None:
-    """Check a stage against the contract of its kind, or a problem against its own; a kind without a contract of its
-    own is checked as a stage.
-    """
+    """Check a stage against the contract of its kind, or of all stages where the kind has none; or a problem."""
     if isinstance(stage, Problem):
         return check_problem(stage)
     contract = globals().get(f"check_{stage.kind}", check_stage)

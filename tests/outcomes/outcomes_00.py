@@ -14,3 +14,9 @@ OUTCOMES = {
         "none of these": {"accuracy": 90.0, "change": -6.0},
     },
 }
+
+TELLING = {
+    "00.1": ["a weight for each pixel", "most of them apart"],
+    "00.2": ["is not dropped", "some steps late", "does not mind"],
+}
+"""Words that would give the answer away between the question and its outcome."""

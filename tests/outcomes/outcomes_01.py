@@ -14,3 +14,9 @@ OUTCOMES = {
         "none of these": {"off": 0.2, "large": 1.0, "small": 1.0},
     },
 }
+
+TELLING = {
+    "01.1": ["brackets", "rounding", "rounded"],
+    "01.2": ["share that quarter", "eleven hundred"],
+}
+"""Words that would give the answer away between the question and its outcome."""

@@ -21,3 +21,10 @@ OUTCOMES = {
         "none of these": {"share": 3.0},
     },
 }
+
+TELLING = {
+    "02.1": ["n − 1", "2.3 times"],
+    "02.2": ["copy", "copies", "copied", "never hears"],
+    "02.3": ["header of its own", "half of the values"],
+}
+"""Words that would give the answer away between the question and its outcome."""

@@ -15,3 +15,9 @@ OUTCOMES = {
         "none of these": {"honest": False, "ran_a": 2, "ran_b": 0},
     },
 }
+
+TELLING = {
+    "03.1": ["17", "six times"],
+    "03.2": ["too late", "done its work", "any text"],
+}
+"""Words that would give the answer away between the question and its outcome."""

@@ -16,3 +16,9 @@ OUTCOMES = {
     },
     "04.3": {"expected": {"best": 370.0}, "otherwise": {"best": 17.0}},
 }
+
+TELLING = {
+    "04.1": ["as good as random", "mantissas", "nothing to gain"],
+    "04.2": ["runs of zeros", "hardly any value is zero", "zeros"],
+}
+"""Words that would give the answer away between the question and its outcome."""

@@ -19,3 +19,10 @@ OUTCOMES = {
         "none of these": {"times": nan},
     },
 }
+
+TELLING = {
+    "05.1": ["9 times", "nine times", "ten times", "10 times"],
+    "05.2": ["a bias, which no average", "divides its variance", "from 2 workers"],
+    "05.3": ["win again and again", "turn comes", "twice as many"],
+}
+"""Words that would give the answer away between the question and its outcome."""

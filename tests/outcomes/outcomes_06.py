@@ -24,3 +24,12 @@ OUTCOMES = {
     },
     "06.5": {"expected": {"times": 7.0}, "otherwise": {"times": 1.1}},
 }
+
+TELLING = {
+    "06.1": ["decimal digits", "one number after the other", "copied as one block"],
+    "06.2": ["hardly count", "event loops'"],
+    "06.3": ["five rounds", "at a time"],
+    "06.4": ["at the same time", "once for all"],
+    "06.5": ["0.84", "hide latency", "no bandwidth"],
+}
+"""Words that would give the answer away between the question and its outcome."""

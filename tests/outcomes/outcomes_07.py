@@ -35,3 +35,13 @@ OUTCOMES = {
     },
     "07.6": {"expected": {"percent": 69.0}, "otherwise": {"percent": 15.0}},
 }
+
+TELLING = {
+    "07.1": ["use up their lead", "head start"],
+    "07.2": ["a single long step", "2.08"],
+    "07.3": ["each of its pushes is dropped", "never sees"],
+    "07.4": ["turns back too late", "2\\sin"],
+    "07.5": ["few versions old helps"],
+    "07.6": ["most of what was missing", "stays missing"],
+}
+"""Words that would give the answer away between the question and its outcome."""

@@ -23,3 +23,10 @@ OUTCOMES = {
         "none of these": {"mean": 0.2, "median": 0.9, "trimmed": 0.9, "krum": 0.1},
     },
 }
+
+TELLING = {
+    "08.1": ["a fifth of 100", "follow the noise", "cannot make up"],
+    "08.2": ["becomes the third", "1.1 and no"],
+    "08.3": ["the middle value lies among the honest"],
+}
+"""Words that would give the answer away between the question and its outcome."""

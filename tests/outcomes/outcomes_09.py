@@ -24,3 +24,11 @@ OUTCOMES = {
         "none of these": {"paying": nan},
     },
 }
+
+TELLING = {
+    "09.1": ["does not depend on its size", "waking up the other side"],
+    "09.2": ["0.170", "0.17", "0.074", "0.174", "0.173"],
+    "09.3": ["256 million", "0.0256", "0.026"],
+    "09.4": ["0.08 ns", "none is here"],
+}
+"""Words that would give the answer away between the question and its outcome."""

@@ -20,3 +20,10 @@ OUTCOMES = {
         "otherwise": {"times": 1.0},
     },
 }
+
+TELLING = {
+    "10.1": ["1.5 gradients", "all links work"],
+    "10.2": ["only the latencies count", "six latencies"],
+    "10.3": ["four messages", "4 times", "four times"],
+}
+"""Words that would give the answer away between the question and its outcome."""

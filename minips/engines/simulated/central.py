@@ -6,7 +6,7 @@ same seeds, so that parameters are those of a real run to the bit, and bytes to 
 
 import math
 from collections import deque
-from typing import Any, cast
+from typing import Any
 
 from minips.core.calibration import update_lines
 from minips.core.fit import Line
@@ -19,7 +19,7 @@ from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
 from minips.core.training import Compute, Seen, train_served
 from minips.drivers.clockwork import Signal
-from minips.drivers.virtual import Way
+from minips.drivers.virtual import ServedParty, Way
 from minips.engines.simulated.cluster import Node, Simulation, Trainer
 from minips.engines.worker import at_step, compute, worker_state
 from minips.stage import Frames, Tensors
@@ -27,42 +27,49 @@ from minips.stages.transports.framing import size
 from minips.trace import UNTIMED
 
 
-def run(cluster: Simulation) -> Run:
-    """Train with parameter servers."""
-    config, state = cluster.config, cluster.job.state
-    whole = {name: native(x) for name, x in cluster.job.params.items()}
-    servers: list[SimServer] = []
-    workers = [SimWorker(cluster, rank, servers) for rank in range(config.workers)]
-    servers += [SimServer(cluster, index, whole, workers, servers) for index in range(config.servers)]
-    for server in servers:
-        server.begin(state and state["servers"][server.index])
-    for worker in workers:
-        worker.at_once(worker.session.hello())
-        worker.begin(state and state["workers"][worker.rank])
-    cluster.run([worker.start(worker.train()) for worker in workers])
-    for worker in workers:
-        if not worker.gone:
-            worker.at_once(worker.session.say("bye"))
-    shard, losses = servers[0].shard, servers[0].losses
-    cluster.tell(shard.applied, losses, last=True)
-    run = Run(
-        config=config,
-        params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
-        seconds=max(server.session.changed_at for server in servers),
-        losses=losses,
-        updates=shard.applied,
-        late=shard.late,
-        state=state_of([server.session.state() for server in servers], [worker.state() for worker in workers]),
-        stopped=cluster.ended or not all(server.shard.done for server in servers),
-        diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),
-        bytes_sent=sum(worker.bytes_sent for worker in workers),
-        bytes_received=sum(worker.bytes_received for worker in workers),
-        staleness=shard.staleness,
-        grants=shard.grants,
-        trace=cluster.trace,
-        events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.session.events),
-    )
-    return cluster.finished(run)
+class ServerTeam:
+    """The servers, and the workers that they serve."""
+
+    def __init__(self, cluster: Simulation) -> None:
+        config, state = cluster.config, cluster.job.state
+        whole = {name: native(x) for name, x in cluster.job.params.items()}
+        self.cluster = cluster
+        self.servers: list[SimServer] = []
+        self.workers = [SimWorker(cluster, rank, self.servers) for rank in range(config.workers)]
+        self.servers += [
+            SimServer(cluster, index, whole, self.workers, self.servers) for index in range(config.servers)
+        ]
+        for server in self.servers:
+            server.begin(state and state["servers"][server.index])
+        for worker in self.workers:
+            worker.at_once(worker.session.hello())
+            worker.begin(state and state["workers"][worker.rank])
+
+    def result(self) -> Run:
+        """The run, at its end."""
+        cluster, servers, workers = self.cluster, self.servers, self.workers
+        for worker in workers:
+            if not worker.gone:
+                worker.at_once(worker.session.say("bye"))
+        shard, losses = servers[0].shard, servers[0].losses
+        cluster.tell(shard.applied, losses, last=True)
+        return Run(
+            config=cluster.config,
+            params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
+            seconds=max(server.session.changed_at for server in servers),
+            losses=losses,
+            updates=shard.applied,
+            late=shard.late,
+            state=state_of([server.session.state() for server in servers], [worker.state() for worker in workers]),
+            stopped=cluster.ended or not all(server.shard.done for server in servers),
+            diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),
+            bytes_sent=sum(worker.bytes_sent for worker in workers),
+            bytes_received=sum(worker.bytes_received for worker in workers),
+            staleness=shard.staleness,
+            grants=shard.grants,
+            trace=cluster.trace,
+            events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.session.events),
+        )
 
 
 class SimServer(Node):
@@ -187,7 +194,7 @@ class _Sessions(ServerSession):
         return self._versions[0] if self._versions else newest
 
 
-class SimWorker(Trainer):
+class SimWorker(ServedParty, Trainer):
     """A worker and its client."""
 
     def __init__(self, cluster: Simulation, rank: int, servers: list[SimServer]) -> None:
@@ -200,8 +207,6 @@ class SimWorker(Trainer):
         self.session = WorkerSession(rank, self._links)
         self._trips: list[deque[Signal]] = [deque() for _ in self._links]
         self._connection = Attending()
-        self._sent = Signal()
-        """Happens when all of a push is sent."""
         self._seen: Seen | None = None
         self._gave_up = self._over = False
         """True where the last gradient was given up, and where the run was over before it was."""
@@ -259,35 +264,23 @@ class SimWorker(Trainer):
     def call(self, session: Session[Any]) -> Way[Any]:
         for server in self._servers if self._gave_up else ():
             server.shard.skip(self.rank)
-        self._gave_up, self._sent = False, Signal()
-        return self.carry_out(session, self.session.clock)
+        self._gave_up = False
+        return super().call(session)
 
-    def let_go(self, begun: Signal) -> Way[None]:
-        """A push returns once all of it is sent."""
-        if not begun.triggered:
-            yield self._sent
+    def step(self) -> int:
+        return self.session.clock
 
-    def send(self, message: Send, step: int) -> Way[None]:
-        yield from self.spend(("transfer",), message.values, step)
-        self._trips[message.to].append(self.start(self._trip(self._servers[message.to], message.parcel, step)))
-        if message.to == len(self._servers) - 1:
-            self._sent.succeed()
-
-    def receive(self, wanted: Receive, step: int) -> Way[Frames]:
-        return cast(Frames, (yield self._trips[wanted.source].popleft()))
-
-    def _trip(self, server: SimServer, frames: Frames, step: int) -> Way[Frames]:
-        """The way of one message to a server, and of its answer back."""
-        cluster, least_s = self.cluster, self._idle.at(server.session.values)
+    def trip(self, server: int, parcel: Frames, step: int) -> Way[Frames]:
+        cluster, to, frames = self.cluster, self._servers[server], parcel
+        least_s = self._idle.at(to.session.values)
         began = self.clockwork.now
         self.bytes_sent += size(frames)
-        yield from cluster.travel(self, server, size(frames), least_s)
+        yield from cluster.travel(self, to, size(frames), least_s)
         cluster.record("transfer", self.who, began, step)
-        answer: Frames = yield from server.carry_out(
-            server.session.answer(frames, self._connection, self.clockwork.now), step
-        )
+        session = to.session.answer(frames, self._connection, self.clockwork.now)
+        answer: Frames = yield from to.carry_out(session, step)
         began = self.clockwork.now
-        yield from cluster.travel(server, self, size(answer), least_s)
+        yield from cluster.travel(to, self, size(answer), least_s)
         cluster.record("transfer", self.who, began, step)
         self.bytes_received += size(answer)
         return answer

@@ -4,7 +4,7 @@ No time passes but by ``yield``. Between two of them a node works in no time, so
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -14,7 +14,7 @@ from minips import seeds
 from minips.core.collectives import AllReduce
 from minips.core.fit import Line
 from minips.core.message import DivergedError
-from minips.core.run import Progress, Rows, Run
+from minips.core.run import Progress, Rows
 from minips.core.topology import Network
 from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, seldom_collected
 from minips.drivers.virtual import Party, TrainingParty, Way
@@ -58,19 +58,22 @@ class Simulation:
             of_each = [Cores(self.clockwork, machines.cores) for _ in range(machines.machines)]
             self.cores = {who: of_each[place] for who, place in machines.places(config.workers, servers).items()}
 
-    def run(self, ends: Sequence[Signal]) -> None:
-        """Until all of this has happened, or the run is over. RuntimeError where a node failed."""
+    def begin(self, ends: Sequence[Signal]) -> None:
+        """The run is over once all of this has happened."""
 
         def last() -> Way[None]:
             yield from ends
             self._over.succeed()
 
         self.clockwork.start(last())
+
+    def go_on(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Let time pass until ``until()`` holds, or the run is over. RuntimeError where a node failed."""
         with seldom_collected():
-            self.clockwork.run(lambda: self._over.triggered)
+            self.clockwork.run(lambda: self._over.triggered or until())
         if self._failure:
             raise self._failure
-        if not self._over.triggered:
+        if not (self._over.triggered or until()):
             raise RuntimeError("The simulated nodes wait for each other, and nothing is left to happen.")
 
     def fail(self, who: str, error: Exception) -> None:
@@ -81,9 +84,7 @@ class Simulation:
             self._over.succeed()
 
     def evaluate(self, step: int, params: Tensors, losses: Rows) -> bool:
-        """Nothing moves: evaluate the parameters; True where the run ends with them. What the call raises ends it
-        too, as does a stop.
-        """
+        """Nothing moves: evaluate the parameters; True where the run ends, as after a stop, or an error of the call."""
         evaluation = self.job.evaluation
         try:
             self.ended = self.halt or (
@@ -92,13 +93,6 @@ class Simulation:
         except Exception as error:
             self.error, self.ended = error, True
         return self.ended
-
-    def finished(self, run: Run) -> Run:
-        """The run; what a callback has raised carries it."""
-        if self.error:
-            self.error.run = run  # type: ignore[attr-defined]
-            raise self.error
-        return run
 
     def diverge(self, reason: str) -> None:
         """The run is over, with the parameters as they are."""
@@ -129,9 +123,7 @@ class Simulation:
         return Trace(spans=map(Span._make, self._spans), until=self._until)
 
     def tell(self, applied: int, losses: Rows, last: bool = False) -> None:
-        """The parameters have changed: report progress, now and then and at the ``last``; see whether to stop. What
-        that raises stops the run.
-        """
+        """Report progress, now and then and at the ``last``, and see whether to stop. What raises stops the run."""
         try:
             if self.error is None:
                 self.halt = self.halt or self.job.stop()
@@ -182,10 +174,6 @@ class Trainer(Node, TrainingParty):
     def start(self, steps: Way[Any]) -> Signal:
         """Begin something that goes on beside the rest. What goes wrong in it ends the run."""
         return self.clockwork.start(self._guard(steps))
-
-    def train(self) -> Way[None]:
-        """The training loop."""
-        raise NotImplementedError
 
     def compute_delay(self, clock: int) -> Way[bool]:
         """The time of one gradient; False where this worker gave it up."""

@@ -7,17 +7,20 @@ included, and under BSP the parameters are those of a real run.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from minips import seeds
 from minips.core.calibration import Calibration
 from minips.core.collectives import AllReduce
 from minips.core.config import Config
-from minips.core.machines import Machines, check_one_network
 from minips.core.run import Run
-from minips.core.topology import Own, Star, Topology, Traffic
+from minips.core.topology import Machines, Own, Star, Topology, Traffic, check_one_network
 from minips.engines.base import Engine, TrainingJob
 from minips.stage import StageField, ValueField, option, register
+
+if TYPE_CHECKING:
+    from minips.engines.simulated.central import ServerTeam
+    from minips.engines.simulated.mutual import Team
 
 
 @register
@@ -50,8 +53,6 @@ class Simulated(Engine):
     """
 
     name = "simulated"
-    requires: ClassVar[tuple[str, ...]] = ("networkx",)
-    extra = "simulate"
     topology: StageField[Topology | None] = option(None, "the network; None: a star of the config's links")
     compute_s: float | None = option(
         None, "seconds that a batch takes; None: what the calibration says, or none", minimum=0, unit="s"
@@ -71,8 +72,19 @@ class Simulated(Engine):
             raise ValueError("Simulated takes a topology, or a cluster, which has one of its own; got both.")
 
     def run(self, job: TrainingJob) -> Run:
-        from minips.engines.simulated import central, mutual
+        parties = self.begun(job)
+        parties.cluster.go_on()
+        run = parties.result()
+        if error := parties.cluster.error:
+            error.run = run  # type: ignore[attr-defined]
+            raise error
+        return run
+
+    def begun(self, job: TrainingJob) -> "ServerTeam | Team":
+        """The servers and workers of a run, which `Simulation.go_on` moves and whose ``result`` is the run."""
+        from minips.engines.simulated.central import ServerTeam
         from minips.engines.simulated.cluster import Simulation
+        from minips.engines.simulated.mutual import Team
 
         config = job.config
         check_one_network(config, self.cluster)
@@ -82,14 +94,14 @@ class Simulated(Engine):
                 "run does not hold: resume with delay_versions=0."
             )
         cluster = Simulation(self, job)
-        if isinstance(config.exchange, AllReduce):
-            if self.delay_versions:
-                raise ValueError(
-                    f"{config.exchange!r} has no server that could answer with old parameters; "
-                    "use exchange=PS(), or delay_versions=0."
-                )
-            return mutual.run(cluster)
-        return central.run(cluster)
+        if isinstance(config.exchange, AllReduce) and self.delay_versions:
+            raise ValueError(
+                f"{config.exchange!r} has no server that could answer with old parameters; "
+                "use exchange=PS(), or delay_versions=0."
+            )
+        parties: ServerTeam | Team = Team(cluster) if isinstance(config.exchange, AllReduce) else ServerTeam(cluster)
+        cluster.begin([worker.start(worker.train()) for worker in parties.workers])
+        return parties
 
     def network(self, config: Config) -> Any:
         """The graph that ``config`` runs on; None where it is infinitely fast."""

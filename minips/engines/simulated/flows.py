@@ -15,7 +15,7 @@ from math import ceil, inf, isfinite
 
 import numpy as np
 
-from minips.core.topology import Links, Network, Route, Traffic, fair_shares
+from minips.core.topology import Links, Network, Traffic, fair_shares
 from minips.drivers.clockwork import Clockwork, Signal
 from minips.drivers.virtual import Way
 
@@ -53,9 +53,10 @@ class FlowNetwork:
         """
         route = self._network.route(source, target)
         seconds = route.latency_s
-        if route.loss:
-            nbytes, late = self._sent_again(route, nbytes)
-            seconds += late
+        if route.loss and nbytes:
+            tries = self._rng.geometric(1 - route.loss, ceil(nbytes / PACKET_BYTES))
+            nbytes *= float(tries.mean())
+            seconds += 2 * route.latency_s * float(tries.max() - 1)
         if route.links.size and nbytes:
             turn = line or (source, target)
             before, left = self._last.get(turn), Signal()
@@ -65,13 +66,6 @@ class FlowNetwork:
             yield self._begin(route.links, nbytes)
             left.succeed()
         yield seconds
-
-    def _sent_again(self, route: Route, nbytes: float) -> tuple[float, float]:
-        """The bytes of all that is sent until nothing is missing, and the seconds of asking for it."""
-        if not nbytes:
-            return 0.0, 0.0
-        tries = self._rng.geometric(1 - route.loss, ceil(nbytes / PACKET_BYTES))
-        return nbytes * float(tries.mean()), 2 * route.latency_s * float(tries.max() - 1)
 
     def _compete(self, one: Traffic, limit: int) -> Way[None]:
         route = self._network.route(one.source, one.target)
@@ -117,9 +111,7 @@ class FlowNetwork:
             self._touch()
 
     def _end(self) -> None:
-        """Bring the columns up to this instant, and tell those that have ended: none, where no time has passed and none
-        was due.
-        """
+        """Bring the columns up to this instant, and tell those that have ended, if time has passed or one was due."""
         now = self._clockwork.now
         if now == self._at and not self._ending:
             return

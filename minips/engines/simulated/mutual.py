@@ -1,11 +1,11 @@
 """Workers that add up their gradients among themselves, in virtual time.
 
-`minips.core.allreduce_session.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time, and
+`minips.core.reduction.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time, and
 `Replica` makes the steps.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from minips.core.calibration import rank_lines
@@ -28,36 +28,6 @@ _SENT_AT = bytes(8)
 """The frame in which a real message says when it was sent."""
 
 
-def run(cluster: Simulation) -> Run:
-    """Train by all-reduce."""
-    team = Team(cluster)
-    for member in team.members:
-        member.greet()
-    cluster.run([member.start(member.train()) for member in team.members])
-    reports = [member.replica.report() for member in team.members]
-    digests = [report["digest"] for report in reports]
-    check_same(digests)
-    cluster.tell(team.applied, team.losses, last=True)
-    run = Run(
-        config=cluster.config,
-        params=dict(reports[0]["params"]),
-        seconds=team.changed_at,
-        losses=team.losses,
-        updates=team.applied,
-        state=state_of([], [{**member.state(), "replica": reports[0]["shard"]} for member in team.members]),
-        stopped=cluster.diverged is None and reports[0]["applied"] < cluster.config.steps,
-        diverged=cluster.diverged,
-        bytes_sent=sum(member.bytes_sent for member in team.members),
-        bytes_received=sum(member.bytes_received for member in team.members),
-        staleness=sum((report["staleness"] for report in reports), Counter()),
-        grants=[grant for report in reports for grant in report["grants"]],
-        trace=cluster.trace,
-        requantization_error=requantization_error([report["samples"] for report in reports]),
-        replicas=digests,
-    )
-    return cluster.finished(run)
-
-
 class Team:
     """The workers, by rank, and what they have done together."""
 
@@ -66,28 +36,55 @@ class Team:
         kept = job.state["workers"] if job.state else [{}] * count
         self.cluster, self.changed_at = cluster, 0.0
         self.losses: Rows = []
-        self.members = [SimRank(self, rank, kept[rank]) for rank in range(count)]
-        self.applied = sum(member.replica.shard.applied for member in self.members)
+        self.workers = [SimRank(self, rank, kept[rank]) for rank in range(count)]
+        for worker in self.workers:
+            worker.greet(self.workers)
+        self.applied = sum(worker.replica.shard.applied for worker in self.workers)
         self._began = self.applied // count
         self.decided = Signal()
         """The end of the pause that is next."""
 
+    def result(self) -> Run:
+        """The run, at its end."""
+        cluster, workers = self.cluster, self.workers
+        reports = [worker.replica.report() for worker in workers]
+        digests = [report["digest"] for report in reports]
+        check_same(digests)
+        cluster.tell(self.applied, self.losses, last=True)
+        return Run(
+            config=cluster.config,
+            params=dict(reports[0]["params"]),
+            seconds=self.changed_at,
+            losses=self.losses,
+            updates=self.applied,
+            state=state_of([], [{**worker.state(), "replica": reports[0]["shard"]} for worker in workers]),
+            stopped=cluster.diverged is None and reports[0]["applied"] < cluster.config.steps,
+            diverged=cluster.diverged,
+            bytes_sent=sum(worker.bytes_sent for worker in workers),
+            bytes_received=sum(worker.bytes_received for worker in workers),
+            staleness=sum((report["staleness"] for report in reports), Counter()),
+            grants=[grant for report in reports for grant in report["grants"]],
+            trace=cluster.trace,
+            requantization_error=requantization_error([report["samples"] for report in reports]),
+            replicas=digests,
+        )
+
     def stepped(self) -> None:
-        """A member has made a step. The slowest one's makes a row of losses."""
+        """A worker has made a step. The slowest one's makes a row of losses."""
         self.applied, self.changed_at = self.applied + 1, self.cluster.clockwork.now
-        step = self.applied // len(self.members)
+        step = self.applied // len(self.workers)
         made = step - self._began
-        if made > len(self.losses) and all(len(member.replica.losses) >= made for member in self.members):
-            losses = [member.replica.losses[made - 1][2] for member in self.members]
+        if made > len(self.losses) and all(len(worker.replica.losses) >= made for worker in self.workers):
+            losses = [worker.replica.losses[made - 1][2] for worker in self.workers]
             self.losses.append((self.changed_at, step, sum(losses) / len(losses)))
             self.cluster.tell(self.applied, self.losses)
 
     def paused(self) -> Session[bool]:
-        """A member has come to a pause: the last one lets all go on. True where the run ends here."""
+        """A worker has come to a pause: the last one lets all go on. True where the run ends here."""
         decided = self.decided
-        if all(member.replica.shard.paused for member in self.members):
+        if all(worker.replica.shard.paused for worker in self.workers):
             self.decided = Signal()
-            shard = self.members[0].replica.shard
+            shard = self.workers[0].replica.shard
             decided.succeed(self.cluster.evaluate(shard.applied, shard.params, self.losses))
         yield Until(lambda: decided.triggered, 0)
         return cast(bool, decided.value)
@@ -114,12 +111,12 @@ class SimRank(Trainer):
         """The rank's part of the run's state, but for the replica's."""
         return {"hops": self._reduction.state(), "seen": self._seen if self.config.overlap else None}
 
-    def greet(self) -> None:
-        """Say to those that this member sends to who it is, which takes no time: the clock has not started."""
+    def greet(self, workers: "Sequence[SimRank]") -> None:
+        """Say to those that this worker sends to who it is, which takes no time: the clock has not started."""
         nbytes = size(greeting_of(self.rank))
         for rank in self._reduction.targets:
             self.bytes_sent += nbytes
-            self._team.members[rank].bytes_received += nbytes
+            workers[rank].bytes_received += nbytes
 
     def train(self) -> Way[None]:
         seen = tuple(self._seen) if self._seen and self.config.overlap else None
@@ -133,8 +130,8 @@ class SimRank(Trainer):
         yield from self.compute_delay(need.clock)
         return contribute(self.problem, self._plain, self.replica, need.clock, need.seen)
 
-    def call(self, session: Session[Any]) -> Way[Any]:
-        return self.carry_out(session, self.replica.shard.version)
+    def step(self) -> int:
+        return self.replica.shard.version
 
     def _exchange(self, clock: int, computed: tuple[Contribution, str]) -> Session[bool]:
         return self.replica.exchange(
@@ -149,7 +146,7 @@ class SimRank(Trainer):
         yield from self.spend(("transfer",), message.values, step)
         frames = [_SENT_AT, *message.parcel]
         self.bytes_sent += size(frames)
-        target = self._team.members[message.to]
+        target = self._team.workers[message.to]
         self.start(self._deliver(target, target._boxes[message.number, step], frames, message.values))
 
     def receive(self, wanted: Receive, step: int) -> Way[Frames]:

@@ -7,7 +7,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, drawn_seed, equals, refuse_if
-from minips.lab.course.questions import Option, question, sentence
+from minips.lab.course.questions import Expected, Option, question, sentence, timed_sentence
 
 question(
     "00.1",
@@ -22,15 +22,13 @@ question(
         lambda accuracy: 0.35 < accuracy < 0.65,
         "The model had learned some digits, and 200 steps were too few, or too short, for the others.",
     ),
-    Option(
+    Expected(
         "more than nine in ten",
         lambda accuracy: 0.9 < accuracy <= 1,
         "Handwritten digits differ in where the ink is, and a weight for each pixel is enough to tell most of"
         " them apart. 200 steps with 128 images each show every training image about 18 times.",
     ),
-    expected="more than nine in ten",
     otherwise="The accuracy lies between the options.",
-    telling=["a weight for each pixel", "most of them apart"],
 )
 
 question(
@@ -46,15 +44,13 @@ question(
         lambda accuracy, change: accuracy >= 50 and -40 <= change <= -10,
         "Part of what the gradients say arrives too late, or never, and 200 steps do not make up for it.",
     ),
-    Option(
+    Expected(
         "it stays within 3 percentage points",
         lambda accuracy, change: accuracy >= 50 and -3 <= change <= 3,
         "What is not sent is not dropped. It waits in the worker's memory, and later gradients are added to it, until "
         "it is among the largest. Most of it arrives some steps late, and this model does not mind.",
     ),
-    expected="it stays within 3 percentage points",
     otherwise="The accuracy rose, or it fell by an amount between the options.",
-    telling=["is not dropped", "some steps late", "does not mind"],
 )
 
 sentence("00.1", "After 200 steps the model reads {accuracy:.0%} of the held-out digits.", expect="accuracy > 0.9")
@@ -65,12 +61,11 @@ sentence(
     expect="first - early > early - last > 0",
 )
 
-sentence(
+timed_sentence(
     "00.2",
     "In the median step a worker computes for {middle:.0%} of the time (quartiles {low:.0%} to {high:.0%}, {steps} "
     "steps). Transfer and waiting take {away:.0%}.",
     expect="middle < 0.5 and away > middle",
-    timed=True,
 )
 
 sentence("00.3", "Names, shapes and numbers of steps add {extra:.0%}.", expect="0 < extra < 0.1")
@@ -85,28 +80,21 @@ sentence(
 
 sentence("00.5", "The sparse run sends {ratio:.2f} of the bytes.", expect="0.05 < ratio < 0.2")
 
-sentence(
+timed_sentence(
     "00.6",
     "B sends {bytes:.2f} of A's bytes. Its transfer takes {middle:.1f} times A's median (quartiles {low:.1f} to "
     "{high:.1f}, {spans} transfers).",
     expect="middle > bytes",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "00.7",
     "One worker alone sends all of A's bytes for a push. Its median transfer takes {middle:.2f} times A's; and a "
     "tenth of its {spans} transfers take at most {quick:.2f} times the longest of the quickest tenth of A's.",
     expect="min(quick, middle) < 0.8",
-    timed=True,
 )
 
-sentence(
-    "00.8",
-    "To copy 2600 bytes takes {share:.5f} of A's median transfer.",
-    expect="share < 0.05",
-    timed=True,
-)
+timed_sentence("00.8", "To copy 2600 bytes takes {share:.5f} of A's median transfer.", expect="share < 0.05")
 
 
 LARGEST_BOUND = 100

@@ -7,7 +7,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, distance, drawn_seed, refuse_if
-from minips.lab.course.questions import Option, question, sentence
+from minips.lab.course.questions import Expected, Option, card, question, sentence
 from minips.stage import Array, Tensors
 
 question(
@@ -18,7 +18,7 @@ question(
         lambda mean: 0.005 <= mean < 2,
         "The four shards did not add up to the images: some counted twice, or more than others, or not at all.",
     ),
-    Option(
+    Expected(
         "nothing but the last digits of float64",
         lambda mean: 0 < mean < 1e-12,
         "The loss is a mean over rows, so its gradient is one, too. The mean of four means over 350 rows each"
@@ -30,9 +30,7 @@ question(
         lambda mean: mean == 0,
         "Each addition was rounded as it was in the sum over all the images, so this machine adds in the same groups.",
     ),
-    expected="nothing but the last digits of float64",
     otherwise="The mean is off by more than rounding explains, and by less than the images differ.",
-    telling=["brackets", "rounding", "rounded"],
 )
 
 question(
@@ -48,15 +46,13 @@ question(
         lambda off, large, small: off > 0.01 and large > 1 > small,
         "Worker 0's part of the mean was larger than its part of the images.",
     ),
-    Option(
+    Expected(
         "no: the images of the small shards count too much",
         lambda off, large, small: off > 0.01 and small > 1 > large,
         "Each worker's mean counts a quarter, and the images of a worker share that quarter. A hundred images"
         " share it in one case, eleven hundred in the other.",
     ),
-    expected="no: the images of the small shards count too much",
     otherwise="The plain mean is off, but not because the images of one of the shards count more.",
-    telling=["share that quarter", "eleven hundred"],
 )
 
 sentence(
@@ -95,11 +91,7 @@ sentence(
     expect="same == splits == 4",
 )
 
-sentence(
-    "01.8",
-    "{orders} orders, {sums} different sums.",
-    expect="orders == 24 and 1 < sums <= 24",
-)
+sentence("01.8", "{orders} orders, {sums} different sums.", expect="orders == 24 and 1 < sums <= 24")
 
 sentence(
     "01.9",
@@ -134,12 +126,11 @@ sentence(
     expect="abs(mean) + half < 0.05 and fourth > 1.5 * each",
 )
 
-sentence(
+card(
     "01.14",
     "{rows} rows, {settings} settings of batch and workers: measured over computed lies between {least:.2f} and "
     "{most:.2f}.",
     expect="settings == 11 and 0.9 < least <= most < 1.1",
-    card=True,
 )
 
 sentence(

@@ -9,10 +9,10 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, distance, drawn_seed, is_own, refuse_if
-from minips.lab.course.questions import Option, question, sentence
+from minips.lab.course.questions import Expected, Option, card, question, sentence, timed_question, timed_sentence
 from minips.stage import Tensors
 
-question(
+timed_question(
     "02.1",
     "Each worker takes 100 steps, and nobody waits. With eight workers in place of four: how stale is a gradient on "
     "average, compared with four?",
@@ -22,7 +22,7 @@ question(
         "Twice as many workers pushed, and yet no more pushes fell between a worker's pull and its push: the workers "
         "took their turns in larger blocks.",
     ),
-    Option(
+    Expected(
         "about twice as stale",
         lambda four, eight: 1.3 * four < eight <= 3.5 * four and four > 0,
         "Only the pushes of other workers make a gradient stale. Each such push falls into at most one of a "
@@ -36,10 +36,7 @@ question(
         "With four workers hardly any push fell between a pull and a push, with eight many did. That can happen where "
         "the machine has cores for four workers and not for eight.",
     ),
-    expected="about twice as stale",
     otherwise="With four workers no gradient was stale at all, so there is nothing to compare with.",
-    telling=["n − 1", "2.3 times"],
-    timed=True,
 )
 
 question(
@@ -50,7 +47,7 @@ question(
         lambda stopped, server, worker: not stopped and server > 0 and worker == 0,
         "What came is a reference in disguise: the call went to the server's object.",
     ),
-    Option(
+    Expected(
         "the worker's parameters alone",
         lambda stopped, server, worker: not stopped and server == 0 and worker > 0,
         "What came is a copy. The call changes the copy, and the server never hears of it. No error says so.",
@@ -65,12 +62,10 @@ question(
         lambda stopped, server, worker: stopped and server == 0 and worker == 0,
         "What came has no method apply_gradients, or it refuses to be called away from its owner.",
     ),
-    expected="the worker's parameters alone",
     otherwise="The call changed nothing and raised nothing, or it did both.",
-    telling=["copy", "copies", "copied", "never hears"],
 )
 
-question(
+timed_question(
     "02.3",
     "How long does B, with two servers, take for the same 30 steps, compared with A?",
     Option(
@@ -78,7 +73,7 @@ question(
         lambda share: 0.92 <= share < 2,
         "The bytes are not what takes the time here: computing, and waiting for the cores, is the same for both.",
     ),
-    Option(
+    Expected(
         "clearly less, and more than half as long",
         lambda share: 0.53 < share < 0.92,
         "Each link carries half of the values, so their time is halved. The rest of a step is not: a message of half "
@@ -89,18 +84,14 @@ question(
         lambda share: 0 < share <= 0.53,
         "Each link carries half of the values, and nothing but these bytes takes time.",
     ),
-    expected="clearly less, and more than half as long",
     otherwise="B took at least twice as long as A: something else disturbed the runs.",
-    telling=["header of its own", "half of the values"],
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "02.1",
     "{name}: a gradient is {mean:.2f} versions stale on average (five runs, from {low:.2f} to {high:.2f}); the stalest "
     "one was {most}.",
     expect="low > 0",
-    timed=True,
 )
 
 sentence(
@@ -117,11 +108,10 @@ sentence(
     expect="links > bare + 0.02 and abs(bare - half) < 0.02 and 0.5 < half",
 )
 
-sentence(
+timed_sentence(
     "02.4",
     "Without a bound (ASP) {broken} of {reads} reads lag by more than 3 clocks, and the worst by {most}.",
     expect="broken > 0 and most > 3",
-    timed=True,
 )
 
 sentence(
@@ -146,13 +136,12 @@ sentence(
     expect="after[0] == before[0] - 0.5 and answer == after",
 )
 
-sentence(
+timed_sentence(
     "02.9",
     "The worker that pulls once has the loss {ten:.2f} after 10 steps and {hundred:.2f} after 100. The one that pulls "
     "each time ends at {often:.2f}. The difference at 100 steps is {more:.1f} ± {half:.1f} (five seeds in pairs, 95 % "
     "interval), and at least {least:.1f}.",
     expect="least > 0 and hundred > ten",
-    timed=True,
 )
 
 sentence(
@@ -174,19 +163,17 @@ sentence(
     expect="far == 0",
 )
 
-sentence(
+timed_sentence(
     "02.13",
     "B takes {share:.1%} of A's time on this machine: the median of five pairs of runs, in threads; half of the pairs "
     "lie from {low:.1%} to {high:.1%}.",
     expect="0.5 < share < 0.92",
-    timed=True,
 )
 
-sentence(
+card(
     "02.14",
     "s = {s}: in {reads} reads, the least count was at most {most} behind the reader's clock.",
     expect="reads > 50 and most <= s",
-    card=True,
 )
 
 sentence(

@@ -11,7 +11,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import are_two, asks, case, conforms, raising, refuse_if, round_trip, trains
-from minips.lab.course.questions import Option, question, sentence
+from minips.lab.course.questions import Expected, Option, card, question, sentence, timed_sentence
 from minips.testing.base import described
 
 question(
@@ -27,15 +27,13 @@ question(
         lambda ratio: 1.4 < ratio <= 2.8,
         "Seven or eight characters are enough for most of these numbers, a comma and a space included.",
     ),
-    Option(
+    Expected(
         "more than 160 000 bytes",
         lambda ratio: ratio > 4,
         "tolist() makes Python floats of 64 bits, and JSON writes as many digits as those need: about 17. A point "
         "and a zero stand before them, often a sign, and a comma and a space follow.",
     ),
-    expected="more than 160 000 bytes",
     otherwise="The length lies between two of the options.",
-    telling=["17", "six times"],
 )
 
 
@@ -60,15 +58,13 @@ question(
         _helps(False, True),
         "The command runs inside loads, so A's check comes too late. B finds no function that would run it.",
     ),
-    Option(
+    Expected(
         "neither A nor B",
         _helps(False, False),
         "The command runs inside loads, so A's check comes too late: A refuses a message that has done its work. And "
         "numpy has functions that run any text as Python, such as numpy.testing.runstring. B lets them through.",
     ),
-    expected="neither A nor B",
     otherwise="One of the servers refused an honest array, so it is of no use.",
-    telling=["too late", "done its work", "any text"],
 )
 
 sentence(
@@ -78,20 +74,18 @@ sentence(
     expect="json > 4 and list > 2 and pickle < 1.01",
 )
 
-sentence(
+timed_sentence(
     "03.2",
     "There and back, JSON takes about {times:,.0f} times as long as raw bytes (seven repeats; half of them from "
     "{low:,.0f} to {high:,.0f}).",
     expect="low > 50",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "03.3",
     "{name}: {times:.1f} times as long for 25 times the array (five repeats; half of them from {low:.1f} to "
     "{high:.1f}).",
     expect="times > 1.5 if copied else times < 4",
-    timed=True,
 )
 
 sentence("03.4", "JSON sends {ratio:.1f} times the bytes.", expect="ratio > 3")
@@ -123,11 +117,10 @@ sentence(
     expect="shared and changed",
 )
 
-sentence(
+timed_sentence(
     "03.10",
     "One message was sent. It arrived in {pieces} pieces, the largest of {most:.1f} MB.",
     expect="pieces > 1",
-    timed=True,
 )
 
 sentence(
@@ -162,28 +155,25 @@ sentence(
     expect="far == 0",
 )
 
-sentence(
+timed_sentence(
     "03.17",
     "{name}: {times:,.0f} times as long with JSON as the median with MessagePack (the median of {spans} spans; half of "
     "them from {low:,.0f} to {high:,.0f} times).",
     expect="low > 10",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "03.18",
     "After {name} the gradient takes {times:.1f} times as long as right after another one (thirty repeats; half of "
     "them from {low:.1f} to {high:.1f}).",
     expect="times > 1.1",
-    timed=True,
 )
 
-sentence(
+card(
     "03.19",
     "What is loaded lies in the memory of the array: {shared}. The pickle has {small} bytes for 40 kB and {large} for "
     "2 MB.",
     expect="shared and large - small <= 16",
-    card=True,
 )
 
 sentence(

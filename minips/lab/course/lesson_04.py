@@ -8,7 +8,16 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import are_two, asks, case, conforms, number, refuse_if, round_trip, trains
-from minips.lab.course.questions import Option, estimate, question, sentence
+from minips.lab.course.questions import (
+    Expected,
+    Option,
+    card,
+    question,
+    sentence,
+    timed_estimate,
+    timed_question,
+    timed_sentence,
+)
 
 question(
     "04.1",
@@ -23,18 +32,16 @@ question(
         lambda left: 0.8 <= left < 0.97,
         "Some pieces occur again nearby: the signs and exponents of neighbouring values are alike.",
     ),
-    Option(
+    Expected(
         "all of them",
         lambda left: 0.99 < left < 1.05,
         "LZ4 saves only where a piece of four bytes or more occurs again nearby. Three of the four bytes of "
         "each number are as good as random, so that hardly ever happens.",
     ),
-    expected="all of them",
     otherwise="What LZ4 left lies between the options, or below them.",
-    telling=["as good as random", "mantissas", "nothing to gain"],
 )
 
-question(
+timed_question(
     "04.2",
     "Which of the two trains in much less time with LZ4, below 0.75 of the time without it?",
     Option(
@@ -42,7 +49,7 @@ question(
         lambda dense, yes: 0 < dense < 0.75 and 0 < yes < 0.75,
         "LZ4 found enough repetition in the gradients and parameters of each problem, and bytes are time on this link.",
     ),
-    Option(
+    Expected(
         "only yes or no",
         lambda dense, yes: 0 < yes < 0.75 <= dense,
         "Where the answer to a question is no for all eight images of a batch, its ten gradients are zero: "
@@ -59,13 +66,10 @@ question(
         lambda dense, yes: dense >= 0.75 and yes >= 0.75,
         "Whatever LZ4 saved, the link was so fast, or the machine so busy, that the bytes were not what took the time.",
     ),
-    expected="only yes or no",
     otherwise="One of the runs gave no time to compare.",
-    telling=["runs of zeros", "hardly any value is zero", "zeros"],
-    timed=True,
 )
 
-estimate(
+timed_estimate(
     "04.3",
     "Below which bandwidth does the best of the five compressors pay for the 8-bit codes, on this machine?",
     "Mbit/s",
@@ -74,7 +78,6 @@ estimate(
     "thousandths of a second. The break-even is the one divided by the other.",
     otherwise="The best compressor was much slower here, or much faster, than the 0.03 to 1.5 thousandths of a second "
     "on which the text is built; or none saved anything.",
-    timed=True,
 )
 
 sentence("04.1", "LZ4 leaves {left:.2f} of the bytes.", expect="left > 0.99")
@@ -93,16 +96,13 @@ sentence(
     expect="top < 4 and 7.5 < low <= high <= 8",
 )
 
-sentence(
+card(
     "04.4",
     "Byte {number}: at least {H:.3f} bits by Shannon's formula, {needed:.3f} by Huffman's code.",
     expect="H <= needed < H + 1",
-    card=True,
 )
 
-sentence(
-    "04.5", "zlib needs {zlib:.2f} bits for byte 3, our code {ours:.2f}.", expect="abs(zlib - ours) < 0.1", card=True
-)
+card("04.5", "zlib needs {zlib:.2f} bits for byte 3, our code {ours:.2f}.", expect="abs(zlib - ours) < 0.1")
 
 sentence(
     "04.6",
@@ -123,12 +123,11 @@ sentence(
     expect="text < 0.5 and array > 2",
 )
 
-sentence(
+timed_sentence(
     "04.9",
     "The same compressor, zlib, with 1 % of the values in place of the codes: the break-even moves by a factor of "
     "{factor:.0f}.",
     expect="factor > 5",
-    timed=True,
 )
 
 sentence(
@@ -137,29 +136,26 @@ sentence(
     expect="sent > 0.95 if name == 'dense' else sent < 0.3 and got < 0.85",
 )
 
-sentence(
+timed_sentence(
     "04.11",
     "A step with LZ4 takes {dense:.0%} of the time for dense, and {yes:.0%} for yes or no (medians of 15 steps).",
     expect="dense > 0.9 and yes < 0.75",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "04.12",
     "The 8-bit codes with {count} compressors: {best} pays below {fast:,.0f} Mbit/s (quartiles {low:,.0f} to "
     "{high:,.0f} of 15 repeats), zlib below {zlib:,.0f} ({zlib_low:,.0f} to {zlib_high:,.0f}). That is {ratio:.0f} "
     "times as fast a link.",
     expect="count == 5 and ratio > 4 and low > 60",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "04.13",
     "{best} and the 8-bit codes, from the medians: one message alone, below {alone:,.0f} Mbit/s. Four workers, each "
     "with a slow line: {own:,.0f}. Four workers on the server's slow line: {shared:,.0f}. One message in blocks, "
     "if all the steps overlap: {blocks:,.0f}.",
     expect="own < alone < shared and blocks > alone",
-    timed=True,
 )
 
 sentence(
@@ -184,28 +180,25 @@ sentence(
     expect="eight <= zstd_eight < eight + 0.02 and four <= zstd_four < four + 0.02 and signs > 0.9",
 )
 
-sentence(
+timed_sentence(
     "04.17",
     "And float32, whose mantissas are random? {best} saves {saved:.0%}, and pays below {fast:,.0f} Mbit/s; zlib below "
     "{zlib:,.0f}.",
     expect="saved > 0.03 and fast > 4 * zlib and fast > 60",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "04.18",
     "gzip takes {ratio:.2f} times as long as zlib (quartiles {low:.2f} to {high:.2f} of 15 pairs), at the same level, "
     "and makes {extra} bytes more.",
     expect="0.7 < ratio < 1.4",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "04.19",
     "At the end {dense:.0%} of the weights are zero for dense, and {yes:.0%} for yes or no. With LZ4 a step of the "
     "second half takes {ratio:.2f} times as long as one of the first half.",
     expect="dense < 0.01 and 0.1 < yes < 0.9 and ratio > 0.95",
-    timed=True,
 )
 
 

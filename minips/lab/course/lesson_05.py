@@ -6,7 +6,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, conforms, number, refuse_if
-from minips.lab.course.questions import Option, estimate, question, sentence
+from minips.lab.course.questions import Expected, Option, card, estimate, question, sentence
 from minips.stages.quantizers import Parts
 
 estimate(
@@ -17,7 +17,6 @@ estimate(
     because="A push carries more than the bits: each tensor has a scale, and names, shapes, the clock and the loss "
     "travel in a header. With 650 values this fixed part, as minips writes it, is larger than the bits themselves.",
     otherwise="The nearer to 32, the less there was besides the bits. The account of a push below says what there is.",
-    telling=["9 times", "nine times", "ten times", "10 times"],
 )
 
 question(
@@ -30,7 +29,7 @@ question(
         "A single copy that was rounded at random was nearer already. On the same levels nothing is nearer than "
         "nearest rounding, so the levels differed.",
     ),
-    Option(
+    Expected(
         "from a few on, 2 to 10",
         lambda workers: 2 <= workers <= 10,
         "Nearest rounding makes the same error in every copy: a bias, which no average removes. Random "
@@ -49,9 +48,7 @@ question(
         "Up to the largest number that was tried, the average of random rounding stayed behind: its errors did not "
         "cancel out.",
     ),
-    expected="from a few on, 2 to 10",
     otherwise="There was no number of workers to compare.",
-    telling=["a bias, which no average", "divides its variance", "from 2 workers"],
 )
 
 question(
@@ -68,7 +65,7 @@ question(
         lambda times: 0.9 <= times <= 1.3,
         "Both send 400 values, and chose their places about equally often anew.",
     ),
-    Option(
+    Expected(
         "about twice as many",
         lambda times: 1.3 < times <= 3.5,
         "Without a memory the same places win again and again: those whose gradients are the largest. With it, a value "
@@ -80,9 +77,7 @@ question(
         lambda times: times > 3.5,
         "Without a memory hardly any place but a few was ever the largest. With it, each one's turn came.",
     ),
-    expected="about twice as many",
     otherwise="There was nothing to compare: without a memory no value of W has moved.",
-    telling=["win again and again", "turn comes", "twice as many"],
 )
 
 sentence(
@@ -169,12 +164,11 @@ sentence(
     expect="nearest > 2 * at_random",
 )
 
-sentence(
+card(
     "05.31",
     "For {levels} values of s the variance is off the formula by {off:.1%} at most, and the squared mean error off "
     "variance/N by {bias:.0%} at most. The formula is above the bound for {above} of them.",
     expect="off < 0.1 and bias < 0.3 and above == 0",
-    card=True,
 )
 
 sentence(
@@ -197,18 +191,13 @@ sentence(
     expect="gain - half > 20",
 )
 
-sentence(
-    "05.33",
-    "Sent plus held equals meant for {equal} of {of} values, up to rounding.",
-    expect="equal == of",
-)
+sentence("05.33", "Sent plus held equals meant for {equal} of {of} values, up to rounding.", expect="equal == of")
 
-sentence(
+card(
     "05.34",
     "{runs} runs each. Without a memory the loss is never below {least:.2f}. With error feedback it ends below 10⁻⁹ in "
     "{below} of them.",
     expect="least > 2 - 1e-9 and below == runs",
-    card=True,
 )
 
 sentence(

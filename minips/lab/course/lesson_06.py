@@ -9,14 +9,14 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, is_own, keeps, refuse_if
-from minips.lab.course.questions import Option, estimate, question, sentence
+from minips.lab.course.questions import Expected, Option, sentence, timed_estimate, timed_question, timed_sentence
 from minips.stage import Frames
 from minips.stages.transports import Channel
 from minips.stages.transports.endpoints import StreamTransport
 from minips.stages.transports.wire import Closable
 from minips.testing import check_transport
 
-question(
+timed_question(
     "06.1",
     "A megabyte there and back over HTTP: how many times as long does the JSON list take as the bytes?",
     Option(
@@ -29,19 +29,16 @@ question(
         lambda times: 3 <= times <= 10,
         "To write the numbers as text and to parse them took longer than to move them, yet not by much.",
     ),
-    Option(
+    Expected(
         "more than 10 times",
         lambda times: times > 10,
         "As JSON each number is written as decimal digits and parsed again, on both ways, one number after the other. "
         "The bytes are copied as one block.",
     ),
-    expected="more than 10 times",
     otherwise="One of the two could not be measured.",
-    telling=["decimal digits", "one number after the other", "copied as one block"],
-    timed=True,
 )
 
-question(
+timed_question(
     "06.2",
     "A kilobyte there and back: how long does HTTP take, compared with minips' own TCP?",
     Option(
@@ -54,20 +51,17 @@ question(
         lambda times: 1 <= times < 2,
         "What HTTP adds to each call was less than what TCP's call takes in all.",
     ),
-    Option(
+    Expected(
         "at least twice as long",
         lambda times: times >= 2,
         "With 1 kB the bytes hardly count. For each call aiohttp makes a request and an answer and runs tasks in event "
         "loops, and minips hands the call over to these loops' threads and back. TCP does far less for a call. How "
         "much of the time is for the heads of HTTP, the next cells say.",
     ),
-    expected="at least twice as long",
     otherwise="One of the two could not be measured.",
-    telling=["hardly count", "event loops'"],
-    timed=True,
 )
 
-estimate(
+timed_estimate(
     "06.3",
     "40 calls at once, through one pool of at most 8 connections; the server needs 0.05 s for each, side by side. How "
     "many times as long as one call do all 40 take?",
@@ -77,15 +71,13 @@ estimate(
     "work of both sides for so many calls. A pool that is too small makes calls queue.",
     otherwise="Eight calls at a time would make five rounds. Either this machine was busy with something else, or the "
     "pool did not hold to its limit.",
-    telling=["five rounds", "at a time"],
-    timed=True,
 )
 
-question(
+timed_question(
     "06.4",
     "Most of a call's time is latency here. Ten calls, each made before the first is answered: how long do all of them "
     "take, compared with one?",
-    Option(
+    Expected(
         "less than twice as long",
         lambda times: times < 2,
         "All ten messages are under way at the same time. Each needs 40 milliseconds there and back, and these pass "
@@ -101,13 +93,10 @@ question(
         lambda times: times > 6,
         "The messages went one after the other: each waited for an answer, or the sender was slow.",
     ),
-    expected="less than twice as long",
     otherwise="One of the two could not be measured.",
-    telling=["at the same time", "once for all"],
-    timed=True,
 )
 
-estimate(
+timed_estimate(
     "06.5",
     "Ten calls with 10 MB each, all made before the first is answered: how many times as long as one such call do they "
     "take?",
@@ -118,42 +107,36 @@ estimate(
     "latency. They add no bandwidth.",
     otherwise="Ten messages need ten times 0.08 s on the link, and the latency of 0.04 s once: 0.84 s. One needs "
     "0.12 s. Either this machine could not keep up with the link, or the link did not hold the messages back.",
-    telling=["0.84", "hide latency", "no bandwidth"],
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.1",
     "The JSON text has {characters:.0f} characters for each number of 4 bytes. Its call takes {times.median:.0f} times "
     "as long as that with the bytes (median of {turns} paired turns, quartiles {times.low:.0f} to {times.high:.0f}).",
     expect="characters > 16 and times.low > 10",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.2",
     "A call of 1 kB: HTTP takes {times.median:.1f} times as long as TCP (median of {rounds} rounds, quartiles "
     "{times.low:.1f} to {times.high:.1f}).",
     expect="times.median > 2",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.12",
     "Of the time of a call over minips' Http (medians and quartiles of 200): to parse both heads takes "
     "{parse.median:.1%} ({parse.low:.1%} to {parse.high:.1%}), to hand over one task and wait for it {hand.median:.0%} "
     "({hand.low:.0%} to {hand.high:.0%}), aiohttp alone {alone.median:.0%} ({alone.low:.0%} to {alone.high:.0%}). So "
     "the heads are a small part. What is left over, minips' own work among it, is not divided further here.",
     expect="parse.median < 0.2 and alone.median > 2 * parse.median and hand.median > parse.median",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.3",
     "{label}, from the fastest to the slowest: {order}. {slow} takes {times.median:.1f} times as long as {fast} "
     "(quartiles {times.low:.1f} to {times.high:.1f}).",
     expect="times.low > 1.5",
-    timed=True,
 )
 
 sentence(
@@ -162,22 +145,20 @@ sentence(
     expect="text > 1.3e6 and packed < 1.001e6",
 )
 
-sentence(
+timed_sentence(
     "06.4",
     "1 MB there and back: Pyro with serpent takes {serpent.median:.0f} times as long as TCP (median of {rounds} "
     "rounds, quartiles {serpent.low:.0f} to {serpent.high:.0f}), Pyro with MessagePack {msgpack.median:.1f} times "
     "({msgpack.low:.1f} to {msgpack.high:.1f}).",
     expect="serpent.low > 3 * msgpack.high and msgpack.median > 1",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.5",
     "minips' Pyro is number {place} of the {all} transports of minips that took part, at 1 MB: it takes "
     "{times.median:.1f} times as long as TCP (median of {rounds} rounds, quartiles {times.low:.1f} to "
     "{times.high:.1f}). So this one is relatively slow too.",
     expect="place > all / 2 and times.low > 1.5",
-    timed=True,
 )
 
 sentence(
@@ -212,51 +193,45 @@ sentence(
     expect="as_in_the_lecture == 40 and one_after_another == 1 and all_at_once == 8",
 )
 
-sentence(
+timed_sentence(
     "06.18",
     "With 4 connections the 40 calls take {small.median:.1f} times as long as one call (median of {turns} turns, "
     "quartiles {small.low:.1f} to {small.high:.1f}), with 40 connections {large.median:.1f} times ({large.low:.1f} to "
     "{large.high:.1f}).",
     expect="small.median > 7 and large.median < small.median / 2",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.6",
     "With pool=0 a call takes {times.median:.2f} times as long (median of 60 pairs, quartiles {times.low:.2f} to "
     "{times.high:.2f}).",
     expect="times.median > 1",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.7",
     "Over two connections the 32 MB take {share.median:.0%} of the time over one (median of {rounds} pairs, quartiles "
     "{share.low:.0%} to {share.high:.0%}).",
     expect="0.3 < share.median < 2",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.19",
     "After 0.1 s there came: {came}. Calls handled so far: {before}. Later: {later}. Calls handled: {handled}.",
     expect="came == 'TimeoutError' and before == 0 and later == 'TAKE YOUR TIME' and handled == 1",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.20",
     "gRPC's deadline: {came} at the caller. Was the server told? {told}.",
     expect="came == 'DEADLINE_EXCEEDED' and told == 'yes'",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.21",
     "aiohttp, three calls through a pool of one: with enough time they open {enough} connection, and {short} where "
     "each call times out.",
     expect="enough == 1 and short == 3",
-    timed=True,
 )
 
 sentence(
@@ -278,46 +253,41 @@ sentence(
     expect="first == 'HERE' and second == 'ConnectionError' and third == 'BACK AGAIN'",
 )
 
-sentence(
+timed_sentence(
     "06.8",
     "1 byte each: ten futures take {times.median:.2f} times as long as one call (median of {turns} turns, quartiles "
     "{times.low:.2f} to {times.high:.2f}).",
     expect="times.median < 2",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.9",
     "10 MB each: ten futures take {times.median:.1f} times as long as one call (median of {turns} turns, quartiles "
     "{times.low:.1f} to {times.high:.1f}).",
     expect="times.median > 5",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.11",
     "Worker 0 computes while its message travels for {waiting:.0%} of its computing time when it waits "
     "for each answer, and for {overlap:.0%} with overlap.",
     expect="waiting < 0.01 and overlap > 0.5",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "06.24",
     "A step of a worker that waits takes {times.median:.2f} times as long as one with overlap (median of 19 steps, "
     "quartiles {times.low:.2f} to {times.high:.2f}).",
     expect="1.3 < times.median < 2.3",
-    timed=True,
 )
 
 sentence("06.10", "Staleness with overlap: at most {stale} version.", expect="stale == 1")
 
-sentence(
+timed_sentence(
     "06.25",
     "After a pause a call of 1 kB takes {times.median:.1f} times as long as one right after another (medians of 100 "
     "calls, quartiles {times.low:.1f} to {times.high:.1f}).",
     expect="times.median > 1.3",
-    timed=True,
 )
 
 sentence(

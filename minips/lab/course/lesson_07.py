@@ -8,7 +8,16 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, conforms, drawn_seed, equals, number, refuse_if
-from minips.lab.course.questions import Option, estimate, question, sentence
+from minips.lab.course.questions import (
+    Expected,
+    Option,
+    card,
+    estimate,
+    question,
+    sentence,
+    timed_question,
+    timed_sentence,
+)
 from minips.stage import Array
 
 
@@ -17,7 +26,7 @@ def _longest(rule: str) -> Callable[..., bool]:
     return lambda **took: all(took[rule] > time for name, time in took.items() if name != rule)
 
 
-question(
+timed_question(
     "07.1",
     "Worker 3 is four times slower than the others. Which of these three rules takes longest for the same pushes?",
     Option(
@@ -25,7 +34,7 @@ question(
         _longest("backup"),
         "A round needs three pushes, and the three fast workers did not bring them as fast as their steps are short.",
     ),
-    Option(
+    Expected(
         "SSP, two clocks ahead",
         _longest("ssp"),
         "The fast workers use up their lead of two clocks in the first steps. From then on each of their "
@@ -36,10 +45,7 @@ question(
         _longest("asp"),
         "Nobody waits under ASP, so computing and messages took that time: this machine was busy with something else.",
     ),
-    expected="SSP, two clocks ahead",
     otherwise="Two of them took equally long, or a time is missing.",
-    telling=["use up their lead", "head start"],
-    timed=True,
 )
 
 question(
@@ -50,7 +56,7 @@ question(
         lambda ratio: 0.75 < ratio < 1.5,
         "Long and short steps evened out within a round: the slowest of four took hardly longer than the mean.",
     ),
-    Option(
+    Expected(
         "about 2 mean times",
         lambda ratio: 1.5 < ratio < 3,
         "A round ends with the slowest of its four steps. A single long step is enough to make all wait.",
@@ -60,9 +66,7 @@ question(
         lambda ratio: 3 < ratio < 6,
         "The slowest of four took as long as four steps one after the other.",
     ),
-    expected="about 2 mean times",
     otherwise="The slowest of four took less than one step does on average, or more than six of them.",
-    telling=["a single long step", "2.08"],
 )
 
 question(
@@ -79,15 +83,13 @@ question(
         lambda nines: 0.25 <= nines < 0.75,
         "Some of worker 3's pushes came in time: the model has seen 9s, but not many.",
     ),
-    Option(
+    Expected(
         "none of them",
         lambda nines: nines < 0.05,
         "Worker 3 is late in every round, so each of its pushes is dropped. It holds all the 9s: the model never sees "
         "one.",
     ),
-    expected="none of them",
     otherwise="The model reads a few of the 9s: some of worker 3's pushes were not late.",
-    telling=["each of its pushes is dropped", "never sees"],
 )
 
 question(
@@ -103,22 +105,20 @@ question(
         lambda fresh, old: 0.35 * fresh < old <= 0.75 * fresh,
         "The descent turns back too late, but it does turn back in time if the steps are half as long.",
     ),
-    Option(
+    Expected(
         "less than a quarter of that",
         lambda fresh, old: 0 < old < 0.25 * fresh,
         "An old gradient still points downhill where the parameters were three updates ago, so the descent "
         "turns back too late. All the updates in between go too far as well.",
     ),
-    expected="less than a quarter of that",
     otherwise="The border lies between a quarter and a third of that for fresh gradients, or at no rate did the loss "
     "fall.",
-    telling=["turns back too late", "2\\sin"],
 )
 
 question(
     "07.5",
     "On which axis will the curves of BSP, SSP and ASP lie clearly apart?",
-    Option(
+    Expected(
         "against time only",
         lambda in_time, in_bytes: in_time > 1.25 and in_bytes <= 1.25,
         "At this learning rate a gradient that is a few versions old helps about as much as a fresh one. So "
@@ -136,9 +136,7 @@ question(
         lambda in_time, in_bytes: in_time > 1.25 and in_bytes > 1.25,
         "The rules differ in how many gradients come in a second, and in what each of them is worth.",
     ),
-    expected="against time only",
     otherwise="The curves lie close together on both axes: neither the time nor the bytes differ by a quarter.",
-    telling=["few versions old helps"],
 )
 
 estimate(
@@ -149,23 +147,20 @@ estimate(
     because="In the same seconds worker 3 makes about as many pushes under ASP as under BSP: most of what was missing "
     "was time. A part stays missing.",
     otherwise="The text goes on from most of them, and fewer than under BSP. Look at how many steps worker 3 began.",
-    telling=["most of what was missing", "stays missing"],
 )
 
-sentence(
+timed_sentence(
     "07.1",
     "BSP's time is 100 %. In five repeats one backup took {backup[1]:.0%} of it (median; quartiles {backup[0]:.0%} and "
     "{backup[2]:.0%}), SSP {ssp[1]:.0%} ({ssp[0]:.0%}, {ssp[2]:.0%}), ASP {asp[1]:.0%} ({asp[0]:.0%}, {asp[2]:.0%}).",
     expect="backup[1] < 0.6 and asp[1] < 0.6 and 0.75 < ssp[1] < 1.1",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "07.2",
     "In the run of the picture worker 3 started {bsp} steps under BSP, {backup} with one backup, {ssp} under SSP, "
     "{asp} under ASP. Then all {pushes} pushes were applied.",
     expect="bsp == pushes / 4 and ssp >= bsp - 4 and backup < 0.75 * bsp and asp < 0.75 * bsp",
-    timed=True,
 )
 
 sentence(
@@ -188,12 +183,11 @@ sentence(
     expect="asp + d_asp < bsp - d_bsp and asp < ssp < bsp and ssp - asp > 0.15",
 )
 
-sentence(
+timed_sentence(
     "07.6",
     "Measured, five seeds: BSP {bsp:.2f} ± {d_bsp:.2f} means, one backup {backup:.2f} ± {d_backup:.2f}, SSP {ssp:.2f} "
     "± {d_ssp:.2f}, ASP {asp:.2f} ± {d_asp:.2f}.",
     expect="asp < ssp < bsp",
-    timed=True,
 )
 
 sentence(
@@ -203,12 +197,11 @@ sentence(
     expect="abs(abandon - formula) < 0.05 and 0.05 < finish - d_finish and finish + d_finish < formula / 2",
 )
 
-sentence(
+timed_sentence(
     "07.8",
     "Mean staleness: BSP {bsp:.1f} versions, SSP {ssp:.1f}, ASP {asp:.1f}. The oldest gradient: "
     "{ssp_most} versions under SSP, where {bound} is the bound, and {asp_most} under ASP.",
     expect="bsp == 0 and ssp_most <= bound and 2 < asp < 3.5",
-    timed=True,
 )
 
 sentence(
@@ -223,12 +216,11 @@ sentence(
     expect="1.5 < asp < 1.6 and 0.75 < overlap < 0.8",
 )
 
-sentence(
+timed_sentence(
     "07.11",
     "It diverged: {grew}. It converged: {fell}. The gradients of ASP with overlap were {age:.0f} versions"
     " old (median).",
     expect="count == (2, 4) and abs(age - 7) <= 1",
-    timed=True,
 )
 
 sentence("07.12", "{name}: {time:.1f} ± {d_time:.1f} mean times, {bytes:.3f} ± {d_bytes:.3f} MB.")
@@ -246,13 +238,12 @@ sentence(
     expect="four < 0.8 * one and sixteen < 0.65 * one and sixteen > 1.1",
 )
 
-sentence(
+timed_sentence(
     "07.15",
     "The measured times of the 20 runs are {ratio[1]:.2f} times the virtual ones with the same draws (median; "
     "quartiles {ratio[0]:.2f} and {ratio[2]:.2f}). One backup saved {measured:.0%} ± {d_measured:.0%} of BSP's time, "
     "in virtual time {virtual:.0%} ± {d_virtual:.0%}. The formula says {formula:.0%}.",
     expect="0.9 < ratio[1] < 1.5 and measured < formula and virtual < formula",
-    timed=True,
 )
 
 sentence(
@@ -280,11 +271,10 @@ sentence(
     expect="dropped >= sent - 1 and more > d_more and abs(even) < 2",
 )
 
-sentence(
+card(
     "07.19",
     "At {held} of {ages} ages the loss fell at 0.97 of the border, and grew at 1.03 of it.",
     expect="held == ages",
-    card=True,
 )
 
 sentence(

@@ -8,7 +8,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, conforms, distance, drawn_seed, refuse_if
-from minips.lab.course.questions import Item, Option, prompt, question, quiz, sentence
+from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
 from minips.stage import Tensors
 
 question(
@@ -25,15 +25,13 @@ question(
         lambda share: 1 / 3 < share < 0.75,
         "The noise moved the parameters about as far as the honest gradients did, and undid part of their work.",
     ),
-    Option(
+    Expected(
         "at most a third of them",
         lambda share: share <= 1 / 3,
         "A fifth of 100 is still 20. The four honest gradients, of the size 0.1, cannot make up for that: the "
         "parameters follow the noise.",
     ),
-    expected="at most a third of them",
     otherwise="One of the two runs gave no accuracy to compare.",
-    telling=["a fifth of 100", "follow the noise", "cannot make up"],
 )
 
 question(
@@ -44,7 +42,7 @@ question(
         lambda near, far: far > 1.3 and far > near,
         "The result grows with x: what the fifth worker says has weight, however far away it is.",
     ),
-    Option(
+    Expected(
         "to 1.1 and no further",
         lambda near, far: near == 1.0 and far == 1.1,
         "At x = 1.0 the third of the five is 1.0. A larger x moves to the end of the row, and 1.1 becomes the third. "
@@ -55,9 +53,7 @@ question(
         lambda near, far: near == far == 1.0,
         "The third of the five is 1.0 for both values of x.",
     ),
-    expected="to 1.1 and no further",
     otherwise="The median did not begin at 1.0, or it ended between the honest values.",
-    telling=["becomes the third", "1.1 and no"],
 )
 
 
@@ -80,15 +76,13 @@ question(
         _alone("krum"),
         "An honest gradient was the one that lay closest to its neighbours in every case.",
     ),
-    Option(
+    Expected(
         "the median",
         _alone("median"),
         "Two liars of five are fewer than half, so in each coordinate the middle value lies among the honest ones. "
         "The trimmed mean with trim = 1 and Krum with bad = 1 are made for one liar.",
     ),
-    expected="the median",
     otherwise="No rule passed alone: none reached 80 % in all four cases, or more than one did.",
-    telling=["the middle value lies among the honest"],
 )
 
 sentence(
@@ -160,12 +154,11 @@ sentence(
     expect="median and trimmed and not krum",
 )
 
-sentence(
+card(
     "08.14",
     "The mean ends {far:.1g} from where the traitor wants it. The median moves no coordinate further than {median:.2f} "
     "times the furthest that an honest gradient would, Krum {krum:.2f} times.",
     expect="far < 1e-9 and max(median, krum) <= 1 + 1e-9",
-    card=True,
 )
 
 sentence(
@@ -192,7 +185,6 @@ quiz(
             "the mean gives it more weight than the others": "All have the same weight, one hundredth.",
             "it can send NaN": "The server refuses NaN and infinity, and nothing is changed.",
         },
-        "the value that it sends has no limit",
     ),
     Item(
         "What does the median guarantee while fewer than half of the workers lie?",
@@ -202,7 +194,6 @@ quiz(
             "it equals the mean of the honest workers": "It is one of their values in each coordinate, or the mean of "
             "two, and usually not their mean.",
         },
-        "each coordinate lies between honest values",
     ),
     Item(
         "Krum chose the lazy worker's zeros. Why?",
@@ -213,7 +204,6 @@ quiz(
             "is far off.",
             "the lazy workers had a majority": "One lazy worker of five was enough, with noisy batches.",
         },
-        "zero was nearer to the others than they were to each other",
     ),
     Item(
         "Under ASP, which rule withstands one liar?",
@@ -223,7 +213,6 @@ quiz(
             "the median": "The median of a single gradient is that gradient.",
             "Krum": "Krum needs 2f + 3 gradients at once.",
         },
-        "none: each push is applied by itself",
     ),
     Item(
         "Which rule can be computed without a server, each node combining one piece of all gradients?",
@@ -234,7 +223,6 @@ quiz(
             "none, for robust rules need a server": "They need to see single values. A node that collects one piece of "
             "every gradient sees those.",
         },
-        "the median",
     ),
 )
 

@@ -14,14 +14,14 @@ import numpy as np
 import minips as ps
 from minips.cost import ring_allreduce_s
 from minips.lab.course.exercises import Refused, asks, case, equals, refuse_if
-from minips.lab.course.questions import Option, estimate, question, sentence
+from minips.lab.course.questions import Expected, Option, sentence, timed_estimate, timed_question, timed_sentence
 from minips.stage import Array
 from minips.stages.quantizers import Parts
 
-question(
+timed_question(
     "09.1",
     "A message of 100 kB is a thousand times longer than one of 100 bytes. How much longer does it take?",
-    Option(
+    Expected(
         "less than 3 times as long",
         lambda longer: longer < 3,
         "A call has a price that does not depend on its size: most likely system calls and waking up the other side. "
@@ -43,13 +43,10 @@ question(
         lambda longer: longer >= 300,
         "Time follows size here: a call has next to no fixed price.",
     ),
-    expected="less than 3 times as long",
     otherwise="One of the two sizes has no time to compare.",
-    telling=["does not depend on its size", "waking up the other side"],
-    timed=True,
 )
 
-estimate(
+timed_estimate(
     "09.2",
     "Four workers share one server. Each of the five has a link of its own: 20 Mbit/s each way, both ways at once, and "
     "a latency of 0.005 s. In each step a worker pushes 80 kB. Once the server has all four pushes, it sends 80 kB of "
@@ -61,11 +58,9 @@ estimate(
     "0.032 s apart. Together that is 0.074 + 3 · 0.032 = 0.170 s. The later answers cost nothing extra: they travel "
     "while the first worker pushes again. The processors add a little.",
     otherwise="The links alone take 0.170 s. Where a step took much longer, other programs had the processors.",
-    telling=["0.170", "0.17", "0.074", "0.174", "0.173"],
-    timed=True,
 )
 
-question(
+timed_question(
     "09.3",
     "Before any formula: how long do 32 MB take over 10 Gbit/s, just once, one way?",
     Option(
@@ -73,7 +68,7 @@ question(
         lambda seconds: 0.001 < seconds <= 0.01,
         "The message was faster than 10 000 million bits a second: then the link was not around it.",
     ),
-    Option(
+    Expected(
         "about 0.03 s",
         lambda seconds: 0.01 < seconds <= 0.1,
         "32 MB are 256 million bits, and the link carries 10 000 million bits each second: 0.0256 s. This machine "
@@ -85,16 +80,13 @@ question(
         lambda seconds: 0.1 < seconds <= 1.0,
         "The link needs 0.0256 s for 256 million bits. The rest was spent by this machine, on copying or on others.",
     ),
-    expected="about 0.03 s",
     otherwise="The link needs 0.0256 s for 256 million bits. What was measured is far from that.",
-    telling=["256 million", "0.0256", "0.026"],
-    timed=True,
 )
 
-question(
+timed_question(
     "09.4",
     "Training in a data centre, links of 400 Gbit/s. How many of the seven codecs still pay, on this processor?",
-    Option(
+    Expected(
         "none of them",
         lambda paying: paying == 0,
         "A link of 400 Gbit/s carries a 32-bit value in 0.08 ns. To pay, encoding and decoding together have to be "
@@ -111,51 +103,43 @@ question(
         lambda paying: paying >= 3,
         "Encoding is fast on this processor: most codecs need less for a value than the link's 0.08 ns for 32 bits.",
     ),
-    expected="none of them",
     otherwise="The codecs that pay could not be counted.",
-    telling=["0.08 ns", "none is here"],
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "09.1",
     "A call of 100 kB took {longer:.1f} times as long as a call of 100 bytes: medians of {calls} calls each. The "
     "middle half of the long calls took from {low:.1f} to {high:.1f} times as long.",
     expect="longer < 20",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "09.2",
     "One of {calls} calls of 1 kB was held up. Their mean is {mean:.0f} times as long as their median.",
     expect="mean > 5",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "09.3",
     "Five series of calls, at 1 kB. Plain least squares is off by {plain[0]:+.0%}, {plain[1]:+.0%}, {plain[2]:+.0%}, "
     "{plain[3]:+.0%}, {plain[4]:+.0%}. The fit of relative errors: {relative[0]:+.0%}, {relative[1]:+.0%}, "
     "{relative[2]:+.0%}, {relative[3]:+.0%}, {relative[4]:+.0%}.",
     expect="sum([abs(x) for x in relative]) < sum([abs(x) for x in plain]) / 2 and max([abs(x) for x in relative]) < 1",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "09.4",
     "The fit finds {a:.2f} times the link's α, and {b:.2f} times its β. Half of the {calls} calls took from {low:.2f} "
     "to {high:.2f} times what the line says. (More than 1: sending and waking up take time as well.)",
     expect="0.8 < a < 2 and 0.8 < b < 1.4",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "09.5",
     "Over the emulated link the prediction of 300 kB is off by {error:+.0%}, by the quartiles of {calls} calls from "
     "{low:+.0%} to {high:+.0%}. Over the bare loopback the line through 100 bytes to 10 MB is off by {free[0]:+.0%} at "
     "3 kB, {free[1]:+.0%} at 30 kB, {free[2]:+.0%} at 300 kB, {free[3]:+.0%} at 3 MB.",
     expect="abs(error) < 0.25 and max([abs(x) for x in free]) < 1",
-    timed=True,
 )
 
 sentence(
@@ -165,44 +149,39 @@ sentence(
     expect="says_sent == sent and says_received == received",
 )
 
-sentence(
+timed_sentence(
     "09.7",
     "In {runs} runs the whole step is predicted at {low:.0%} to {high:.0%} of what was measured. Transfer: "
     "{transfer:.0%}. Wait: {wait:.0%}. The links alone, by arithmetic on paper, {links:.3f} s: {paper:.0%}.",
     expect="1 / 1.4 < low and high < 1.4 and 0.8 < transfer < 1.25 and 0.6 < wait < 1.6",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "09.8",
     "The {count} spans of the processor are off by factors from {least:.1f} to {most:.1f}. Together they are "
     "{share:.1%} of the step.",
     expect="share < 0.1",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "09.9",
     "One worker's spans add up to {whole:.0%} of the step as it was measured, and to {said:.0%} as it was predicted. "
     "Without what comes after the last update, the measured ones add up to {inside:.0%}.",
     expect="0.9 < inside < 1.02 and whole > inside and abs(said - whole) < 0.1",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "09.10",
     "Without the link the prediction is {low:.0%} to {high:.0%} of the measured step, in {runs} runs. Span by span the "
     "first run is off by factors up to {most:.1f}.",
     expect="low > 0.05 and high < 4 and most > 1.5",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "09.11",
     "With two servers a step was predicted to take {says:.0%} of the time with one. It took {low:.0%} to {high:.0%}, "
     "in {runs} runs.",
     expect="says < 0.9 and high < 0.95",
-    timed=True,
 )
 
 sentence(
@@ -236,19 +215,17 @@ sentence(
     expect="0.4 < kept < 0.55",
 )
 
-sentence(
+timed_sentence(
     "09.17",
     "At 10 Mbit/s {slow} of the seven codecs pay, at 400 Gbit/s {fast}.",
     expect="slow >= 6 and fast == 0",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "09.18",
     "In Gbit/s: fp16 breaks even at {half:.1f}, 8 bits at {byte:.1f}, and the last of the seven at {most:.1f}. Medians "
     "of {times} passes: by their quartiles fp16 breaks even at {low:.1f} to {high:.1f}.",
     expect="half < byte",
-    timed=True,
 )
 
 sentence(
@@ -257,49 +234,44 @@ sentence(
     expect="tiny > 0.05 and left < 0.01",
 )
 
-sentence(
+timed_sentence(
     "09.20",
     "fp16 breaks even at {plain:.1f} Gbit/s as it is ({plain_low:.1f} to {plain_high:.1f} by the quartiles of {times} "
     "times), at {scaled:.1f} ({scaled_low:.1f} to {scaled_high:.1f}) with the values times 256. Two bare copies in its "
     "place would break even at {copied:.0f} ({copied_low:.0f} to {copied_high:.0f}).",
     expect="scaled > plain and copied > plain",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "09.21",
     "From 100 kB to 1 MB a call through the loopback moves {rate:.0f} Gbit/s, in five series from {low:.0f} to "
     "{high:.0f}.",
     expect="high < 400",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "09.22",
     "With 8 bits, training over 5 Mbit/s is {slow:.1f} times as fast ({slow_low:.1f} to {slow_high:.1f} in {runs} "
     "pairs of runs), and over the loopback {fast:.2f} times ({fast_low:.2f} to {fast_high:.2f}).",
     expect="slow > 2 and fast < slow",
-    timed=True,
 )
 
-sentence("09.23", "The prediction is off by {error:+.0%}.", expect="abs(error) < 0.3", timed=True)
+timed_sentence("09.23", "The prediction is off by {error:+.0%}.", expect="abs(error) < 0.3")
 
-sentence(
+timed_sentence(
     "09.24",
     "Judged by one message, {ten:.0%} of the codecs pay at 10 Gbit/s, and {over:.0%} of the {setups} set-ups from "
     "1 to 20 Gbit/s. In the paper it is 6 of more than 200: less than 3 %. One message's time does not explain that.",
     expect="over > 0.06",
-    timed=True,
     card=True,
 )
 
-sentence(
+timed_sentence(
     "09.25",
     "One gradient of 100 rows takes {compute:.1f} times as long here as its 0.8 MB take at 1 Gbit/s. Where computing "
     "hides as much of the transfer, {hidden:.0%} of the set-ups pay instead of {over:.0%}. Where it hides a tenth of "
     "that: {tenth:.0%}.",
     expect="hidden <= tenth <= over and hidden < over",
-    timed=True,
 )
 
 

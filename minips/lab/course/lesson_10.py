@@ -10,13 +10,13 @@ import numpy as np
 import minips as ps
 from minips.cost import ring_allreduce_s, tree_allreduce_s
 from minips.lab.course.exercises import Refused, asks, case, conforms, distance, number, refuse_if
-from minips.lab.course.questions import Option, estimate, question, sentence
+from minips.lab.course.questions import Expected, Option, card, estimate, sentence, timed_question, timed_sentence
 from minips.stage import Array
 
-question(
+timed_question(
     "10.1",
     "Four workers. How long does a step by ring take, compared with one server?",
-    Option(
+    Expected(
         "clearly less",
         lambda share: share < 0.8,
         "One server's link carries the gradients of all four workers, and four answers. In the ring each link "
@@ -33,13 +33,10 @@ question(
         lambda share: share > 1.25,
         "The ring's six hops wait for each other. A hop took so long by itself that the fewer bytes did not count.",
     ),
-    expected="clearly less",
     otherwise="One of the two runs gave no time of a step.",
-    telling=["1.5 gradients", "all links work"],
-    timed=True,
 )
 
-question(
+timed_question(
     "10.2",
     "Four workers, a small gradient, a long way to travel. Which way is the slowest now?",
     Option(
@@ -52,16 +49,13 @@ question(
         lambda server, tree, ring: tree > max(server, ring),
         "Each of its four hops carries the full gradient: the bytes counted more than the latencies.",
     ),
-    Option(
+    Expected(
         "the way round the ring",
         lambda server, tree, ring: ring > max(server, tree),
         "The ring has six hops, one after the other, and each of them costs a latency. Tree and halving-doubling have "
         "four, a server has two. With few bytes only the latencies count.",
     ),
-    expected="the way round the ring",
     otherwise="Two of the ways took the same time, or one gave no time.",
-    telling=["only the latencies count", "six latencies"],
-    timed=True,
 )
 
 estimate(
@@ -74,33 +68,29 @@ estimate(
     "way, and share it: each takes four times as long.",
     otherwise="By the rule of fair shares it would be about 4: in zigzag four messages cross the thin cable each way "
     "in every hop, in order one.",
-    telling=["four messages", "4 times", "four times"],
 )
 
 sentence("10.1", "By the formulas, from fast to slow: {order}.")
 
-sentence(
+timed_sentence(
     "10.2",
     "Of one server's time a step takes: ring {ring:.0%} (the middle half of its steps: {low:.0%} to {high:.0%}), "
     "halving-doubling {halving:.0%}, tree {tree:.0%}, four servers {four:.0%}. (Medians of {count} steps.)",
     expect="ring < 0.7 and halving < 0.7 and ring < 0.7 * tree",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "10.3",
     "One server: the least time, with both directions busy, is {share:.0%} of the formula with two phases. "
     "Measured: {measured:.0%}.",
     expect="0.9 * share < measured < 0.95",
-    timed=True,
 )
 
-sentence(
+timed_sentence(
     "10.4",
     "Four servers: measured {four[1]:+.0%} against the formula (the middle half of {count} steps: {four[0]:+.0%} to "
     "{four[2]:+.0%}). Ring: {ring[1]:+.0%} ({ring[0]:+.0%} to {ring[2]:+.0%}).",
     expect="four[1] > -0.1 and ring[1] > -0.1",
-    timed=True,
 )
 
 sentence(
@@ -110,12 +100,11 @@ sentence(
     expect="9 < phases < 9.3 and 5 < overlapped < 5.3",
 )
 
-sentence(
+timed_sentence(
     "10.6",
     "Of one server's time a step takes: tree {tree:.0%}, halving-doubling {halving:.0%}, ring {ring:.0%} (the middle "
     "half of its steps: {low:.0%} to {high:.0%}). (Medians of {count} steps.)",
     expect="ring > 1.8",
-    timed=True,
 )
 
 sentence(
@@ -163,14 +152,13 @@ sentence(
 
 sentence("10.14", "Zigzag takes {times:.1f} times as long, in virtual time.", expect="3 < times < 5")
 
-sentence(
+timed_sentence(
     "10.15",
     "Beside one pull of the neighbour's our pull takes {virtual[0]:.2f} times as long in virtual time and "
     "{emulated[0]:.2f} times as long over the emulated link (the middle half of {count} pulls: {low[0]:.2f} to "
     "{high[0]:.2f}). Beside two: {virtual[1]:.2f} and {emulated[1]:.2f} times ({low[1]:.2f} to {high[1]:.2f}). So both "
     "share by pulls, and not by neighbours.",
     expect="1.8 < virtual[0] < 2.1 and 2.6 < virtual[1] < 3.1 and 1.3 < emulated[0] < 2.4 < emulated[1] < 5",
-    timed=True,
 )
 
 sentence("10.16", "{way}: in virtual time {ratio:.2f} of what its formula says.", expect="0.9 < ratio < 1.1")
@@ -188,12 +176,11 @@ sentence(
     expect="replicas == 4 and digests == 1 and far < 1e-4",
 )
 
-sentence(
+timed_sentence(
     "10.19",
     "Eight workers, 80 kB: the tree in pieces takes {share:.0%} of the time of the tree that sends everything at each "
     "hop (median of {count} steps; the middle half: {low:.0%} to {high:.0%}).",
     expect="low < 0.95 and share < 1.5",
-    timed=True,
 )
 
 sentence(
@@ -210,12 +197,11 @@ sentence(
     expect="pieces < ring < tree and virtual < ring and abs(virtual / pieces - 1) < 0.1",
 )
 
-sentence(
+timed_sentence(
     "10.22",
     "Measured at 80 kB, medians of {count} steps, from fast to slow: {order}. One server takes {share:.0%} of the time "
     "of two phases; the least would be {least:.0%}.",
     expect="0.9 * least < share < 1",
-    timed=True,
 )
 
 sentence(
@@ -254,11 +240,10 @@ sentence(
     expect="fastest == 'ring' and halving > 2",
 )
 
-sentence(
+card(
     "10.28",
     "n = {n}: each worker sent {sent:.3f} S per step, the bound is {bound:.3f} S.",
     expect="1 <= sent / bound < 1.06",
-    card=True,
 )
 
 sentence(

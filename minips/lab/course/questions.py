@@ -2,15 +2,16 @@
 ``lab.predict("08.1")`` in the notebook, ``sentence("08.3", …)`` is ``lab.say("08.3", …)``, and so on.
 
 A notebook hands measured values over, by name; what they mean is decided here. An option has a rule over the values,
-by which the run says which one came true, and a reason of its own. ``expected`` is the outcome from which the lesson's
+by which the run says which one came true, and a reason of its own. The `Expected` one is that from which the lesson's
 text goes on. Where a run on somebody's machine comes out otherwise, the lesson shows both and goes on; an unattended
-run ends with a `Disagreement`, unless the question is ``timed``: seconds are the machine's affair.
+run ends with a `Disagreement`, unless the question is timed: seconds are the machine's affair.
 """
 
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ RIGHT, NEAR = 1.25, 2.0
 """A number that was predicted is right, or near, up to this ratio of the larger to the smaller."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Disagreement(AssertionError):  # noqa: N818, it is what came of a run
@@ -46,19 +48,20 @@ class Option(NamedTuple):
     because: str
 
 
+class Expected(Option):
+    """The option from which the lesson's text goes on."""
+
+
 @dataclass(frozen=True)
 class Question:
-    """One with options. ``otherwise`` is said where none comes true; a word of ``telling`` would give the answer away
-    between the question and its outcome, where the tests look for it.
-    """
+    """One with options. ``otherwise`` is said where none comes true."""
 
     key: str
     text: str
     choices: tuple[Option, ...]
     expected: str
     otherwise: str
-    telling: tuple[str, ...]
-    timed: bool
+    timed: bool = False
 
     def __post_init__(self) -> None:
         texts = [choice.text for choice in self.choices]
@@ -86,10 +89,6 @@ class Question:
         """The verdict on a prediction, in words."""
         return "They agree." if self.agrees(predicted, measured) else "They differ."
 
-    def plain(self) -> str:
-        """Question and options in Markdown, for readers without a kernel."""
-        return "\n".join([f"**Predict.** {self.text}", "", *(f"- {option}" for option in self.options)])
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -103,8 +102,7 @@ class Estimate:
     expected: tuple[float, float]
     because: str
     otherwise: str
-    telling: tuple[str, ...]
-    timed: bool
+    timed: bool = False
 
     def outcome(self, **values: float) -> Outcome:
         """The one value that was measured. ValueError where there is not one."""
@@ -130,10 +128,6 @@ class Estimate:
         verdict = "They agree" if ratio <= RIGHT else "They are near each other" if ratio <= NEAR else "They differ"
         return f"{verdict}: a factor of {ratio:.3g}."
 
-    def plain(self) -> str:
-        """The question in Markdown, for readers without a kernel."""
-        return f"**Predict.** {self.text}\n\n- a number ({self.unit})"
-
 
 class Sentence(NamedTuple):
     """One that a run completes. ``expect`` is a Python expression over the values, on which the lesson goes on to
@@ -142,9 +136,9 @@ class Sentence(NamedTuple):
 
     key: str
     template: str
-    expect: str
-    timed: bool
-    card: bool
+    expect: str = ""
+    timed: bool = False
+    card: bool = False
 
 
 class Prompt(NamedTuple):
@@ -156,11 +150,15 @@ class Prompt(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A question of a quiz: its options, each with an explanation, and the right one."""
+    """A question of a quiz, and its options, each with an explanation; the first one is right."""
 
     text: str
     explained: Mapping[str, str]
-    right: str
+
+    @property
+    def right(self) -> str:
+        """The right option."""
+        return next(iter(self.explained))
 
 
 QUESTIONS: dict[str, Question | Estimate] = {}
@@ -169,42 +167,39 @@ PROMPTS: dict[str, Prompt] = {}
 QUIZZES: dict[str, tuple[Item, ...]] = {}
 
 
-def question(
-    key: str, text: str, *choices: Option, expected: str, otherwise: str, telling: Sequence[str], timed: bool = False
-) -> None:
-    """Add a question with options."""
-    _add(QUESTIONS, key, Question(key, text, choices, expected, otherwise, tuple(telling), timed))
+def _add(known: dict[str, T], key: str, thing: T) -> None:
+    if key in known:
+        raise ValueError(f"There are two of {key}.")
+    known[key] = thing
 
 
-def estimate(
-    key: str,
-    text: str,
-    unit: str,
-    *,
-    expected: tuple[float, float],
-    because: str,
-    otherwise: str,
-    telling: Sequence[str] = (),
-    timed: bool = False,
-) -> None:
-    """Add a question that is answered with a number."""
-    _add(QUESTIONS, key, Estimate(key, text, unit, expected, because, otherwise, tuple(telling), timed))
+def question(key: str, text: str, *choices: Option, otherwise: str, timed: bool = False) -> None:
+    """Add a question with options, one of which is expected."""
+    (expected,) = (choice.text for choice in choices if isinstance(choice, Expected))
+    _add(QUESTIONS, key, Question(key, text, choices, expected, otherwise, timed))
 
 
-def sentence(key: str, template: str, *, expect: str = "", timed: bool = False, card: bool = False) -> None:
-    """Add a sentence."""
-    _add(SENTENCES, key, Sentence(key, template, expect, timed, card))
+def _adds(kind: Callable[P, Estimate | Sentence | Prompt], known: dict[str, Any]) -> Callable[P, None]:
+    """The function that adds one of this kind."""
+
+    def add(*values: P.args, **fields: P.kwargs) -> None:
+        thing = kind(*values, **fields)
+        _add(known, thing.key, thing)
+
+    return add
 
 
-def prompt(key: str, task: str, example: str) -> None:
-    """Add a task that is answered in two sentences."""
-    _add(PROMPTS, key, Prompt(key, task, example))
+estimate, sentence, prompt = _adds(Estimate, QUESTIONS), _adds(Sentence, SENTENCES), _adds(Prompt, PROMPTS)
+"""Add a question that is answered with a number, a sentence, a task that is answered in two sentences."""
+timed_question, timed_estimate = partial(question, timed=True), partial(estimate, timed=True)
+timed_sentence, card = partial(sentence, timed=True), partial(sentence, card=True)
+"""Add one that is timed, and a sentence that says pass or fail."""
 
 
 def quiz(lesson: str, *items: Item) -> None:
     """Add the five questions at the end of a lesson."""
-    if len(items) != 5 or any(item.right not in item.explained for item in items):
-        raise ValueError(f"{lesson}: expected five questions, the right option of each among those explained.")
+    if len(items) != 5:
+        raise ValueError(f"{lesson}: expected five questions.")
     _add(QUIZZES, lesson, items)
 
 
@@ -250,12 +245,6 @@ def completed(key: str, **values: Any) -> tuple[str, bool]:
 def as_html(text: str) -> str:
     """Text in HTML, its line ends kept."""
     return html.escape(text).replace("\n", "<br>")
-
-
-def _add(known: dict[str, T], key: str, thing: T) -> None:
-    if key in known:
-        raise ValueError(f"There are two of {key}.")
-    known[key] = thing
 
 
 def _ratio(predicted: str, measured: str) -> float:

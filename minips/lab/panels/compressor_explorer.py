@@ -127,10 +127,12 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
         share = f"{found.after / found.before:.2f} of it"
         if found.after >= found.before:
             return f"{size}, {share}. Nothing is saved, at any bandwidth."
+        bps = found.break_even_bps
+        rate = f"{bps / 1e9:.1f} Gbit/s" if bps >= 1e9 else f"{bps / 1e6:.1f} Mbit/s"
         verdict = "it pays" if found.squeezed_s < found.plain_s else "it does not pay"
         return (
             f"{size}, {share}. At {found.asked.bandwidth:g} Mbit/s {verdict}: {1e3 * found.squeezed_s:.2f} ms in place "
-            f"of {1e3 * found.plain_s:.2f} ms. It pays below {_rate(found.break_even_bps)} on this machine."
+            f"of {1e3 * found.plain_s:.2f} ms. It pays below {rate} on this machine."
         )
 
 
@@ -140,10 +142,6 @@ def sample(what: str) -> Buffer:
     problem = SoftmaxRegression(*datasets.fourier(datasets.digits(), FEATURES))
     rng = np.random.default_rng(0)
     return raw(SAMPLES[what](problem.gradient(problem.init(rng), slice(0, 32))["W"], rng))
-
-
-def _rate(bps: float) -> str:
-    return f"{bps / 1e9:.1f} Gbit/s" if bps >= 1e9 else f"{bps / 1e6:.1f} Mbit/s"
 
 
 def _best_s(work: Callable[[], Any]) -> float:

@@ -1,0 +1,142 @@
+"""Cells of a lesson, but for its predictions: a sentence that a run completes, an answer in words, a quiz at the end.
+
+    lab.say("08.4", spread=max(spread))     # a number stands in a lesson's prose because a cell put it there
+    lab.answer("08.1", table)               # shows the table and the task, and a box to write in
+    lab.quiz("08")                          # five questions, each answer explained, right or wrong
+
+Sentences, tasks and questions are kept with the lesson, in `minips.lab.course`. Where a run does not bear a sentence
+out, it says so, with the figure that was measured and the one that was expected, and the lesson goes on. In unattended
+runs an answer is an example, which says that it is one, and the quiz is text.
+"""
+
+import re
+from typing import Any
+
+import ipywidgets
+from IPython.display import display
+
+from minips import seeds
+from minips.lab import state
+from minips.lab.course.questions import PROMPTS, QUIZZES, Item, Prompt, as_html, completed, find, full_key
+from minips.lab.style import STYLE, WIDE
+
+
+class Said:
+    """A sentence that a run has completed; ``holds`` is False where it came out otherwise than expected."""
+
+    def __init__(self, text: str, holds: bool) -> None:
+        self.text, self.holds = text, holds
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<p>{'' if self.holds else '⚠ '}{as_html(self.text)}</p>"
+
+
+def say(key: str, **values: Any) -> None:
+    """Show the sentence of this key with the values in it; `Disagreement` as in `completed`."""
+    display(Said(*completed(key, **values)))  # type: ignore[no-untyped-call]
+
+
+class Answer:
+    """The box of an answer. What was written last counts, and is kept for the report."""
+
+    def __init__(self, prompt: Prompt, table: str) -> None:
+        self.prompt, self.table = prompt, table
+        before = state.noted("answer").get(prompt.key, {}).get("text", "")
+        self.text = ipywidgets.Textarea(
+            value=before,
+            description="Your two sentences",
+            layout={"width": "100%", "height": "6em"},
+            style=WIDE["style"],
+        )
+        self.button = ipywidgets.Button(
+            description="Keep them", tooltip="Your answer goes into the report.", layout={"align_self": "flex-start"}
+        )
+        self.button.on_click(lambda _: self.keep())
+        self.note = ipywidgets.HTML("You can change them later." if before else "")
+        task = ipywidgets.HTML(f"{STYLE}<b>Say it.</b> {as_html(prompt.task)}")
+        self.panel = ipywidgets.VBox([task, self.text, self.button, self.note])
+        self.panel.add_class("minips-panel")
+
+    def keep(self) -> None:
+        """Note the text; what is shorter than two sentences is kept, too, and said to be."""
+        text = self.text.value.strip()
+        if not text:
+            self.note.value = "There is nothing to keep yet."
+            return
+        unkept = state.note("answer", self.prompt.key, task=self.prompt.task, table=self.table, text=text)
+        short = "" if len(re.findall(r"[.!?](?=\s|$)", text)) >= 2 else "Two sentences were asked for."
+        self.note.value = as_html(" ".join(filter(None, ["It is kept, and goes into the report.", short, unkept])))
+
+
+def answer(key: str, table: Any) -> None:
+    """Show ``table``, what was measured, and the task of this key with a box for the answer."""
+    prompt = find("prompt", PROMPTS, key)
+    if isinstance(table, str):
+        print(table)
+    else:
+        display(table)  # type: ignore[no-untyped-call]
+    if state.autoplay():
+        print(f"Say it. {prompt.task}\nNobody was asked in this run. An example of an answer: {prompt.example}")
+        return
+    box = Answer(prompt, str(table))
+    text = f"Say it. {prompt.task}"
+    display({**box.panel._repr_mimebundle_(), "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
+
+
+class Quiz:
+    """The questions of a lesson; ``first`` has the first answers, which count, by the question's number from 0. The
+    other options may be read afterwards.
+    """
+
+    def __init__(self, lesson: str, items: tuple[Item, ...]) -> None:
+        self.lesson, self.items = lesson, items
+        self.first: dict[int, str] = {}
+        self.choices, self.notes, rows = [], [], []
+        for number, item in enumerate(items):
+            options = seeds.options(item.text).permutation([*item.explained]).tolist()
+            choice = ipywidgets.RadioButtons(
+                options=options, value=None, description=f"{number + 1}. {item.text}", **WIDE
+            )
+            choice.observe(lambda change, number=number: self._answered(number, change["new"]), "value")
+            note = ipywidgets.HTML()
+            rows += [choice, note]
+            self.choices.append(choice)
+            self.notes.append(note)
+        self.result = ipywidgets.HTML()
+        self.panel = ipywidgets.VBox([ipywidgets.HTML(f"{STYLE}<b>Five questions.</b>"), *rows, self.result])
+        self.panel.add_class("minips-panel")
+
+    @property
+    def right(self) -> int:
+        """The number of first answers that were right."""
+        return sum(self.items[number].right == answer for number, answer in self.first.items())
+
+    def _answered(self, number: int, answer: str | None) -> None:
+        if answer is None:
+            return
+        item = self.items[number]
+        self.first.setdefault(number, answer)
+        mark = "✓ Right." if answer == item.right else "✗ No."
+        self.notes[number].value = as_html(f"{mark} {item.explained[answer]}")
+        if len(self.first) == len(self.items):
+            score = f"{self.right} of {len(self.items)}"
+            unkept = state.note("quiz", self.lesson, right=score)
+            self.result.value = as_html(f"Your first answers: {score} right. {unkept}".strip())
+
+
+def quiz(lesson: str) -> None:
+    """Ask the five questions of a lesson, by its number."""
+    items = find("quiz", QUIZZES, lesson)
+    asked = Quiz(full_key(lesson), items)
+    text = "\n".join(
+        line
+        for number, (item, choice) in enumerate(zip(items, asked.choices, strict=True), 1)
+        for line in (f"{number}. {item.text}", *(f"  ( ) {option}" for option in choice.options))
+    )
+    if state.autoplay():
+        print(text)
+        return
+    display({**asked.panel._repr_mimebundle_(), "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
