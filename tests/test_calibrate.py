@@ -50,6 +50,7 @@ def test_neither_part_of_a_line_is_below_zero():
     falls_short = Line.fit([(10.0, 1.0), (20.0, 3.0)])
     assert (falls_short.fixed_s, falls_short.each_s > 0) == (0.0, True)
     assert Line.fit([(10.0, 2.0), (10.0, 4.0), (10.0, 3.0)]).at(999) == 3.0
+    assert Line.fit([(10.0, 0.0), (10.0, 0.0), (10.0, 5.0), (20.0, 0.0)]) == Line()
     assert Line(3.0, 2.0).less(Line(1.0, 3.0), Line(0.5)) == Line(1.5, 0.0)
     assert Line(1.0, 2.0).times(2) == Line(2.0, 4.0)
 

@@ -56,6 +56,8 @@ class Line(Value):
         x, y = np.array(timings, float).reshape(-1, 2).T
         sizes = np.unique(x)
         medians = np.array([np.median(y[x == size]) for size in sizes])
+        if not medians.any():  # work that there was nothing of to do
+            return cls()
         fixed, each = _least(sizes, np.maximum(medians, 1e-9))
         said = np.maximum(fixed + each * x, 1e-12)
         low, high = np.quantile(y / said, [0.25, 0.75]) if fixed + each > 0 else (1.0, 1.0)
