@@ -4,7 +4,6 @@ An update never writes where a reader may look. It goes to other arrays, which t
 Those are used for the next update as soon as no reader holds them, or a part of them.
 """
 
-import contextvars
 import copy
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,9 +43,6 @@ class Parameters:
             self._blocks = [*_blocks(self.arrays)]
         self.states: list[dict[str, Any]] = [{} for _ in self._blocks]
         """The optimizer's state, of each block."""
-        self._quiet = contextvars.copy_context()
-        """The context of an update, in which NumPy does not warn of overflows: the check of what it made finds them."""
-        self._quiet.run(np.seterr, over="ignore", invalid="ignore")
         np.empty(4 * BLOCK)  # freed at once: from now on glibc keeps arrays of a block instead of unmapping them
 
     def restore(self, states: Sequence[dict[str, Any]]) -> None:
@@ -73,9 +69,6 @@ class Parameters:
         Returns the name of a parameter that the step would make NaN or infinite; then nothing has changed but the
         optimizer's state. What the aggregator and the optimizer raise passes through, with the parameters as they were.
         """
-        return self._quiet.run(self._update, contributions, scale, clock)
-
-    def _update(self, contributions: Sequence[Contribution], scale: float, clock: int) -> str | None:
         before, after, now = self.arrays, self._free_arrays(), self._now
         began, aggregating, applying = now(), 0.0, 0.0
         for number, block in enumerate(self._blocks):
@@ -84,12 +77,13 @@ class Parameters:
                 old, new = _views(before, block), _views(after, block)
                 some = [one._replace(gradients=_views(one.gradients, block)) for one in contributions]
             state["clock"] = clock
-            start = now()
-            gradients = self.aggregator.combine(some)
-            aggregated = now()
-            if scale != 1.0:
-                gradients = {name: np.asarray(g * scale) for name, g in gradients.items()}
-            self.optimizer.step_into(new, old, gradients, state)
+            with np.errstate(over="ignore", invalid="ignore"):
+                start = now()
+                gradients = self.aggregator.combine(some)
+                aggregated = now()
+                if scale != 1.0:
+                    gradients = {name: np.asarray(g * scale) for name, g in gradients.items()}
+                self.optimizer.step_into(new, old, gradients, state)
             aggregating, applying = aggregating + aggregated - start, applying + now() - aggregated
             for name, p in new.items():
                 if (p.size > ONE_THREAD or not isfinite(np.vdot(p, p))) and not is_finite(p):
