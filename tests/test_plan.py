@@ -100,6 +100,41 @@ def test_a_known_message_goes_through_no_stage(monkeypatch: pytest.MonkeyPatch) 
     assert tensors == [("w", np.dtype("f4"), (3,), W["w"].tobytes())]
 
 
+def test_an_empty_envelope_is_refused_alike() -> None:
+    for plan in (None, Plan()):
+        with pytest.raises(ValueError, match="The first frame is not a minips envelope: Unpack failed"):
+            decoded([b"", HEAD, BODY], plan)
+
+
+def test_what_is_learned_is_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer over shared memory writes over its frames while they are read: no other's message is read by that."""
+    a, b = np.arange(3, dtype="f4"), np.arange(3, 6, dtype="f4")
+    honest = [*map(bytes, encoder(PLAIN, planned=False).encode(Message({"clock": 1}, {"a": a, "b": b})))]
+    turned = [*map(bytearray, encoder(PLAIN, planned=False).encode(Message({"clock": 1}, {"b": b, "a": a})))]
+    loads, unpackb, plan = ps.MsgPack.loads, msgpack.unpackb, Plan()
+    other = bytes(encoder(CODECS[3], planned=False).encode(Message({}, {}))[0]).replace(b"json", b"none")
+
+    def loaded(self: ps.MsgPack, frames: Frames) -> Any:
+        packet = loads(self, frames)
+        turned[1][:] = honest[1]
+        turned[0][: len(other)] = other
+        return packet
+
+    monkeypatch.setattr(ps.MsgPack, "loads", loaded)
+    decoded([*map(memoryview, turned)], plan)
+    monkeypatch.undo()
+    assert plan.opening[0] in (None, honest[0])
+    assert unpackb(honest[0]) == plan.opening[1]
+    assert decoded(honest, plan) == decoded(honest)
+
+
+def test_a_large_head_is_read_and_not_learned() -> None:
+    head = msgpack.packb([{"clock": 1, "note": "x" * 2**17}, [["w", "exact", [["values", "float32", [3]]]]]])
+    plan = Plan()
+    assert decoded([ENVELOPE, head, BODY], plan) == decoded([ENVELOPE, head, BODY])
+    assert plan._last == Plan()._last
+
+
 def test_a_name_told_twice_is_not_planned() -> None:
     """The last array of a name counts, as a dict has it; a plan would have read the first frame."""
     entry = ["w", "exact", [["values", "float32", [3]]]]

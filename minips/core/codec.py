@@ -19,7 +19,7 @@ import numpy as np
 
 from minips.core.message import PROTOCOL_VERSION, VERSIONS, Header, Message, check_finite
 from minips.core.partition import named_arrays
-from minips.core.plan import Plan
+from minips.core.plan import LEARNED_BYTES, Plan
 from minips.spans import DECODE, ENCODE
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option, reason
 from minips.stages.compressors import Compressor, NoCompression
@@ -163,7 +163,7 @@ class Encoder(_Half):
             frames = codec.serializer.dumps(packet)
             serialized = now()
             if self._plan:
-                self._plan.learn(frames, packet)
+                self._plan.learn(bytes(frames[0]), len(frames) - 1, packet)
             if not codec.compressor.identity:
                 frames = _compressed(codec.compressor, frames)
         except BaseException:
@@ -372,7 +372,10 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None)
         raise ValueError("A message begins with its minips envelope; got no frames.")
     began = trace.now()
     try:
-        told = plan.told if plan and frames[0] == plan.envelope else msgpack.unpackb(frames[0])
+        envelope = bytes(frames[0])  # which may be the memory of a peer that writes there again
+        known, told = plan.opening if plan else (None, {})
+        if envelope != known:
+            told = msgpack.unpackb(envelope)
         version, names = told["v"], (told["s"] + "", told["c"] + "")
     except Exception as error:
         raise ValueError(f"The first frame is not a minips envelope: {reason(error).rstrip('.')}.") from error
@@ -392,12 +395,14 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None)
         )
     opened = frames[1:] if compressor.identity else _decompressed(compressor, frames[1:])
     decompressed = trace.now()
+    if plan and names == _PLAIN and opened:
+        opened = [bytes(opened[0]), *opened[1:]]  # what is learned is what was read
     packet = serializer.loads(opened)
     trace.laps(_OPEN, (began, decompressed, trace.now()))
     if plan and names == _PLAIN:
-        plan.learn(opened, packet)
-        if len(told) == 3:  # without a stamp, which is another in each message
-            plan.envelope, plan.told = bytes(frames[0]), told
+        plan.learn(bytes(opened[0]), len(opened) - 1, packet)
+        if len(told) == 3 and len(envelope) <= LEARNED_BYTES:  # without a stamp, which is another in each message
+            plan.opening = envelope, told
     return packet, told
 
 

@@ -51,12 +51,12 @@ class Line(Value):
 
         First the median of each x, then least squares of the relative errors, ``Σ((fixed + each·x − m)/m)²``, neither
         part below zero: what is slow once moves no median, and small sizes count as much as large ones. A single x
-        gives its median, all of it fixed.
+        gives its median, all of it fixed; medians of zero give the zero line.
         """
         x, y = np.array(timings, float).reshape(-1, 2).T
         sizes = np.unique(x)
         medians = np.array([np.median(y[x == size]) for size in sizes])
-        if not medians.any():  # work that there was nothing of to do
+        if len(medians) and not medians.any():
             return cls()
         fixed, each = _least(sizes, np.maximum(medians, 1e-9))
         said = np.maximum(fixed + each * x, 1e-12)

@@ -17,18 +17,21 @@ from minips.stages.serializers import Packet, is_little
 
 _PAIR = b"\x92"
 """The first byte of MessagePack's array of two."""
+LEARNED_BYTES = 2**16
+"""The longest head that is learned from."""
 
 
 class Plan:
-    """The last index of one end of a link, which either writes or reads, and by name the dtype and shape of each array
-    that it tells of. ``envelope`` is the first frame of what is written or, where it says no more than it has to, was
-    read last.
+    """The last index that was written or read, and by name the dtype and shape of each array that it tells of.
+
+    A sender has one for each link; a server reads all its connections with one, in their threads: what belongs together
+    is stored, and looked at, as one. ``envelope`` is the first frame of what is written.
     """
 
     def __init__(self, envelope: bytes = b"") -> None:
-        self.envelope = envelope
-        self.told: Header = {}
-        """What the envelope of what was read last says."""
+        self._envelope = envelope
+        self.opening: tuple[bytes | None, Header] = None, {}
+        """The envelope of a message that was read in the general way, and what it says."""
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]]] = b"\x90", {}
 
     def write(self, header: Header, tensors: Tensors) -> Frames | None:
@@ -36,7 +39,7 @@ class Plan:
         index, known = self._last
         if [*tensors] != [*known]:
             return None
-        frames: Frames = [self.envelope, b""]
+        frames: Frames = [self._envelope, b""]
         try:
             for name, x in tensors.items():
                 if (x.dtype, x.shape) != known[name]:
@@ -67,18 +70,19 @@ class Plan:
         except Exception:  # the general way says what is wrong
             return None
 
-    def learn(self, frames: Frames, packet: Packet) -> None:
-        """Keep the index of frames that were written or read in the general way, where each holds an exact array that
-        nothing remembers.
+    def learn(self, head: bytes, frames: int, packet: Packet) -> None:
+        """Keep the index of a head that was written or read in the general way with so many ``frames`` behind it, where
+        each of them is an exact array that nothing remembers.
         """
         known = {}
         for name, (quantizer, parts) in packet.tensors.items():
             if quantizer != "exact" or [*parts] != ["values"] or not is_little(parts["values"].dtype):
                 return
             known[name] = parts["values"].dtype, parts["values"].shape
-        if known and len(frames) == 1 + len(known) and packet.header.get("memory", "none") == "none":
+        plain = packet.header.get("memory", "none") == "none" and len(head) <= LEARNED_BYTES
+        if plain and known and frames == len(known):
             unpacker = msgpack.Unpacker()
-            unpacker.feed(frames[0])
+            unpacker.feed(head)
             unpacker.read_array_header()
             unpacker.skip()
-            self._last = bytes(frames[0][unpacker.tell() :]), known
+            self._last = head[unpacker.tell() :], known

@@ -26,18 +26,20 @@ HANDSHAKE_BYTES = LIMIT_BYTES + 4 * ALIGNMENT
 """The largest body that is taken from a peer that has not yet shown that it knows the token."""
 AHEAD_BYTES = 2**14
 """Messages up to here are read, and written, with one system call."""
+FEW = 64
+"""Messages of up to so many frames are laid out once for all that have the same sizes."""
 _PADDING = [bytes(-nbytes % ALIGNMENT) for nbytes in range(ALIGNMENT)]
 
 
 def pieces(tag: int, frames: Frames) -> list[Buffer]:
     """The buffers that make up a body one after the other; none of the frames is copied."""
-    body = _around(tag, tuple(map(len, frames))).copy()
+    sizes = tuple(map(len, frames))
+    body = _known_body(tag, sizes).copy() if len(sizes) <= FEW else _body(tag, sizes)
     body[1::2] = frames
     return body
 
 
-@lru_cache(8)
-def _around(tag: int, sizes: tuple[int, ...]) -> list[Buffer]:
+def _body(tag: int, sizes: tuple[int, ...]) -> list[Buffer]:
     """A body whose frames have these sizes: its head, padded, and behind the place of each frame the zeros."""
     head = _head(len(sizes)).pack(tag, len(sizes), *sizes)
     body: list[Buffer] = [head + _PADDING[len(head) % ALIGNMENT]]
@@ -103,16 +105,19 @@ def size(body: Iterable[Buffer]) -> int:
     return sum(map(len, body))
 
 
-@lru_cache(8)
 def _places(sizes: tuple[int, ...]) -> tuple[int, list[slice]]:
     """The bytes of frames of these sizes, each padded, and where each of them stands."""
     ends = [*accumulate(map(padded_size, sizes), initial=0)]
     return ends[-1], [slice(at, at + nbytes) for at, nbytes in zip(ends, sizes, strict=False)]
 
 
+_known_body, _known_places = lru_cache(8)(_body), lru_cache(8)(_places)
+
+
 def cut(block: memoryview, sizes: tuple[int, ...]) -> Frames:
     """The frames of these sizes, each padded, as views of the block."""
-    return [*map(block.__getitem__, _places(sizes)[1])]
+    _, places = _known_places(sizes) if len(sizes) <= FEW else _places(sizes)
+    return [*map(block.__getitem__, places)]
 
 
 def split(body: memoryview) -> tuple[int, Frames]:
@@ -178,7 +183,7 @@ class Framer:
             return None
         end, tag, sizes, frames = head
         if frames is None:
-            total, places = _places(sizes)
+            total, places = _known_places(sizes) if len(sizes) <= FEW else _places(sizes)
             body = here[end : end + total]
             if len(body) < total:
                 self._begin(body, tag, sizes, total)
