@@ -27,7 +27,7 @@ from minips.stages.transports import Transport
 PART_S = 3.0
 """How long torch's server waits for its own end."""
 _answer: Any = None
-"""What the function that torch's caller names answers with, in the server's process."""
+"""What `_answer_torch` answers with, in the server's process."""
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def grpc(port: int, *, values: int, applies: bool) -> Iterator[Trip]:
 
 @contextmanager
 def torch_server(*, values: int, folder: Path) -> Iterator[None]:
-    """The serving side: parameters that `_answer_torch` steps. A thread meets the caller, since both have to come."""
+    """The serving side: parameters that `_answer_torch` steps. A thread waits for the caller to come."""
     global _answer
     _answer = answering(values, applies=True)
     over = threading.Event()

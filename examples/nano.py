@@ -7,7 +7,8 @@
 Read it from top to bottom: the problem, the worker's loop, and the shard, which decides who waits for whom; then how
 arrays become bits, messages and bytes, who may connect, the server's threads, and the command line. Both halves speak
 version 3 of minips/core/PROTOCOL.md: `minips work` trains with this server, and these workers with `minips serve`,
-under BSP to the same bits. Pulls by names and rows, reconnecting, several servers and TLS are left out.
+under BSP to the same bits. Pulls by names and rows, saved runs, other codecs, reconnecting, several servers and TLS are
+left out.
 """
 
 import argparse
@@ -208,10 +209,11 @@ def encode(header: Header, packet: Packet, **stamp: Any) -> list[bytes]:
 
 def decode(frames: list[bytes]) -> tuple[Header, Tensors]:
     """The words of envelope and header, in one, and the tensors."""
-    envelope, (header, index) = map(unpackb, frames[:2])
-    names = {envelope["s"], envelope["c"], header["memory"], *(how for _, how, _ in index)}
-    if envelope["v"] != 3 or not names <= {"msgpack", "none", *MEMORY, *MEMORY.values()}:
-        raise ValueError(f"Nano speaks version 3, msgpack, {MEMORY}; got version {envelope['v']}, {names}.")
+    envelope = unpackb(frames[0])
+    plain = [envelope[word] for word in "vsc"] == [3, "msgpack", "none"]
+    header, index = unpackb(frames[1]) if plain else ({"memory": ""}, [])
+    if not {header["memory"], *(how for _, how, _ in index)} <= {*MEMORY, *MEMORY.values()}:
+        raise ValueError(f"Nano speaks version 3, msgpack, {MEMORY}; got {envelope}, {header}. Use minips.")
     arrays, tensors = iter(frames[2:]), {}
     for name, how, described in index:
         parts = {part: np.frombuffer(next(arrays), dtype).reshape(shape) for part, dtype, shape in described}
@@ -332,8 +334,7 @@ if __name__ == "__main__":
         work(options.address, token)
     else:
         with socket.create_server(options.address) as listener:
-            host, port = listener.getsockname()
-            print(f"The server is at tcp://{host}:{port}", flush=True)
+            print("The server is at tcp://{}:{}".format(*listener.getsockname()), flush=True)
             for _ in range(WORKERS if options.role == "train" else 0):
-                multiprocessing.get_context("spawn").Process(target=work, args=((host, port), token)).start()
+                multiprocessing.get_context("spawn").Process(target=work, args=(listener.getsockname(), token)).start()
             serve(listener, token, Shard(options.codec, options.consistency))

@@ -84,7 +84,7 @@ else:  # where a checker saw this, a name that does not exist would be of any ty
 
     def __getattr__(name):
         if name == "lab":
-            import_module("minips.lab.face")  # or it says what is not installed
+            import_module("minips.lab").check_libraries()
         if name in ("cost", "lab", "testing"):
             return import_module(f"minips.{name}")
         if name in ("Ray", "Simulated"):

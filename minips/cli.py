@@ -58,10 +58,10 @@ def wrong_values(option: str = "") -> Iterator[None]:
 
 def main(arguments: Sequence[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
     """Run one command, of minips or of another ``parser`` that sets one; its exit status."""
-    parser = parser or _parser()
+    prog = parser.prog if parser else "minips"
     try:
         try:
-            return _run(parser, arguments)
+            return _run(parser, prog, arguments)
         finally:
             with _file("Standard output cannot be written", "Choose another file."):
                 for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -69,18 +69,19 @@ def main(arguments: Sequence[str] | None = None, parser: argparse.ArgumentParser
     except OSError as error:  # of a stream
         closed = isinstance(error, BrokenPipeError)
         if not closed:
-            print(f"{parser.prog}: {error}", file=sys.stderr)
+            print(f"{prog}: {error}", file=sys.stderr)
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in filter(None, (sys.stdout, sys.stderr)):
             os.dup2(null, stream.fileno())  # or the interpreter, which flushes them as it ends, would complain
         return 141 if closed else 1
 
 
-def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
+def _run(parser: argparse.ArgumentParser | None, prog: str, arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows ASCII alone shows a ? for an α
     try:
+        parser = parser or _parser()
         options, rest = parser.parse_known_args(_load(arguments))
         options.rest = rest
         if rest and options.command not in (lab, bench):
@@ -98,7 +99,7 @@ def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> in
     except BrokenPipeError:
         raise
     except (ValueError, OSError, ModuleNotFoundError, RuntimeError, TypeError, MemoryError) as error:
-        print(f"{parser.prog}: {reason(error)}", file=sys.stderr)
+        print(f"{prog}: {reason(error)}", file=sys.stderr)
         return 2 if isinstance(error, WrongValueError) else 1
 
 

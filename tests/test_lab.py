@@ -629,6 +629,7 @@ def test_importing_minips_imports_no_lab() -> None:
     [
         ("ipywidgets", "import minips; minips.lab"),
         ("matplotlib", "from minips.lab import Workbench"),
+        ("matplotlib", "from minips.lab import plots"),
         ("ipywidgets", "from minips.cli import main; main(['check', '0.1', 'mine.ipynb'])"),
     ],
 )

@@ -39,6 +39,7 @@ OPTIONS = {
     "sign": ["--quantizer", "sign", "--memory", "errorfeedback"],
     "topk": ["--quantizer", "topk"],
     "two batches": ["--accumulate", "2"],
+    "zlib": ["--pull-compressor", "zlib"],
 }
 WORKERS = {"nano": ["nano"] * 4, "minips": ["minips"] * 4, "both": ["nano", "minips", "nano", "minips"]}
 REPORT = r"accuracy ([\d.]+), SHA-256 ([0-9a-f]{64})"
@@ -247,7 +248,7 @@ def test_a_worker_that_is_killed_while_it_waits_is_noticed_and_another_takes_its
             push()
         until(lambda: [one.clock for one in seen().workers].count(21) == 3, lambda: str(seen()))
         killed.process.kill()  # its push is there, and it waits for the round, which wants this client's
-        killed.ended(-9)
+        killed.ended(-9 if os.name == "posix" else 1)
         for _ in range(20):
             push()
         (lost,) = [one for one in seen().workers if not one.counts]
@@ -275,10 +276,10 @@ def test_a_wrong_token_ends_in_a_sentence_and_the_server_goes_on(programs, serve
     assert status(address, programs.token).applied == 0
 
 
-@pytest.mark.parametrize("codec", ["topk", pytest.param("two batches", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("codec", ["topk", "zlib", pytest.param("two batches", marks=pytest.mark.soak)])
 def test_a_config_that_wants_more_is_refused_in_a_sentence(programs, codec):
     _, address = programs.serve("minips", codec)
-    assert "Use minips work." in programs.work("nano", address).ended(1)
+    assert re.search(r"Use minips( work)?\.", programs.work("nano", address).ended(1))
     assert not any(one.connected for one in status(address, programs.token).workers)
 
 
@@ -289,7 +290,7 @@ def test_its_workers_end_with_the_process_that_has_started_them(programs):
     until(lambda: len(parent.children()) >= 4, training.said)
     children = parent.children()
     training.process.terminate()
-    training.ended(-signal.SIGTERM)
+    training.ended(-signal.SIGTERM if os.name == "posix" else 1)
     assert psutil.wait_procs(children, WAIT_S)[1] == []
 
 
@@ -298,7 +299,7 @@ def test_it_answers_minips_status(programs):
     table = programs.start("-m", "minips", "status", address, "--token-file", "token").ended()
     assert "server 0 of 1: 0 of 800 updates" in table
     assert len(re.findall(r"^ +\d +no +0 +never ", table, re.MULTILINE)) == 4
-    assert (programs.folder / "token").stat().st_mode & 0o077 == 0
+    assert os.name != "posix" or (programs.folder / "token").stat().st_mode & 0o077 == 0
 
 
 # The server, in this process

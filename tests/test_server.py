@@ -17,6 +17,7 @@ from minips import stage
 from minips.core.codec import Decoder, Encoder
 from minips.core.message import Message
 from minips.core.sessions import Do, Receive, Until, nothing
+from minips.core.status import Status
 from minips.engines import roles
 from minips.engines.supervisor import Supervisor
 
@@ -842,3 +843,12 @@ def test_status_and_config_travel_in_every_serializer(serializer):
             assert client.worker == 0
             assert client.config == dataclasses.replace(config, transport=ps.Tcp())  # but for what is the server's own
             client.push(ONES).result(WAIT_S)
+
+
+def test_a_status_of_a_later_server_is_read():
+    with ps.Server({"w": np.zeros(2, "f4")}, ps.Config(workers=2)) as server:
+        told = server.status().to_dict()
+    later = {**told, "mood": "good", "workers": [{**row, "hat": "red"} for row in told["workers"]]}
+    assert Status.from_dict(later) == Status.from_dict(told)
+    with pytest.raises(TypeError, match="clock"):
+        Status.from_dict({**told, "workers": [{"worker": 0}]})

@@ -61,10 +61,13 @@ class Status:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Self:
-        """The status that a server has told. TypeError where fields are missing."""
-        names = {field.name for field in dataclasses.fields(cls)}
-        workers = [WorkerStatus(**one) for one in told.get("workers", [])]
-        return cls(**{name: value for name, value in told.items() if name in names} | {"workers": workers})
+        """The status that a server has told, of the fields that are known here. TypeError where one is missing."""
+
+        def known(kind: type[Status] | type[WorkerStatus], row: Mapping[str, Any]) -> dict[str, Any]:
+            return {field.name: row[field.name] for field in dataclasses.fields(kind) if field.name in row}
+
+        workers = [WorkerStatus(**known(WorkerStatus, one)) for one in told.get("workers", [])]
+        return cls(**known(cls, told) | {"workers": workers})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON, without the rates."""

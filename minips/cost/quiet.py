@@ -81,8 +81,8 @@ def usable_cores() -> set[int]:
 
 
 def _processor_seconds() -> tuple[float, float] | None:
-    """The seconds that the cores have worked for anybody, and for this process and those of its descendants that have
-    ended, as all do that measure; None where that cannot be known.
+    """The seconds that the cores have worked for anybody, and for this process and what it has started, which counts
+    once it has ended: all that measures ends first. None where that cannot be known.
     """
     with suppress(OSError, AttributeError, ValueError, IndexError):
         hertz, cores = os.sysconf("SC_CLK_TCK"), {f"cpu{core}" for core in usable_cores()}

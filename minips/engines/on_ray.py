@@ -148,7 +148,7 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
 
 
 def _to_join(address: str | None) -> str:
-    """The address of a cluster that accepts connections, or ``local``. RuntimeError: Ray would try for minutes."""
+    """The address of a cluster, or ``local``. RuntimeError where none answers: Ray would try for minutes."""
     found, answers = found_cluster()
     if address is None:
         address = os.environ.get("RAY_ADDRESS") or (found if answers else "local")

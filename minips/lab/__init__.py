@@ -8,12 +8,24 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+
+def check_libraries() -> None:
+    """ModuleNotFoundError where widgets or pictures cannot be made."""
+    for library in ("ipywidgets", "matplotlib"):
+        if not find_spec(library):
+            raise ModuleNotFoundError(
+                f'The lab needs {library}, which is not installed. Install it with: pip install "minips[lab]"'
+            )
+
+
 if TYPE_CHECKING:
     from minips.lab.face import *  # noqa: F403
 else:
 
     def __getattr__(name):
         if name == "__all__" or not name.startswith("__"):
+            if name != "measure":
+                check_libraries()
             if find_spec(f"minips.lab.{name}"):
                 return import_module(f"minips.lab.{name}")
             names = vars(import_module("minips.lab.face"))

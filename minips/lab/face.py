@@ -1,13 +1,5 @@
 """The names of `minips.lab`."""
 
-try:
-    import ipywidgets  # noqa: F401
-    import matplotlib  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f'The lab needs {error.name}, which is not installed. Install it with: pip install "minips[lab]"'
-    ) from None
-
 from minips.lab import panels, plots
 from minips.lab.cells import answer, quiz, say
 from minips.lab.course import check, hint

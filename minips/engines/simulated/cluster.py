@@ -123,7 +123,7 @@ class Simulation:
         return Trace(spans=map(Span._make, self._spans), until=self._until)
 
     def tell(self, applied: int, losses: Rows, last: bool = False) -> None:
-        """Report progress, now and then and at the ``last``, and see whether to stop. What raises stops the run."""
+        """Report progress, now and then and at the ``last``, and see whether to stop. An error of either ends it."""
         try:
             if self.error is None:
                 self.halt = self.halt or self.job.stop()
