@@ -372,10 +372,10 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None)
         raise ValueError("A message begins with its minips envelope; got no frames.")
     began = trace.now()
     try:
-        envelope = bytes(frames[0])  # which may be the memory of a peer that writes there again
+        first = bytes(frames[0])  # which may be the memory of a peer that writes there again
         known, told = plan.opening if plan else (None, {})
-        if envelope != known:
-            told = msgpack.unpackb(envelope)
+        if first != known:
+            told = msgpack.unpackb(first)
         version, names = told["v"], (told["s"] + "", told["c"] + "")
     except Exception as error:
         raise ValueError(f"The first frame is not a minips envelope: {reason(error).rstrip('.')}.") from error
@@ -401,8 +401,8 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None)
     trace.laps(_OPEN, (began, decompressed, trace.now()))
     if plan and names == _PLAIN:
         plan.learn(bytes(opened[0]), len(opened) - 1, packet)
-        if len(told) == 3 and len(envelope) <= LEARNED_BYTES:  # without a stamp, which is another in each message
-            plan.opening = envelope, told
+        if len(told) == 3 and len(first) <= LEARNED_BYTES:  # without a stamp, which is another in each message
+            plan.opening = first, told
     return packet, told
 
 

@@ -232,7 +232,7 @@ class WorkerSession:
     def _pushes(
         self, kind: str, whole: Tensors, loss: float | None, versions: Sequence[int] | None
     ) -> Iterator[Message]:
-        """A push to each server, whose clock begins with it."""
+        """The push to each server, at this worker's next clock there."""
         for link in self.links:
             header: Header = {"kind": kind, "worker": self.worker, "loss": loss, "clock": link.begin_push()}
             header["version"] = link.version if versions is None else versions[link.index]
