@@ -12,8 +12,9 @@ from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.core.run import Run
 from minips.engines.train import train
+from minips.notation import parse_stage
 from minips.problems import LinearRegression, Problem, SoftmaxRegression, softmax
-from minips.stage import Array, Tensors, parse_stage
+from minips.stage import Array, Tensors
 from minips.stages.optimizers import SGD
 
 try:

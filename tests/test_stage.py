@@ -10,7 +10,8 @@ import pytest
 
 import minips as ps
 from minips import stage
-from minips.stage import Value, build, is_finite, kinds, names, nearest, option, parse_stage, stage_class
+from minips.notation import parse_stage
+from minips.stage import Value, build, is_finite, kinds, names, nearest, option, stage_class
 
 
 @dataclass(frozen=True)

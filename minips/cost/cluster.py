@@ -24,7 +24,8 @@ from minips.cost.formulas import (
 from minips.cost.predict import message_nbytes
 from minips.cost.walk import EVEN_STEPS, Declared, Walk, Workload
 from minips.engines.sweep import Table
-from minips.stage import Stage, Value, build, default_of, parse_stage, read_fields
+from minips.notation import parse_stage, read_fields
+from minips.stage import Stage, Value, build, default_of
 from minips.stages.quantizers import Quantizer
 
 SAMPLE = 1_000_000

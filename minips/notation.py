@@ -1,0 +1,52 @@
+"""Stages as text: what the command line and sweeps take, ``name:field=value,field=value``."""
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from minips.stage import Stage, build, stage_class
+
+
+def parse_stage(kind: str, text: "str | Mapping[str, Any] | Stage") -> Any:
+    """A stage from ``name`` or ``name:field=value,field=value``; from what is no text as `build` makes it.
+
+    >>> parse_stage("quantizer", "topk:fraction=0.05")
+    TopK(fraction=0.05)
+    """
+    if not isinstance(text, str):
+        return build(kind, text)
+    name, colon, fields = text.partition(":")
+    return stage_class(kind, name).from_dict(read_fields(fields) if colon else {})
+
+
+def read_fields(text: str) -> dict[str, Any]:
+    """``field=value,…`` as Python would read the arguments of a call, where a bare word is a text and a call is a stage
+    as `build` takes it; ``host:port`` needs no quotes.
+
+    >>> read_fields("address=10.0.0.1:6379, tls=False, then=cosine(steps=20)")
+    {'address': '10.0.0.1:6379', 'tls': False, 'then': {'name': 'cosine', 'steps': 20}}
+    """
+    quoted = re.sub(r"=\s*([\w.-]+:\d+)\s*(?=[,)]|$)", r'="\1"', text)
+    try:
+        fields: dict[str, Any] = _argument(ast.parse(f"fields({quoted})", mode="eval").body)
+        if fields.pop("name") != "fields" or not fields:
+            raise ValueError
+        return fields
+    except (SyntaxError, ValueError, AttributeError):
+        raise ValueError(
+            f"Expected field=value, field=value, …, with name(field=value, …) for a stage within; got {text!r}."
+        ) from None
+
+
+def _argument(node: ast.expr) -> Any:
+    """The value of an argument. ValueError for what is no literal, no bare word and no call with fields alone."""
+    match node:
+        case ast.Name():
+            return node.id
+        case ast.Call(func=ast.Name(id=name), args=[], keywords=given):
+            fields = {"name": name, **{str(one.arg): _argument(one.value) for one in given}}
+            if len(fields) <= len(given):
+                raise ValueError("a field comes twice")
+            return fields
+    return ast.literal_eval(node)
