@@ -13,7 +13,7 @@ import numpy as np
 
 from minips.core.message import Header, Message
 from minips.stage import Frames, Tensors
-from minips.stages.serializers import Packet, is_little
+from minips.stages.serializers.base import Packet, is_little
 
 _PAIR = b"\x92"
 """The first byte of MessagePack's array of two."""

@@ -1,81 +1,17 @@
-"""Serializers: from a packet to frames, and back.
-
-A **Packet** is a message whose arrays are quantized. Its header holds plain values (None, bool, int, float, str, lists
-and dicts of them); ``tensors`` holds, for each name, the quantizer's name and its parts. **Frames** are the buffers
-that travel: where the format allows, each array is a frame of its own, a view of the array's memory and not a copy.
-
-The contract is `Serializer`. Bytes from the network are not trusted: ``loads`` raises ValueError for malformed ones.
-"""
+"""The formats of others as serializers: JSON, pickle, NumPy's files, Protocol Buffers, safetensors."""
 
 import io
 import json
 import pickle
-from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any
 
-import msgpack
 import numpy as np
 
-from minips.stage import Array, Buffer, Frames, Stage, reason, register
-from minips.stages.quantizers import Parts
-
-_DTYPES = {np.dtype(code).name: np.dtype(code).newbyteorder("<") for code in np.typecodes["AllInteger"] + "efdg?"}
-"""The dtypes that travel, by name."""
-
-
-@dataclass(eq=False, slots=True)
-class Packet:
-    """A header of plain values and, by tensor name, ``(quantizer name, parts)``."""
-
-    header: dict[str, Any]
-    tensors: dict[str, tuple[str, Parts]]
-
-
-class Serializer(Stage):
-    """The contract. A format that can run code when it is read says so with ``trusted_only``."""
-
-    kind: ClassVar[str] = "serializer"
-    trusted_only: ClassVar[bool] = False
-
-    @abstractmethod
-    def dumps(self, packet: Packet) -> Frames:
-        """The frames of a packet. They may alias its arrays."""
-
-    @abstractmethod
-    def loads(self, frames: Frames) -> Packet:
-        """The packet of the frames. Its arrays may alias them. ValueError where they are malformed."""
-
-
-@register
-@dataclass(frozen=True)
-class MsgPack(Serializer):
-    """MessagePack for what is small, raw little-endian frames for the arrays.
-
-    The first frame is ``[header, [[name, quantizer, [[part, dtype, shape], …]], …]]``; then comes one frame for each
-    part, in that order, uncopied. Source: the MessagePack specification, msgpack.org.
-    """
-
-    name = "msgpack"
-
-    def dumps(self, packet: Packet) -> Frames:
-        index, arrays = outline(packet, lambda x: [dtype_name(x.dtype), x.shape])
-        return [msgpack.packb([packet.header, index]), *map(raw, arrays)]
-
-    def loads(self, frames: Frames) -> Packet:
-        rest = iter(frames)
-
-        def array(entry: Any) -> Array:
-            dtype, shape = entry
-            return np.frombuffer(dtype=array_dtype(dtype), buffer=_following(rest)).reshape(shape)
-
-        with _reading("MessagePack"):
-            header, index = msgpack.unpackb(_following(rest))
-            return restore(header, index, array)
+from minips.stage import Array, Frames, register
+from minips.stages.serializers.base import Packet, Serializer, array_dtype, dtype_name, outline, raw, reading, restore
 
 
 @register
@@ -97,7 +33,7 @@ class Json(Serializer):
             dtype, shape, values = entry
             return np.array(values, array_dtype(dtype)).reshape(shape)
 
-        with _reading("JSON"):
+        with reading("JSON"):
             header, index = json.loads(bytes(frames[0]))
             return restore(header, index, array)
 
@@ -119,7 +55,7 @@ class Pickle(Serializer):
         return [head, *(array.raw() for array in arrays)]
 
     def loads(self, frames: Frames) -> Packet:
-        with _reading("pickle"):
+        with reading("pickle"):
             header, tensors = pickle.loads(frames[0], buffers=frames[1:])
             return Packet(dict(header), dict(tensors))
 
@@ -154,7 +90,7 @@ class Npy(Serializer):
             array_dtype(dtype.name)
             return np.frombuffer(next(rest, b""), dtype).reshape(shape, order="F" if fortran else "C")
 
-        with _reading("npy"):
+        with reading("npy"):
             header, index = json.loads(bytes(frames[0]))
             return restore(header, index, array)
 
@@ -187,7 +123,7 @@ class Protobuf(Serializer):
             (part,) = entry
             return np.frombuffer(part.values, array_dtype(part.dtype)).reshape(tuple(part.shape))
 
-        with _reading("Protocol Buffers"):
+        with reading("Protocol Buffers"):
             message = _protobuf_packet().FromString(bytes(frames[0]))
             index = [[one.name, one.quantizer, [[part.name, part] for part in one.parts]] for one in message.tensors]
             return restore(json.loads(message.header), index, array)
@@ -217,77 +153,12 @@ class SafeTensors(Serializer):
     def loads(self, frames: Frames) -> Packet:
         from safetensors.numpy import load
 
-        with _reading("safetensors"):
+        with reading("safetensors"):
             data = bytes(frames[0])
             length = int.from_bytes(data[:8], "little")
             header, index = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["packet"])
             arrays = load(data)
             return restore(header, index, lambda entry: arrays[entry[0]])
-
-
-def outline(packet: Packet, describe: Callable[[Array], Any]) -> tuple[list[Any], list[Array]]:
-    """``[[name, quantizer, [[part, *describe(array)], …]], …]`` of a packet, and its arrays in the same order."""
-    arrays: list[Array] = []
-    index = []
-    for name, (quantizer, parts) in packet.tensors.items():
-        index.append([name, quantizer, [[part, *describe(np.asarray(array))] for part, array in parts.items()]])
-        arrays.extend(map(np.asarray, parts.values()))
-    return index, arrays
-
-
-def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
-    """The packet of an outline; ``array`` makes an array of what ``describe`` said of it."""
-    if not isinstance(header, dict):
-        raise ValueError(f"the header is {type(header).__name__}, not a map")
-    tensors = {}
-    for name, quantizer, parts in index:
-        if not (isinstance(name, str) and isinstance(quantizer, str)):
-            raise ValueError("a tensor's name or its quantizer's is not text")
-        tensors[name] = (quantizer, {part: array(entry) for part, *entry in parts})
-    return Packet(header, tensors)
-
-
-def raw(array: Array) -> Buffer:
-    """The bytes of an array in C order, little-endian, as a view wherever they are so already."""
-    if not (array.flags.c_contiguous and is_little(array.dtype)):
-        array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    return np.frombuffer(array, np.uint8).data
-
-
-@cache
-def is_little(dtype: "np.dtype[Any]") -> bool:
-    """True where the least significant byte comes first, or there is but one."""
-    return dtype == dtype.newbyteorder("<")
-
-
-@cache
-def dtype_name(dtype: "np.dtype[Any]") -> str:
-    """The dtype's name, which NumPy puts together anew each time."""
-    return dtype.name
-
-
-def array_dtype(name: Any) -> "np.dtype[Any]":
-    """The little-endian dtype of that name. ValueError for any but plain numbers and truth values."""
-    try:
-        return _DTYPES[name]
-    except (KeyError, TypeError):
-        raise ValueError(f"{name!r} is not a dtype of numbers") from None
-
-
-def _following(frames: Iterator[Buffer]) -> Buffer:
-    """The next frame. ValueError where there is none."""
-    if (frame := next(frames, None)) is None:
-        raise ValueError("there are fewer frames than parts")
-    return frame
-
-
-@contextmanager
-def _reading(what: str) -> Iterator[None]:
-    """Turns whatever goes wrong while reading into one ValueError that names the format."""
-    try:
-        yield
-    except Exception as error:
-        raise ValueError(f"The frames are not a packet in {what}: {reason(error).rstrip('.')}.") from error
 
 
 @cache

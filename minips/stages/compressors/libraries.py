@@ -1,53 +1,17 @@
-"""Compressors: fewer bytes for the same bytes.
-
-The contract is `Compressor`: ``decompress(compress(b), limit)`` equals ``b``, and it never makes more than ``limit``
-bytes, whatever it is fed. A peer that sends a bomb gets a ValueError, not the memory.
-"""
+"""Compressors of the standard library and of others: zlib, gzip, LZ4, Zstandard, Blosc."""
 
 import sys
 import zlib
-from abc import abstractmethod
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
 
-from minips.stage import Buffer, Stage, option, reason, register
+from minips.stage import Buffer, option, reason, register
+from minips.stages.compressors.base import Compressor, check_size
 
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-
-
-class Compressor(Stage):
-    """The contract. Any buffer of contiguous bytes goes in; the bytes that come out may be the same object."""
-
-    kind: ClassVar[str] = "compressor"
-    identity: ClassVar[bool] = False
-    """True where the bytes stay as they are: the codec then leaves them alone."""
-
-    @abstractmethod
-    def compress(self, buffer: Buffer) -> Buffer:
-        """Fewer bytes, if there is anything to gain."""
-
-    @abstractmethod
-    def decompress(self, buffer: Buffer, limit: int) -> Buffer:
-        """The original bytes. ValueError for damaged input or more than ``limit`` bytes of output."""
-
-
-@register
-@dataclass(frozen=True)
-class NoCompression(Compressor):
-    """The bytes as they are, uncopied."""
-
-    name = "none"
-    identity = True
-
-    def compress(self, buffer: Buffer) -> Buffer:
-        return buffer
-
-    def decompress(self, buffer: Buffer, limit: int) -> Buffer:
-        check_size(len(buffer), limit)
-        return buffer
 
 
 @register
@@ -171,9 +135,3 @@ def inflate(stream: Any, buffer: Buffer, limit: int, what: str) -> Buffer:
     if not stream.eof or stream.unused_data:
         raise ValueError(f"The frame is {what} that was cut short, or more than one.")
     return bytes(data)
-
-
-def check_size(size: int, limit: int) -> None:
-    """ValueError where a frame would make more than ``limit`` bytes."""
-    if size > limit:
-        raise ValueError(f"The frame decompresses to more than the {limit} bytes that are allowed.")

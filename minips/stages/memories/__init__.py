@@ -1,0 +1,6 @@
+"""Memories: what one side of one link remembers of a tensor. The contract is `Memory`."""
+
+from minips.stages.memories.base import Memory, NoMemory, State
+from minips.stages.memories.feedback import Delta, ErrorFeedback, MomentumCorrection
+
+__all__ = ["Delta", "ErrorFeedback", "Memory", "MomentumCorrection", "NoMemory", "State"]
