@@ -10,7 +10,8 @@ import pytest
 
 import minips as ps
 from minips.stages.transports.framing import pieces
-from minips.stages.transports.streams import Driven, StreamChannel
+from minips.stages.transports.futures import Driven
+from minips.stages.transports.streams import StreamChannel
 from minips.stages.transports.tcp import _TcpWire
 from minips.stages.transports.wire import CALL
 

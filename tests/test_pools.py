@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import minips as ps
 from minips.stages.transports import pools
-from minips.stages.transports.framing import padded, size
+from minips.stages.transports.framing import MOST_FRAMES, padded, size
 from minips.stages.transports.pools import SHARED_BYTES, Pool, Pools, between
 from minips.stages.transports.tcp import _TcpWire
-from minips.stages.transports.wire import CALL, MOST_FRAMES, POOL
+from minips.stages.transports.wire import CALL, POOL
 
 WAIT_S, TOKEN = 20.0, "token"
 LARGE = np.random.default_rng(0).bytes(SHARED_BYTES + 12_345)

@@ -29,7 +29,8 @@ from minips import stage
 from minips.stage import missing
 from minips.stages.transports.auth import PROTOCOL, answer_challenge, challenge
 from minips.stages.transports.base import remote_error
-from minips.stages.transports.wire import AUTH, CALL, ERROR, MOST_FRAMES
+from minips.stages.transports.framing import MOST_FRAMES
+from minips.stages.transports.wire import AUTH, CALL, ERROR
 from minips.testing.transports import Watched
 
 WAIT_S = 20.0

@@ -28,8 +28,8 @@ from minips.core.shard import checked
 from minips.drivers.reconnecting import PAUSES_S, Reconnecting
 from minips.stage import Array, Frames, Tensors, reason
 from minips.stages.transports import Channel
-from minips.stages.transports.streams import Driven
-from minips.stages.transports.wire import Closable
+from minips.stages.transports.base import Closable
+from minips.stages.transports.futures import Driven
 from minips.trace import Trace
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from minips.drivers.reconnecting import PAUSES_S
 from minips.stage import build, names, nearest, stage_class
 from minips.stages.serializers import Packet
 from minips.stages.transports import Link, Transport
-from minips.stages.transports.auth import check_token
+from minips.stages.transports.base import check_token
 from minips.stages.transports.link import UNSHAPED
 from minips.trace import Trace
 

@@ -18,8 +18,7 @@ from minips.core.reduction import AllReduceState, all_reduce
 from minips.core.sessions import Receive, Send, Session, carry_out
 from minips.stage import Frames, Tensors, reason
 from minips.stages.transports import Channel, Connection, Service
-from minips.stages.transports.base import then
-from minips.stages.transports.wire import Closable
+from minips.stages.transports.base import Closable, then
 from minips.trace import Trace
 
 T = TypeVar("T")

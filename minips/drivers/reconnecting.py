@@ -12,8 +12,7 @@ from typing import Protocol
 
 from minips.stage import Frames
 from minips.stages.transports import Channel
-from minips.stages.transports.base import Caller
-from minips.stages.transports.wire import Closable
+from minips.stages.transports.base import Caller, Closable
 
 PAUSES_S = (0.0, 0.1, 0.3, 0.9)
 """Seconds before each attempt to connect again."""

@@ -24,8 +24,7 @@ from minips.core.status import Status
 from minips.problems import Problem
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Connection, Endpoint, Service
-from minips.stages.transports.auth import check_token
-from minips.stages.transports.wire import Closable
+from minips.stages.transports.base import Closable, check_token
 from minips.trace import Trace
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from minips.lab.course.exercises import Refused, asks, case, is_own, keeps, refu
 from minips.lab.course.questions import Expected, Option, sentence, timed_estimate, timed_question, timed_sentence
 from minips.stage import Frames
 from minips.stages.transports import Channel
+from minips.stages.transports.base import Closable
 from minips.stages.transports.endpoints import StreamTransport
-from minips.stages.transports.wire import Closable
 from minips.testing import check_transport
 
 timed_question(

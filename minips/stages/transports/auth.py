@@ -15,21 +15,13 @@ from typing import TypeVar
 
 from minips.stage import Buffer, Frames
 from minips.stages.transports.base import HANDSHAKE_S
+from minips.stages.transports.blocks import ALIGNMENT
 from minips.stages.transports.wire import AUTH, ERROR, Wire
 
 PROTOCOL = b"minips/1"
 NONCE_BYTES, LIMIT_BYTES = 32, 1024
-
-
-def check_token(token: object) -> None:
-    """TypeError for a token that is no text, ValueError for an empty one, which would admit every peer."""
-    error = None if isinstance(token, str) else TypeError
-    if error or not token:
-        got = type(token).__name__ if error else "an empty one"  # not its value: it may be a secret all the same
-        raise (error or ValueError)(
-            f"A token is a text that is not empty, the same for a server and its clients; got {got}. A server that is "
-            "served without a token makes one: pass its server.token to connect."
-        )
+HANDSHAKE_BYTES = LIMIT_BYTES + 4 * ALIGNMENT
+"""The largest body that is taken from a peer that has not yet shown that it knows the token."""
 
 
 W = TypeVar("W", bound=Wire)

@@ -1,16 +1,29 @@
 """The contract of a transport: a way for frames to reach a handler, and for its answer to come back."""
 
 import secrets
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol, Self, cast
 
 from minips.stage import Frames, Stage
-from minips.stages.transports.wire import Closable
 
 Handler = Callable[[Frames], Frames]
 """A server's function for a call: frames in, frames out. An error that it raises reaches the caller's future."""
+
+
+class Closable(ABC):
+    """Something to be closed, once or twice, by hand or by ``with``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of threads, sockets and memory. Safe to call twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
 
 
 class Connection:
@@ -142,3 +155,14 @@ def remote_error(frames: Frames) -> Exception:
 def fresh_name() -> str:
     """A name that is not in use, for a local address."""
     return f"minips-{secrets.token_hex(8)}"
+
+
+def check_token(token: object) -> None:
+    """TypeError for a token that is no text, ValueError for an empty one, which would admit every peer."""
+    error = None if isinstance(token, str) else TypeError
+    if error or not token:
+        got = type(token).__name__ if error else "an empty one"  # not its value: it may be a secret all the same
+        raise (error or ValueError)(
+            f"A token is a text that is not empty, the same for a server and its clients; got {got}. A server that is "
+            "served without a token makes one: pass its server.token to connect."
+        )

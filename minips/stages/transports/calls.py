@@ -10,13 +10,14 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from minips.stage import Buffer, Frames, reason
-from minips.stages.transports.auth import Proof, prove
+from minips.stages.transports.auth import HANDSHAKE_BYTES, Proof, prove
 from minips.stages.transports.base import HANDSHAKE_S, Connection, Endpoint, Handler, Service, service_of
 from minips.stages.transports.endpoints import StreamTransport, ThreadedEndpoint
-from minips.stages.transports.framing import HANDSHAKE_BYTES, pieces, split
+from minips.stages.transports.framing import pieces, split
+from minips.stages.transports.inbox import InboxWire
 from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.streams import answer_of
-from minips.stages.transports.wire import AUTH, CALL, InboxWire, Interruptible
+from minips.stages.transports.wire import AUTH, CALL, Interruptible
 
 Body = list[Buffer]
 """The pieces of a body."""

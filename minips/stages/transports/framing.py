@@ -17,18 +17,25 @@ from functools import lru_cache
 from itertools import accumulate
 
 from minips.stage import Buffer, Frames
-from minips.stages.transports.auth import LIMIT_BYTES
 from minips.stages.transports.blocks import ALIGNMENT, Blocks
-from minips.stages.transports.wire import MOST_FRAMES, check_count
 
 HEAD = struct.Struct("<BxxxI")
-HANDSHAKE_BYTES = LIMIT_BYTES + 4 * ALIGNMENT
-"""The largest body that is taken from a peer that has not yet shown that it knows the token."""
 AHEAD_BYTES = 2**14
 """Messages up to here are read, and written, with one system call."""
+MOST_FRAMES = 2**16
+"""The most frames of one message. Their lengths take half a megabyte, however many are announced."""
 FEW = 64
 """Messages of up to so many frames are laid out once for all that have the same sizes."""
 _PADDING = [bytes(-nbytes % ALIGNMENT) for nbytes in range(ALIGNMENT)]
+
+
+def check_count(frames: int) -> None:
+    """ValueError where a message has more frames than are allowed; before memory is taken for their lengths."""
+    if frames > MOST_FRAMES:
+        raise ValueError(
+            f"A message of {frames} frames has more than the {MOST_FRAMES} that are allowed. Each part of a tensor is "
+            "a frame: join small tensors into larger ones, or use more servers."
+        )
 
 
 def pieces(tag: int, frames: Frames) -> list[Buffer]:

@@ -22,8 +22,9 @@ from minips.stage import option, register
 from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.blocks import writable
 from minips.stages.transports.calls import Body, CallTransport, CallWire, RemoteCaller, RemoteServer
+from minips.stages.transports.inbox import InboxListener
 from minips.stages.transports.network import netloc
-from minips.stages.transports.wire import Acceptor, InboxListener, Wire
+from minips.stages.transports.wire import Acceptor, Wire
 
 _METHOD = "/minips/Talk"
 _PING_MS = 30_000

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from minips.stage import Frames, register
 from minips.stages.transports.base import fresh_name
 from minips.stages.transports.endpoints import StreamTransport
-from minips.stages.transports.wire import InboxListener, InboxWire, Listener, Wire
+from minips.stages.transports.inbox import InboxListener, InboxWire
+from minips.stages.transports.wire import Listener, Wire
 
 _Queue = queue.SimpleQueue[tuple[int, Frames] | None]
 _listeners: dict[str, "_QueueListener"] = {}

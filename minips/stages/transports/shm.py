@@ -28,10 +28,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from minips.stage import Frames, register
-from minips.stages.transports.framing import Framer, check_head, cut, lengths, lengths_of, padded, padded_size
+from minips.stages.transports.framing import (
+    Framer,
+    check_count,
+    check_head,
+    cut,
+    lengths,
+    lengths_of,
+    padded,
+    padded_size,
+)
 from minips.stages.transports.pipe import LocalTransport
 from minips.stages.transports.sockets import SocketWire
-from minips.stages.transports.wire import Wire, check_count
+from minips.stages.transports.wire import Wire
 
 _HEAD = struct.Struct("<BBxxIII")
 _SOCKET, _SEGMENT, _NEW_SEGMENT = range(3)

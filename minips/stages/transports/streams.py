@@ -7,147 +7,15 @@ be outstanding, and `answer_of` answers one. Answers come in the order of the ca
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
 
 from minips.stage import Frames, reason
 from minips.stages.transports.base import COMMON, HANDSHAKE_S, Caller, Channel, Connection, remote_error
-from minips.stages.transports.wire import CALL, ERROR, MOST_FRAMES, Wire, check_count
-
-_MAKING = threading.Lock()
-"""Held while a future's lock is made."""
-T = TypeVar("T")
-
-
-class Driven(Future[T]):
-    """A future that is completed by the thread that waits for it, or in the background once that is wanted.
-
-    To hand an answer from one thread to another takes longer than to read a small answer. So the thread that waits for
-    such a future works for it itself, ``drive``; for one that no thread waits for, ``attend`` has that done. A lock is
-    made where another thread than the one that completes it has to wait, or asks to be called.
-    """
-
-    _state, _result, _exception = "PENDING", None, None
-    _made: threading.Condition | None = None
-    _waiting: list[Any] | None = None
-    _calls: list[Callable[[Any], object]] | None = None
-
-    def __init__(self) -> None:
-        """All that a future has is made where it is wanted."""
-
-    @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
-        """A future's lock. What is set before it is looked for, and looked at after it was made, is seen by both."""
-        if self._made is None:
-            with _MAKING:
-                self._made = self._made or threading.Condition()
-        return self._made
-
-    @property
-    def _done_callbacks(self) -> list[Callable[[Any], object]]:
-        """The functions that are called when it is done. `Future` asks for them with the lock held, or afterwards."""
-        if self._calls is None:
-            self._calls = []
-        return self._calls
-
-    def set_result(self, result: T) -> None:
-        self._complete(result, None)
-
-    def set_exception(self, exception: BaseException | None) -> None:
-        self._complete(None, exception)
-
-    def _complete(self, result: T | None, error: BaseException | None) -> None:
-        self._result, self._exception = result, error
-        self._state = "FINISHED"
-        if self._made is not None:
-            with self._made:
-                for waiter in self._waiting or ():
-                    (waiter.add_exception if self._exception else waiter.add_result)(self)
-                self._made.notify_all()
-        if self._calls:
-            self._invoke_callbacks()  # type: ignore[attr-defined]
-
-    def __await__(self) -> Generator[Any, None, T]:
-        """In a program of asyncio: the event loop goes on meanwhile. Who is cancelled waits no longer; what has been
-        sent counts all the same, and ``result()`` still has the answer.
-        """
-        import asyncio
-
-        return asyncio.wrap_future(self).__await__()
-
-    def drive(self, deadline: float | None) -> None:
-        """Work until it is done, or up to this moment of ``time.monotonic``; at once where another thread does."""
-        raise NotImplementedError
-
-    def attend(self) -> None:
-        """Have it completed in the background."""
-        raise NotImplementedError
-
-    def completed(self) -> bool:
-        """True once it holds a result or an error. Unlike ``done``, it has nothing done about that."""
-        return self._state == "FINISHED"  # it is never cancelled, and a look needs no lock
-
-    def done(self) -> bool:
-        if self.completed():
-            return True
-        self.attend()  # for one that asks again and again
-        return False
-
-    def cancel(self) -> bool:
-        """False: what has been sent cannot be taken back."""
-        return False
-
-    def result(self, timeout: float | None = None) -> T:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        if self._state != "FINISHED":
-            self.drive(deadline)
-        if self._state == "FINISHED" and self._exception is None:
-            return self._result  # type: ignore[return-value]
-        try:
-            return super().result(_left(deadline))
-        except TimeoutError:
-            if self.completed() or timeout is None:  # then it is what the call was answered with
-                raise
-            raise TimeoutError(
-                f"No answer came within {timeout:g} seconds. Is the other side running, and what it waits for itself?"
-            ) from None
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        if not self.completed():
-            self.drive(deadline)
-        return super().exception(_left(deadline))
-
-    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        super().add_done_callback(fn)
-        if not self.completed():
-            self.attend()
-
-    def then(self, fn: Callable[[Any], object]) -> None:
-        """Call ``fn`` when it is done, whichever thread completes it, and whenever."""
-        super().add_done_callback(fn)
-
-    @property
-    def _waiters(self) -> list[Any]:
-        """The waiters of `concurrent.futures.wait`. It adds its own, which waits without a call that could be driven:
-        so the future is attended from then on.
-        """
-        if not self.completed():
-            self.attend()
-        if self._waiting is None:
-            self._waiting = []
-        return self._waiting
-
-    @_waiters.setter
-    def _waiters(self, waiters: list[Any]) -> None:
-        self._waiting = waiters
-
-
-def _left(deadline: float | None) -> float | None:
-    """Seconds until a moment of ``time.monotonic``; None where there is none."""
-    return None if deadline is None else max(deadline - time.monotonic(), 0.0)
+from minips.stages.transports.framing import MOST_FRAMES, check_count
+from minips.stages.transports.futures import Driven
+from minips.stages.transports.wire import CALL, ERROR, Wire
 
 
 def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:

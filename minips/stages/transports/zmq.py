@@ -28,8 +28,9 @@ from minips.stage import Buffer, Frames, option, register
 from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.endpoints import StreamTransport
 from minips.stages.transports.framing import size
+from minips.stages.transports.inbox import InboxListener, InboxWire
 from minips.stages.transports.network import NetworkTransport, netloc
-from minips.stages.transports.wire import AUTH, InboxListener, InboxWire, Listener, Wire
+from minips.stages.transports.wire import AUTH, Listener, Wire
 
 _HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"
 _PROBE_S = 0.5

@@ -32,7 +32,7 @@ from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.blocks import memory
 from minips.stages.transports.calls import Body, RemoteCaller, RemoteServer
 from minips.stages.transports.framing import size
-from minips.stages.transports.wire import InboxListener
+from minips.stages.transports.inbox import InboxListener
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)

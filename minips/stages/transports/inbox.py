@@ -1,0 +1,47 @@
+"""Connections, and the messages of one, that come in through a queue."""
+
+import queue
+
+from minips.stage import Frames
+from minips.stages.transports.wire import Acceptor, P, Wire
+
+
+class InboxListener(Acceptor[P]):
+    """Connections come in through a queue."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.incoming: queue.SimpleQueue[P | None] = queue.SimpleQueue()
+
+    def accept(self) -> P:
+        if (wire := self.incoming.get()) is None:
+            raise OSError("the listener is closed")
+        return wire
+
+    def shutdown(self) -> None:
+        self.incoming.put(None)
+
+
+class InboxWire(Wire):
+    """A wire whose messages come in through a queue; None is their end."""
+
+    why = ""
+    """What ended it, in words, where that is known."""
+
+    def __init__(self, inbox: "queue.SimpleQueue[tuple[int, Frames] | None]") -> None:
+        self.inbox, self.ended = inbox, False
+
+    def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
+        try:
+            message = self.inbox.get(timeout=timeout)
+        except queue.Empty:
+            raise TimeoutError("no message came in time") from None
+        if message is None:
+            self.end()
+            raise EOFError(self.why)
+        return message
+
+    def end(self) -> None:
+        """Every receive, now or later, ends with EOFError."""
+        self.ended = True
+        self.inbox.put(None)
