@@ -6,13 +6,32 @@ a machine share), how long it took, and the step that it belonged to. A cost pre
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from minips.spans import Span, Step, steps_of, totals
+from minips.steps import Step, steps_of
+
+ENCODE = ("compensate", "quantize", "serialize", "compress")
+DECODE = ("decompress", "deserialize", "dequantize")
+UPDATE = ("aggregate", "apply")
+"""The names of a message on its way out, on its way in, and of a round."""
+SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
+"""All names, in the order of the data's way."""
+
+
+class Span(NamedTuple):
+    """One stretch of one process's time, in seconds."""
+
+    name: str
+    who: str
+    start: float
+    seconds: float
+    step: int
+
 
 _Row = tuple[str, str, float, float, int]
 
@@ -83,7 +102,7 @@ class Trace:
 
         With one server and without overlap the spans, what the server did and what is unclaimed add up to the whole.
         """
-        return steps_of([span for span in self if span.who == who])
+        return steps_of([span for span in self if span.who == who], totals)
 
     def to_chrome(self, path: str | Path) -> None:
         """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server."""
@@ -122,6 +141,14 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace of {len(self)} spans>"
+
+
+def totals(spans: Iterable[Span]) -> dict[str, float]:
+    """Seconds by span name, in the order of `SPANS`."""
+    totals: dict[str, float] = defaultdict(float)
+    for span in spans:
+        totals[span.name] += span.seconds
+    return {name: totals[name] for name in SPANS if name in totals}
 
 
 UNTIMED = Trace(limit=0, now=lambda: 0.0)

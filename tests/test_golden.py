@@ -21,9 +21,9 @@ from minips.core.calibration import Calibration
 from minips.core.fit import Line
 from minips.core.message import Header
 from minips.core.plan import Plan
-from minips.spans import DECODE, ENCODE, UPDATE
 from minips.stage import Frames, Tensors
 from minips.stages.serializers import Packet
+from minips.trace import DECODE, ENCODE, UPDATE
 
 GOLDEN = Path(__file__).parent / "golden.json"
 WAVERS = ("busy", "waited")

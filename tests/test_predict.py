@@ -13,8 +13,7 @@ from minips.core.calibration import Calibration
 from minips.core.codec import Encoder
 from minips.core.fit import Line
 from minips.core.message import Message
-from minips.spans import SPANS
-from minips.trace import Trace
+from minips.trace import SPANS, Trace
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, features=200, classes=3))
 STAGES = ("compensate", "quantize", "serialize", "compress", "decompress", "deserialize", "dequantize")

@@ -10,8 +10,7 @@ from itertools import pairwise
 import pytest
 
 import minips as ps
-from minips.spans import SPANS, Span
-from minips.trace import Trace
+from minips.trace import SPANS, Span, Trace
 
 
 @pytest.fixture

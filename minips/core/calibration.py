@@ -7,8 +7,8 @@ from typing import Self
 
 from minips.core.config import Config
 from minips.core.fit import Bound, Line
-from minips.spans import DECODE, ENCODE, UPDATE
 from minips.stage import Value, option, reason
+from minips.trace import DECODE, ENCODE, UPDATE
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,13 @@ import numpy as np
 from minips.core.message import PROTOCOL_VERSION, VERSIONS, Header, Message, check_finite
 from minips.core.partition import named_arrays
 from minips.core.plan import LEARNED_BYTES, Plan
-from minips.spans import DECODE, ENCODE
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option, reason
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
 from minips.stages.transports.framing import pieces, split
-from minips.trace import UNTIMED, Trace
+from minips.trace import DECODE, ENCODE, UNTIMED, Trace
 
 _STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
 _PLAIN, _EXACT = (MsgPack.name, NoCompression.name), Exact()

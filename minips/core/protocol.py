@@ -30,10 +30,9 @@ from minips.core.presence import Attendance, Attending
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
 from minips.core.shard import Outcome, Shard, checked
 from minips.core.status import Status, told_config
-from minips.spans import DECODE, ENCODE, UPDATE
 from minips.stage import Array, Frames, Tensors, reason
 from minips.stages.aggregators import Contribution
-from minips.trace import UNTIMED, Trace
+from minips.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
 
 PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
 KEPT_ROWS = 10_000

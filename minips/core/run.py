@@ -21,9 +21,8 @@ from minips.core.partition import Layout, cut_state, join, join_state
 from minips.core.shard import Grant
 from minips.core.tables import html_rows
 from minips.problems import Problem
-from minips.spans import Span
 from minips.stage import Array, Tensors, reason
-from minips.trace import Trace
+from minips.trace import Span, Trace
 
 Rows = list[tuple[float, int, float]]
 """Rows of (seconds, step, training loss)."""

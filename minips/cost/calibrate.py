@@ -36,10 +36,10 @@ from minips.engines.progress import showing
 from minips.engines.supervisor import Supervisor, tell
 from minips.engines.worker import compute
 from minips.problems import Problem
-from minips.spans import SPANS
 from minips.stage import Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.serializers import Packet
+from minips.trace import SPANS
 
 SIZES = (1_000, 10_000, 100_000)
 """Values in the models, where no problem is given."""

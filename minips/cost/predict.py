@@ -32,11 +32,10 @@ from minips.engines.simulated.engine import Simulated
 from minips.engines.train import train
 from minips.engines.worker import compute
 from minips.problems import Problem
-from minips.spans import SPANS
 from minips.stage import Tensors
 from minips.stages.consistency import ASP, BSP, SSP, Consistency
 from minips.stages.transports.framing import stream_nbytes
-from minips.trace import Trace
+from minips.trace import SPANS, Trace
 
 SLOW = Delays(seconds=0.05, slow={1: 4.0})
 

@@ -21,10 +21,9 @@ from minips.core.training import Compute, carry_out_loop, train_together
 from minips.drivers.peer import Peer
 from minips.engines.worker import at_step, compute
 from minips.problems import Problem
-from minips.spans import UPDATE
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
-from minips.trace import Trace
+from minips.trace import UPDATE, Trace
 
 SAMPLES = 8
 SAMPLE_BYTES = 2**23

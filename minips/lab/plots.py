@@ -26,7 +26,7 @@ from minips.core.run import Run
 from minips.cost import CodecMap, Comparison
 from minips.lab.source import code
 from minips.lab.style import NARROW_IN
-from minips.spans import DECODE, ENCODE, SPANS, UPDATE
+from minips.trace import DECODE, ENCODE, SPANS, UPDATE
 
 Rows = Sequence[tuple[float, int, float]]
 """Rows of (seconds, step, training loss), as `Run.losses` and `Progress.losses` hold them."""

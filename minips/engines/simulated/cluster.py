@@ -20,9 +20,8 @@ from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, seldom
 from minips.drivers.virtual import Party, TrainingParty, Way
 from minips.engines.base import TrainingJob
 from minips.engines.simulated.flows import FlowNetwork
-from minips.spans import Span
 from minips.stage import Tensors, reason
-from minips.trace import Trace
+from minips.trace import Span, Trace
 
 MAX_SPANS = 1_000_000
 NEWS_S = 0.1

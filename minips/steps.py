@@ -1,27 +1,9 @@
-"""The names of the spans in which a step's time is spent, and what is found out from them."""
+"""The steps of one worker, found from the spans of a trace."""
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import NamedTuple
-
-ENCODE = ("compensate", "quantize", "serialize", "compress")
-DECODE = ("decompress", "deserialize", "dequantize")
-UPDATE = ("aggregate", "apply")
-"""The names of a message on its way out, on its way in, and of a round."""
-SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
-"""All names, in the order of the data's way."""
-
-
-class Span(NamedTuple):
-    """One stretch of one process's time, in seconds."""
-
-    name: str
-    who: str
-    start: float
-    seconds: float
-    step: int
+from typing import Any, NamedTuple
 
 
 class Step(NamedTuple):
@@ -38,8 +20,8 @@ class Step(NamedTuple):
     """Seconds in no span, which the worker itself must have spent."""
 
 
-def steps_of(mine: list[Span]) -> list[Step]:
-    """The steps of one worker from its spans, but for the last one."""
+def steps_of(mine: list[Any], totals: Callable[[list[Any]], dict[str, float]]) -> list[Step]:
+    """The steps of one worker from its spans, but for the last one. ``totals`` are the seconds of spans by name."""
     trips = sorted(
         (first.start, then.start + then.seconds)  # from the departure of a message to the end of its answer's wait
         for first, then in pairwise(mine)
@@ -56,14 +38,6 @@ def steps_of(mine: list[Span]) -> list[Step]:
         served = known - covered(told, start, stop)
         steps.append(Step(mine[i].step, start, stop - start, totals(own), served, stop - start - known))
     return steps
-
-
-def totals(spans: Iterable[Span]) -> dict[str, float]:
-    """Seconds by span name, in the order of `SPANS`."""
-    totals: dict[str, float] = defaultdict(float)
-    for span in spans:
-        totals[span.name] += span.seconds
-    return {name: totals[name] for name in SPANS if name in totals}
 
 
 def covered(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
