@@ -27,7 +27,7 @@ from minips.engines.local import LocalEngine
 from minips.engines.shipping import ship, unship
 from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, multiprocess, run_role
 from minips.stage import reason, register
-from minips.stages.transports.blocks import memory
+from minips.stages.transports.framing import memory
 
 FORKS = hasattr(os, "fork") and sys.platform != "darwin"
 """Whether a process that has imported NumPy may fork; macOS's own libraries do not survive it."""

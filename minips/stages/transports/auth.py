@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from minips.stage import Buffer, Frames
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.blocks import ALIGNMENT
+from minips.stages.transports.framing import ALIGNMENT
 from minips.stages.transports.wire import AUTH, ERROR, Wire
 
 PROTOCOL = b"minips/1"

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from minips.stage import option
-from minips.stages.transports.blocks import writable
 from minips.stages.transports.calls import Body, CallTransport, CallWire, RemoteCaller, RemoteServer
 from minips.stages.transports.endpoints import SocketListener
+from minips.stages.transports.framing import writable
 from minips.stages.transports.wire import Acceptor, Wire
 
 _ENVELOPE_BYTES = 2**11

@@ -8,18 +8,26 @@ A **body** is a message as such a run:
 
 The head and each frame are followed by zeros up to a multiple of 64 bytes. So arrays can live in a body where it
 arrived; and where bodies follow each other in a stream, what is copied between the kernel's memory and the arrays' is
-aligned alike in both, which takes a fifth less time than otherwise.
+aligned alike in both, which takes a fifth less time than otherwise. The memory for what arrives is aligned, too, not
+cleared, and used again.
 """
 
+import mmap
 import struct
+import weakref
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
 
-from minips.stage import Buffer, Frames
-from minips.stages.transports.blocks import ALIGNMENT, Blocks
+import numpy as np
+
+from minips.stage import Array, Buffer, Frames
 
 HEAD = struct.Struct("<BxxxI")
+ALIGNMENT, LARGE_BYTES = 64, 2**20
+KEPT = 2
+"""Blocks in use that `Blocks` remembers, to fill them again."""
 AHEAD_BYTES = 2**14
 """Messages up to here are read, and written, with one system call."""
 MOST_FRAMES = 2**16
@@ -138,6 +146,49 @@ def split(body: memoryview) -> tuple[int, Frames]:
     if stream_nbytes(sizes) != len(body):
         raise ValueError(f"a message of {len(body)} bytes should have {stream_nbytes(sizes)}, says its head")
     return tag, cut(body[padded_size(HEAD.size + 8 * count) :], sizes)
+
+
+def memory(nbytes: int) -> memoryview:
+    """Writable memory that starts at a multiple of 64; not cleared, it is about to be filled.
+
+    A large block comes from the system and goes back to it: in the allocator's heaps it would come to lie where each
+    array after it has to be mapped anew.
+    """
+    if nbytes >= LARGE_BYTES:
+        if not hasattr(mmap, "MADV_HUGEPAGE"):
+            return memoryview(mmap.mmap(-1, nbytes))
+        large = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has no huge pages
+        with suppress(OSError):  # nor has every kernel
+            large.madvise(mmap.MADV_HUGEPAGE)
+        return memoryview(large)
+    block = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -block.__array_interface__["data"][0] % ALIGNMENT
+    return block[start : start + nbytes].data
+
+
+def writable(body: Buffer) -> memoryview:
+    """A copy of a body that a library has read into memory of its own, which cannot be written to."""
+    copy = memory(len(body))
+    copy[:] = body
+    return copy
+
+
+class Blocks:
+    """Memory for what arrives; not cleared, and used again once nothing looks at it any more, since fresh memory costs
+    the system nearly as much time as filling it.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[memoryview, weakref.ref[Array]]] = []
+
+    def take(self, nbytes: int) -> memoryview:
+        """A writable block of so many bytes, aligned, that nothing looks at."""
+        free = [block for block, reader in self._blocks if reader() is None and nbytes <= len(block) <= 2 * nbytes]
+        block = free[0] if free else memory(nbytes)
+        reader = np.frombuffer(block, np.uint8)  # alive for as long as any view of it
+        used = [pair for pair in self._blocks if pair[1]() is not None]
+        self._blocks = [*used[-KEPT:], (block, weakref.ref(reader))]
+        return reader.data[:nbytes]
 
 
 class Framer:

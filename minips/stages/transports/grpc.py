@@ -20,8 +20,8 @@ from typing import Any
 
 from minips.stage import option, register
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.blocks import writable
 from minips.stages.transports.calls import Body, CallTransport, CallWire, RemoteCaller, RemoteServer
+from minips.stages.transports.framing import writable
 from minips.stages.transports.inbox import InboxListener
 from minips.stages.transports.network import netloc
 from minips.stages.transports.wire import Acceptor, Wire

@@ -19,8 +19,18 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 from minips.stage import Buffer, Frames
-from minips.stages.transports.blocks import ALIGNMENT, Blocks
-from minips.stages.transports.framing import check_count, cut, lengths, lengths_of, padded, padded_size, pieces, size
+from minips.stages.transports.framing import (
+    ALIGNMENT,
+    Blocks,
+    check_count,
+    cut,
+    lengths,
+    lengths_of,
+    padded,
+    padded_size,
+    pieces,
+    size,
+)
 from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.wire import POOL
 

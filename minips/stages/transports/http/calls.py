@@ -29,9 +29,8 @@ from itertools import count
 from typing import Any, TypeVar
 
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.blocks import memory
 from minips.stages.transports.calls import Body, RemoteCaller, RemoteServer
-from minips.stages.transports.framing import size
+from minips.stages.transports.framing import memory, size
 from minips.stages.transports.inbox import InboxListener
 
 T = TypeVar("T")
