@@ -64,9 +64,13 @@ class Clockwork:
         that they are made of.
         """
 
-    def at(self, when: float, call: Callable[[], None]) -> None:
-        """Call when it is ``when``."""
-        heapq.heappush(self._agenda, (when, next(self._numbers), call))
+    def turn(self) -> int:
+        """The next turn: of what is to happen at one moment, earlier turns come first."""
+        return next(self._numbers)
+
+    def at(self, when: float, call: Callable[[], None], turn: int | None = None) -> None:
+        """Call when it is ``when``, in this turn or (None) in the next one."""
+        heapq.heappush(self._agenda, (when, next(self._numbers) if turn is None else turn, call))
 
     def start(self, task: Task) -> Signal:
         """Begin a task; the signal is its end, with the value that it returns."""
@@ -119,14 +123,16 @@ class Cores:
         self._served = self._at = self._rate = 0.0
         self._numbers = count()
         self._working: list[tuple[float, int, Signal]] = []
-        self._turn = 0
+        self._plans = 0
+        self._ending: int | None = None
+        """The turn of the next plan, while tasks are told of their ends: most of them begin something new at once."""
 
     def work(self, seconds: float) -> Signal:
         """Work so long on a core of one's own, longer on a shared one; the signal is the end."""
         self._pass()
         done = Signal()
         heapq.heappush(self._working, (self._served + seconds, next(self._numbers), done))
-        self._plan()
+        self._plan_anew()
         return done
 
     def leave(self, done: Signal) -> None:
@@ -134,7 +140,7 @@ class Cores:
         self._pass()
         self._working = [one for one in self._working if one[2] is not done]
         heapq.heapify(self._working)
-        self._plan()
+        self._plan_anew()
 
     def left(self) -> list[float]:
         """Seconds of work that are left, in order."""
@@ -146,24 +152,32 @@ class Cores:
         self._served += (now - self._at) * self._rate
         self._at = now
 
-    def _plan(self) -> None:
+    def _plan_anew(self) -> None:
+        if self._ending is None:
+            self._plan()
+        else:
+            self._ending = self._clockwork.turn()
+
+    def _plan(self, turn: int | None = None) -> None:
         """Find the rate, and the moment at which the next task ends."""
-        working, clockwork, self._turn = self._working, self._clockwork, self._turn + 1
+        working, clockwork, self._plans = self._working, self._clockwork, self._plans + 1
         self._rate = min(1.0, self._cores / (len(working) + self._others)) if working else 0.0
         if working:
             left = max(0.0, working[0][0] - self._served)
-            clockwork.at(clockwork.now + left / self._rate, partial(self._end, self._turn))
+            clockwork.at(clockwork.now + left / self._rate, partial(self._end, self._plans), turn)
 
-    def _end(self, turn: int) -> None:
-        if turn != self._turn:
+    def _end(self, plan: int) -> None:
+        if plan != self._plans:
             return  # another task came in between, and the plan is another one now
         self._served, self._at = self._working[0][0], self._clockwork.now
         ended = []
         while self._working and self._working[0][0] <= self._served:
             ended.append(heapq.heappop(self._working)[2])
-        self._plan()
+        self._ending = self._clockwork.turn()
         for done in ended:
             done.succeed()
+        turn, self._ending = self._ending, None
+        self._plan(turn)
 
 
 @contextmanager
