@@ -37,9 +37,9 @@ from minips.core.config import Config
 from minips.core.origin import origin_of
 from minips.core.run import Progress, Run, check_resumable
 from minips.engines.supervisor import handling
-from minips.notation import parse_stage, read_fields
+from minips.notation import listed, parse_stage, read_fields
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
-from minips.stage import NoStageError, Stage, Value, default_of, kinds, listed, names, reason
+from minips.stage import NoStageError, Stage, Value, default_of, kinds, names, reason
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 

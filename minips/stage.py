@@ -304,14 +304,6 @@ def stage_class(kind: str, name: str) -> type[Stage]:
     return cls
 
 
-def listed(kind: str, name: str) -> dict[str, Any]:
-    """A stage by its name: its class, fields with their defaults, first line of help, extra and missing modules."""
-    cls = stage_class(kind, name)
-    fields, help = {field.name: default_of(field) for field in _fields(cls)}, (cls.__doc__ or "").strip().split("\n")[0]
-    of = {"kind": kind, "name": name, "class": cls.__name__, "fields": fields, "help": help}
-    return {**of, "extra": cls.extra, "missing": missing(cls)}
-
-
 def default_stage(kind: str, name: str) -> Any:
     """The stage of that name with its fields' defaults, the same object each time. ValueError as `stage_class`."""
     stage = DEFAULTS.get((kind, name))

@@ -1,4 +1,4 @@
-"""The steps of one worker, found from the spans of a trace."""
+"""What a trace's spans tell: the steps of one worker, the events of a Chrome trace."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
@@ -47,3 +47,19 @@ def covered(stretches: Iterable[tuple[float, float]], start: float, stop: float)
         total += max(0.0, min(over, stop) - max(begin, end))
         end = max(end, min(over, stop))
     return total
+
+
+def chrome_events(spans: list[Any]) -> list[dict[str, object]]:
+    """The events of the Trace Event format, a row for each worker and server; times in microseconds."""
+    rows = {who: row for row, who in enumerate(sorted({span.who for span in spans}))}
+    origin = min((span.start for span in spans), default=0.0)
+    names = [
+        {"ph": "M", "name": "thread_name", "pid": 0, "tid": row, "args": {"name": who}} for who, row in rows.items()
+    ]
+    return names + [
+        {
+            **{"ph": "X", "name": span.name, "pid": 0, "tid": rows[span.who], "args": {"step": span.step}},
+            **{"ts": (span.start - origin) * 1e6, "dur": span.seconds * 1e6},
+        }
+        for span in spans
+    ]

@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minips.steps import Step, steps_of
+from minips.steps import Step, chrome_events, steps_of
 
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
@@ -106,17 +106,7 @@ class Trace:
 
     def to_chrome(self, path: str | Path) -> None:
         """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server."""
-        rows = {who: row for row, who in enumerate(sorted({span.who for span in self}))}
-        origin = min((span.start for span in self), default=0.0)
-        events: list[dict[str, object]] = [
-            {"ph": "M", "name": "thread_name", "pid": 0, "tid": row, "args": {"name": who}} for who, row in rows.items()
-        ]
-        for span in self:
-            times = {"ts": (span.start - origin) * 1e6, "dur": span.seconds * 1e6}
-            events.append(
-                {"ph": "X", "name": span.name, "pid": 0, "tid": rows[span.who], **times, "args": {"step": span.step}}
-            )
-        Path(path).write_text(json.dumps({"traceEvents": events}))
+        Path(path).write_text(json.dumps({"traceEvents": chrome_events([*self])}))
 
     def since(self, origin: float) -> "Trace":
         """The same spans, their starts counted from ``origin``."""

@@ -1,7 +1,9 @@
 """An experiment is a value: everything that `train` needs to repeat it, and nothing else."""
 
+import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from minips import seeds
 from minips.core.codec import Codec
@@ -143,6 +145,15 @@ class Config(Value):
         shard = -(-rows // self.workers)
         batches = self.epochs * -(-shard // min(self.batch_size or shard, shard))
         return replace(self, steps=-(-batches // self.accumulate), epochs=None)
+
+    def told(self) -> dict[str, Any]:
+        """The plain values of this config that a server tells its workers: without the transport's fields that concern
+        one machine alone, such as paths of certificates.
+        """
+        transport: Any = self.transport
+        own = {field.name: field.default for field in fields(transport) if field.metadata.get("operator")}
+        told = self.with_({f"transport.{name}": default for name, default in own.items()})
+        return dict(json.loads(json.dumps(told.to_dict())))  # keys are text, as every serializer takes them
 
     def shaped_transport(self) -> Transport:
         """The transport as one process uses it, behind its link where there is one."""

@@ -29,7 +29,7 @@ from minips.core.plan import Plan
 from minips.core.presence import Attendance, Attending
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
 from minips.core.shard import Outcome, Shard, checked
-from minips.core.status import Status, told_config
+from minips.core.status import Status
 from minips.stage import Array, Frames, Tensors, reason
 from minips.stages.aggregators import Contribution
 from minips.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
@@ -624,7 +624,7 @@ class ServerSession:
         """The answer to a question for the status."""
         header = {"kind": "reply", "memory": "none", **self.status().to_dict()}
         if asked.get("config"):
-            header |= {"config": told_config(self.config), **({"problem": self.told} if self.told else {})}
+            header |= {"config": self.config.told(), **({"problem": self.told} if self.told else {})}
         return self.wrap({}, self._plain(Message(header)), told)
 
     def _plain(self, message: Message) -> Parcel:

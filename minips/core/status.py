@@ -1,12 +1,10 @@
 """The status of a server: the progress of its run and the presence of its workers, as a value that travels."""
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from minips.core.config import Config
 from minips.core.tables import aligned
 
 _HEADINGS = ("worker", "connected", "clock", "last heard", "waits for", "MB received", "MB sent")
@@ -113,14 +111,3 @@ def _cells(one: WorkerStatus) -> tuple[str, ...]:
         f"{one.received / 1e6:.3f}",
         f"{one.sent / 1e6:.3f}",
     )
-
-
-def told_config(config: Config) -> dict[str, Any]:
-    """A server's config as its workers are told it: without the transport's fields that concern one machine alone, such
-    as paths of certificates.
-    """
-    transport: Any = config.transport
-    own = {field.name: field.default for field in dataclasses.fields(transport) if field.metadata.get("operator")}
-    told = config.with_({f"transport.{name}": default for name, default in own.items()})
-    plain: dict[str, Any] = json.loads(json.dumps(told.to_dict()))  # keys are text, as every serializer takes them
-    return plain
