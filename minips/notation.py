@@ -55,7 +55,7 @@ def _argument(node: ast.expr) -> Any:
 
 def listed(kind: str, name: str) -> dict[str, Any]:
     """A stage by its name: its class, fields with their defaults, first line of help, extra and missing modules."""
-    cls = stage_class(kind, name)
+    cls: Any = stage_class(kind, name)
     fields, help = (
         {field.name: default_of(field) for field in dataclasses.fields(cls)},
         (cls.__doc__ or "").strip().split("\n")[0],
