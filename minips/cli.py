@@ -580,7 +580,7 @@ _PROBLEM, _FILES = ("--data", "--problem", "--features"), ("--resume", "--save",
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="minips",
-        description="A small parameter server to learn from, and to use.",
+        description="A parameter server to learn from, and to use.",
         epilog="Exit status: 0 done, 1 failed, 2 a wrong option or value, 3 diverged, 130 and 143 interrupted (SIGINT, "
         "SIGTERM), 141 a closed pipe.",
     )

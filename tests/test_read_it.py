@@ -1,0 +1,147 @@
+"""The list of files under "Read it" in the README: closed, in order, and as long as it says."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MOST = {"core": (16, 3_600), "all": (32, 6_200)}
+"""The most files, and their lines."""
+CONTRACTS = ("minips/stage.py", "minips/seeds.py", "minips/stages/consistency.py", "minips/stages/*/base.py")
+"""The only files of the second part that the core uses: a stage, the draws, and each kind's contract."""
+LEFT_OUT = {
+    "results": ("run", "saved", "status", "steps"),
+    "stages": ("schedules", "*/__init__"),
+    "stages/aggregators": ("robust",),
+    "stages/compressors": ("libraries",),
+    "stages/memories": ("feedback",),
+    "stages/quantizers": ("casts", "sparse"),
+    "stages/serializers": ("formats",),
+    "stages/transports": ("tcp", "link"),
+}
+"""Results, and other stages of a kind, by name: files that the list uses and does not have."""
+WAY = """
+import sys, threading
+import numpy as np
+import minips as ps
+
+entered = set()
+
+def note(frame, event, arg):
+    entered.add(frame.f_code.co_filename)
+
+problem = ps.SoftmaxRegression(np.eye(4, dtype="f4"), np.arange(4) % 2)
+config = ps.Config(workers=1)
+with ps.Server(problem.init(np.random.default_rng(0)), config).serve() as server:
+    with ps.connect(server.address, config, token=server.token) as client:
+        params = client.pull().result(10)
+        threading.setprofile_all_threads(note) if hasattr(threading, "setprofile_all_threads") else None
+        sys.setprofile(note)
+        loss, gradient = problem.loss_and_gradient(params)
+        client.push_pull(gradient, loss=loss).result(10)
+        sys.setprofile(None)
+print(*sorted(name for name in entered if name.startswith(sys.argv[1])), sep="\\n")
+"""
+
+
+@cache
+def listed():
+    """The files of both parts by their numbers, and those of the first."""
+    (section,) = re.findall(r"^## Read it\n(.*?)^## ", README, flags=re.DOTALL | re.MULTILINE)
+    core, besides = section.split("What one gradient meets besides")
+    rows = [
+        {int(number): path for number, path in re.findall(r"^\| (\d+) \| \[`.+?`\]\((minips/.+?)\) \|", part, re.M)}
+        for part in (core, besides)
+    ]
+    return rows[0] | rows[1], set(rows[0].values())
+
+
+def lines(paths):
+    return sum((ROOT / path).read_text(encoding="utf-8").count("\n") for path in paths)
+
+
+def home(module, name):
+    """The file of minips in which a name is written that is imported from this module."""
+    try:
+        return home(f"{module}.{name}", None) if name else Path(importlib.import_module(module).__file__)
+    except ImportError:
+        place = importlib.import_module(module)
+        if Path(place.__file__).name == "__init__.py":  # which passes on what is written elsewhere
+            written = [
+                f"{place.__name__}.{node.module.removeprefix(place.__name__ + '.')}"
+                for node in ast.parse(Path(place.__file__).read_text(encoding="utf-8")).body
+                if isinstance(node, ast.ImportFrom) and name in [one.name for one in node.names]
+            ]
+            return Path(importlib.import_module(written[0]).__file__)
+        return Path(place.__file__)
+
+
+def imported(path):
+    """The files of minips whose names this one uses, wherever in it they are imported."""
+    found = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "minips":
+            found |= {str(home(node.module, name.name).relative_to(ROOT)) for name in node.names}
+        assert not (isinstance(node, ast.Import) and any(name.name.startswith("minips") for name in node.names))
+    return found
+
+
+def left_out(path):
+    room, name = Path(path).parent.relative_to("minips"), Path(path).stem
+    return any(
+        str(room / name) == f"{where}/{one}" or fnmatch(f"{room}/{name}", f"{where}/{one}")
+        for where, names in LEFT_OUT.items()
+        for one in names
+    )
+
+
+def test_the_list_is_as_long_as_it_says_and_no_longer():
+    files, core = listed()
+    assert sorted(files) == list(range(1, len(files) + 1))
+    assert len(set(files.values())) == len(files)
+    for part, most in ((core, MOST["core"]), (files.values(), MOST["all"])):
+        assert (len(part) <= most[0], lines(part) <= most[1]) == (True, True), (len(part), lines(part))
+    said = re.search(r"(\d+) files, ([\d,]+) lines.*?(\d+) files, ([\d,]+) lines", README, re.DOTALL).groups()
+    counted = [len(core), lines(core), len(files), lines(files.values())]
+    for got, wanted in zip((int(text.replace(",", "")) for text in said), counted, strict=True):
+        assert got == pytest.approx(wanted, rel=0.02)
+
+
+def test_the_list_is_closed_and_no_file_uses_a_later_one():
+    files, core = listed()
+    seen = set()
+    for number in sorted(files):
+        used = imported(files[number]) - {files[number]}
+        later = {path for path in used - seen if not left_out(path)}
+        assert later == set(), f"{files[number]} uses what is not listed before it"
+        if files[number] in core:
+            outside = {path for path in used & seen - core if not any(fnmatch(path, one) for one in CONTRACTS)}
+            assert outside == set(), f"{files[number]} of the core uses another file than its own and the contracts"
+        seen.add(files[number])
+    assert files[max(files)] == "minips/core/loop.py"
+
+
+def test_what_is_left_out_is_used():
+    files, _ = listed()
+    used = set().union(*map(imported, files.values())) - set(files.values())
+    assert {path for path in used if not left_out(path)} == set()
+    names = {(where, one) for where, names in LEFT_OUT.items() for one in names}
+    idle = {(w, one) for w, one in names if not any(fnmatch(path, f"minips/{w}/{one}.py") for path in used)}
+    assert idle <= {("stages", "*/__init__")}
+
+
+def test_a_gradient_enters_no_file_that_is_not_listed():
+    done = subprocess.run(
+        [sys.executable, "-c", WAY, str(ROOT / "minips")], capture_output=True, text=True, check=True, timeout=60
+    )
+    entered = {str(Path(name).relative_to(ROOT)) for name in done.stdout.split()}
+    assert {"minips/core/shard.py", "minips/drivers/client.py"} <= entered
+    assert entered - set(listed()[0].values()) == set()
