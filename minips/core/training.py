@@ -7,7 +7,7 @@ session; `Begin`, the same beside what comes next; `Await`, its result. Who carr
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from minips.core.protocol import WorkerSession
+from minips.core.protocol import WorkerProtocol
 from minips.core.sessions import Result, Session
 from minips.stage import Tensors
 
@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 
 
 def train_served(
-    worker: WorkerSession, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
+    worker: WorkerProtocol, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
 ) -> Session[Seen]:
     """Gradient, push, pull, again, until the servers have said that the run is over, or ``over()``. Returns what the
     worker has seen last; ``seen`` is what it had in a saved run.
