@@ -1,4 +1,4 @@
-"""An experiment is a value: everything that `train` needs to repeat it, and nothing else."""
+"""An experiment as a value: everything that `train` needs to repeat it, and nothing else."""
 
 import math
 from dataclasses import dataclass, replace
@@ -14,11 +14,11 @@ from minips.stages.optimizers import SGD, Optimizer
 from minips.stages.transports import Link, Tcp, Transport
 
 MOST_S = 1e6
-"""The longest time-out, eleven days. Not every system can wait for longer, and none for ever."""
+"""The longest time-out, eleven days. Not every operating system can wait for longer."""
 
 
 def check_seconds(what: str, seconds: object) -> None:
-    """ValueError where ``seconds`` is no time-out."""
+    """ValueError where ``seconds`` is no valid time-out."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MOST_S:
         raise ValueError(f"{what} takes seconds above 0 and at most {MOST_S:g}; got {seconds!r}.")
 
@@ -27,7 +27,8 @@ def check_seconds(what: str, seconds: object) -> None:
 class Delays(Value):
     """Slower workers: a step computes for at least ``seconds``, times the worker's factor in ``slow``.
 
-    The wait tops up the real work. With ``exponential`` each step's time is drawn anew with that mean, seeded.
+    A worker waits for the rest of the time after its real work. ``exponential`` draws each step's time, seeded, with
+    that mean.
 
     >>> Delays(seconds=0.01, slow={1: 5.0}).of(worker=1, clock=0, seed=0)
     0.05
@@ -114,7 +115,7 @@ class Config(Value):
             self._check_all_reduce(self.exchange)
 
     def _check_all_reduce(self, exchange: AllReduce) -> None:
-        """ValueError where a field asks for what only a server could do."""
+        """ValueError for a field that only servers could follow."""
         exchange.schedule(0, self.workers)
         wanted = {"consistency": BSP(), "aggregator": Mean(), "servers": 1, "pull": Codec()}
         for field, only in wanted.items():
@@ -133,7 +134,7 @@ class Config(Value):
     def for_rows(self, rows: int) -> "Config":
         """This config with ``steps`` in place of ``epochs``, for a problem of so many rows.
 
-        The worker with the most rows passes over all of its own in each epoch; its last batch may be smaller.
+        The worker with the most rows reads all its rows in each epoch; its last batch may be smaller.
 
         >>> Config(workers=4, epochs=5, batch_size=32).for_rows(1000).steps
         40
@@ -145,5 +146,5 @@ class Config(Value):
         return replace(self, steps=-(-batches // self.accumulate), epochs=None)
 
     def shaped_transport(self) -> Transport:
-        """The transport as one process uses it, behind its link where there is one."""
+        """The transport for one process, shaped by the link if there is one."""
         return self.link.around(self.transport) if self.link else self.transport

@@ -124,7 +124,7 @@ class WorkerProtocol:
 
     @property
     def clock(self) -> int:
-        """Completed pushes at the furthest server: with backup workers, one may count a push that is late at another."""
+        """Completed pushes at the furthest server: with backup workers a push may be late at another one."""
         return max(server.clock for server in self.servers)
 
     @property

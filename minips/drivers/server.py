@@ -138,7 +138,7 @@ class Server(Closable):
         return self.shard.diverged
 
     def diverge(self, reason: str) -> None:
-        """End the run with the parameters as they are. The server answers every push with ``over``, each pull at once."""
+        """End the run with the parameters as they are. It answers every push with ``over``, every pull at once."""
         with self._changed:
             self.shard.diverge(reason)
             self._changed.notify_all()
