@@ -44,7 +44,7 @@ RECEIVING, SENDING = ("transfer", *DECODE), (*ENCODE, "transfer")
 
 
 class ServerRecord:
-    """What a worker keeps of one server: encoder, decoder, clock, and what the last answer said."""
+    """A worker's record of one server: encoder, decoder, clock, and the fields of the last answer."""
 
     def __init__(self, config: Config, worker: int, index: int, trace: Trace) -> None:
         self.config, self.index, self.trace = config, index, trace
@@ -287,7 +287,7 @@ class WorkerProtocol:
 
 
 class WorkerRecord:
-    """What a server keeps of one worker: decoder, encoder, and whether a push is under way."""
+    """A server's record of one worker: decoder, encoder, and whether a push is under way."""
 
     def __init__(self, config: Config, index: int, worker: int, trace: Trace) -> None:
         self._config, self._trace = config, trace
@@ -367,7 +367,7 @@ class ServerProtocol:
             "silence_s": silence_s,
         }
         self.origin: Header = {}
-        """What status says about the origin of these parameters; workers compare it with their own problem's."""
+        """The origin of these parameters, which status tells workers; they compare it with their own problem's."""
         self.losses: list[tuple[float, int, float]] = []
         """Rows of time, clock of all the workers, and the mean loss over that clock."""
         self.events: list[tuple[float, str]] = []

@@ -133,7 +133,7 @@ class Shard:
         """True where the consistency model takes a `PullView`, which has the time."""
         self._pushed_at = [now()] * workers
         self.policy_state: dict[str, Any] = {}
-        """What the consistency model keeps from one pull to the next."""
+        """The consistency model's own state, from one pull to the next."""
 
     @classmethod
     def of(cls, config: Config, params: Mapping[str, Array], **others: Any) -> Self:

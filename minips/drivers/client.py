@@ -33,7 +33,7 @@ from minips.trace import Trace
 
 T = TypeVar("T")
 LOOK_S = 0.01
-"""How often a client checks the condition of a waiting session."""
+"""Seconds between two checks of the condition of a waiting session."""
 
 
 @dataclass(frozen=True)

@@ -31,13 +31,13 @@ from minips.trace import Trace
 T = TypeVar("T")
 
 GRACE_S = 0.25
-"""How long a worker whose connection broke still counts; it may connect again meanwhile."""
+"""Seconds for which a worker whose connection broke still counts; it may connect again meanwhile."""
 TURN_S = 1.0
-"""How long a thread waits at most before it checks its condition again."""
+"""The most seconds that a thread waits before it checks its condition again."""
 LOOK_S = 0.05
-"""How often `Server.wait` checks whether the run is over."""
+"""Seconds between two looks of `Server.wait` whether the run is over."""
 FAREWELL_S, LEAVE_S = 1.0, 5.0
-"""How long workers that know of the end may take to say goodbye, and those that leave their state with it."""
+"""Seconds for workers that know of the end to say goodbye, and for those that leave their state with it."""
 
 
 class Server(Closable):
