@@ -59,7 +59,7 @@ class ServerRecord:
         self.holds_all = False
         """True where this server holds all of every tensor."""
         self.unsure = False
-        """True where the server may have taken a push that failed here."""
+        """True where the server may have taken a push that failed here, or changed its memories for a lost answer."""
         self._marks: deque[tuple[int, Mark]] = deque()
         self._over = False  # once a push came after the end: a resumed run needs the memories from before that push
 

@@ -103,7 +103,7 @@ def listed(address: Any) -> list[str]:
         addresses = [address] if isinstance(address, str) else [*address]
     except TypeError:
         addresses = [address]
-    if not all(isinstance(each, str) for each in addresses):
+    if not all(isinstance(text, str) for text in addresses):
         raise TypeError(
             "connect takes the server's address, server.address, or a list of all the servers' addresses; "
             f"got {address!r}."
