@@ -476,7 +476,7 @@ def test_a_goodbye_with_its_reason_arrives_whatever_a_signal_has_interrupted(mon
         assert [text for _, text in run.events] == ["worker 0 has left: it was interrupted"]
         assert not server.status().workers[0].connected
         with client._dials[0]() as channel, pytest.raises(ValueError, match="was worker 0, and has said goodbye"):
-            client._carry_out(client.session.hello(0), channel)
+            client._carry_out(client.protocol.hello(0), channel)
 
 
 def test_a_problem_of_ones_own_fails_in_a_sentence(tmp_path, monkeypatch, capsys):

@@ -509,7 +509,7 @@ def test_a_client_carries_out_every_need_of_a_session():
         raise ArithmeticError("once")
 
     with cluster() as (_, connect), connect() as client:
-        locked, link = client._stepping.locked, client._links[0]
+        locked, link = client._stepping.locked, client._servers[0]
 
         def session():
             assert locked()

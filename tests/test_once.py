@@ -143,7 +143,7 @@ class Trial:
     def work(self, worker: int, address: str) -> None:
         try:
             with ps.connect(address, self.config, worker=worker, token=TOKEN, pauses_s=SOON) as client:
-                link = client._links[0]
+                link = client._servers[0]
                 for number in range(PUSHES):
                     while number not in self.acknowledged[worker]:
                         pulls = (number + worker) % 2 == 0

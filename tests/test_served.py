@@ -192,7 +192,7 @@ def test_a_connection_that_breaks_before_the_first_push_costs_nothing_that_was_l
         client._connections[0].channel._wire.shutdown()
         kept = resume(client)
         client._connections[0].channel._wire.shutdown()
-        client.begin(client.session.say("alive"), timed=False).result(WAIT_S)
+        client.begin(client.protocol.say("alive"), timed=False).result(WAIT_S)
         return kept
 
     with pytest.MonkeyPatch.context() as patch:
@@ -223,7 +223,7 @@ def test_a_state_that_nobody_could_go_on_from_is_refused_and_the_worker_has_left
     with ps.Server({"w": np.zeros(3)}, config, updates=4).serve() as server, Raw(server) as client:
         client.say("hello")
         assert client.say("state").header["leave"] is True
-        link = ps.core.protocol.ServerLink(config, 0, 0, ps.Trace())
+        link = ps.core.protocol.ServerRecord(config, 0, 0, ps.Trace())
         whole = {"link": link.state(), "seen": None}
         if state == "seen":
             state = {**whole, "seen": [{"w": np.full(3, np.nan)}, (0,), None]}

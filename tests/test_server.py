@@ -510,7 +510,7 @@ def test_a_push_that_was_held_counts_at_the_server_that_goes_on():
                 push(clients, 1, [1])
                 push(clients, 2)
                 return server.params
-            state, links = server._sessions.state(), [client.report()["links"] for client in clients]
+            state, links = server._protocol.state(), [client.report()["links"] for client in clients]
             start = server.params
         with serve(config, start, state=state) as server, connected(server) as clients:
             for client, kept in zip(clients, links, strict=True):

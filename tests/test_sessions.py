@@ -18,7 +18,7 @@ from test_golden import CLOCKS, CONFIGS, Pull
 import minips as ps
 from minips import seeds
 from minips.core import reduction, sessions, training
-from minips.core.protocol import ServerSession, WorkerSession
+from minips.core.protocol import ServerProtocol, WorkerProtocol
 from minips.core.reduction import AllReduceState
 from minips.core.sessions import Session
 from minips.core.shard import Shard
@@ -38,7 +38,7 @@ WAIT_S = 20.0
 
 
 def leaving(
-    worker: WorkerSession, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
+    worker: WorkerProtocol, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
 ) -> Session[Seen]:
     """The training loop, in which worker 1 says goodbye in the middle of the run."""
     seen = yield from falling_silent(worker, overlap, over, seen)
@@ -48,7 +48,7 @@ def leaving(
 
 
 def falling_silent(
-    worker: WorkerSession, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
+    worker: WorkerProtocol, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
 ) -> Session[Seen]:
     """The training loop, in which worker 1 stops in the middle of the run."""
     return train_served(worker, overlap, lambda: over() or (worker.worker == 1 and worker.clock == LEFT), seen)
@@ -86,9 +86,11 @@ SERVED = {
     "a round closes one push early": Mutation(
         Shard._complete_round, "arrived < self.quorum", "arrived < self.quorum - 1", EVERY_CLOCK
     ),
-    "a pull does not wait": Mutation(ServerSession._answer, "if not shard.may_pull(worker):", "if False:", EVERY_CLOCK),
+    "a pull does not wait": Mutation(
+        ServerProtocol._answer, "if not shard.may_pull(worker):", "if False:", EVERY_CLOCK
+    ),
     "an answer is one version old": Mutation(
-        ServerSession._answer,
+        ServerProtocol._answer,
         "version, params = self.read(worker)\n",
         "version, params = self.read(worker); kept = self.__dict__.setdefault('kept', {}); "
         "kept[version] = {name: x.copy() for name, x in params.items()}; "
@@ -217,9 +219,9 @@ def test_a_round_is_completed_without_a_worker_that_has_fallen_silent_as_in_a_ru
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     put(monkeypatch, train_served, falling_silent)
-    server, silence_s, left, leave = silenced(), 30.0, Counter[int](), ServerSession.leave
+    server, silence_s, left, leave = silenced(), 30.0, Counter[int](), ServerProtocol.leave
     monkeypatch.setattr(
-        ServerSession, "leave", lambda self, worker, event="": left.update([worker]) or leave(self, worker, event)
+        ServerProtocol, "leave", lambda self, worker, event="": left.update([worker]) or leave(self, worker, event)
     )
     assert [text.partition(" for ")[0] for _, text in server.events] == ["worker 1 has been silent"]
     for servers, compute_s in ((1, 1.0), (2, 1.0), (2, 50.0)):  # in the last one all others are silent for longer, too
@@ -247,7 +249,7 @@ def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_sile
     def come(server: central.SimServer) -> None:
         """Another client says that it is worker 1, and leaves again."""
         other = central.SimWorker(server.cluster, 1, [server])
-        session = WorkerSession(1, other._links, client="another")
+        session = WorkerProtocol(1, other._links, client="another")
         try:
             other.at_once(session.hello())
             told.append(server.session.attendance.present[1].client)

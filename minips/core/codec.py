@@ -4,8 +4,8 @@
 
 Every encoded message describes itself. Its first frame is a small msgpack map, the envelope: the protocol's version and
 the names of serializer and compressor; the packet names the memory and each tensor's quantizer. So a receiver decodes
-what any sender makes, with no shared configuration. Memories and random draws make an encoder and a decoder stateful:
-there is one of each for each link.
+any sender's messages without a shared configuration. Memories and random draws make encoders and decoders stateful:
+each pair of a sender and a receiver has its own encoder and decoder.
 """
 
 from collections import defaultdict
@@ -61,7 +61,7 @@ class Codec(Value):
                 )
 
     def quantizer_of(self, name: str) -> Quantizer:
-        """The quantizer of the tensor ``name``: that of the first pattern that matches. ValueError where none does."""
+        """The quantizer of the first pattern that matches this tensor's name. ValueError where none does."""
         if isinstance(self.quantizer, Quantizer):
             return self.quantizer
         for pattern, quantizer in self.quantizer.items():
@@ -74,22 +74,22 @@ class Codec(Value):
 
     @property
     def lossless(self) -> bool:
-        """True where what is received is what was sent, and nothing is remembered."""
+        """True where the receiver gets exactly the sender's values, and no memory is kept."""
         return self.quantizer == _EXACT and self.memory.stateless
 
     def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> "Sender":
-        """The sending end of a link, in any program: ``frames = sender.encode(tensors)``."""
+        """A sender with this codec, in any program: ``frames = sender.encode(tensors)``."""
         return Sender(self, seed, Trace("sender") if trace is None else trace)
 
     def receiver(self, trace: Trace | None = None) -> "Receiver":
-        """The receiving end of a link, in any program: ``tensors = receiver.decode(frames)``."""
+        """The receiver of one sender, in any program: ``tensors = receiver.decode(frames)``."""
         return Receiver(self, Trace("receiver") if trace is None else trace)
 
     def dumps(self, tensors: Mapping[str, Array], seed: int | Sequence[int] = 0) -> bytes:
         """These arrays, by name, as one ``bytes``; ``seed`` is that of random draws. ValueError with a memory.
 
-        The head is four zeros, the number of frames (4 bytes) and their lengths (8 bytes each), little-endian. It and
-        each of the frames, which come next, are followed by zeros up to a multiple of 64 bytes.
+        The head is four zeros, the number of frames (4 bytes) and their lengths (8 bytes each), little-endian. The
+        frames come next. Zeros pad the head and each frame to a multiple of 64 bytes.
         """
         if not self.memory.stateless:
             raise ValueError(f"dumps makes one message, {self.memory!r} remembers all: use sender() and receiver().")
@@ -104,11 +104,11 @@ class Codec(Value):
 
 
 Mark = dict[str, State]
-"""The states of one half of a link, by tensor."""
+"""The memories' states at one end, by tensor."""
 
 
-class _Half:
-    """The memories of one half of a link."""
+class _End:
+    """The memories of one end: of a sender or of its receiver."""
 
     def __init__(self) -> None:
         self._states: dict[str, State] = defaultdict(dict)
@@ -121,20 +121,20 @@ class _Half:
         return states
 
     def go_back(self, mark: Mark) -> None:
-        """Let the memories hold what they held at the mark."""
+        """Set the memories back to the mark."""
         self._states = defaultdict(dict, {name: {**state} for name, state in mark.items()})
 
     def state(self) -> dict[str, Any]:
-        """The link's state for a run that is saved, for `restore`."""
+        """The state for a saved run, for `restore`."""
         return {"memory": self.mark()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state of a saved run."""
+        """Resume from the state of a saved run."""
         self.go_back(state["memory"])
 
 
-class Encoder(_Half):
-    """One sender's half of one link: ``codec``, what its memories hold, and its random draws."""
+class Encoder(_End):
+    """One sender's end: its ``codec``, its memories, and its random draws."""
 
     def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace) -> None:
         super().__init__()
@@ -149,10 +149,10 @@ class Encoder(_Half):
         """The frames of a message. The tensors must be finite."""
         now, memory = self.trace.now, self.codec.memory
         began, header = now(), {**message.header, "memory": memory.name}
-        if self._plan and (known := self._plan.write(header, message.tensors)):
+        if self._plan and (planned := self._plan.write(header, message.tensors)):
             done = now()
             self.trace.laps(_STATELESS, (began, began, done, done))
-            return known
+            return planned
         codec, self._compensating = self.codec, 0.0
         mark = {} if memory.stateless else self.mark()
         try:
@@ -168,7 +168,7 @@ class Encoder(_Half):
         except BaseException:
             self.go_back(mark)
             raise
-        if memory.stateless:  # which has nothing to compensate
+        if memory.stateless:  # there is nothing to compensate
             self.trace.laps(_STATELESS, (began, quantized, serialized, now()))
         else:
             self.trace.laps(ENCODE, (began, began + self._compensating, quantized, serialized, now()))
@@ -207,7 +207,7 @@ class Encoder(_Half):
                 for part in parts.values() if isinstance(parts, dict) else (None,):
                     if not isinstance(part, _ARRAYS):
                         raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
-            except Exception as error:  # the quantizer may be a learner's own
+            except Exception as error:  # the quantizer may be the user's own
                 raise ValueError(
                     f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {reason(error)}"
                 ) from error
@@ -219,15 +219,15 @@ class Encoder(_Half):
         return quantized
 
 
-class Decoder(_Half):
-    """One receiver's half of one link: what the memories of that sender's tensors need to be restored."""
+class Decoder(_End):
+    """One receiver's end: the states that restore the tensors of its one sender."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
         self.trace = trace
 
     def decode(self, packet: Packet | Message) -> Message:
-        """The message of a packet, which a plan may have made already. ValueError where parts do not fit together."""
+        """The message of a packet, or one that a plan has read already. ValueError where parts do not fit together."""
         if type(packet) is Message:
             return packet
         began = self.trace.now()
@@ -256,7 +256,7 @@ class Decoder(_Half):
 
 
 class Sender:
-    """The sending end of a link: a codec, its memories, its random draws, and the spans of its stages in ``trace``.
+    """A codec's sending end: the codec, its memories, its random draws, and the spans of its stages in ``trace``.
 
     >>> import minips as ps
     >>> codec = ps.Codec(quantizer=ps.Sign(), memory=ps.ErrorFeedback())
@@ -272,29 +272,27 @@ class Sender:
         self._count = 0
 
     def encode(self, tensors: Mapping[str, Array]) -> Frames:
-        """The frames of these arrays, by name. NonFiniteError for NaN or infinity, ValueError where one does not
-        encode, TypeError for what is no mapping of names.
+        """The frames of these arrays, by name. NonFiniteError for NaN or infinity, ValueError for an array that does
+        not encode, TypeError for anything but a mapping of names.
         """
         quantizer_of = self._encoder.codec.quantizer_of
-        whole = named_arrays(tensors, "encode takes tensors", "tensor", lambda name: quantizer_of(name) == _EXACT)
-        check_finite(whole, "The tensor")
-        for name, x in () if self._encoder.codec.memory.stateless else whole.items():
+        arrays = named_arrays(tensors, "encode takes tensors", "tensor", lambda name: quantizer_of(name) == _EXACT)
+        check_finite(arrays, "The tensor")
+        for name, x in () if self._encoder.codec.memory.stateless else arrays.items():
             if self._shapes.get(name, x.shape) != x.shape:
                 raise ValueError(
                     f"The tensor {name!r} had the shape {self._shapes[name]}, which its memory has, and now has "
                     f"{x.shape}. Give it another name, or take a fresh sender and receiver."
                 )
         header = {"number": self._count} if self._encoder.codec.memory.restores else {}
-        frames = self._encoder.encode(Message(header, whole))
-        self._shapes |= {name: x.shape for name, x in whole.items()}
+        frames = self._encoder.encode(Message(header, arrays))
+        self._shapes |= {name: x.shape for name, x in arrays.items()}
         self._count += 1
         return frames
 
 
 class Receiver:
-    """The receiving end of a link: what the memories of its one sender need, and the spans of its stages in
-    ``trace``.
-    """
+    """A codec's receiving end: the states that restore its one sender's tensors, and the stages' spans in ``trace``."""
 
     def __init__(self, codec: Codec, trace: Trace) -> None:
         self.codec, self.trace = codec, trace
@@ -302,7 +300,7 @@ class Receiver:
         self._count = 0
 
     def decode(self, frames: Frames) -> Tensors:
-        """The arrays of these frames, by name, in the order in which they were encoded. ValueError, with nothing
+        """The arrays of these frames, by name. Decode messages in the order of encoding. ValueError, with nothing
         changed, where the frames are malformed or, with a memory that restores, another message comes first.
         """
         packet, _ = unpack(frames, self.codec, self.trace)
@@ -318,7 +316,7 @@ class Receiver:
 
 
 def encode_plainly(message: Message, codec: Codec) -> Frames:
-    """The frames of a message whose arrays are no gradients: as they are, in the codec's serializer and compressor."""
+    """The frames of a message whose arrays are no gradients: exact, with the codec's serializer and compressor."""
     exact = Codec(serializer=codec.serializer, compressor=codec.compressor)
     return Encoder(exact, np.random.default_rng(0), UNTIMED).encode(message)
 
@@ -348,34 +346,32 @@ def pack(packet: Packet, codec: Codec, trace: Trace) -> Frames:
 
 
 def envelope(codec: Codec, stamp: Header, version: int = PROTOCOL_VERSION) -> bytes:
-    """The first frame of a message: what a receiver has to know to read the others, and ``stamp``. An answer has the
-    ``version`` of its question.
+    """The first frame of a message: what a receiver needs to read the others, and ``stamp``. An answer has the
+    protocol ``version`` of its request.
     """
     return bytes(msgpack.packb({"v": version, "s": codec.serializer.name, "c": codec.compressor.name, **stamp}))
 
 
-def wrap(codec: Codec, stamp: Header, answer: Frames, told: Header) -> Frames:
-    """An answer with a ``stamp`` in its envelope, in the version of the protocol that it was asked in: ``told`` is the
-    envelope of the question.
-    """
-    return [envelope(codec, stamp, told["v"]), *answer[1:]]
+def wrap(codec: Codec, stamp: Header, answer: Frames, request: Header) -> Frames:
+    """An answer with a ``stamp`` in its envelope, in the protocol version of the ``request``'s envelope."""
+    return [envelope(codec, stamp, request["v"]), *answer[1:]]
 
 
 def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None) -> tuple[Any, Header]:
-    """Frames to packet, or to what a link's ``plan`` knows, and the envelope. ValueError where they are malformed or
-    name what is not known here.
+    """Frames to packet, or to the message that a ``plan`` reads, and the envelope. ValueError where they are malformed
+    or name an unknown stage.
 
-    ``codec`` is the receiver's own: a serializer that can run code is taken only where that names it.
+    ``codec`` is the receiver's own: a serializer that can run code is accepted only where that codec names it.
     """
     if not frames:
         raise ValueError("A message begins with its minips envelope; got no frames.")
     began = trace.now()
     try:
-        first = bytes(frames[0])  # which may be the memory of a peer that writes there again
-        known, told = plan.opening if plan else (None, {})
+        first = bytes(frames[0])  # a copy: the frame may be shared memory that the peer overwrites
+        known, fields = plan.opening if plan else (None, {})
         if first != known:
-            told = msgpack.unpackb(first)
-        version, names = told["v"], (told["s"] + "", told["c"] + "")
+            fields = msgpack.unpackb(first)
+        version, names = fields["v"], (fields["s"] + "", fields["c"] + "")
     except Exception as error:
         raise ValueError(f"The first frame is not a minips envelope: {reason(error).rstrip('.')}.") from error
     if version not in VERSIONS:
@@ -384,7 +380,7 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None)
         )
     if plan and names == _PLAIN and (message := plan.read(frames)):
         trace.laps(_OPEN, (began, began, trace.now()))
-        return message, told
+        return message, fields
     serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
     compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])
     if serializer.trusted_only and serializer.name != codec.serializer.name:
@@ -395,18 +391,18 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None)
     opened = frames[1:] if compressor.identity else _decompressed(compressor, frames[1:])
     decompressed = trace.now()
     if plan and names == _PLAIN and opened:
-        opened = [bytes(opened[0]), *opened[1:]]  # what is learned is what was read
+        opened = [bytes(opened[0]), *opened[1:]]  # a copy, so that the plan learns the bytes that were read
     packet = serializer.loads(opened)
     trace.laps(_OPEN, (began, decompressed, trace.now()))
     if plan and names == _PLAIN:
         plan.learn(bytes(opened[0]), len(opened) - 1, packet)
-        if len(told) == 3 and len(first) <= LEARNED_BYTES:  # without a stamp, which is another in each message
-            plan.opening = first, told
-    return packet, told
+        if len(fields) == 3 and len(first) <= LEARNED_BYTES:  # without a stamp, which differs from message to message
+            plan.opening = first, fields
+    return packet, fields
 
 
 def _decompressed(compressor: Compressor, frames: Frames) -> Frames:
-    """The frames as they were before. ValueError where they make more than ``MAX_BYTES`` in all."""
+    """The frames, each decompressed. ValueError where they make more than ``MAX_BYTES`` in all."""
     opened: Frames = []
     left = MAX_BYTES
     for frame in frames:

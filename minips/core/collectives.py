@@ -1,10 +1,10 @@
 """Exchanges of gradients: through parameter servers, or among the workers themselves, by an all-reduce.
 
 An all-reduce is a schedule, with no thread, socket or clock in it, so that real workers, a simulated network and a test
-can all carry it out. The values of all tensors, one behind the other, are cut into ``pieces`` near-equal pieces. Every
-rank has a list of hops of the same length: hop k of a sender meets hop k of its receiver. The first half of the hops
-adds up (what comes in is added to what is there), the second half hands the sums round (what comes in replaces what is
-there). The rank that first sends a piece in the second half holds its complete sum: it is the piece's owner.
+can all carry it out. The values of all tensors, in order, are cut into ``pieces`` near-equal pieces. All ranks have
+equally many hops, and hop k of a sender goes to hop k of its receiver. The first half of the hops adds up: a rank adds
+each piece that it receives to its own. The second half hands the sums round: a piece that a rank receives replaces its
+own. The rank that first sends a piece in the second half holds the complete sum: it is the piece's owner.
 """
 
 from abc import abstractmethod
@@ -17,7 +17,7 @@ NOTHING = range(0)
 
 
 class Hop(NamedTuple):
-    """One rank's part of one step of the schedule: it sends and receives at once; idle, it does neither.
+    """One rank's part of one step of the schedule: it sends and receives at the same time; an idle rank does neither.
 
     ``sends`` and ``receives`` are contiguous ranges of pieces, empty where there is no peer. With ``adds`` the message
     is a partial sum to be added, else a complete one that replaces; both ends of a message agree on that.
@@ -51,12 +51,12 @@ class AllReduce(Exchange):
     """
 
     def pieces(self, workers: int) -> int:
-        """Into how many near-equal pieces the values are cut."""
+        """The number of near-equal pieces of the values."""
         return workers
 
     @abstractmethod
     def schedule(self, rank: int, workers: int) -> list[Hop]:
-        """This rank's hops, in order. ValueError where so many workers, or such a rank, cannot be."""
+        """This rank's hops, in order. ValueError for impossible numbers of workers, or ranks."""
 
 
 @register
@@ -86,7 +86,7 @@ class RingAllReduce(AllReduce):
 @register
 @dataclass(frozen=True)
 class TreeAllReduce(AllReduce):
-    """Up a binomial tree to rank 0, and down again: ``2⌈log₂n⌉`` rounds, and each message carries everything.
+    """Up a binomial tree to rank 0, and down again: ``2⌈log₂n⌉`` rounds, and each message holds all values.
 
     A rank other than 0 sends S bytes up, and every rank S bytes down to each of its children.
     Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH".
@@ -118,7 +118,7 @@ class TreeAllReduce(AllReduce):
 class HalvingDoubling(AllReduce):
     """Recursive halving, then doubling: ``2log₂n`` hops for n a power of two, with partners n/2, n/4, … 1 ranks away.
 
-    Partners swap halves of what they have left, S/2 bytes at first and half as much each time, then the way back: a
+    Partners swap halves of their remaining pieces, S/2 bytes at first and half as much each time, then the way back: a
     rank sends ``2(n−1)/n · S`` bytes, the ring's bandwidth at the tree's latency. Rank r owns piece r.
     Source: Rabenseifner 2004, "Optimization of Collective Reduction Operations"; Thakur, Rabenseifner and Gropp 2005.
 
@@ -139,19 +139,19 @@ class HalvingDoubling(AllReduce):
         for distance in (2**level for level in reversed(range(workers.bit_length() - 1))):
             partner = rank ^ distance
             mine, theirs = (
-                range(one // distance * distance, (one // distance + 1) * distance) for one in (rank, partner)
+                range(owner // distance * distance, (owner // distance + 1) * distance) for owner in (rank, partner)
             )
             halving.append(Hop(partner, theirs, partner, mine))
         return _and_back(halving)
 
 
 def _and_back(hops: list[Hop]) -> list[Hop]:
-    """The hops, and then their mirror images: what a hop sent comes back to it as the complete sum."""
+    """The hops, and then their mirror images, which bring back each piece that a hop sent as the complete sum."""
     return [*hops, *(Hop(hop.source, hop.receives, hop.to, hop.sends, adds=False) for hop in reversed(hops))]
 
 
 def _one(piece: int, pieces: int) -> range:
-    """The range of one piece, counted round."""
+    """The range of one piece; numbers wrap around."""
     return range(piece % pieces, piece % pieces + 1)
 
 

@@ -1,4 +1,4 @@
-"""An experiment is a value: everything that `train` needs to repeat it, and nothing else."""
+"""An experiment as a value: everything that `train` needs to repeat it, and nothing else."""
 
 import json
 import math
@@ -16,11 +16,11 @@ from minips.stages.optimizers import SGD, Optimizer
 from minips.stages.transports import Link, Tcp, Transport
 
 MOST_S = 1e6
-"""The longest time-out, eleven days. Not every system can wait for longer, and none for ever."""
+"""The longest time-out, eleven days. Not every operating system can wait for longer."""
 
 
 def check_seconds(what: str, seconds: object) -> None:
-    """ValueError where ``seconds`` is no time-out."""
+    """ValueError where ``seconds`` is no valid time-out."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MOST_S:
         raise ValueError(f"{what} takes seconds above 0 and at most {MOST_S:g}; got {seconds!r}.")
 
@@ -29,7 +29,8 @@ def check_seconds(what: str, seconds: object) -> None:
 class Delays(Value):
     """Slower workers: a step computes for at least ``seconds``, times the worker's factor in ``slow``.
 
-    The wait tops up the real work. With ``exponential`` each step's time is drawn anew with that mean, seeded.
+    A worker waits for the rest of the time after its real work. ``exponential`` draws each step's time, seeded, with
+    that mean.
 
     >>> Delays(seconds=0.01, slow={1: 5.0}).of(worker=1, clock=0, seed=0)
     0.05
@@ -116,7 +117,7 @@ class Config(Value):
             self._check_all_reduce(self.exchange)
 
     def _check_all_reduce(self, exchange: AllReduce) -> None:
-        """ValueError where a field asks for what only a server could do."""
+        """ValueError for a field that only servers could follow."""
         exchange.schedule(0, self.workers)
         wanted = {"consistency": BSP(), "aggregator": Mean(), "servers": 1, "pull": Codec()}
         for field, only in wanted.items():
@@ -135,7 +136,7 @@ class Config(Value):
     def for_rows(self, rows: int) -> "Config":
         """This config with ``steps`` in place of ``epochs``, for a problem of so many rows.
 
-        The worker with the most rows passes over all of its own in each epoch; its last batch may be smaller.
+        The worker with the most rows reads all its rows in each epoch; its last batch may be smaller.
 
         >>> Config(workers=4, epochs=5, batch_size=32).for_rows(1000).steps
         40
@@ -146,15 +147,15 @@ class Config(Value):
         batches = self.epochs * -(-shard // min(self.batch_size or shard, shard))
         return replace(self, steps=-(-batches // self.accumulate), epochs=None)
 
-    def told(self) -> dict[str, Any]:
-        """The plain values of this config that a server tells its workers: without the transport's fields that concern
-        one machine alone, such as paths of certificates.
+    def public(self) -> dict[str, Any]:
+        """Plain values of this config for the workers of a server, without the transport's fields that concern one
+        machine only, such as paths of certificates.
         """
         transport: Any = self.transport
-        own = {field.name: field.default for field in fields(transport) if field.metadata.get("operator")}
-        told = self.with_({f"transport.{name}": default for name, default in own.items()})
-        return dict(json.loads(json.dumps(told.to_dict())))  # keys are text, as every serializer takes them
+        private = {field.name: field.default for field in fields(transport) if field.metadata.get("operator")}
+        public = self.with_({f"transport.{name}": default for name, default in private.items()})
+        return dict(json.loads(json.dumps(public.to_dict())))  # keys are text, as every serializer takes them
 
     def shaped_transport(self) -> Transport:
-        """The transport as one process uses it, behind its link where there is one."""
+        """The transport for one process, shaped by the link if there is one."""
         return self.link.around(self.transport) if self.link else self.transport

@@ -1,18 +1,18 @@
 """The messages between client and server.
 
-A **Message** is what is meant: a header of plain values and named arrays. The client says
+A **Message** is a header of plain values and named arrays. The client says
 
-    hello      {worker, client}                           who it is, and what are the tensors?
+    hello      {worker, client}                           introduces the client; what are the tensors?
     push       {worker, clock, version, loss} + gradients   acknowledged once they count
     pull       {worker, names, rows}                      answered with parameters once the consistency model allows it
     push_pull  a push, and the pull after it, in one message
-    alive      {worker}                                   nothing to say, still here
-    state      {worker}                                   what has this worker left in the run that goes on?
-    bye        {worker, diverged, failed, state} + arrays   leaves, and perhaps why; and leaves what going on needs
-    status     {}                                         how far is the run, and who is there?
+    alive      {worker}                                   shows that the worker is still connected
+    state      {worker}                                   asks for what this worker left in the resumed run
+    bye        {worker, diverged, failed, state} + arrays   leaves, with a reason or its part of the run's state
+    status     {}                                         asks for the progress of the run and its workers
 
-and the server answers each but the last with ``{version, clock, done, outcome}`` and, for a pull, the parameters. What
-is said to one worker alone (clock, done, outcome) stands in the envelope: the rest is encoded once for all.
+and the server answers each but the last with ``{version, clock, done, outcome}`` and, for a pull, the parameters. The
+envelope holds the fields for one worker (clock, done, outcome), so that the server encodes the rest once for all.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from minips.stage import Array, Tensors, is_finite
 
 PROTOCOL_VERSION = 3
 VERSIONS = (1, 2, 3)
-"""Those that are understood; a server answers each client in its own."""
+"""The versions that are understood; a server answers each client in the client's version."""
 Header = dict[str, Any]
 
 
@@ -30,13 +30,11 @@ ADVICE = "Lower the learning rate, or look for very large values, NaN or infinit
 
 
 class NonFiniteError(ValueError):
-    """An array holds NaN or infinity, which no quantizer could carry and no memory forget."""
+    """An array holds NaN or infinity: no quantizer could encode it, and a memory would keep it forever."""
 
 
 class DivergedError(ArithmeticError):
-    """The run has diverged: the next update would make parameters NaN or infinite, or there is no finite gradient for
-    it.
-    """
+    """The run has diverged: its next update has no finite gradient, or would make parameters NaN or infinite."""
 
 
 def check_finite(tensors: Tensors, what: str) -> None:
@@ -49,7 +47,7 @@ def check_finite(tensors: Tensors, what: str) -> None:
 
 
 def unlike(name: str, g: Array, dtype: object, shape: tuple[int, ...]) -> ValueError:
-    """The error for a gradient that is not like its parameter."""
+    """The error for a gradient whose shape or dtype is not its parameter's."""
     advice = "" if g.dtype == dtype else f" Convert it with .astype(np.{dtype})."
     return ValueError(f"The gradient of {name!r} must be {dtype} of shape {shape}; got {g.dtype} of {g.shape}.{advice}")
 

@@ -10,28 +10,28 @@ from minips.problems import Problem
 from minips.stage import Tensors, reason
 
 Origin = dict[str, Any]
-"""Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256). ``kept``, what `Problem.kept`
-says and a file holds; ``lost``, the names of the problem's other attributes."""
+"""Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256). ``kept``, those attributes of
+`Problem.kept` that a file can hold; ``lost``, the names of the problem's other attributes."""
 
 
 def origin_of(problem: Problem, params: Tensors) -> Origin:
     """The origin of these parameters of a problem."""
     cls, kept = type(problem), {name: x for name, x in problem.kept().items() if saved.holds(x)}
-    named = kept.get("labels")
-    named = named.reshape(-1).tolist() if isinstance(named, np.ndarray) else named
-    names = [*map(repr, named if isinstance(named, list | tuple) else [named])]
-    labels = ", ".join(names) if len({*names}) == len(names) else ""  # of one's own problem, perhaps each row's
-    texts = {"class": f"{cls.__module__}:{cls.__qualname__}", "labels": labels, "parameters": described(params)}
+    labels = kept.get("labels")
+    labels = labels.reshape(-1).tolist() if isinstance(labels, np.ndarray) else labels
+    names = [*map(repr, labels if isinstance(labels, list | tuple) else [labels])]
+    text = ", ".join(names) if len({*names}) == len(names) else ""  # a user's problem may keep a label for each row
+    texts = {"class": f"{cls.__module__}:{cls.__qualname__}", "labels": text, "parameters": described(params)}
     return {**texts, "rows": problem.fingerprint(), "kept": kept, "lost": [x for x in vars(problem) if x not in kept]}
 
 
 def described(params: Tensors) -> str:
-    """Names, dtypes and shapes."""
+    """The parameters' names, dtypes and shapes."""
     return ", ".join(f"{name} {np.asarray(x).dtype.name}{[*np.shape(x)]}" for name, x in params.items())
 
 
 def remade(origin: Origin | None) -> Problem:
-    """The problem without rows, its module imported. ValueError says why there is none."""
+    """Import the problem's module and make the problem without rows. ValueError says why that fails."""
     where = origin["class"] if origin else "that of this run"
     try:
         if origin is None:
@@ -49,11 +49,11 @@ def remade(origin: Origin | None) -> Problem:
 
 
 def check_same(mine: Origin, theirs: Origin, whose: str) -> None:
-    """ValueError where two origins differ in a text. What one of them does not say is not compared."""
+    """ValueError where two origins differ in a text. A text that either of them lacks is not compared."""
     for name in ("class", "labels", "parameters", "rows"):
-        one, other = mine.get(name, ""), theirs.get(name, "")
-        if name == "class" and "__main__:" in one + other:  # a program's own, which others may import from its file
-            one, other = (text.rpartition(":")[2] for text in (one, other))
-        if one and other and one != other:
+        ours, other = mine.get(name, ""), theirs.get(name, "")
+        if name == "class" and "__main__:" in ours + other:  # a class of the main program, which others may import
+            ours, other = (text.rpartition(":")[2] for text in (ours, other))
+        if ours and other and ours != other:
             advice = "Workers share out the same rows, to the bit" if name == "rows" else f"Give one of the same {name}"
-            raise ValueError(f"The problem and {whose} differ in their {name}: {one:.300} and {other:.300}. {advice}.")
+            raise ValueError(f"The problem and {whose} differ in their {name}: {ours:.300} and {other:.300}. {advice}.")

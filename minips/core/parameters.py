@@ -1,7 +1,7 @@
 """A server's parameters: arrays that readers may keep, and that updates replace.
 
-An update never writes where a reader may look. It goes to other arrays, which then take the place of those before.
-Those are used for the next update as soon as no reader holds them, or a part of them.
+An update never writes where a reader may read. It writes to other arrays, which then replace the arrays before. The
+next update reuses those if no reader holds them, or a part of them, any more.
 """
 
 import copy
@@ -18,13 +18,13 @@ from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.optimizers import Optimizer
 
 BLOCK = 2**18
-"""Values that are aggregated and applied at a time, so that what lies between the two stays in a core's cache."""
+"""Values that are aggregated and applied at a time, so that the aggregate stays in a core's cache."""
 
 
 class Parameters:
     """Named arrays, and the aggregator and the optimizer that change them.
 
-    ``now()`` tells the time, for ``times``. NonFiniteError for an array that is not finite.
+    ``now()`` is the time, for ``times``. NonFiniteError for an array that is not finite.
     """
 
     def __init__(
@@ -34,30 +34,32 @@ class Parameters:
         self.aggregator, self.optimizer, self._now = aggregator, optimizer, now
         self.arrays = {name: x.copy() for name, x in params.items()}
         self.times: tuple[float, float, float] = 0.0, 0.0, 0.0
-        """When the last update began, and the seconds of its aggregating and of its applying."""
+        """When the last update began, the seconds of aggregating, and the seconds of applying."""
         self._loans: dict[str, weakref.ref[Array]] = {}
         self._spare: tuple[Tensors, dict[str, weakref.ref[Array]]] = {}, {}
-        """The arrays before these, and what was lent of them: the next update goes there."""
+        """The arrays before these, and the loans of them: the next update writes there."""
         self._blocks: list[dict[str, slice] | None] = [None]  # None: all of the parameters at once
         if aggregator.elementwise and optimizer.elementwise and sum(x.size for x in self.arrays.values()) > BLOCK:
             self._blocks = [*_blocks(self.arrays)]
         self.states: list[dict[str, Any]] = [{} for _ in self._blocks]
         """The optimizer's state, of each block."""
-        np.empty(4 * BLOCK)  # freed at once: from now on glibc keeps arrays of a block instead of unmapping them
+        np.empty(
+            4 * BLOCK
+        )  # once this is freed, glibc keeps the memory of later, smaller arrays instead of unmapping it
 
     def restore(self, states: Sequence[dict[str, Any]]) -> None:
-        """Let the optimizer go on from these states. ValueError where they are of other blocks."""
+        """Let the optimizer resume from these states. ValueError where they are of other blocks."""
         if len(states) != len(self.states):
             raise ValueError(f"Expected the optimizer's state of {len(self.states)} blocks, got {len(states)}.")
         self.states = copy.deepcopy([*states])  # an optimizer writes into its arrays
 
     def lend(self) -> Tensors:
-        """The parameters as they are now, read-only. They stay as they are for as long as anything looks at them."""
+        """The current parameters, read-only. Updates do not change them while a reader holds any view of them."""
         lent = {}
         for name, p in self.arrays.items():
             loan = self._loans[name]() if name in self._loans else None
             if loan is None:
-                loan = np.frombuffer(p.data, p.dtype) if p.size else p[...]  # alive for as long as any view of it
+                loan = np.frombuffer(p.data, p.dtype) if p.size else p[...]  # every view keeps it alive
                 loan.flags.writeable = False
                 self._loans[name] = weakref.ref(loan)
             lent[name] = loan.reshape(p.shape)
@@ -66,20 +68,20 @@ class Parameters:
     def update(self, contributions: Sequence[Contribution], scale: float, clock: int = 0) -> str | None:
         """Aggregate the contributions and make one step along ``scale`` times the result, at this clock of the run.
 
-        Returns the name of a parameter that the step would make NaN or infinite; then nothing has changed but the
-        optimizer's state. What the aggregator and the optimizer raise passes through, with the parameters as they were.
+        Returns the name of a parameter that the step would make NaN or infinite; then only the optimizer's state has
+        changed. Errors of the aggregator and the optimizer pass through, and leave the parameters unchanged.
         """
         before, after, now = self.arrays, self._free_arrays(), self._now
         began, aggregating, applying = now(), 0.0, 0.0
         for number, block in enumerate(self._blocks):
-            state, old, new, some = self.states[number], before, after, contributions
+            state, old, new, pieces = self.states[number], before, after, contributions
             if block is not None:
                 old, new = _views(before, block), _views(after, block)
-                some = [one._replace(gradients=_views(one.gradients, block)) for one in contributions]
+                pieces = [piece._replace(gradients=_views(piece.gradients, block)) for piece in contributions]
             state["clock"] = clock
             with np.errstate(over="ignore", invalid="ignore"):
                 start = now()
-                gradients = self.aggregator.combine(some)
+                gradients = self.aggregator.combine(pieces)
                 aggregated = now()
                 if scale != 1.0:
                     gradients = {name: np.asarray(g * scale) for name, g in gradients.items()}
@@ -93,7 +95,7 @@ class Parameters:
         return None
 
     def _free_arrays(self) -> Tensors:
-        """Arrays for the next parameters, their values unknown: those before these, if no reader holds them."""
+        """Arrays for the next parameters, with any values: those before these, if no reader holds them."""
         spare, loans = self._spare
         for loan in loans.values():
             if loan() is not None:

@@ -1,7 +1,7 @@
 """The partition of the parameters' values over the servers.
 
-Tensors stand one behind the other, in their order in the dict, and the whole is cut into contiguous ranges of nearly
-equal bytes, one for each server. A tensor that lies in one range keeps its shape; a cut one travels as flat pieces.
+The values of all tensors, in the order of the dict, are cut into contiguous ranges of nearly equal bytes, one for each
+server. A tensor that lies in one range keeps its shape; a cut one travels as flat pieces.
 """
 
 import math
@@ -34,9 +34,9 @@ class Layout(NamedTuple):
         return self.start == 0 and self.stop == self.size
 
     def rows(self, rows: Sequence[int]) -> tuple[Array, Array]:
-        """Of the flattened values of these rows: which of them are here, and where.
+        """The mask of those flattened values of these rows that are on this server, and their places here.
 
-        ValueError where there are no such rows. A row is all that has the same first index.
+        ValueError where there are no such rows. A row holds all values with the same first index.
         """
         count = self.shape[0] if self.shape else 0
         given = np.asarray(rows)
@@ -44,8 +44,8 @@ class Layout(NamedTuple):
             raise ValueError(f"Rows are a list of whole numbers, which np.flatnonzero makes of a mask; got {rows!r}.")
         wanted = given.astype(np.intp)
         if wanted.size and not 0 <= wanted.min() <= wanted.max() < count:
-            some = ", ".join(map(str, [*rows][:8])) + ", …" * (len(rows) > 8)
-            raise ValueError(f"A tensor of shape {self.shape} has the rows 0 to {count - 1}; got {some}.")
+            first = ", ".join(map(str, [*rows][:8])) + ", …" * (len(rows) > 8)
+            raise ValueError(f"A tensor of shape {self.shape} has the rows 0 to {count - 1}; got {first}.")
         width = math.prod(self.shape[1:])
         flat = (wanted[:, None] * width + np.arange(width)).reshape(-1)
         here = (flat >= self.start) & (flat < self.stop)
@@ -76,25 +76,25 @@ def partition(tensors: Mapping[str, Array], servers: int) -> list[dict[str, Layo
 
 
 def native(x: ArrayLike) -> Array:
-    """``x`` as an array in this machine's byte order; a dtype's name tells no order."""
+    """``x`` as an array in this machine's byte order, since a dtype's name does not tell the order."""
     array = np.asarray(x)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def named_arrays(given: object, takes: str, what: str, integers: Callable[[str], bool] = lambda _: False) -> Tensors:
-    """Named arrays of floats, or of ``integers`` where that says so of a name. TypeError or ValueError for others."""
+    """Named arrays of floats, or of integers where ``integers(name)``. TypeError or ValueError for any others."""
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise TypeError(
             f'{takes} as a mapping of names to arrays, such as {{"w": np.zeros(3)}}; got {reprlib.repr(given)}.'
         )
-    whole = {name: native(x) for name, x in given.items()}
-    for name, x in whole.items():
+    arrays = {name: native(x) for name, x in given.items()}
+    for name, x in arrays.items():
         if x.dtype.kind not in ("biuf" if integers(name) else "f"):
             raise ValueError(
                 f"The {what} {name!r} must hold floating-point numbers; got {x.dtype}. "
                 "Convert it, for example with .astype(np.float32)."
             )
-    return whole
+    return arrays
 
 
 def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:
@@ -103,8 +103,8 @@ def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:
 
 
 def cut_state(state: Mapping[str, Any], index: int, layout: Mapping[str, Layout]) -> dict[str, Any]:
-    """One server's part of a worker's state: its link, and its pieces of what the worker has seen."""
-    seen = state["seen"] and [cut(one, layout) if isinstance(one, dict) else one for one in state["seen"]]
+    """One server's part of a worker's state: its codec, and its pieces of the parameters that the worker has seen."""
+    seen = state["seen"] and [cut(part, layout) if isinstance(part, dict) else part for part in state["seen"]]
     return {"link": state["links"][index], "seen": seen}
 
 
@@ -120,17 +120,17 @@ def join_state(parts: Sequence[Mapping[str, Any]], layouts: list[dict[str, Layou
 def join(
     pieces: list[Tensors], layouts: list[dict[str, Layout]], rows: Mapping[str, Sequence[int]] | None = None
 ) -> Tensors:
-    """Whole tensors from the pieces of all the servers, in the layouts' order; of those in ``rows``, those rows."""
+    """Whole tensors from the pieces of all the servers, in the layouts' order; of a tensor in ``rows``, these rows."""
     whole: Tensors = {}
     for tensors, layout in zip(pieces, layouts, strict=True):
         for name, piece in tensors.items():
-            part, some = layout[name], (rows or {}).get(name)
-            if part.whole and some is None:
+            part, wanted = layout[name], (rows or {}).get(name)
+            if part.whole and wanted is None:
                 whole[name] = piece if piece.flags.writeable else piece.copy()
                 continue
             if name not in whole:
-                shape = part.shape if some is None else (len(some), *part.shape[1:])
+                shape = part.shape if wanted is None else (len(wanted), *part.shape[1:])
                 whole[name] = np.empty(shape, part.dtype)
-            where = slice(part.start, part.stop) if some is None else part.rows(some)[0]
+            where = slice(part.start, part.stop) if wanted is None else part.rows(wanted)[0]
             whole[name].reshape(-1)[where] = piece.reshape(-1)
     return whole

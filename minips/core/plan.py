@@ -1,9 +1,9 @@
-"""The part of a message that stays the same on a link, where its arrays travel as they are.
+"""The part of a message that stays the same from step to step, where its arrays are sent exactly.
 
-From step to step the arrays of a link keep their names, dtypes and shapes; their values change, and a few numbers in
-the header. `MsgPack` writes all that stays into the index, the second half of its first frame. A `Plan` keeps the last
-index of exact arrays that nothing remembers or compresses: a message that has it too is written and read here at once,
-every other one in the general way, stage after stage. Bytes and errors are the same on both ways.
+From one message of a sender to the next, arrays keep their names, dtypes and shapes; their values change, and a few
+numbers in the header. `MsgPack` writes the constant part into the index, the second half of its first frame. A `Plan`
+keeps the last index of arrays that were sent exactly, without memory or compressor. It writes and reads messages with
+the same index at once; all others take the general way, stage after stage. Bytes and errors are the same on both ways.
 """
 
 from typing import Any
@@ -18,20 +18,20 @@ from minips.stages.serializers.base import Packet, is_little
 _PAIR = b"\x92"
 """The first byte of MessagePack's array of two."""
 LEARNED_BYTES = 2**16
-"""The longest head that is learned from."""
+"""The longest head from which a plan learns."""
 
 
 class Plan:
-    """The last index that was written or read, and by name the dtype and shape of each array that it tells of.
+    """The last index that was written or read, and by name the dtype and shape of each array in it.
 
-    A sender has one for each link; a server reads all its connections with one, in their threads: what belongs together
-    is stored, and looked at, as one. ``envelope`` is the first frame of what is written.
+    A sender has one plan for each receiver. A server reads all its connections with one, in several threads; so each
+    attribute is one tuple, stored and read at once. ``envelope`` is the first frame of each message that is written.
     """
 
     def __init__(self, envelope: bytes = b"") -> None:
         self._envelope = envelope
         self.opening: tuple[bytes | None, Header] = None, {}
-        """The envelope of a message that was read in the general way, and what it says."""
+        """The envelope of a message that was read in the general way: its bytes and its fields."""
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]]] = b"\x90", {}
 
     def write(self, header: Header, tensors: Tensors) -> Frames | None:
@@ -45,7 +45,7 @@ class Plan:
                 if (x.dtype, x.shape) != known[name]:
                     return None
                 frames.append(x.data.cast("B"))
-        except (TypeError, ValueError):  # values that are no row of plain numbers
+        except (TypeError, ValueError):  # the values are no contiguous plain numbers
             return None
         frames[1] = _PAIR + msgpack.packb(header) + index
         return frames
@@ -71,8 +71,8 @@ class Plan:
             return None
 
     def learn(self, head: bytes, frames: int, packet: Packet) -> None:
-        """Keep the index of a head that was written or read in the general way with so many ``frames`` behind it, where
-        each of them is an exact array that nothing remembers.
+        """Keep the index of a head that was written or read in the general way, with so many ``frames`` after it, where
+        each frame is an exact array without a memory.
         """
         known = {}
         for name, (quantizer, parts) in packet.tensors.items():

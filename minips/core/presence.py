@@ -1,7 +1,7 @@
-"""The presence of a server's workers: the client that each is, its connections, and when it was last heard.
+"""The presence of a server's workers: the client of each, its connections, and when the server last heard it.
 
-A client has an identity, which it keeps when it connects again. No other client is the same worker while it is
-connected and heard. Clients without an identity (of version 1 of the protocol) are not told from each other.
+A client has an identity, which it keeps when it connects again. No other client can be the same worker while this one
+is connected and not silent. The server does not tell apart clients without an identity (version 1 of the protocol).
 """
 
 from minips.core.message import Header
@@ -13,12 +13,12 @@ class Attending:
     """A connection over which a worker may say hello."""
 
     client = ""
-    """The identity that it has told."""
+    """The identity from its hello."""
 
 
 class Presence:
-    """One worker as its server sees it: the connections on which it has said hello, when it was last heard, and what
-    has passed between the two.
+    """One worker as its server sees it: the connections on which it said hello, when the server last heard it, and the
+    bytes between the two.
     """
 
     def __init__(self, now: float) -> None:
@@ -27,20 +27,20 @@ class Presence:
         """Requests under way."""
         self.heard = now
         self.client = ""
-        """The identity of the client that it is."""
+        """The identity of the worker's client."""
         self.lost = False
         """True where its connection closed without a goodbye."""
         self.parted = False
-        """True where that client has said goodbye: what it still says over other connections is late."""
-        self.told = False
-        """True once it has been answered that the run is over."""
+        """True where the client has said goodbye; the server then refuses a later hello over another connection."""
+        self.informed = False
+        """True once an answer has told it that the run is over."""
         self.leaves = False
-        """True where it leaves its part of the run's state with its goodbye."""
+        """True where it will leave its part of the run's state with its goodbye."""
         self.received = self.sent = 0
         """Bytes of frames."""
 
     def leave(self, connection: Attending) -> None:
-        """A goodbye over a connection: a client with an identity leaves with all that it has."""
+        """Take a goodbye over a connection; that of a client with an identity holds for all its connections."""
         self.connections.discard(connection)
         if self.client:
             self.connections.clear()
@@ -54,9 +54,9 @@ class Attendance:
         self.shard, self.silence_s = shard, silence_s
         self.present = [Presence(shard.now()) for _ in range(shard.workers)]
         self.waiting: set[int] = set()
-        """The workers that wait for others."""
+        """The workers whose requests wait for other workers."""
         self.began_at: float | None = None
-        """When all the workers were there for the first time or, until then, the first one."""
+        """When all the workers were first connected or, until then, the first one."""
         self._complete = False
         self._clocks = [*shard.clocks]
         self._looked = shard.now()
@@ -64,11 +64,11 @@ class Attendance:
     @property
     def connected(self) -> int:
         """The number of workers that have a connection."""
-        return sum(1 for one in self.present if one.connections)
+        return sum(1 for presence in self.present if presence.connections)
 
     def admit(self, connection: Attending, header: Header) -> None:
-        """A client says hello over a connection: as the worker that it names or, where that is -1, as the first that
-        nobody is. ValueError where another client is that worker.
+        """Admit a client that says hello over a connection: as the worker that it names or, where that is -1, as the
+        first free one. ValueError where another client is that worker.
         """
         client, worker, now = header.get("client", ""), header.get("worker"), self.shard.now()
         if not isinstance(client, str):
@@ -83,7 +83,7 @@ class Attendance:
                     f"{now - presence.heard:.1f} s ago. Connect as another worker, or as the first that is free "
                     f"(worker=None, --rank auto). After {self.silence_s:g} s of silence this one is free, too."
                 )
-            presence.connections.clear()  # of one that has fallen silent
+            presence.connections.clear()  # of the other client, which is silent
         elif presence.parted and header.get("again"):
             raise ValueError(f"This client was worker {worker}, and has said goodbye.")
         presence.client = connection.client = client
@@ -94,39 +94,38 @@ class Attendance:
             self.began_at, self._complete = now, True
 
     def gone(self) -> bool:
-        """True where workers have pushed here, and all have left; one that was lost may come back for a while."""
+        """True where workers have pushed here and all have left; for ``silence_s``, a lost one may still come back."""
         latest, live = self.shard.now() - self.silence_s, self.shard.live
         here = any(
-            (one.connections and worker in live) or ((one.connections or one.lost) and one.heard > latest)
-            for worker, one in enumerate(self.present)
+            (presence.connections and worker in live)
+            or ((presence.connections or presence.lost) and presence.heard > latest)
+            for worker, presence in enumerate(self.present)
         )
         return self.shard.clocks != self._clocks and not here
 
     def silent(self) -> list[tuple[int, str]]:
-        """The workers that hold a connection and have said nothing for ``silence_s``, and a sentence on each. Asked
-        every quarter of that time; where this party was itself paused, the silence begins anew.
+        """The connected workers that were silent for ``silence_s``, and a sentence on each. The driver asks every
+        quarter of that time; where this process was itself paused, the silence begins anew.
         """
         shard, now = self.shard, self.shard.now()
         paused, self._looked = now - self._looked > self.silence_s / 2, now
         gone = []
-        for worker, one in enumerate(self.present):
+        for worker, presence in enumerate(self.present):
             if paused:
-                one.heard = now
-            silent = now - one.heard
-            if one.connections and not one.busy and silent > self.silence_s and worker in shard.live:
+                presence.heard = now
+            silent = now - presence.heard
+            if presence.connections and not presence.busy and silent > self.silence_s and worker in shard.live:
                 gone.append((worker, f"worker {worker} has been silent for {silent:.1f} s: it no longer counts"))
         return gone
 
     def lost(self, connection: Attending) -> list[int]:
-        """A connection has closed, with or without a goodbye: the workers that have no other one. They may come
-        back.
-        """
+        """Drop a connection that has closed. Returns the workers that have no other one; they may come back."""
         lost = []
-        for worker, one in enumerate(self.present):
-            if connection in one.connections:
-                one.connections.discard(connection)
-                one.lost = not one.connections
-                if one.lost:
+        for worker, presence in enumerate(self.present):
+            if connection in presence.connections:
+                presence.connections.discard(connection)
+                presence.lost = not presence.connections
+                if presence.lost:
                     lost.append(worker)
         return lost
 
@@ -141,27 +140,27 @@ class Attendance:
         return [
             WorkerStatus(
                 worker=worker,
-                connected=bool(one.connections),
+                connected=bool(presence.connections),
                 counts=worker in shard.live,
                 clock=shard.clocks[worker],
-                heard_s=now - one.heard,
+                heard_s=now - presence.heard,
                 waits_for=self.behind(worker) if worker in self.waiting else [],
-                received=one.received,
-                sent=one.sent,
+                received=presence.received,
+                sent=presence.sent,
             )
-            for worker, one in enumerate(self.present)
+            for worker, presence in enumerate(self.present)
         ]
 
     def _free(self, client: str) -> int:
-        """The first worker that nobody is, or that this client is already. One whose connection was lost comes last,
-        as its client may come back. ValueError where there is none.
+        """The worker of this client or else the first free one. A worker whose connection was lost comes last, as its
+        client may come back. ValueError where there is none.
         """
         free = [
             worker
-            for worker, one in sorted(enumerate(self.present), key=lambda pair: pair[1].lost)
-            if not one.connections and (not one.client or worker not in self.shard.live)
+            for worker, presence in sorted(enumerate(self.present), key=lambda pair: pair[1].lost)
+            if not presence.connections and (not presence.client or worker not in self.shard.live)
         ]
-        mine = [worker for worker, one in enumerate(self.present) if one.client == client]
+        mine = [worker for worker, presence in enumerate(self.present) if presence.client == client]
         if not (mine or free):
             raise ValueError(
                 f"All {self.shard.workers} workers are connected already. Config.workers says how many there are."

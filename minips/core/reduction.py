@@ -1,12 +1,12 @@
-"""One rank's part of an all-reduce: what it sends at each hop, what it makes of what comes in, and when. No I/O.
+"""One rank's part of an all-reduce: its messages at each hop, and how it adds up incoming ones. No I/O.
 
 Each piece is encoded by itself. A partial sum is decoded, added to and encoded again at every hop, so a lossy quantizer
-errs at each of them. A complete sum is encoded once, by its owner, and handed round as it is; the owner itself goes on
-with what the others decode, so that all ranks end with the same bits. The driver (`minips.drivers.peer`,
+errs at each of them. The owner of a piece encodes its complete sum once, and all ranks hand the same frames round; the
+owner itself uses what the others decode, so that all ranks end with the same bits. The driver (`minips.drivers.peer`,
 a simulation, a test) moves the frames as the schedule says.
 
-Memories stand at every hop: one for each piece that leaves, and one at the owner. With error feedback, all that is
-handed round, plus all that is held anywhere, equals all the gradients.
+There is a memory at every hop, one for each outgoing piece, and one at the owner. With error feedback, the sums that
+are handed round and the contents of all memories add up to all the gradients.
 """
 
 from collections import defaultdict
@@ -31,15 +31,15 @@ from minips.trace import DECODE, ENCODE, UPDATE, Trace
 Encoded = dict[str, tuple[str, Parts]]
 """One piece by tensor name: the quantizer's name and its parts."""
 _GATHER = -1
-"""Stands for the hop where a piece is handed round: that has one memory, whichever hop it is."""
+"""Stands for all the hops that hand a piece round: they share one memory."""
 
 
 class AllReduceState:
     """The sum of the tensors of all ranks, step after step.
 
-    ``like`` has the names, shapes and dtypes of what is added up, ``rng`` draws for a quantizer (None: as in a run).
-    For each step: `begin`, then what `all_reduce` says: for every hop of ``hops``,
-    `outgoing` where it sends and `incoming` where it receives; then `mean`.
+    ``like`` has the names, shapes and dtypes of the gradients, ``rng`` draws for a quantizer (None: as in a run). Each
+    step calls `begin`, then, as `all_reduce` does, for every hop of ``hops`` `outgoing` where it sends and `incoming`
+    where it receives; then `mean`.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class AllReduceState:
         """The ranks that this one sends to."""
         self.step = 0
         self.ending = False
-        """True once any rank has begun this step with ``ending``; after the last hop, the same at every rank."""
+        """True once this rank knows that any rank has begun this step with ``ending``; all know after the last hop."""
         self.diverged = ""
-        """Why this step has no finite mean, once any rank has found that; after the last hop, so at every rank."""
+        """Why this step has no finite mean, once this rank knows that; all know after the last hop."""
         self._workers, self._codec, self._trace, self._names = workers, codec, trace, list(like)
         self._layouts = partition(like, exchange.pieces(workers))
         self.sizes = [sum(part.stop - part.start for part in layout.values()) for layout in self._layouts]
@@ -67,24 +67,24 @@ class AllReduceState:
 
     def begin(self, step: int, gradients: Tensors, ending: bool = False, diverged: str = "") -> None:
         """Start a step with this rank's gradients, which must be finite, and must not change before the last hop.
-        ``diverged`` says why it has none.
+        ``diverged`` says why the rank has no finite ones.
         """
         self.step, self.ending, self.diverged, self._trace.step = step, ending, diverged, step
         self._values = [cut(gradients, layout) for layout in self._layouts]
         self._complete = {}
 
     def state(self) -> dict[str, Any]:
-        """The memories and the draws for a run that is saved, for `restore`."""
+        """The memories and the random draws for a saved run, for `restore`."""
         encoders = [[*where, encoder.state()] for where, encoder in self._encoders.items()]
         decoders = [[*where, decoder.state()] for where, decoder in self._decoders.items()]
         return {"encoders": encoders, "decoders": decoders}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state of a saved run."""
-        for number, piece, kept in state["encoders"]:
-            self._encoders[number, piece].restore(kept)
-        for number, piece, kept in state["decoders"]:
-            self._decoders[number, piece].restore(kept)
+        """Resume from the state of a saved run."""
+        for number, piece, codec in state["encoders"]:
+            self._encoders[number, piece].restore(codec)
+        for number, piece, codec in state["decoders"]:
+            self._decoders[number, piece].restore(codec)
 
     def outgoing(self, number: int) -> Frames:
         """The frames that this rank sends at hop ``number``."""
@@ -97,7 +97,7 @@ class AllReduceState:
         return pack(Packet({**header, "memory": self._codec.memory.name}, tensors), self._codec, self._trace)
 
     def incoming(self, number: int, frames: Frames) -> None:
-        """Take what came in at hop ``number``. ValueError where it is not what belongs there."""
+        """Take the message of hop ``number``. ValueError where it belongs to another one."""
         hop = self.hops[number]
         packet, _ = unpack(frames, self._codec, self._trace)
         at = [packet.header.get(key) for key in ("kind", "step", "hop")]
@@ -111,9 +111,9 @@ class AllReduceState:
         for piece in hop.receives:
             encoded = {name: packet.tensors[f"{piece}/{name}"] for name in self._layouts[piece]}
             if hop.adds:
-                came = self._decode(number, piece, encoded)
+                partial_sum, own = self._decode(number, piece, encoded), self._values[piece]
                 with self._trace.span("aggregate"), np.errstate(over="ignore"):
-                    self._values[piece] = {name: np.asarray(came[name] + x) for name, x in self._values[piece].items()}
+                    self._values[piece] = {name: np.asarray(partial_sum[name] + x) for name, x in own.items()}
             else:
                 self._complete[piece] = encoded
                 self._values[piece] = self._decode(_GATHER, piece, encoded)
@@ -130,7 +130,7 @@ class AllReduceState:
             return {name: np.asarray(whole[name] / self._workers) for name in self._names}
 
     def _owned(self, piece: int) -> Encoded:
-        """A complete sum, encoded at its owner the first time that it is asked for."""
+        """A complete sum, encoded; its owner encodes it when it is first needed."""
         if piece not in self._complete:
             self._complete[piece] = self._encode(_GATHER, piece)
             self._values[piece] = self._decode(_GATHER, piece, self._complete[piece])
@@ -158,7 +158,7 @@ class AllReduceState:
 
 
 class Part(Protocol):
-    """One rank's part of an all-reduce: what it sends at each hop, and what becomes of what comes in."""
+    """One rank's part of an all-reduce: its messages at each hop, and what it does with incoming ones."""
 
     @property
     def hops(self) -> Sequence[Hop]: ...
@@ -167,17 +167,17 @@ class Part(Protocol):
         """Values of each piece."""
 
     def outgoing(self, number: int) -> Parcel:
-        """The message that is sent at hop ``number``."""
+        """The message to send at hop ``number``."""
 
     def incoming(self, number: int, parcel: Parcel) -> None:
-        """Take what came in at hop ``number``."""
+        """Take the message of hop ``number``."""
 
     def mean(self) -> Any:
         """The result, after the last hop."""
 
 
 def all_reduce(part: Part) -> Session[Any]:
-    """One rank's way through an all-reduce; returns the mean."""
+    """One rank's session of an all-reduce. Returns the mean."""
 
     def values(pieces: range) -> float:
         return sum(part.sizes[piece] for piece in pieces)
@@ -187,7 +187,7 @@ def all_reduce(part: Part) -> Session[Any]:
         if hop.to is not None:
             spans: tuple[str, ...] = ENCODE
             if not hop.adds:
-                # A sum that came in complete is passed on as it came; its owner goes on with what the others decode.
+                # A rank passes on a complete sum as it is; the sum's owner encodes it, and decodes it as the others do.
                 spans = ("serialize", "compress") if complete.issuperset(hop.sends) else (*ENCODE, "dequantize")
                 complete.update(hop.sends)
             parcel = yield Do(spans, values(hop.sends), partial(part.outgoing, number))

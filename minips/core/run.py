@@ -1,4 +1,4 @@
-"""The results of a training run, and how far one is."""
+"""The results of a training run, and the progress of one."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -44,14 +44,14 @@ Stop = Callable[[], bool]
 
 
 State = dict[str, Any]
-"""``servers`` and ``workers``: a list each of what the parties of a run need to go on, as plain values and arrays; None
-for one that was lost. A run of one of several servers alone has its ``index``, too."""
+"""``servers`` and ``workers``: a list each of the states from which the parties of a run resume, as plain values and
+arrays; None for a lost party. A run of one of several servers alone has its ``index``, too."""
 
 
 def state_of(servers: list[Any], workers: list[Any]) -> State:
-    """The state of a run from those of its parties. A worker that was lost begins anew, at the servers too."""
+    """The state of a run from those of its parties. The servers keep no state for a lost worker, which begins anew."""
     for server in servers:
-        server["links"] = [link if worker else None for link, worker in zip(server["links"], workers, strict=True)]
+        server["links"] = [codec if worker else None for codec, worker in zip(server["links"], workers, strict=True)]
     return {"servers": servers, "workers": workers}
 
 
@@ -68,21 +68,21 @@ class Run:
     seconds: float
     """Wall time of the step loop."""
     updates: int
-    """Pushes that were applied; more than workers × steps where workers were lost, for a round is applied whole."""
+    """Pushes that were applied; more than workers × steps where workers were lost, since rounds are applied whole."""
     late: int = 0
-    """Pushes that came after their round and were dropped (backup workers)."""
+    """Pushes that were late for their round and dropped (backup workers)."""
     validation_loss: float | None = None
     """On held-out rows, without the problem's penalty (``l2``); None where the problem holds none."""
     accuracy: float | None = None
     """On held-out rows; None where nothing is classified."""
     bytes_sent: int = 0
-    """By all the workers, in frames, each message once. Left out is what transports add: the heads and the padding of a
-    stream, which `minips.cost.message_nbytes` counts, handshakes, a link's time stamps, and what is sent again.
+    """By all the workers, in frames, each message once. Not counted is what transports add: the heads and the padding
+    of a stream, which `minips.cost.message_nbytes` counts, handshakes, a link's time stamps, and repetitions.
     """
     bytes_received: int = 0
     """By all the workers, in frames."""
     staleness: Counter[int] = field(default_factory=Counter)
-    """How many gradients were computed from parameters so many versions old."""
+    """The number of gradients by the age, in versions, of the parameters from which they were computed."""
     grants: list[Grant] = field(default_factory=list)
     """Each pull that was answered: worker, its clock, the slowest clock."""
     trace: Trace = field(default_factory=Trace)
@@ -90,21 +90,21 @@ class Run:
     events: list[tuple[float, str]] = field(default_factory=list)
     """Rows of (seconds, what happened), such as a worker that was lost."""
     stopped: bool = False
-    """True where it ended before all updates were applied: by ``stop``, or since all workers had left."""
+    """True where the run ended before all updates were applied: by ``stop``, or since all workers had left."""
     diverged: str | None = None
     """When and why the run ended before parameters became NaN or infinite, and what to try; ``params`` are the last
     ones before that. None for a run that did not diverge."""
     requantization_error: float | None = None
-    """Of an all-reduce, how far the exchanged mean gradients are from the exact ones, ``|mean − exact| / |exact|``:
-    the average over some steps. None with servers."""
+    """The relative error of an all-reduce's mean gradients, ``|mean − exact| / |exact|``, averaged over some steps.
+    None with servers."""
     replicas: list[str] = field(default_factory=list)
     """Of an all-reduce, the SHA-256 of each worker's parameters at the end. They are the same, or the run fails."""
     problem: Problem | None = None
-    """The problem that was trained; of a loaded run the one that `load` was given, or has made again without rows."""
+    """The problem that was trained; of a loaded run the argument of `load`, or the problem made again without rows."""
     state: State | None = field(default=None, repr=False)
-    """The optimizer's state, the clocks, the random draws and the memories of the links, for ``train(…, resume=…)``."""
+    """The optimizer's state, clocks, random draws, and the memories of all codecs, for ``train(…, resume=…)``."""
     origin: Origin | None = field(default=None, repr=False)
-    """The problem as `save` writes it: class, labels and parameters, the rows' SHA-256, and what predicting needs."""
+    """The problem as `save` writes it: class, labels and parameters, the rows' SHA-256, attributes for `predict`."""
 
     @property
     def seconds_per_step(self) -> float:
@@ -112,10 +112,10 @@ class Run:
         return self.seconds * self.config.workers / max(self.updates, 1)
 
     def judge(self, problem: Problem, origin: Origin | None = None) -> Self:
-        """Keep the problem and its origin, and note loss and accuracy on the rows that it holds out."""
+        """Keep the problem and its origin, and the loss and accuracy on the problem's held-out rows."""
         self.problem, self.origin = problem, origin or origin_of(problem, self.params)
         if held_out := problem.held_out():
-            with np.errstate(over="ignore", invalid="ignore"):  # of a run that has diverged, which says so
+            with np.errstate(over="ignore", invalid="ignore"):  # in a run that has diverged
                 self.validation_loss, self.accuracy = held_out.loss(self.params), held_out.accuracy(self.params)
         return self
 
@@ -140,7 +140,7 @@ class Run:
             raise ValueError(f"{lack}. Give the problem: Run.load(path, problem).") from error
 
     def check(self, origin: Origin) -> None:
-        """ValueError where another problem than that of this ``origin`` was trained, whatever its rows were."""
+        """ValueError where the trained problem differs from this ``origin`` in more than its rows."""
         mine = {**(self.origin or {}), "parameters": described(self.params), "rows": ""}
         check_same(origin, mine, "the run")
 
@@ -149,8 +149,8 @@ class Run:
         return frame(self.losses, ["seconds", "step", "loss"])
 
     def save(self, path: str | Path) -> None:
-        """Write the run into one file, an .npz archive; of the problem its class and what `Problem.kept` says, not the
-        rows. TypeError where a stage of your own keeps a state that cannot be saved.
+        """Write the run into one file, an .npz archive; of the problem, its class and `Problem.kept`, not the rows.
+        TypeError where a stage of your own has a state that cannot be saved.
         """
         spans = list(zip(*self.trace, strict=True)) or [()] * len(Span._fields)
         apart = {
@@ -166,17 +166,17 @@ class Run:
 
     @classmethod
     def load(cls, path: str | Path, problem: Problem | None = None) -> Self:
-        """The run that `save` wrote. Without a ``problem`` its own is made again, without rows, for `predict`: that
-        imports the module which the file names, and so runs it, and takes a subclass of `Problem` alone. Load files
-        that you trust. Where there is none, `predict` says why.
+        """The run that `save` wrote. Without a ``problem``, `load` makes the run's own again, without rows, for
+        `predict`: it imports the module that the file names, which runs its code, and accepts only a subclass of
+        `Problem`. Load files that you trust. Where the problem cannot be made, `predict` says why.
 
         ValueError where the file is torn, foreign, written by a newer minips, or names a stage that is not registered
         here, and where class, labels or parameters of ``problem`` are not the run's; OSError where it cannot be opened.
         """
         values = saved.read(path)
         try:
-            names, who, *numbers = values["trace"]
-            spans = zip(names, who, *(column.tolist() for column in numbers), strict=True)
+            names, parties, *numbers = values["trace"]
+            spans = zip(names, parties, *(column.tolist() for column in numbers), strict=True)
             until = values.get("trace_until")
             values |= {
                 "config": Config.from_dict(values["config"]),
@@ -196,16 +196,16 @@ class Run:
         return run
 
     def after(self, before: "Run") -> "Run":
-        """This run and the one ``before`` it, from which it went on, as one."""
+        """This run and the one ``before`` it, which it resumed, as one run."""
         began, remembers = before.seconds, not (self.config.push.lossless and self.config.pull.lossless)
-        anew = [
+        restarted = [
             worker
             for worker, kept in enumerate((before.state or {}).get("workers", ()))
             if remembers and not kept and before.updates
         ]
-        told = [f"worker {worker} had left nothing to go on from: its memories begin anew" for worker in anew]
-        rows = {one.origin["rows"] for one in (before, self) if one.origin and one.origin["rows"]}
-        told += ["its rows are others than those of the run that it goes on from"] if len(rows) > 1 else []
+        texts = [f"worker {worker} had left nothing to go on from: its memories begin anew" for worker in restarted]
+        rows = {run.origin["rows"] for run in (before, self) if run.origin and run.origin["rows"]}
+        texts += ["its rows are others than those of the run that it goes on from"] if len(rows) > 1 else []
         return replace(
             self,
             losses=[*before.losses, *((began + at, step, loss) for at, step, loss in self.losses)],
@@ -218,7 +218,7 @@ class Run:
             trace=before.trace + self.trace.since(-began),
             events=[
                 *before.events,
-                *((began, text) for text in told),
+                *((began, text) for text in texts),
                 *((began + at, text) for at, text in self.events),
             ],
         )
@@ -262,7 +262,7 @@ class Run:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """All but parameters and spans, as plain values for JSON; seconds by span name stand for the trace."""
+        """All but parameters and spans, as plain values for JSON, with the seconds by span name for the trace."""
         apart = ("config", "params", "staleness", "grants", "trace", "problem", "state", "origin")
         return {
             "config": self.config.to_dict(),
@@ -281,7 +281,7 @@ class Run:
 
 
 def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
-    """The run of all servers' reports, or of one of several alone, with its part. The first sees all pushes."""
+    """The run from the reports of all servers, or of one of several alone, with its part. The first sees all pushes."""
     first, began = reports[0], min(report["began_at"] for report in reports)
     layouts = [report["layout"] for report in reports]
     left = [all(parts) and list(parts) for parts in zip(*(report["left"] for report in reports), strict=True)]
@@ -317,7 +317,7 @@ def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
 
 
 def server_state(state: State, index: int, layout: Mapping[str, Layout]) -> dict[str, Any]:
-    """The state of one server, with what workers have left. ValueError where it holds that of another one alone."""
+    """The state of one server, with what workers have left. ValueError for the state of another server alone."""
     kept, alone = state["servers"], state.get("index")
     if alone not in (None, index):
         raise ValueError(f"The run is of server {alone} alone: go on with that one, not with server {index}.")
@@ -328,8 +328,8 @@ def server_state(state: State, index: int, layout: Mapping[str, Layout]) -> dict
 
 
 def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensors, State]:
-    """The parameters and the state of ``before``, for going on as ``config`` says with parameters of this ``origin``.
-    ValueError where they do not go together.
+    """The parameters and the state of ``before``, to resume with this ``config`` and parameters of this ``origin``.
+    ValueError where they do not fit together.
     """
     if not isinstance(before, Run):
         raise TypeError(f"resume takes a Run, or the path of a saved one; got {before!r}.")
@@ -366,6 +366,6 @@ def _figure(x: float | None, form: str) -> str | None:
 
 
 def _short(codec: Any) -> str:
-    """A codec as its stages that do something."""
+    """A codec as a list of its stages other than ``none``."""
     stages = [codec.quantizer, codec.memory, codec.serializer, codec.compressor]
     return ", ".join(repr(stage) for stage in stages if getattr(stage, "name", "") != "none")

@@ -1,7 +1,7 @@
-"""Values and arrays in one file, which is whole or not there.
+"""Values and arrays in one file, which is complete or does not exist.
 
-The file is an uncompressed .npz archive without pickles, so NumPy alone reads it: an array has the name of its place,
-such as ``params/w``. The entry ``minips`` holds everything else as JSON in UTF-8; there ``{"array": name}`` stands for
+The file is an uncompressed .npz archive without pickles, so NumPy alone reads it: an array's name is its path, such as
+``params/w``. The entry ``minips`` holds everything else as JSON in UTF-8; there ``{"array": name}`` stands for
 an array, ``{"scalar": name}`` for a NumPy number, ``{"tuple": […]}`` for a tuple and ``{"map": [[key, value], …]}`` for
 a dict. The first key is ``format``, a whole number that grows whenever an older reader would go wrong.
 """
@@ -23,14 +23,14 @@ _JSON = "minips"
 
 
 def to_arrays(values: Mapping[str, Any]) -> dict[str, Array]:
-    """These values as the arrays of a file, by name. TypeError for one that a file cannot hold."""
+    """These values as the arrays of a file, by name. TypeError for a value that a file cannot hold."""
     arrays: dict[str, Array] = {}
     text = json.dumps(_to_json({"format": FORMAT, **values}, "", arrays))
     return {_JSON: np.frombuffer(text.encode(), np.uint8), **arrays}
 
 
 def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, Any]:
-    """The values that `to_arrays` made arrays of. ValueError, with their ``source``, for others."""
+    """The values from the arrays of `to_arrays`. ValueError, which names the ``source``, for other arrays."""
     try:
         tree = json.loads(arrays[_JSON].tobytes())
         newer = tree["map"][0][1]
@@ -45,7 +45,7 @@ def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, An
 
 
 def write(path: str | Path, values: Mapping[str, Any]) -> None:
-    """Write these values, in place of any file that is there. TypeError for one that the file cannot hold."""
+    """Write these values, and replace any existing file. TypeError for a value that the file cannot hold."""
     arrays, path = to_arrays(values), Path(path)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -77,11 +77,11 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def holds(value: Any) -> bool:
-    """True where a file gives this value back as it is."""
+    """True where this value can be read from a file as it was written."""
     if type(value) in (dict, list, tuple):
         try:
             return all(map(holds, (*value, *value.values()) if type(value) is dict else value))
-        except RecursionError:  # it holds itself
+        except RecursionError:  # the value contains itself
             return False
     plain = type(value) in (bool, int, float, str, type(None))
     return plain or ((type(value) is np.ndarray or isinstance(value, np.generic)) and not value.dtype.hasobject)
@@ -91,7 +91,7 @@ def _to_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
     if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, np.generic)):
         return value
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
-        while where in arrays:  # 1 and "1" as keys, or several keys that are NumPy's
+        while where in arrays:  # as with 1 and "1" as keys of one map, or several NumPy numbers
             where += "'"
         arrays[where] = np.asarray(value)
         return {"scalar" if isinstance(value, np.generic) else "array": where}

@@ -1,8 +1,9 @@
 """The needs of a protocol session, and a driver that carries one out in one thread.
 
-A session is a generator without thread, socket, lock or clock. It yields what it needs next, and is given it: `Do`, a
-piece of work, for its result; `Send`, a message to another party; `Receive`, for the next message of one; `Until`, a
-condition, for going on once it holds. What the work raises, or what a message was answered with, is raised in it.
+A session is a generator without thread, socket, lock or clock. It yields its next need, and the driver resumes it with
+what it needed: `Do`, the result of some work; `Send`, a message that the driver sends to another party; `Receive`, the
+next message of one; `Until`, a condition that has come to hold. An error of the work, or an error that answers a
+message, is raised in the session.
 
 A driver carries sessions out, and decides how and in which time: threads with sockets and the wall clock; a simulated
 cluster with the real arrays; a prediction, where sizes stand in for arrays and nothing is computed.
@@ -21,9 +22,9 @@ NO_LOCK = nullcontext()
 
 @dataclass(eq=False, slots=True)
 class Do:
-    """Work under these spans on so many values; the session goes on with what ``call`` returns. ``transfer`` is the
-    processor's part of sending or receiving a message. Other sessions of the same party go on meanwhile, unless it is
-    done ``alone``.
+    """Work on so many values, in these spans; the driver resumes the session with the result of ``call``. The span
+    ``transfer`` is the processor's part of sending or receiving a message. Other sessions of the same party may run
+    meanwhile, unless the work runs ``alone``.
     """
 
     spans: tuple[str, ...]
@@ -34,7 +35,7 @@ class Do:
 
 @dataclass(eq=False, slots=True)
 class Send:
-    """A message of so many values to another party, its ``number``-th."""
+    """Send another party a message of so many values; ``number`` is that of the hop, if there are hops."""
 
     to: int
     parcel: Parcel
@@ -44,7 +45,7 @@ class Send:
 
 @dataclass(eq=False, slots=True)
 class Receive:
-    """The next message of another party: the ``number``-th, or the answer to what was sent to it first."""
+    """Receive another party's next message: that of hop ``number`` or, from a server, the oldest request's answer."""
 
     source: int
     number: int = 0
@@ -52,7 +53,7 @@ class Receive:
 
 @dataclass(eq=False, slots=True)
 class Until:
-    """Go on once ``ready()``, which this worker waits for."""
+    """Wait on behalf of this worker until ``ready()``."""
 
     ready: Callable[[], bool]
     worker: int
@@ -63,7 +64,7 @@ Session = Generator[Any, Any, Result]
 
 
 def nothing() -> None:
-    """Work that takes time, perhaps, and leaves no result."""
+    """Work without a result, which may take time."""
 
 
 def _no_other(need: Send | Receive) -> Parcel:
@@ -76,8 +77,8 @@ def carry_out(
     receive: Callable[[Receive], Parcel] = _no_other,
     stepping: AbstractContextManager[Any] = NO_LOCK,
 ) -> Result:
-    """Carry a session out here and now, in this thread; what it returns. What it waits for must hold already.
-    ``stepping`` is held while the session goes from one need to the next.
+    """Carry out a session at once, in this thread. Returns its result. The conditions that it waits for must hold
+    already. ``stepping`` is held while the session runs from one need to the next.
     """
     answer, error = None, None
     while True:

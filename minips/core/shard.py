@@ -1,11 +1,11 @@
-"""The server's decisions: who pushed what at which clock, what is ready to be applied, who may pull.
+"""The server's decisions: which worker pushed at which clock, which update is due, which worker may pull.
 
-A shard is a state machine without thread, socket or wall clock. A server's sessions ask it, in a real run, a simulation
-and a prediction alike, and a test can call it in any order. One call has to end before the next.
+A shard is a state machine without thread, socket or wall clock. A server's sessions call it in real runs, simulations
+and predictions, and a test can call it in any order. One call has to end before the next.
 
 With rounds (BSP) a push waits in the shard until its round has its quorum; the round is then applied as one aggregate,
 in worker order. Without rounds (SSP, ASP) each push is applied at once, scaled by 1/workers, so that under plain SGD
-one clock of all the workers moves the parameters as far as one round does. With momentum it does so once the velocity
+one clock of all the workers moves the parameters as far as one round does. With momentum this holds once the velocity
 is steady. Other steps do not shrink with the gradient: with n workers, weight decay is applied n times in a clock, Adam
 moves n times as far, Adagrad about √n times. Divide ``weight_decay`` or ``lr`` by that.
 
@@ -32,20 +32,19 @@ from minips.stages.consistency import Consistency, PullView, takes_view
 from minips.stages.optimizers import Optimizer
 
 Outcome = Literal["applied", "held", "late", "duplicate", "over"]
-"""The outcome of a push: applied; held until its round is complete; too late for its round and dropped; a repetition;
-after the end of the run, which it may have brought about: an update that would make parameters NaN or infinite is not
-applied."""
+"""The outcome of a push: applied; held until its round is complete; dropped as late for its round; a repetition;
+over: it came after the end of the run, or ended the run, as its update would have made parameters NaN or infinite."""
 
 
 OUTSTANDING = 64
-"""Pushes that a worker may have outstanding and, if late, hear about again."""
+"""Pushes that a worker may have outstanding: for so many late ones a repetition has the same outcome again."""
 
 
 _STATE = ("version", "rounds", "applied", "clocks", "recent_losses", "policy_state")
 
 
 class Grant(NamedTuple):
-    """A pull that was granted: whose, at which clock, and where the slowest was."""
+    """A pull that was granted: the worker, its clock, and the slowest clock."""
 
     worker: int
     clock: int
@@ -53,29 +52,29 @@ class Grant(NamedTuple):
 
 
 def checked(gradients: Mapping[str, Array], params: Tensors) -> Tensors:
-    """Gradients of ``params``, in their order and in this machine's byte order. ValueError where names, shapes or
+    """These gradients, in the order of ``params`` and in this machine's byte order. ValueError where names, shapes or
     dtypes are not those of the parameters, NonFiniteError where a value is NaN or infinite.
     """
     if gradients.keys() != params.keys():
         raise ValueError(f"Expected gradients of {', '.join(params)}; got {', '.join(gradients) or 'none'}.")
-    whole: Tensors = {}
+    ordered: Tensors = {}
     for name, p in params.items():
         given = gradients[name]
         g = given if type(given) is np.ndarray and given.dtype.isnative else native(given)
         if g.shape != p.shape or g.dtype != p.dtype:
             raise unlike(name, g, p.dtype, p.shape)
-        if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # or a square has overflowed
+        if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # a square of finite values may overflow
             check_finite({name: g}, "The gradient of")
-        whole[name] = g
-    return whole
+        ordered[name] = g
+    return ordered
 
 
 class Shard:
     """Parameters, and the rules by which they change.
 
     ``updates`` is how many applied pushes end the run; None for a shard without an end. ``now()`` is the time
-    that a consistency model sees. After ``every`` so many applied pushes the shard pauses: no push may go on before
-    `go_on` and, with rounds, no pull.
+    that a consistency model sees. After ``every`` so many applied pushes the shard pauses: pushes and, with rounds,
+    pulls wait for `go_on`.
     """
 
     def __init__(
@@ -99,8 +98,8 @@ class Shard:
         self.rounds = 0
         self.applied = 0
         self._counted = 0
-        """The count that pauses go by: applied pushes or, with rounds, those of whole rounds, of which all servers have
-        the same number even where a worker was lost between two of them.
+        """The count for pauses: applied pushes or, with rounds, workers × complete rounds. All servers complete the
+        same rounds, even where a worker was lost between two of them.
         """
         self.pause_at = every
         """The count at which the shard pauses next."""
@@ -108,18 +107,18 @@ class Shard:
         self.duplicates = 0
         self.clocks = [0] * workers
         self._missed = [range(0)] * workers
-        """The clocks that each worker was moved past while it was away, and at which no push of it has come."""
+        """The clocks that each worker skipped while it was away, and at which the shard has no push of it yet."""
         self._dropped = [deque[int](maxlen=OUTSTANDING) for _ in range(workers)]
         """The clocks of each worker's last late pushes, for repetitions of them."""
         self._over = [0] * workers
-        """Pushes of each worker after the end of the run, or that waited for their round then."""
+        """The number of each worker's pushes with the outcome ``over``."""
         self.live = set(range(workers))
         self._slowest: int | None = None
         self.staleness: Counter[int] = Counter()
         self.grants: list[Grant] = []
         self.losses: list[tuple[int, float]] = []
         self.stuck = ""
-        """Why no round can be completed any more: too few workers for the aggregator, or a stage that raised."""
+        """Why no further round can be completed: too few workers for the aggregator, or a stage that raised."""
         self._failed = False
         self.done = False
         """True once the run's updates have been applied, or it has diverged."""
@@ -127,18 +126,18 @@ class Shard:
         """Why the run has ended before its updates were applied."""
         self._held: dict[int, Contribution] = {}
         self._due: tuple[list[Contribution], Contribution | None] = [], None
-        """What the update that is due is made of, and the push that has completed it."""
+        """The contributions of the update that is due, and the push that completed it."""
         self.recent_losses: list[float] = []
-        """Of the contributions that make up no whole clock yet."""
+        """The losses of contributions since the last whole clock of all the workers."""
         self.sees_time = takes_view(consistency)
-        """True where the consistency model looks at more than two clocks."""
+        """True where the consistency model takes a `PullView`, which has the time."""
         self._pushed_at = [now()] * workers
         self.policy_state: dict[str, Any] = {}
-        """What the consistency model keeps between two questions."""
+        """The consistency model's own state, from one pull to the next."""
 
     @classmethod
     def of(cls, config: Config, params: Mapping[str, Array], **others: Any) -> Self:
-        """The shard of a config's stages and, unless the ``others`` say otherwise, of its workers."""
+        """The shard of a config's stages and workers; ``others`` are further arguments, or replace these."""
         stages = {"aggregator": config.aggregator, "consistency": config.consistency, "optimizer": config.optimizer}
         return cls(params, **{"workers": config.workers, **stages, **others})
 
@@ -148,26 +147,26 @@ class Shard:
         return self.parameters.lend()
 
     def state(self) -> dict[str, Any]:
-        """All but the parameters that going on needs, for `restore`: with pushes that wait for their round, without
-        those that came after the end.
+        """The state for a saved run, for `restore`, without the parameters. It holds the pushes that wait for their
+        round, and no pushes after the end.
         """
         clocks = [at - self._over[worker] - (worker in self._held) for worker, at in enumerate(self.clocks)]
         kept = {name: getattr(self, name) for name in _STATE}
-        held = [tuple(one) for one in self._held.values()]
+        held = [tuple(contribution) for contribution in self._held.values()]
         return {**kept, "clocks": clocks, "held": held, "optimizer": self.parameters.states}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the state of a saved run. ValueError where the optimizer's is of other pieces."""
+        """Resume from the state of a saved run. ValueError where the optimizer's state is of other blocks."""
         for name in _STATE:
             setattr(self, name, copy.deepcopy(state[name]))
-        if self.quorum is not None:  # what waited for its round was dropped; a run without rounds has counted none
+        if self.quorum is not None:  # the workers begin with the round under way; a run without rounds has counted none
             self.rounds = max(self.rounds, self.applied // self.workers)
             self.clocks = [self.rounds] * self.workers
         self._counted = self.applied if self.quorum is None else self.rounds * self.workers
         self.parameters.restore(state["optimizer"])
         self.done = self.updates is not None and self.applied >= self.updates
-        for one in state.get("held", ()):
-            self.push(Contribution(*one), checked=True)
+        for contribution in state.get("held", ()):
+            self.push(Contribution(*contribution), checked=True)
         self.go_on()
 
     @property
@@ -176,7 +175,7 @@ class Shard:
         return self._counted >= self.pause_at and not self.done
 
     def pause(self, at: float | None = None) -> float:
-        """Pause at this count or (None) at the next clock of all the workers, if no pause comes before; that count."""
+        """Pause at this count or (None) at the next clock of all the workers or an earlier pause. Returns the count."""
         soon = (self._counted // self.workers + 1) * self.workers
         self.pause_at = min(self.pause_at, soon) if at is None else at
         return self.pause_at
@@ -186,7 +185,7 @@ class Shard:
         self.pause_at = (self._counted // self.every + 1) * self.every
 
     def end(self) -> None:
-        """End the run with the parameters as they are; what waits for its round waits in the state."""
+        """End the run with the parameters as they are; the state keeps the pushes that wait for their round."""
         self.done = True
 
     def diverge(self, reason: str) -> None:
@@ -196,16 +195,16 @@ class Shard:
             self.end()
 
     def slowest(self) -> int:
-        """The clock that others wait for: the completed rounds or, without rounds, that of the slowest live worker."""
+        """The clock that other workers wait for: the completed rounds or, without rounds, the slowest live worker's."""
         if self.quorum is not None:
             return self.rounds
-        if self._slowest is None:  # many ask between two pushes
+        if self._slowest is None:  # it is read many times between two pushes
             live = self.clocks if len(self.live) == self.workers else [self.clocks[worker] for worker in self.live]
             self._slowest = min(live, default=max(self.clocks))
         return self._slowest
 
     def is_new(self, worker: int, clock: int) -> bool:
-        """True for a push that has not been taken yet: the worker's next one, or one that it was moved past while away.
+        """True for a push that the shard has not taken yet: the worker's next one, or one that it skipped while away.
         ValueError where pushes are missing before it.
         """
         at = self.clocks[worker]
@@ -216,7 +215,7 @@ class Shard:
         return clock == at or clock in self._missed[worker]
 
     def repeated(self, worker: int, clock: int) -> Outcome:
-        """The outcome of a push that has been taken before: it was dropped, or it is a duplicate."""
+        """The outcome of a push that the shard has taken before: it was dropped, or it is a duplicate."""
         self.duplicates += 1
         return "late" if clock in self._dropped[worker] else "duplicate"
 
@@ -228,12 +227,12 @@ class Shard:
         """Take a push, and make the update that it completes. ValueError, with nothing changed, where it does not fit
         the parameters or is not finite; RuntimeError where a stage raises, which ends the run.
 
-        ``checked``: `is_new`, `may_push` and `check` have been asked already.
+        ``checked``: the caller has called `is_new`, `may_push` and `check` already.
         """
         return self.take(contribution, checked) or self.apply()
 
     def take(self, contribution: Contribution, checked: bool = False) -> Outcome | None:
-        """Take a push as `push` does; None where an update is due, which `apply` makes before anything else happens."""
+        """Take a push as `push` does. Returns None where an update is due; the next call must then be `apply`."""
         worker, clock = contribution.worker, contribution.clock
         if not checked:
             if not self.is_new(self.validate_worker(worker), clock):
@@ -258,14 +257,14 @@ class Shard:
         return None if self._complete_round(contribution) else self._taken(contribution, "held")
 
     def apply(self) -> Outcome:
-        """Make the update that is due, of its contributions as one aggregate; what became of the push that has
+        """Make the update that is due, of its contributions as one aggregate. Returns the outcome of the push that has
         completed it: ``over`` where the run has diverged instead.
         """
         (contributions, last), self._due = self._due, ([], None)
         rounds, aged = self.quorum is not None, []
-        for one in contributions:
-            staleness = self.version - one.version
-            aged.append(one._replace(staleness=staleness) if staleness else one)
+        for contribution in contributions:
+            staleness = self.version - contribution.version
+            aged.append(contribution._replace(staleness=staleness) if staleness else contribution)
         try:
             lost = self.parameters.update(aged, 1.0 if rounds else 1 / self.workers, self.applied // self.workers)
         except Exception as error:
@@ -283,9 +282,9 @@ class Shard:
                 f"applied. {ADVICE}"
             )
             return self._taken(last, "over") if last else "over"
-        for one in aged:
-            self.staleness[one.staleness] += 1
-            self.recent_losses.append(one.loss)
+        for contribution in aged:
+            self.staleness[contribution.staleness] += 1
+            self.recent_losses.append(contribution.loss)
         self.version += 1
         self.applied += len(contributions)
         self._counted = self.applied
@@ -301,7 +300,7 @@ class Shard:
         return self._taken(last, "applied") if last else "applied"
 
     def _taken(self, contribution: Contribution, outcome: Outcome) -> Outcome:
-        """A push has come to its end: its worker goes on."""
+        """Count a push that has its outcome, and move its worker's clock."""
         worker, clock = contribution.worker, contribution.clock
         self._over[worker] += outcome == "over"
         if clock in self._missed[worker]:
@@ -313,16 +312,16 @@ class Shard:
         return outcome
 
     def skip(self, worker: int) -> None:
-        """A worker gives up a gradient whose round was completed without it, and goes on with the round under way."""
+        """Move a worker that gives up a gradient, as its round was completed without it, to the round under way."""
         if self.quorum is not None and self.clocks[self.validate_worker(worker)] < self.rounds:
             self.late += 1
             self.clocks[worker] = self.rounds
 
     def may_pull(self, worker: int) -> bool:
-        """True where a pull of this worker is to be answered now. After the end of the run, all are.
+        """True where the server may answer a pull of this worker now. After the end of the run it may answer all.
 
-        In a pause none is where there are rounds. Without them all may be: nothing moves but by a push, and a worker
-        that went on may be the one that brings the other servers to their pauses.
+        In a pause with rounds it may answer none. Without rounds pulls do not mind the pause: only pushes change the
+        parameters, and the other servers may need this worker's next push to come to their pauses.
         """
         if self.done or (self.quorum is not None and self._counted >= self.pause_at):
             return self.done
@@ -342,9 +341,9 @@ class Shard:
         return self.parameters.lend()
 
     def join(self, worker: int) -> int:
-        """A worker is here, for the first time or again. Returns its clock.
+        """Count a worker that connects, for the first time or again. Returns its clock.
 
-        One that comes back goes on where the slowest of the others is, so that no worker waits for what it missed.
+        A worker that comes back continues at the clock of the slowest other one, so that no worker waits for it.
         """
         if self.validate_worker(worker) not in self.live:
             at, missed = self.clocks[worker], self._missed[worker]
@@ -355,13 +354,13 @@ class Shard:
         return self.clocks[worker]
 
     def leave(self, worker: int) -> None:
-        """A worker is gone: no other waits for it any longer. What it has pushed counts."""
+        """Count a worker no longer: no other one waits for it. Its pushes so far count."""
         if self.part(worker):
-            with suppress(RuntimeError):  # no push that could be refused: those that wait are told why
+            with suppress(RuntimeError):  # there is no push to refuse; `stuck` tells waiting workers why
                 self.apply()
 
     def part(self, worker: int) -> bool:
-        """A worker is gone, as `leave` says; True where an update is due with that, which `apply` makes."""
+        """Count a worker no longer, as `leave` does. Returns True where an update is due now, which `apply` makes."""
         self.live.discard(self.validate_worker(worker))
         self._slowest = None
         return self.quorum is not None and self._complete_round(None)
@@ -373,13 +372,11 @@ class Shard:
         return worker
 
     def check(self, gradients: Tensors) -> None:
-        """ValueError where these are no gradients of the parameters, or not finite. Safe to call at any time."""
+        """ValueError where these are not the parameters' gradients, or not finite. Safe to call at any time."""
         checked(gradients, self.parameters.arrays)
 
     def _complete_round(self, last: Contribution | None) -> bool:
-        """True where there are enough contributions for the round under way, ``last`` the one that came now: then the
-        update of it is due.
-        """
+        """True where the round under way is complete, so that its update is due; ``last`` is the newest push."""
         assert self.quorum is not None
         arrived = 0 if self._failed or self.done else len(self._held)
         if not arrived or (arrived < self.quorum and not self.live <= self._held.keys()):

@@ -17,13 +17,13 @@ class WorkerStatus:
     worker: int
     connected: bool
     counts: bool
-    """False once it has left, or has been silent for too long: no other waits for it."""
+    """False once it has left, or was silent for too long: no other worker waits for it."""
     clock: int
     """Its completed pushes."""
     heard_s: float
-    """Seconds since it was heard last; since the server began where it has never come."""
+    """Seconds since the server last heard it or, where it has never come, since the server began."""
     waits_for: list[int]
-    """The workers that a push or a pull of it waits for now."""
+    """The workers for which its push or pull waits now."""
     received: int
     """Bytes of frames that it has sent to this server."""
     sent: int
@@ -40,32 +40,32 @@ class Status:
     applied: int
     """Pushes that were applied."""
     updates: int | None
-    """Pushes that end the run."""
+    """The number of applied pushes that ends the run."""
     late: int
     duplicates: int
     version: int
     loss: float | None
     """The last training loss: the mean over one clock of all the workers."""
     seconds: float
-    """Since all the workers were there, or since the first came."""
+    """Since all the workers were connected or, until then, since the first one was."""
     done: bool
     diverged: str | None
     stuck: str
-    """Why no round can be completed any more."""
+    """Why no further round can be completed."""
     pushes_per_s: float | None = None
     """Between two looks; None after one."""
     bytes_per_s: float | None = None
     """Both ways, between two looks; None after one."""
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Self:
-        """The status that a server has told, of the fields that are known here. TypeError where one is missing."""
+    def from_dict(cls, header: Mapping[str, Any]) -> Self:
+        """The status in a server's answer, of the fields that are known here. TypeError where one is missing."""
 
         def known(kind: type[Status] | type[WorkerStatus], row: Mapping[str, Any]) -> dict[str, Any]:
             return {field.name: row[field.name] for field in dataclasses.fields(kind) if field.name in row}
 
-        workers = [WorkerStatus(**known(WorkerStatus, one)) for one in told.get("workers", [])]
-        return cls(**known(cls, told) | {"workers": workers})
+        workers = [WorkerStatus(**known(WorkerStatus, row)) for row in header.get("workers", [])]
+        return cls(**known(cls, header) | {"workers": workers})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON, without the rates."""
@@ -78,7 +78,7 @@ class Status:
         return dataclasses.replace(self, pushes_per_s=pushes / seconds, bytes_per_s=nbytes / seconds)
 
     def _nbytes(self) -> int:
-        return sum(one.received + one.sent for one in self.workers)
+        return sum(worker.received + worker.sent for worker in self.workers)
 
     def __str__(self) -> str:
         """A text table."""
@@ -97,17 +97,17 @@ class Status:
         return "done" if self.done else f"stuck: {self.stuck}" if self.stuck else "running"
 
 
-def _cells(one: WorkerStatus) -> tuple[str, ...]:
+def _cells(status: WorkerStatus) -> tuple[str, ...]:
     """One worker's row."""
-    there = "yes" if one.connected else "no"
-    waits = ", ".join(f"worker {other}" for other in one.waits_for)
-    gone = "" if one.counts else ", gone"
+    connected = "yes" if status.connected else "no"
+    waits = ", ".join(f"worker {other}" for other in status.waits_for)
+    gone = "" if status.counts else ", gone"
     return (
-        f"{one.worker}",
-        there + gone,
-        f"{one.clock}",
-        f"{one.heard_s:.1f} s ago" if one.clock or one.received else "never",
+        f"{status.worker}",
+        connected + gone,
+        f"{status.clock}",
+        f"{status.heard_s:.1f} s ago" if status.clock or status.received else "never",
         waits,
-        f"{one.received / 1e6:.3f}",
-        f"{one.sent / 1e6:.3f}",
+        f"{status.received / 1e6:.3f}",
+        f"{status.sent / 1e6:.3f}",
     )

@@ -20,4 +20,4 @@ def html_rows(
         tag = "th" if number < headings else "td"
         return f"<{tag}{look}>{cell(text)}</{tag}>"
 
-    return "".join(f"<tr>{''.join(tagged(*one) for one in enumerate(row))}</tr>" for row in rows)
+    return "".join(f"<tr>{''.join(tagged(*numbered) for numbered in enumerate(row))}</tr>" for row in rows)

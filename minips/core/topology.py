@@ -45,7 +45,7 @@ def hosts(workers: int, servers: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Alike(Topology):
-    """A topology whose links are alike, but for the bandwidth of some: ``links`` yields their ends, and that if so."""
+    """A topology of equal links; ``links`` yields their ends and, of a link with another bandwidth, this."""
 
     bandwidth_bps: float = option(1e9, "bits per second of each link, each way", above=0, unit="bit/s")
     latency_s: float = option(1e-4, "seconds that a message travels over each link", minimum=0, unit="s")
@@ -53,7 +53,7 @@ class _Alike(Topology):
 
     @abstractmethod
     def links(self, workers: int, servers: int) -> Iterator[tuple[str, str] | tuple[str, str, float]]:
-        """The links, in the order in which they are numbered."""
+        """The links, in the order of their numbers."""
 
     def graph(self, workers: int, servers: int) -> Any:
         import networkx as nx
@@ -83,7 +83,7 @@ class Star(_Alike):
 @register
 @dataclass(frozen=True)
 class Ring(_Alike):
-    """The hosts stand in a circle, workers before servers, each with a link to the next. No switch: hosts pass on."""
+    """The hosts form a circle, workers before servers, each with a link to the next. The hosts forward."""
 
     name = "ring"
 
@@ -101,7 +101,7 @@ class Tree(_Alike):
     fanout: int = option(4, "nodes below a switch", minimum=2, step=1)
 
     def links(self, workers: int, servers: int) -> Iterator[tuple[str, str, float]]:
-        leaves = dict.fromkeys(hosts(workers, servers), 1)  # of each node of one level
+        leaves = dict.fromkeys(hosts(workers, servers), 1)  # the number below each node of one level
         level = 0
         while len(leaves) > 1 or not level:
             above: dict[str, int] = {}
@@ -112,7 +112,7 @@ class Tree(_Alike):
             leaves, level = above, level + 1
 
     def width(self, leaves: int) -> int:
-        """The bandwidth of the link above so many hosts, over a host's."""
+        """The factor of a host's bandwidth that the link above so many hosts has."""
         return 1
 
 
@@ -163,19 +163,19 @@ class Machines(Value):
 
     @property
     def link(self) -> Link:
-        """Each machine's connection to the switch, as a config has it."""
+        """Each machine's connection to the switch, as a `Config.link`."""
         return Link(self.bandwidth_bps, self.latency_s)
 
     def places(self, workers: int, servers: int) -> dict[str, int]:
         """The machine of each server and each worker: in turn, servers first, as the Ray engine places them."""
         names = [*hosts(0, servers), *hosts(workers, 0)]
-        return {who: number % self.machines for number, who in enumerate(names)}
+        return {name: number % self.machines for number, name in enumerate(names)}
 
     def graph(self, workers: int, servers: int) -> Any:
-        """The network as a ``networkx.Graph``: what stays on one machine passes no link."""
-        graph = Star().graph(workers=0, servers=0)  # empty; where networkx is missing it says what to install
-        for who, number in self.places(workers, servers).items():
-            graph.add_edge(who, f"machine {number}", bandwidth_bps=inf, latency_s=0.0)
+        """The network as a ``networkx.Graph``: messages within one machine pass no link."""
+        graph = Star().graph(workers=0, servers=0)  # empty; its error says what to install for networkx
+        for host, number in self.places(workers, servers).items():
+            graph.add_edge(host, f"machine {number}", bandwidth_bps=inf, latency_s=0.0)
         for number in range(self.machines):
             graph.add_edge(
                 f"machine {number}", "switch", bandwidth_bps=self.bandwidth_bps, latency_s=self.latency_s / 2
@@ -184,14 +184,14 @@ class Machines(Value):
 
 
 def check_one_network(config: Config, cluster: Machines | None) -> None:
-    """ValueError where a run would have the network of a cluster and the config's link."""
+    """ValueError where a run would have both the network of a cluster and the config's link."""
     if cluster and config.link:
         raise ValueError(f"The cluster has a network of its own, and the config has {config.link!r}. Use link=None.")
 
 
 @dataclass(frozen=True)
 class Own(Topology):
-    """A graph of your own: `Simulated` takes a ``networkx.Graph`` as it is, and makes this of it."""
+    """A graph of your own: `Simulated` accepts a ``networkx.Graph`` and wraps it in this topology."""
 
     name = "own"
     drawn: object = option(None, "a networkx.Graph")
@@ -205,7 +205,7 @@ class Own(Topology):
 
 @dataclass(frozen=True)
 class Traffic(Value):
-    """A competing transfer from one node to another, that shares the links with all others while it lasts."""
+    """A competing transfer from one node to another, which shares the links with all others while it lasts."""
 
     source: str = option("worker 0", "the node that sends")
     target: str = option("server 0", "the node that receives")
@@ -220,7 +220,7 @@ class Traffic(Value):
 
 
 class Route(NamedTuple):
-    """The way from one node to another: links that can hold a message up, seconds of all, the share of packets lost."""
+    """The way from one node to another: links of finite bandwidth, the latency of all, the share of lost packets."""
 
     links: Links
     latency_s: float
@@ -228,9 +228,9 @@ class Route(NamedTuple):
 
 
 class Network:
-    """The links of a graph, numbered, each direction for itself, and the routes over them.
+    """The links of a graph, numbered, a link for each direction, and the routes over them.
 
-    ``capacity`` has the bytes per second of each link. ValueError where an edge does not say what it should.
+    ``capacity`` has the bytes per second of each link. ValueError for an edge without what a link needs.
     """
 
     def __init__(self, graph: Any) -> None:
@@ -255,11 +255,11 @@ class Network:
         self._latency_s, self._loss = table[:, 1], table[:, 2]
 
     def route(self, source: Hashable, target: Hashable) -> Route:
-        """The way from ``source`` to ``target``. ValueError where there is none, or all is lost on it."""
+        """The way from ``source`` to ``target``. ValueError where there is none, or its links lose all packets."""
         if (source, target) not in self._routes:
             links = np.array([self._numbers[hop] for hop in pairwise(self.path(source, target))], np.intp)
             narrow, loss = links[np.isfinite(self.capacity[links])], 1 - float(np.prod(1 - self._loss[links]))
-            if loss == 1:  # as far as a float can tell
+            if loss == 1:  # within the precision of a float
                 raise ValueError(
                     f"Nothing gets from {source!r} to {target!r}: its {len(links)} links lose all of it together. "
                     "Lower their loss."
@@ -268,8 +268,8 @@ class Network:
         return self._routes[source, target]
 
     def path(self, source: Hashable, target: Hashable) -> list[Hashable]:
-        """The nodes on the way. One that has a single neighbour has no choice, so that its neighbour's way will do:
-        a thousand hosts on one switch ask for one.
+        """The nodes on the way. The way of a node with a single neighbour is its neighbour's: a thousand hosts on one
+        switch need one search.
         """
         import networkx as nx
 
@@ -290,11 +290,11 @@ class Network:
 
 
 def fair_shares(routes: Links, capacity: Array) -> Array:
-    """The max-min fair bytes per second of each flow: none can have more without a slower one having less.
+    """The max-min fair bytes per second of each flow: no flow can get more unless a slower one gets less.
 
-    ``routes`` of shape (hops, flows) holds each flow's links, filled up with the number of a link of infinite
-    ``capacity``. Progressive filling: a link whose flows all find it the narrowest on their way is shared out equally,
-    its flows leave what they take from their other links, and so on with those that are left.
+    ``routes`` of shape (hops, flows) holds each flow's links, padded with the number of a link of infinite
+    ``capacity``. Progressive filling: the flows of a link that is the narrowest on the way of each of them share it
+    equally; their rates are subtracted from their other links; and so on with the remaining flows and links.
     Source: Bertsekas and Gallager 1992, "Data Networks", section 6.5.2.
 
     Three flows over one link of 6 bytes per second, one of which has another of 1 on its way:

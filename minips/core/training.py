@@ -1,20 +1,20 @@
-"""The training loop of a worker, told once: in a real run, a simulation and a prediction alike.
+"""The training loop of a worker, written once for real runs, simulations and predictions.
 
 A loop is a session whose needs are larger than those of a call: `Compute`, a gradient; `Call`, the result of another
-session; `Begin`, the same beside what comes next; `Await`, its result. Who carries it out decides what time these take.
+session; `Begin`, a session that runs beside the loop; `Await`, its result. The driver decides how long these take.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from minips.core.protocol import WorkerSession
+from minips.core.protocol import WorkerProtocol
 from minips.core.sessions import Result, Session
 from minips.stage import Tensors
 
 
 class Compute(NamedTuple):
-    """The loss and the gradients at this clock of what the worker has seen; None where it gives that up, since the
-    round was completed without it.
+    """The loss and the gradients at this clock, of the parameters that the worker has seen; None where the worker gives
+    up, since the round was completed without it.
     """
 
     clock: int
@@ -28,7 +28,7 @@ class Call(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """Begin a session; the loop goes on once all of its messages are sent, with what `Await` waits for."""
+    """Begin a session. Once all its messages are sent, the loop continues with the value that `Await` takes."""
 
     session: Session[Any]
 
@@ -40,8 +40,8 @@ class Await(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The parameters that a worker computes its next gradient from, the servers' versions of them, and with overlap
-    those of the answer that came meanwhile.
+    """The parameters from which a worker computes its next gradient, the servers' versions of them and, with overlap,
+    the parameters of the answer that arrived meanwhile.
     """
 
     params: Tensors
@@ -50,12 +50,12 @@ class Seen(NamedTuple):
 
 
 def train_served(
-    worker: WorkerSession, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
+    worker: WorkerProtocol, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
 ) -> Session[Seen]:
-    """Gradient, push, pull, again, until the servers have said that the run is over, or ``over()``. Returns what the
-    worker has seen last; ``seen`` is what it had in a saved run.
+    """Compute a gradient, push it, pull, and repeat until the servers say that the run is over, or ``over()``. Returns
+    what the worker has seen last; ``seen`` is what it had seen in a saved run.
 
-    With ``overlap`` the next gradient is computed while the last one travels, from parameters that are one step older.
+    With ``overlap`` the worker computes the next gradient while the last one travels, from parameters one step older.
     """
     travelling: Any = None
     if seen is None:
@@ -91,12 +91,12 @@ def train_together(
     overlap: bool,
     seen: Any = None,
 ) -> Session[Any]:
-    """A rank's gradient and exchange, at each of these clocks, until an exchange is the last one. Returns what the next
-    gradient is computed from; ``seen`` is what it was in a saved run.
+    """Compute and exchange a rank's gradient at each of these clocks, until an exchange is the last one. Returns the
+    parameters for the next gradient; ``seen`` are those of a saved run.
 
-    ``copy()`` are the rank's parameters as they are now, to be kept; ``exchange`` is the session of a step of all the
-    ranks, at a clock, with what was computed, True where it is the last one. With ``overlap`` the next gradient is
-    computed while the last one is exchanged, as in `train_served`.
+    ``copy()`` copies the rank's current parameters. ``exchange(clock, computed)`` is the session of one step of all the
+    ranks; its result is True for the last one. With ``overlap`` the rank computes the next gradient during the exchange
+    of the last one, as in `train_served`.
     """
     travelling: Any = None
     for clock in clocks:
@@ -106,7 +106,7 @@ def train_together(
         if travelling is not None and (yield Await(travelling)):
             break
         if overlap:
-            seen = copy()  # before the exchange begins, which will change it
+            seen = copy()  # before the exchange begins, which will change the parameters
             travelling = yield Begin(exchange(clock, computed))
         elif (yield Call(exchange(clock, computed))):
             break
@@ -122,7 +122,7 @@ def carry_out_loop(
     begin: Callable[[Session[Any]], Any],
     wait: Callable[[Any], Any],
 ) -> Result:
-    """Carry a loop out here and now, in this thread; what it returns."""
+    """Carry out a loop at once, in this thread. Returns its result."""
     answer: Any = None
     while True:
         try:
@@ -141,6 +141,6 @@ def carry_out_loop(
 
 
 def _returned(result: Any) -> Session[Any]:
-    """A session that is over at once."""
+    """A session that ends at once, with this result."""
     return result
-    yield  # which makes it a session
+    yield  # makes this function a generator

@@ -128,7 +128,7 @@ def answer(line: Pipe, *, plan: Assignment) -> dict[str, Any]:
                 line.say("spun", _spin())
             if heard[0] == "meet":
                 for peer, piece, other in zip(peers, plan.pieces, heard[1], strict=True):
-                    peer.meet([other, peer.address])
+                    peer.connect([other, peer.address])
                     pool.submit(_exchange, peer, piece)
                 line.say("met")
     rounds = list(_rounds(plan.aggregator, plan.pieces, plan.together))
@@ -150,7 +150,7 @@ def ask(line: Pipe, *, plan: Assignment, problem: Problem | None, addresses: Add
         clients = [stack.enter_context(connect(address, config, token=token)) for address in addresses.servers]
         crowd = stack.enter_context(connect(addresses.crowd, plan.crowd, token=token))
         for peer, other in zip(peers, addresses.peers, strict=True):
-            peer.meet([peer.address, other])
+            peer.connect([peer.address, other])
         meter = _Meter(bare, config.timeout_s)
         for block in range(-1, BLOCKS):  # the first warms up
             line.say("progress", (block + 1) / (BLOCKS + 1))

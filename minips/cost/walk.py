@@ -22,7 +22,7 @@ from minips.core.config import Config
 from minips.core.fit import Line
 from minips.core.message import Header, Message
 from minips.core.presence import Attending
-from minips.core.protocol import PUSHES, ServerLink, ServerSession, WorkerSession
+from minips.core.protocol import PUSHES, ServerProtocol, ServerRecord, WorkerProtocol
 from minips.core.reduction import all_reduce
 from minips.core.sessions import Receive, Send, Session, Until
 from minips.core.shard import Shard
@@ -347,7 +347,7 @@ class _Worker(ServedParty, _Trainer):
         super().__init__(walk, who, number, calibration.worker, rest_s)
         self._flight_s, self._connection = calibration.idle.at(walk.share) / 2, Attending()
         self._trips: list[deque[Signal]] = [deque() for _ in walk.servers]
-        self._session = WorkerSession(number, [_DeclaredLink(walk, number, index) for index in range(config.servers)])
+        self._session = WorkerProtocol(number, [_DeclaredLink(walk, number, index) for index in range(config.servers)])
 
     @property
     def clock(self) -> int | None:
@@ -446,7 +446,7 @@ class _Rank(_Trainer):
         self.totals["transfer"] += self.clockwork.now - sent
 
 
-class _DeclaredLink(ServerLink):
+class _DeclaredLink(ServerRecord):
     """A worker's link over which sizes travel."""
 
     def __init__(self, walk: Walk, worker: int, index: int) -> None:
@@ -458,7 +458,7 @@ class _DeclaredLink(ServerLink):
         return Message(sized.header), sized.stamp
 
 
-class _DeclaredSessions(ServerSession):
+class _DeclaredSessions(ServerProtocol):
     """A server's sessions in which sizes stand in for arrays."""
 
     def __init__(self, server: _Server) -> None:

@@ -1,7 +1,6 @@
 """A worker's side: push gradients, pull parameters, over one channel to each server.
 
-Every call returns a future at once. A tensor that is split over several servers goes out in pieces and comes back
-whole.
+Every call returns a future at once. A tensor that several servers hold is sent in pieces, and its pieces are joined.
 """
 
 import reprlib
@@ -22,7 +21,7 @@ from minips.core.codec import unpack
 from minips.core.config import Config
 from minips.core.message import Header, Message
 from minips.core.partition import cut_state, join_state
-from minips.core.protocol import ServerLink, WorkerSession
+from minips.core.protocol import ServerRecord, WorkerProtocol
 from minips.core.sessions import Do, Receive, Send, Session, Until, carry_out
 from minips.core.shard import checked
 from minips.drivers.reconnecting import PAUSES_S, Reconnecting
@@ -34,7 +33,7 @@ from minips.trace import Trace
 
 T = TypeVar("T")
 LOOK_S = 0.01
-"""How often a session that waits is looked at."""
+"""Seconds between two checks of the condition of a waiting session."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Ref:
     _client: "Client"
 
     def fetch(self, rows: Sequence[int] | None = None) -> Array:
-        """The values, once the consistency model lets this worker pull; of these rows alone, where they are given."""
+        """The values, once the consistency model lets this worker pull; with ``rows``, of these rows only."""
         chosen = None if rows is None else {self.name: rows}
         return self._client.pull([self.name], chosen).result()[self.name]
 
@@ -56,8 +55,8 @@ class Ref:
 
 
 class Client(Closable):
-    """One worker's connection to all the servers. Made by `connect`, and, without an identity, by an engine, which
-    itself sees to it that no two are one worker.
+    """One worker's connection to all the servers. `connect` makes clients; so do engines, without an identity, as they
+    number their workers themselves.
     """
 
     def __init__(
@@ -76,23 +75,23 @@ class Client(Closable):
         self.bytes_sent = self.bytes_received = 0
         self._closing = threading.Event()
         self._beginning = threading.Lock()
-        """Held from the beginning of a call until all of its messages have been sent."""
+        """Held from the beginning of a call until it has sent all of its messages."""
         self._stepping = threading.Lock()
-        """Held while a session goes from one need to the next: calls share the links' clocks and marks."""
-        self._links = [_MeteredLink(self, index) for index in range(len(addresses))]
-        self.session = WorkerSession(worker, self._links, identity)
+        """Held while a session runs from one need to the next: calls share the records of the servers."""
+        self._servers = [_MeteredRecord(self, index) for index in range(len(addresses))]
+        self.protocol = WorkerProtocol(worker, self._servers, identity)
         self._connections: list[Reconnecting] = []
         self._dials: list[Callable[[], Channel]] = []
         self._numbers = count()
         self._leaves, self.resumed_at = False, 0
-        """True where the servers keep what this worker leaves with its goodbye, and what they had applied at first."""
+        """True where the servers will keep this worker's state; and how many updates they had applied at `resume`."""
         transport = config.shaped_transport()
         try:
             for index, address in enumerate(addresses):
                 dial = partial(transport.connect, address, token, timeout)
                 self._dials.append(dial)
                 self._connections.append(Reconnecting(dial, partial(self._resume, index), pauses_s))
-            self._check_servers(self.begin(self.session.hello(), timed=False).result(timeout) if addresses else [])
+            self._check_servers(self.begin(self.protocol.hello(), timed=False).result(timeout) if addresses else [])
         except BaseException:
             self._shutdown()
             raise
@@ -102,31 +101,29 @@ class Client(Closable):
     @property
     def done(self) -> bool:
         """True once every server has said that the run is over."""
-        return self.session.done
+        return self.protocol.done
 
     @property
     def clock(self) -> int:
-        """This worker's completed pushes.
+        """This worker's completed pushes, at the furthest server.
 
-        Each server counts by itself: with backup workers a push can be late at one and in time at another. This is the
-        furthest.
+        Each server counts by itself: with backup workers a push can be late at one and in time at another.
         """
-        return self.session.clock
+        return self.protocol.clock
 
     @property
     def versions(self) -> tuple[int, ...]:
         """The version of each server's parameters that was pulled last."""
-        return self.session.versions
+        return self.protocol.versions
 
     def push(
         self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
     ) -> "Driven[str]":
-        """Send gradients; the future holds what became of them: applied, held (until the round is complete), late or
-        over.
+        """Send gradients; the future holds the outcome: applied, held (until the round is complete), late or over.
 
-        ``loss`` is the training loss that belongs to them, ``versions`` what they were computed from (None: what was
-        pulled last). Without rounds (SSP, ASP) the server scales each push by 1/workers. ValueError where names, shapes
-        or dtypes are not those of the parameters, or a value is NaN or infinite.
+        ``loss`` is the training loss of the gradients, ``versions`` are those of the parameters from which they were
+        computed (None: the last pull's). Without rounds (SSP, ASP) the server scales each push by 1/workers. ValueError
+        where names, shapes or dtypes are not those of the parameters, or a value is NaN or infinite.
         """
         return self._push(gradients, loss, versions, False, lambda answers: str(answers[0].header["outcome"]))
 
@@ -135,29 +132,29 @@ class Client(Closable):
     ) -> "Driven[Tensors]":
         """Fetch the parameters, or those of these ``names``. The future waits as the consistency model says.
 
-        ``rows`` gives, by name, the rows of a tensor that are wanted, in that order: those alone travel. ValueError for
-        names and rows that there are not.
+        ``rows`` gives, by name, the wanted rows of a tensor, in order: the servers send only those. ValueError for
+        names and rows that do not exist.
         """
         if isinstance(names, str) or not isinstance(names, Iterable | None):
             raise TypeError(f"pull takes a list of names, such as ['w'], or None for all of them; got {names!r}.")
         if not isinstance(rows, Mapping | None):
             raise TypeError(f"pull takes rows as a mapping, such as {{'w': [0, 2]}}; got {rows!r}.")
         names = None if names is None else list(names)
-        chosen = {name: np.asarray(some).tolist() for name, some in (rows or {}).items()}
+        chosen = {name: np.asarray(wanted).tolist() for name, wanted in (rows or {}).items()}
         for name in (*(names or ()), *chosen):
             if name not in self._refs:
                 raise ValueError(f"There is no tensor {name!r} on the servers; there are {', '.join(self._refs)}.")
-        for link in self._links:
-            for name, some in chosen.items():
-                if name in link.layout:
-                    link.layout[name].rows(some)
-        return self.begin(self.session.pull(names, chosen), lambda answers: self.session.join(answers, chosen))
+        for server in self._servers:
+            for name, wanted in chosen.items():
+                if name in server.layout:
+                    server.layout[name].rows(wanted)
+        return self.begin(self.protocol.pull(names, chosen), lambda answers: self.protocol.join(answers, chosen))
 
     def push_pull(
         self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
     ) -> "Driven[Tensors]":
-        """A push and the pull after it in one message each way: one round trip instead of two."""
-        return self._push(gradients, loss, versions, True, self.session.join)
+        """Push and then pull, with one message each way: one round trip instead of two."""
+        return self._push(gradients, loss, versions, True, self.protocol.join)
 
     def begin(
         self,
@@ -167,18 +164,18 @@ class Client(Closable):
         timed: bool = True,
         last: bool = False,
     ) -> "Driven[Any]":
-        """Carry a session of this worker's out until it has sent all its messages; the future of ``finish`` of what it
-        returns.
+        """Carry out a session of this worker until it has sent all its messages. Returns the future of ``finish`` of
+        the session's result.
 
-        A ``timed`` call's way is told to the trace; the ``last`` one is no reason to connect again.
+        The trace records the times of a ``timed`` call; for the ``last`` one no connection is made again.
         """
         with self._beginning:
-            for link in self._links:
-                if link.unsure:
-                    _Call(self, self.session.agree()).result(self._timeout)
+            for server in self._servers:
+                if server.unsure:
+                    _Call(self, self.protocol.agree()).result(self._timeout)
             call = _Call(self, session, finish, timed, last)
         if timed and self.config.overlap:
-            call.attend()  # the next gradient is computed before anything waits for it
+            call.attend()  # the worker computes its next gradient before any thread waits for this call
         return call
 
     def refs(self) -> dict[str, Ref]:
@@ -187,56 +184,56 @@ class Client(Closable):
 
     def report(self) -> dict[str, Any]:
         """The client's part of a run's report."""
-        links = [link.state() for link in self._links]
+        codecs = [server.state() for server in self._servers]
         counts = {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received}
-        return {**counts, "trace": self.trace, "links": links}
+        return {**counts, "trace": self.trace, "links": codecs}
 
     def resume(self) -> list[Any] | None:
-        """Ask the servers, before the first push or pull, for what this worker left in the run that they go on with:
-        its links go on from there, and what it had seen is returned. None where it left nothing, or where they do not
-        know the word.
+        """Fetch from the servers, before the first push or pull, what this worker left in the run that they resume.
+        Restores its codecs, and returns what the worker had seen. None where it left nothing, or where the servers do
+        not know this message.
         """
         try:
-            answers = self.begin(self.session.say("state"), timed=False).result(self._timeout)
+            answers = self.begin(self.protocol.say("state"), timed=False).result(self._timeout)
         except ValueError:
             return None
         self._leaves = all(answer.header["leave"] for answer in answers)
         self.resumed_at = int(answers[0].header["applied"])
         parts = []
-        for link, answer in zip(self._links, answers, strict=True):
+        for server, answer in zip(self._servers, answers, strict=True):
             if answer.tensors:
                 parts.append(saved.from_arrays(answer.tensors, "What this worker left"))
-                link.restore(parts[-1]["link"])
+                server.restore(parts[-1]["link"])
         whole = len(parts) == len(answers)
-        return join_state(parts, [link.layout for link in self._links])["seen"] if whole else None
+        return join_state(parts, [server.layout for server in self._servers])["seen"] if whole else None
 
-    def restore(self, links: Sequence[Mapping[str, Any]]) -> None:
-        """Go on from a saved run's links to the servers, which do, too."""
-        for link, state in zip(self._links, links, strict=True):
-            link.restore(state)
+    def restore(self, codecs: Sequence[Mapping[str, Any]]) -> None:
+        """Resume from a saved run's codecs, one for each server; the servers resume it too."""
+        for server, state in zip(self._servers, codecs, strict=True):
+            server.restore(state)
 
     def close(self, *, diverged: str = "", failed: str = "", state: Mapping[str, Any] | None = None) -> None:
-        """Say goodbye and hang up. A reason why the worker has ``diverged`` ends the run, one why it has ``failed`` is
-        kept in the run's events; ``state`` is what the worker leaves with servers that keep it.
+        """Say goodbye and close the connections. A reason why the worker has ``diverged`` ends the run; the run's
+        events keep one why it has ``failed``. ``state`` is what the worker leaves with servers that keep it.
         """
         why = {name: text for name, text in (("diverged", diverged), ("failed", failed)) if text}
         if not self._closing.is_set():
             self._closing.set()
             if not why and state and self._leaves:
                 try:
-                    parts = [cut_state(state, link.index, link.layout) for link in self._links]
-                    self.begin(self.session.leave(parts), timed=False, last=True).result(self.config.timeout_s)
-                except Exception as error:  # a memory of one's own may hold what cannot travel
+                    parts = [cut_state(state, server.index, server.layout) for server in self._servers]
+                    self.begin(self.protocol.leave(parts), timed=False, last=True).result(self.config.timeout_s)
+                except Exception as error:  # a user's own memory may hold what cannot be sent
                     why = {"failed": f"its memories stay behind: {reason(error)}"}
             elif not why:
                 with suppress(Exception):
-                    self.begin(self.session.say("bye"), timed=False, last=True).result(1.0)
+                    self.begin(self.protocol.say("bye"), timed=False, last=True).result(1.0)
             for index, dial in enumerate(self._dials if why else ()):
-                # What failed may be a call that a signal has interrupted anywhere: the old connections are of no use.
+                # A signal may have interrupted a call anywhere, so that the old connections are useless.
                 self._connections[index].close()
                 with suppress(Exception), dial() as channel:
-                    self._carry_out(self.session.hello(index), channel)
-                    self._carry_out(self.session.tell(index, "bye", **why), channel)
+                    self._carry_out(self.protocol.hello(index), channel)
+                    self._carry_out(self.protocol.tell(index, "bye", **why), channel)
         self._shutdown()
         self._heart.join()
 
@@ -248,7 +245,7 @@ class Client(Closable):
                 f"Expected the addresses of all {wanted} servers of one run, in their order; "
                 f"got servers {', '.join(map(str, indices)) or 'none'}."
             )
-        layouts = [item for link in self._links for item in link.layout.items()]
+        layouts = [item for server in self._servers for item in server.layout.items()]
         self._refs = {name: Ref(name, part.shape, part.dtype, self) for name, part in layouts}
         self._beat_s = min(answer.header["silence_s"] for answer in answers) / 4
 
@@ -262,23 +259,23 @@ class Client(Closable):
     ) -> "Driven[Any]":
         if type(gradients) is not dict and not isinstance(gradients, Mapping):
             raise TypeError(
-                f"A push takes a mapping of names to gradients, here of {', '.join(self.session.like)}; "
+                f"A push takes a mapping of names to gradients, here of {', '.join(self.protocol.like)}; "
                 f"got {reprlib.repr(gradients)}."
             )
-        whole = checked(gradients, self.session.like)
-        if versions is not None and not (isinstance(versions, Sequence) and len(versions) == len(self._links)):
+        tensors = checked(gradients, self.protocol.like)
+        if versions is not None and not (isinstance(versions, Sequence) and len(versions) == len(self._servers)):
             raise ValueError(
-                f"versions holds one whole number for each of the {len(self._links)} servers, as client.versions "
+                f"versions holds one whole number for each of the {len(self._servers)} servers, as client.versions "
                 f"does, or is None; got {versions!r}."
             )
-        return self.begin(self.session.push(whole, None if loss is None else float(loss), versions, pulls), finish)
+        return self.begin(self.protocol.push(tensors, None if loss is None else float(loss), versions, pulls), finish)
 
     def _resume(self, index: int, channel: Channel) -> None:
-        """Say hello again, on a new connection."""
-        self._carry_out(self.session.hello(index), channel)
+        """Say hello again on a new connection."""
+        self._carry_out(self.protocol.hello(index), channel)
 
     def _carry_out(self, session: Session[Any], channel: Channel) -> None:
-        """Carry out a session of one message, on this connection."""
+        """Carry out a session of one message on this connection."""
         answers: list[Future[Frames]] = []
 
         def send(need: Send) -> None:
@@ -292,10 +289,10 @@ class Client(Closable):
 
     def _beat(self) -> None:
         while not self._closing.wait(self._beat_s):
-            for link in self._links:
-                if not link.outstanding:
+            for server in self._servers:
+                if not server.outstanding:
                     with suppress(Exception):
-                        self.begin(self.session.tell(link.index, "alive"), timed=False).result(self._beat_s)
+                        self.begin(self.protocol.tell(server.index, "alive"), timed=False).result(self._beat_s)
 
     def _shutdown(self) -> None:
         self._closing.set()
@@ -304,34 +301,35 @@ class Client(Closable):
 
 
 _Answer = tuple[Frames, float | None]
-"""The frames of an answer, and when its request was sent; None where that is of no interest."""
+"""The frames of an answer, and when its request was sent; None for a call that is not timed."""
 
 
-class _MeteredLink(ServerLink):
-    """A link that tells the client's trace what the way of a message took."""
+class _MeteredRecord(ServerRecord):
+    """A record of a server that adds the times of each message to the client's trace."""
 
     def __init__(self, client: Client, index: int) -> None:
         super().__init__(client.config, client.worker, index, client.trace)
         self._client, self.outstanding = client, 0
 
     def decode(self, answer: _Answer) -> tuple[Message, Header]:
-        came, (frames, asked_at) = time.monotonic(), answer
+        received_at, (frames, sent_at) = time.monotonic(), answer
         self._client.bytes_received += sum(map(len, frames))
         packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan)
-        if asked_at is not None:  # the wait is put behind the way, there and back, which it is a part of
+        if sent_at is not None:  # the trace shows both transfers first, then the wait that was between them
             busy, waited = float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
-            travelled = max(0.0, came - asked_at - busy - waited)
-            self.trace.laps(("transfer", "", "wait"), (asked_at, asked_at + travelled, came - waited, came))
+            travelled = max(0.0, received_at - sent_at - busy - waited)
+            times = sent_at, sent_at + travelled, received_at - waited, received_at
+            self.trace.laps(("transfer", "", "wait"), times)
         return self.decoder.decode(packet), stamp
 
 
 class _Request:
-    """One message of a call, as it was sent to one server."""
+    """One message of a call, as the client sent it to one server."""
 
-    __slots__ = ("asked_at", "call", "frames", "index", "number")
+    __slots__ = ("call", "frames", "index", "number", "sent_at")
 
-    def __init__(self, call: "_Call", index: int, frames: Frames, asked_at: float | None) -> None:
-        self.call, self.index, self.frames, self.asked_at = call, index, frames, asked_at
+    def __init__(self, call: "_Call", index: int, frames: Frames, sent_at: float | None) -> None:
+        self.call, self.index, self.frames, self.sent_at = call, index, frames, sent_at
         self.number = next(call.client._numbers)
 
     @property
@@ -341,8 +339,8 @@ class _Request:
     def arrived(self, frames: Frames, error: Exception | None = None) -> None:
         call = self.call
         with call.client._stepping:
-            call.client._links[self.index].outstanding -= 1
-            call._came[self.index] = (frames, self.asked_at), error
+            call.client._servers[self.index].outstanding -= 1
+            call._answers[self.index] = (frames, self.sent_at), error
         if not call._driving:
             call._proceed()
 
@@ -352,8 +350,8 @@ class _Request:
 
 
 class _Call(Driven[Any]):
-    """A call as a future. Its session goes on in the thread that waits for it or, where none does, in the one that
-    reads the answer. Raises what the session raises before it has sent any message.
+    """A call as a future. The thread that waits for the call carries out its session or, where none waits, the thread
+    that reads the answer. Raises what the session raises before it has sent any message.
     """
 
     def __init__(
@@ -367,11 +365,11 @@ class _Call(Driven[Any]):
         self.client, self.last, self._session, self._finish, self._timed = client, last, session, finish, timed
         self._source: int | None = None
         """The server whose answer the session needs; None while a thread carries the session out."""
-        self._came: dict[int, tuple[_Answer, Exception | None]] = {}
-        """Answers, or the errors that came instead; of several servers, perhaps out of turn."""
-        self._driving = self._asked = False
-        self._go_on(None, None)
-        if not self._asked:
+        self._answers: dict[int, tuple[_Answer, Exception | None]] = {}
+        """Answers, or errors in their place, by server; several servers may answer in any order."""
+        self._driving = self._sent = False
+        self._advance(None, None)
+        if not self._sent:
             self.result(0)
 
     def drive(self, deadline: float | None) -> None:
@@ -381,15 +379,15 @@ class _Call(Driven[Any]):
             self._driving = True
         try:
             while (source := self._source) is not None:
-                came = partial(self._came.__contains__, source)
-                self.client._connections[source].channel.read(came, deadline)
-                if not came():  # another thread reads, or the connection is being made again: the next answer that
-                    self.attend()  # the session needs may come from another server, where no thread reads
+                answered = partial(self._answers.__contains__, source)
+                self.client._connections[source].channel.read(answered, deadline)
+                if not answered():  # another thread reads here, or connects again; the next answer that the session
+                    self.attend()  # needs may come from another server, where no thread reads
                     break
                 self._proceed()
         finally:
             self._driving = False
-            if self._came:  # since it was looked at
+            if self._answers:  # one has arrived since the last look
                 self._proceed()
 
     def attend(self) -> None:
@@ -397,22 +395,22 @@ class _Call(Driven[Any]):
             connection.channel.attend()
 
     def _proceed(self) -> None:
-        """Carry the session on, where the answer that it needs has come and no other thread has taken it."""
+        """Advance the session if the answer that it needs has arrived and no other thread has taken it."""
         with self.client._stepping:
-            if self._source is None or self._source not in self._came:
+            if self._source is None or self._source not in self._answers:
                 return
-            answer, error = self._came.pop(self._source)
+            answer, error = self._answers.pop(self._source)
             self._source = None
-        self._go_on(answer, error)
+        self._advance(answer, error)
 
-    def _go_on(self, answer: Any, error: Exception | None) -> None:
-        """Give the session an answer, and carry it out until it needs one that has not come."""
-        session, came = self._session, self._came
+    def _advance(self, answer: Any, error: Exception | None) -> None:
+        """Give the session an answer, and carry it out until it needs one that has not arrived."""
+        session, answers = self._session, self._answers
         try:
             while True:
                 with self.client._stepping:
                     need = session.send(answer) if error is None else session.throw(error)
-                    if type(need) is Receive and need.source not in came:
+                    if type(need) is Receive and need.source not in answers:
                         self._source = need.source
                         return
                 answer, error = None, None
@@ -428,7 +426,7 @@ class _Call(Driven[Any]):
                 elif type(need) is Send:
                     error = self._send(need.to, need.parcel)
                 elif type(need) is Receive:
-                    answer, error = came.pop(need.source)
+                    answer, error = answers.pop(need.source)
                 else:
                     error = self._wait(need)
         except StopIteration as end:
@@ -440,22 +438,22 @@ class _Call(Driven[Any]):
             self._complete(None, raised)
 
     def _send(self, index: int, frames: Frames) -> Exception | None:
-        """Send a message; the error where it can never be sent."""
+        """Send a message. Returns the error where that is impossible."""
         client = self.client
         client.bytes_sent += sum(map(len, frames))
         request = _Request(self, index, frames, time.monotonic() if self._timed else None)
-        client._links[index].outstanding += 1
+        client._servers[index].outstanding += 1
         try:
             client._connections[index].channel.ask(frames, request)
-        except Exception as error:  # before it was sent
+        except Exception as error:  # nothing was sent
             if not (isinstance(error, ConnectionError) and client._connections[index].retries(request, error)):
-                client._links[index].outstanding -= 1
+                client._servers[index].outstanding -= 1
                 return error
-        self._asked = True
+        self._sent = True
         return None
 
     def _wait(self, need: Until) -> Exception | None:
-        """Look until ``need.ready()``; the error where that does not come about."""
+        """Wait until ``need.ready()``. Returns the error of a time-out."""
         deadline = time.monotonic() + self.client.config.timeout_s
         while True:
             with self.client._stepping:

@@ -1,12 +1,12 @@
-"""Virtual time: a clock, tasks that wait for each other, cores that are shared, processes that do one thing at a time.
+"""Virtual time: a clock, tasks that wait for each other, shared cores, processes that do one thing at a time.
 
-It knows nothing of gradients. A `Task` is a generator that yields the seconds that it sleeps, or a `Signal` that it
-waits for, whose value it is given. What has happened already, or takes no time, holds it up no longer. What it raises
-leaves through `Clockwork.run`, or through `Clockwork.start` where it has not waited yet.
+Nothing here is about gradients. A `Task` is a generator that yields the seconds that it sleeps, or a `Signal` that it
+waits for, and gets the signal's value. A signal that has happened, or a sleep of no time, does not suspend the task. An
+exception of a task passes through `Clockwork.run`, or through `Clockwork.start` where the task has not waited yet.
 
-What falls into one instant happens in the order in which it was asked for. A new task goes on at once, to where it
-first waits. Those that a signal wakes go on after all that was asked for before, in a simulation: whoever calls
-``succeed`` may be in the middle of a change. In a prediction, which has no arrays to change, they go on at once.
+Events of one instant happen in the order in which they were planned. A new task runs at once, up to its first wait. In
+a simulation, the tasks that a signal wakes run after all events planned before, since the caller of ``succeed`` may be
+in the middle of a change. In a prediction, which has no arrays to change, they run at once.
 """
 
 import gc
@@ -19,11 +19,11 @@ from itertools import count
 from typing import Any
 
 COLLECTED = 200_000
-"""How many objects more there are between two looks of the garbage collector, while many tasks live."""
+"""The garbage collector's threshold while many tasks live: new objects between two collections."""
 
 
 class Signal:
-    """An event that happens once; the tasks that wait for it go on then."""
+    """An event that happens once, and wakes the tasks that wait for it."""
 
     __slots__ = ("_waiting", "triggered", "value")
 
@@ -33,14 +33,14 @@ class Signal:
         self._waiting: list[Callable[[], object]] = []
 
     def then(self, call: Callable[[], object]) -> None:
-        """Call when it happens: at once where it has."""
+        """Call this when the signal happens, or at once where it has happened."""
         if self.triggered:
             call()
         else:
             self._waiting.append(call)
 
     def succeed(self, value: Any = None) -> None:
-        """It happens, and has this value. Of several calls the first one counts."""
+        """Let the signal happen, with this value. Of several calls the first one counts."""
         if not self.triggered:
             self.triggered, self.value = True, value
             waiting, self._waiting = self._waiting, []
@@ -52,28 +52,27 @@ Task = Generator["float | Signal", Any, Any]
 
 
 class Clockwork:
-    """The time, and what is to happen when. Signals wake tasks ``at_once``, or in turn; see above."""
+    """The virtual time and the agenda of events. Signals wake tasks ``at_once``, or in turn; see above."""
 
     def __init__(self, at_once: bool = False, remembered: bool = False) -> None:
         self.now, self._at_once = 0.0, at_once
         self._numbers = count()
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self.order = deque[int](maxlen=None if remembered else 0)
-        """All that has happened, if it is ``remembered``, and which of two moments was the later one wherever that
-        counted. Runs that agree in this are made of the same sums, so that their times are linear in all the seconds
-        that they are made of.
+        """The numbers of all past events, if ``remembered``, and the result of each comparison of two moments. Runs
+        with the same order add up the same seconds, so that their times are linear in these seconds.
         """
 
     def turn(self) -> int:
-        """The next turn: of what is to happen at one moment, earlier turns come first."""
+        """The next turn: of the calls at one time, earlier turns come first."""
         return next(self._numbers)
 
     def at(self, when: float, call: Callable[[], None], turn: int | None = None) -> None:
-        """Call when it is ``when``, in this turn or (None) in the next one."""
+        """Call this at the time ``when``, in this turn or (None) in the next one."""
         heapq.heappush(self._agenda, (when, next(self._numbers) if turn is None else turn, call))
 
     def start(self, task: Task) -> Signal:
-        """Begin a task; the signal is its end, with the value that it returns."""
+        """Begin a task. Returns the signal of its end, whose value is the task's result."""
         ended, proceed = Signal(), task.send
         wanted: Any = None
 
@@ -95,7 +94,7 @@ class Clockwork:
         return ended
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Let time pass until ``until()`` holds, or nothing is left to happen."""
+        """Let time pass until ``until()`` holds, or the agenda is empty."""
         while self._agenda and not until():
             self.now, number, call = heapq.heappop(self._agenda)
             self.order.append(number)
@@ -107,15 +106,15 @@ class Clockwork:
         return one if one > other else other
 
     def left(self) -> list[float]:
-        """Seconds from now of all that is to happen, in order."""
+        """Seconds from now until each event of the agenda, in order."""
         return sorted(when - self.now for when, _, _ in self._agenda)
 
 
 class Cores:
-    """Cores that all tasks at work share evenly; none has more than one. ``others`` want one all the time, too.
+    """Cores that all working tasks share evenly; a task has at most one. ``others`` always want one each, too.
 
-    With k at work each is served at ``min(1, cores / (k + others))``. Work is counted in how much each has been served
-    since the beginning, so that the task that ends first is known at any time.
+    With k working tasks, each gets ``min(1, cores / (k + others))`` of a core. The seconds of service that a task gets
+    are counted from the beginning of time, so that the task that ends first is always known.
     """
 
     def __init__(self, clockwork: Clockwork, cores: int, others: float = 0.0) -> None:
@@ -128,7 +127,7 @@ class Cores:
         """The turn of the next plan, while tasks are told of their ends: most of them begin something new at once."""
 
     def work(self, seconds: float) -> Signal:
-        """Work so long on a core of one's own, longer on a shared one; the signal is the end."""
+        """Work ``seconds`` of a whole core, longer on a shared one. Returns the signal of the end."""
         self._pass()
         done = Signal()
         heapq.heappush(self._working, (self._served + seconds, next(self._numbers), done))
@@ -136,14 +135,14 @@ class Cores:
         return done
 
     def leave(self, done: Signal) -> None:
-        """Give up what is left of some work, if anything is."""
+        """Give up the rest of the work with this signal, if any is left."""
         self._pass()
-        self._working = [one for one in self._working if one[2] is not done]
+        self._working = [work for work in self._working if work[2] is not done]
         heapq.heapify(self._working)
         self._plan_anew()
 
     def left(self) -> list[float]:
-        """Seconds of work that are left, in order."""
+        """The remaining seconds of each work, in order."""
         self._pass()
         return sorted(work - self._served for work, _, _ in self._working)
 
@@ -168,7 +167,7 @@ class Cores:
 
     def _end(self, plan: int) -> None:
         if plan != self._plans:
-            return  # another task came in between, and the plan is another one now
+            return  # a task has begun or left since, so there is another plan now
         self._served, self._at = self._working[0][0], self._clockwork.now
         ended = []
         while self._working and self._working[0][0] <= self._served:
@@ -182,7 +181,7 @@ class Cores:
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Within, the garbage collector runs seldom: of thousands of tasks it would look at all again and again."""
+    """Within, the garbage collector runs seldom: it would traverse thousands of tasks again and again."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECTED)
     try:
@@ -192,11 +191,11 @@ def seldom_collected() -> Iterator[None]:
 
 
 Work = tuple[float, Callable[[float], object]]
-"""Seconds, and the function that is told how long they took."""
+"""Seconds of work, and a function that gets the time that they took."""
 
 
 def unrecorded(wall: float) -> None:
-    """For work whose time nobody keeps."""
+    """The function of a `Work` whose time is not recorded."""
 
 
 class Processor:
@@ -208,7 +207,9 @@ class Processor:
         self._queue: deque[tuple[tuple[Work, ...], Signal]] = deque()
 
     def work(self, *works: Work) -> Signal:
-        """Do one thing after the other, in turn; the signal is the end. A single one of no time waits for no turn."""
+        """Queue these works, done one after the other. Returns the signal of the end. A single work of no time is done
+        at once.
+        """
         done = Signal()
         if len(works) == 1 and works[0][0] <= 0:
             works[0][1](0.0)
@@ -220,7 +221,7 @@ class Processor:
         return done
 
     def beside(self, seconds: float) -> Signal:
-        """Work beside all that is done in turn; the signal is the end."""
+        """Work beside the queue. Returns the signal of the end."""
         if self._cores:
             return self._cores.work(seconds)
         done = Signal()
@@ -229,7 +230,7 @@ class Processor:
 
     @property
     def queue(self) -> int:
-        """The works that are under way or wait for their turn."""
+        """The number of queued calls of `work`, with the one under way."""
         return len(self._queue)
 
     def _begin(self) -> None:

@@ -1,4 +1,4 @@
-"""From an address to a client, or to answers about a run: how it stands, and with which config."""
+"""From an address to a client, or to answers about a run: its status and its config."""
 
 import secrets
 import time
@@ -28,10 +28,10 @@ Ask = Callable[..., Header]
 def status(
     address: str, token: str, *, transport: Transport | None = None, timeout: float = 10.0, over_s: float = 0.0
 ) -> Status:
-    """The status of the server at ``address``: how far its run is, who is there, and who waits for whom.
+    """The status of the server at ``address``: the progress of its run, its workers, and who waits for whom.
 
-    ``over_s``: look again after so many seconds, and say pushes and bytes a second. ``transport`` is one that reaches
-    the server, None: its address says which. ConnectionError, PermissionError and ValueError as `connect`.
+    ``over_s``: ask again after so many seconds, and add pushes and bytes a second. ``transport`` is one that reaches
+    the server; None: its address says which. ConnectionError, PermissionError and ValueError as `connect`.
     """
     check_token(token)
     check_seconds("timeout", timeout)
@@ -49,11 +49,11 @@ def status(
 def asking(
     address: str, token: str, transport: Transport | None, timeout: float, codec: Codec | None = None
 ) -> Iterator[Ask]:
-    """One connection for questions that are no worker's. A server may stand behind a link: then so does this side.
-    ``codec`` is the servers', where it is known.
+    """One connection for questions that are no worker's, through a link where the server is behind one. ``codec`` is
+    that of the servers, where it is known.
     """
-    way = transport or transport_of(address)
-    with way.connect(address, token, timeout) as channel:
+    reached = transport or transport_of(address)
+    with reached.connect(address, token, timeout) as channel:
 
         def ask(kind: str, **header: Any) -> Header:
             frames = encode_plainly(Message({"kind": kind, **header}), Codec())
@@ -69,12 +69,12 @@ def asking(
         else:
             yield ask
             return
-    with asking(address, token, Link().around(way), timeout, codec) as ask:
+    with asking(address, token, Link().around(reached), timeout, codec) as ask:
         yield ask
 
 
 def transport_of(address: str) -> Transport:
-    """The transport whose addresses begin as this one does. ValueError where there is none."""
+    """The transport with this address's scheme. ValueError where there is none."""
     scheme, separator, _ = address.partition("://")
     known = {getattr(stage_class("transport", name), "scheme", ""): name for name in names("transport")}
     if not separator or scheme not in known:
@@ -86,9 +86,9 @@ def transport_of(address: str) -> Transport:
     return transport
 
 
-def config_told(told: Header, transport: Transport) -> Config:
-    """The config of a server's status, over this ``transport``. ValueError for a serializer that can run code."""
-    config = Config.from_dict(told["config"]).with_({"transport": transport})
+def config_of(status: Header, transport: Transport) -> Config:
+    """The config in a server's status, over this ``transport``. ValueError for a serializer that can run code."""
+    config = Config.from_dict(status["config"]).with_({"transport": transport})
     if config.pull.serializer.trusted_only or config.push.serializer.trusted_only:
         raise ValueError(
             f"The server's config names a serializer that can run code: {config.pull.serializer!r}. Give the config "
@@ -98,12 +98,12 @@ def config_told(told: Header, transport: Transport) -> Config:
 
 
 def listed(address: Any) -> list[str]:
-    """The addresses of one or more servers. TypeError for what is none."""
+    """The addresses of one or more servers, as a list. TypeError for anything else."""
     try:
         addresses = [address] if isinstance(address, str) else [*address]
     except TypeError:
         addresses = [address]
-    if not all(isinstance(one, str) for one in addresses):
+    if not all(isinstance(text, str) for text in addresses):
         raise TypeError(
             "connect takes the server's address, server.address, or a list of all the servers' addresses; "
             f"got {address!r}."
@@ -125,13 +125,13 @@ def connect(
 ) -> Client:
     """A client of the server at ``address``, or of several servers at their addresses. Use with ``with``.
 
-    ``config`` is that of the servers; None: they tell it, and ``transport`` is one that reaches them (None: the address
-    says which). ``worker`` is this worker's number; None: the first one that nobody is. Another client cannot be a
-    worker that is connected and heard.
+    ``config`` is that of the servers; None: they send it, and ``transport`` is one that reaches them (None: the address
+    says which). ``worker`` is this worker's number; None: the first free one. No other client can be a worker that is
+    connected and not silent.
 
-    ``check`` is called with the first server's status before this worker takes a number, which an error prevents.
-    A connection that breaks is made again, after each of ``pauses_s`` seconds; a push counts once, whether its
-    acknowledgement was lost or not.
+    ``connect`` calls ``check`` with the first server's status before this worker takes a number; an error of ``check``
+    prevents that. The client connects again when its connection breaks, after each of ``pauses_s`` seconds; a push
+    counts once, whether its acknowledgement was lost or not.
 
     ConnectionError where no server answers, PermissionError for a wrong token, ValueError where the addresses are not
     those of all the servers of one run or another client is this worker; ValueError or TypeError for what is no
@@ -146,12 +146,12 @@ def connect(
     addresses, identity = listed(address), secrets.token_hex(16)
     with ExitStack() as stack:
         if addresses and (config is None or worker is None or check):
-            way = config.shaped_transport() if config else transport or transport_of(addresses[0])
-            ask = stack.enter_context(asking(addresses[0], token, way, timeout, config.pull if config else None))
-            told = ask("status", config=True)
-            config = config or config_told(told, way)
+            reached = config.shaped_transport() if config else transport or transport_of(addresses[0])
+            ask = stack.enter_context(asking(addresses[0], token, reached, timeout, config.pull if config else None))
+            header = ask("status", config=True)
+            config = config or config_of(header, reached)
             if check:
-                check(told)
+                check(header)
             if worker is None:
                 worker = ask("hello", worker=-1, client=identity)["worker"]
         return Client(addresses, config or Config(), int(worker or 0), token, timeout, trace, pauses_s, identity)

@@ -1,7 +1,7 @@
-"""A worker among its equals: it serves the others, calls them, and adds up gradients with them as an all-reduce says.
+"""One rank of an all-reduce: it serves the other ranks, calls them, and adds up gradients with them by a schedule.
 
-What comes in is put into a box for each sender by the thread that serves it, which never waits for anything; the worker
-takes it out when its schedule gets there. So all can send at once, however large the messages are.
+The thread that serves a sender puts its messages into that sender's box and never waits; the worker takes a message out
+when its schedule needs it. So all ranks can send at once, however large the messages are.
 """
 
 import struct
@@ -26,19 +26,19 @@ _SENT = struct.Struct("<d")
 
 
 def greeting_of(rank: int) -> Frames:
-    """The first call of a connection: it says who calls."""
+    """The first call of a connection: the caller's rank."""
     return [str(rank).encode()]
 
 
 class LostError(ConnectionError):
-    """Another worker is gone, so the sum cannot be completed. That worker's own error has the reason."""
+    """Another worker is gone, so the sum cannot be completed. That worker's error has the reason."""
 
 
 class Peer(Closable):
-    """One rank's endpoint, and its channels to those that it sends to. Use with ``with``, then `meet`.
+    """One rank's endpoint, and its channels to the ranks that it sends to. Use with ``with``, then `connect`.
 
-    ``like`` has the names, shapes and dtypes of the gradients, ``address`` is where it serves: None for a fresh
-    local one.
+    ``like`` has the names, shapes and dtypes of the gradients. The rank serves at ``address``; None for a fresh local
+    one.
     """
 
     def __init__(self, config: Config, rank: int, like: Tensors, token: str, address: str | None = None) -> None:
@@ -54,8 +54,8 @@ class Peer(Closable):
         self._endpoint = self._node.serve(Service(partial(_PeerConnection, self)), address, token)
         self.address = self._endpoint.address
 
-    def meet(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
-        """Connect to those that this rank sends to; ``addresses`` are those of all, by rank."""
+    def connect(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
+        """Connect to the ranks that this one sends to; ``addresses`` are those of all ranks, in order."""
         greeting = greeting_of(self.rank)
         for rank in self.reduction.targets:
             try:
@@ -66,7 +66,7 @@ class Peer(Closable):
                 raise LostError(f"Worker {rank} cannot be reached: {reason(error)}") from error
 
     def carry_out(self, session: Session[T]) -> T:
-        """Carry out a session, such as an all-reduce of ``reduction``, in this thread; what it returns.
+        """Carry out a session, such as an all-reduce of ``reduction``, in this thread. Returns its result.
 
         LostError where another worker is gone, TimeoutError where one does not send.
         """
@@ -74,7 +74,7 @@ class Peer(Closable):
 
     def mean(self, step: int, gradients: Tensors, ending: bool = False) -> tuple[Tensors, bool]:
         """The mean of all the workers' gradients of this step, the same bits for all of them; and whether any of them
-        is ``ending``. DivergedError, at all the workers, where the sum overflows; otherwise as `carry_out`.
+        is ``ending``. DivergedError, at all the workers, where the sum overflows; other errors as of `carry_out`.
         """
         self.reduction.begin(step, gradients, ending)
         return self.carry_out(all_reduce(self.reduction)), self.reduction.ending
@@ -102,11 +102,11 @@ class Peer(Closable):
         then(call, answered)
 
     def _receive(self, wanted: Receive) -> Frames:
-        """The next message of this sender. Of the time until it is here, that before it was sent is a wait."""
+        """The next message of this sender. The trace has a wait until the message was sent, and its transfer since."""
         source, began = wanted.source, time.monotonic()
         with self._changed:
-            came = self._changed.wait_for(lambda: self._boxes[source] or source in self._gone, self.config.timeout_s)
-            if not came:
+            ready = self._changed.wait_for(lambda: self._boxes[source] or source in self._gone, self.config.timeout_s)
+            if not ready:
                 raise TimeoutError(
                     f"Worker {self.rank} waited {self.config.timeout_s:g} seconds for hop {wanted.number} of step "
                     f"{self.trace.step} from worker {source}. Is it running, and are those that it waits for? "
@@ -116,10 +116,10 @@ class Peer(Closable):
                 raise LostError(f"Worker {source} is gone: {self._gone[source]}")
             frames = self._boxes[source].popleft()
             self.bytes_received += sum(map(len, frames))
-        here = time.monotonic()
-        sent = min(max(_SENT.unpack(frames[0])[0], began), here)
-        self.trace.add("wait", began, sent - began)
-        self.trace.add("transfer", sent, here - sent)
+        received_at = time.monotonic()
+        sent_at = min(max(_SENT.unpack(frames[0])[0], began), received_at)
+        self.trace.add("wait", began, sent_at - began)
+        self.trace.add("transfer", sent_at, received_at - sent_at)
         return frames[1:]
 
     def _rank(self, frames: Frames) -> int:
@@ -145,7 +145,7 @@ class _PeerConnection(Connection):
         self.rank: int | None = None
 
     def answer(self, frames: Frames) -> Frames:
-        """Put what the other worker sends into its box. The first call says who calls."""
+        """Put the other worker's message into its box. The first call tells its rank."""
         peer = self._peer
         with peer._changed:
             if self.rank is None:

@@ -1,9 +1,9 @@
 """A connection that is made again when it breaks.
 
-While it holds, requests go to its channel and answers come from there. When it breaks, the channel fails all that was
-asked and not answered. `Reconnecting` collects that, connects again, after pauses that grow, and sends it again: the
-same bytes, in the same order. The server knows a push by its worker and its clock, so each is applied once, however
-often it is sent.
+While it holds, requests go to its channel and answers come from there. When it breaks, the channel fails all requests
+without an answer. `Reconnecting` collects these, connects again, after pauses that grow, and sends them again: the same
+bytes, in the same order. The server knows a push by its worker and its clock, so it applies each push once, however
+often that is sent.
 """
 
 import threading
@@ -19,24 +19,24 @@ PAUSES_S = (0.0, 0.1, 0.3, 0.9)
 
 
 class Request(Caller, Protocol):
-    """A request over a channel. Told that it has failed on a connection, it asks `Reconnecting.retries`, and goes on
-    with the error where that says no.
+    """A request over a channel. When a connection fails it, it calls `Reconnecting.retries`, and takes the error as its
+    answer where that returns False.
     """
 
     frames: Frames
     number: int
-    """Those of smaller numbers were asked before."""
+    """Requests are numbered in the order of sending."""
 
     @property
     def last(self) -> bool:
-        """True for the last request of all, which is no reason to connect again."""
+        """True for the client's last request: for that no connection is made again."""
 
 
 class Reconnecting(Closable):
-    """``channel`` is what to ask: that of the connection or, while it is being made again, a queue.
+    """Requests go to ``channel``: that of the connection or, while the connection is being made again, a queue.
 
-    ``connect()`` makes a channel, ``resume(channel)`` says on a new one who is there again. Once all attempts have
-    failed, so does every request, with what broke the connection first.
+    ``connect()`` makes a channel, ``resume(channel)`` says hello again on a new one. Once all attempts have failed,
+    every request fails, with the error that broke the connection first.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Reconnecting(Closable):
         self._lock, self._closing = threading.RLock(), threading.Event()
         self._queue = _Queue(self)
         self.broken: Exception | None = None
-        """What broke the connection, as long as there is no other."""
+        """The error that broke the connection; None while there is a connection."""
         self.over = False
         """True once all attempts have failed."""
         self._thread: threading.Thread | None = None
@@ -54,7 +54,7 @@ class Reconnecting(Closable):
         self.channel: Channel | _Queue = self._connected
 
     def retries(self, request: Request, error: Exception) -> bool:
-        """True where a request that has failed will be sent again."""
+        """True where this request, which has failed, will be sent again."""
         with self._lock:
             if not isinstance(error, ConnectionError) or request.last or not self._pauses_s:
                 return False
@@ -97,11 +97,11 @@ class Reconnecting(Closable):
             request.failed(self.broken)
 
     def _send_again(self) -> bool:
-        """Send what has not been answered; False where the new connection broke too."""
+        """Send all requests without an answer; False where the new connection broke too."""
         with self._lock:
             requests = self._queue.take()
             try:
-                while requests and not self._queue.requests:  # none must overtake one that has failed again
+                while requests and not self._queue.requests:  # no request may overtake one that has failed again
                     self._connected.ask(requests[0].frames, requests[0])
                     del requests[0]
             finally:
@@ -109,12 +109,12 @@ class Reconnecting(Closable):
             if self._queue.requests:
                 return False
             self.channel, self.broken, self._thread = self._connected, None, None
-        self._connected.attend()  # those that wait have waited for the connection that broke
+        self._connected.attend()  # threads that wait for an answer read the connection that broke
         return True
 
 
 class _Queue:
-    """Stands in for a channel that is not there: keeps requests until there is a connection again."""
+    """Stands in for a missing channel: keeps requests until there is a connection again."""
 
     def __init__(self, owner: Reconnecting) -> None:
         self.requests: list[Request] = []
@@ -137,6 +137,6 @@ class _Queue:
         """No answer comes."""
 
     def take(self) -> list[Request]:
-        """All of them, in order."""
+        """Empty the queue. Returns its requests in order."""
         requests, self.requests = sorted(self.requests, key=lambda request: request.number), []
         return requests

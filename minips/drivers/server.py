@@ -1,8 +1,8 @@
 """A parameter server: a transport, its threads and the wall clock around one shard and its sessions.
 
-Each connection has a thread, which carries out the session of each request (`minips.core.protocol`): it holds
-the one lock between two needs of the session, waits on the one condition while the session has to, and releases the
-lock for the session's work.
+Each connection has a thread, which carries out the session of each request (`minips.core.protocol`). It holds the
+server's one lock between two needs of the session, releases it for the session's work, and waits on the server's one
+condition while the session waits.
 """
 
 import math
@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from minips.core.config import Config, check_seconds
 from minips.core.partition import cut, named_arrays, partition
 from minips.core.presence import Attending, Presence
-from minips.core.protocol import ServerSession
+from minips.core.protocol import ServerProtocol
 from minips.core.run import Progress, Run, Watch, gathered
 from minips.core.sessions import Do, Session, Until
 from minips.core.shard import Shard
@@ -30,25 +30,25 @@ from minips.trace import Trace
 T = TypeVar("T")
 
 GRACE_S = 0.25
-"""How long a worker whose connection broke may take to come back before it no longer counts."""
+"""Seconds for which a worker whose connection broke still counts; it may connect again meanwhile."""
 TURN_S = 1.0
-"""How long a wait lasts at most before its reason is looked at again."""
+"""The most seconds that a thread waits before it checks its condition again."""
 LOOK_S = 0.05
-"""How often `Server.wait` looks."""
+"""Seconds between two looks of `Server.wait` whether the run is over."""
 FAREWELL_S, LEAVE_S = 1.0, 5.0
-"""How long workers that have heard of the end may take to say goodbye, and those that leave their state with it."""
+"""Seconds for workers that know of the end to say goodbye, and for those that leave their state with it."""
 
 
 class Server(Closable):
     """Holds parameters, applies what workers push, answers their pulls.
 
     ``params`` are all the parameters, arrays of floating-point numbers by name; of several servers (``config.servers``)
-    this one is number ``index`` and keeps its part. ``updates`` is how many applied pushes end the run, None for as
-    long as it is served: of what is recorded then, the last rows alone are kept. A worker that says nothing for
-    ``silence_s`` seconds no longer counts. After ``every`` so many clocks of all the workers the server pauses until
-    `go_on`. ``state`` is a saved run's, of this server.
+    this one is number ``index`` and keeps its part. ``updates`` is how many applied pushes end the run; None for a
+    server without an end, which keeps only the last rows of what it records. The server no longer counts a worker that
+    is silent for ``silence_s`` seconds. After ``every`` so many clocks of all the workers the server pauses until
+    `go_on`. ``state`` is this server's state of a saved run.
 
-    TypeError or ValueError for any of them that could not work.
+    TypeError or ValueError for an argument that could not work.
 
     >>> import numpy as np
     >>> import minips as ps
@@ -93,22 +93,21 @@ class Server(Closable):
         self._changed = threading.Condition(self._lock)
         self._waits = 0
         self._closing = threading.Event()
-        self._sessions = sessions = ServerSession(
+        self._protocol = protocol = ServerProtocol(
             self.shard, config, index, self.layout, self.trace, self._wake, silence_s=silence_s
         )
         if state is not None:
-            sessions.restore(state)
-        self._attendance, self._present = sessions.attendance, sessions.attendance.present
-        self.losses, self.events = sessions.losses, sessions.events
-        self.told = sessions.told
+            protocol.restore(state)
+        self._attendance, self._present = protocol.attendance, protocol.attendance.present
+        self.losses, self.events = protocol.losses, protocol.events
+        self.origin = protocol.origin
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
 
     def serve(self, address: str | None = None, token: str | None = None) -> Self:
-        """Start answering at ``address`` (None: a fresh local one). A ``token`` is made where none is given. Use with
-        ``with``.
+        """Start answering at ``address`` (None: a fresh local one), with a fresh ``token`` for None. Use with ``with``.
 
-        OSError where the address cannot be had; ValueError or TypeError for what is no address, or no token.
+        OSError where the address cannot be used; ValueError or TypeError for what is no address, or no token.
         """
         if not isinstance(address, str | None):
             raise TypeError(
@@ -138,7 +137,7 @@ class Server(Closable):
         return self.shard.diverged
 
     def diverge(self, reason: str) -> None:
-        """End the run with the parameters as they are: every push is answered with ``over``, every pull at once."""
+        """End the run with the parameters as they are. It answers every push with ``over``, every pull at once."""
         with self._changed:
             self.shard.diverge(reason)
             self._changed.notify_all()
@@ -149,7 +148,7 @@ class Server(Closable):
         return self.shard.paused
 
     def pause(self, at: float | None = None) -> float:
-        """Pause as `Shard.pause` does. Of several servers all can come to the largest of the counts that it returns."""
+        """Pause as `Shard.pause` does. Several servers can all pause at the largest of the counts that it returns."""
         with self._changed:
             at = self.shard.pause(at)
             self._changed.notify_all()
@@ -175,13 +174,13 @@ class Server(Closable):
 
         It is over when its updates have been applied, when it has diverged or was stopped, and when all workers that
         pushed anything have left: with a goodbye, or without one and for longer than ``silence_s``. Its workers then
-        have up to ``Config.timeout_s`` seconds to hear of that. ``problem`` is kept in the run, which has its
-        held-out rows judged; ``progress`` is called a few times a second. Seconds count from the moment when all
-        workers were there, bytes are those that this server took and gave; of several servers it has its own part of
-        the parameters.
+        have up to ``Config.timeout_s`` seconds to hear of that. The run keeps ``problem``, and judges its held-out
+        rows; the server calls ``progress`` a few times a second. The run counts seconds from the moment when all
+        workers were connected, and bytes that this server received and sent; of several servers, each has its own part
+        of the parameters.
 
-        TimeoutError after ``timeout`` seconds, with the run going on; RuntimeError where no round can be completed
-        any more.
+        TimeoutError after ``timeout`` seconds, while the run continues; RuntimeError where no further round can be
+        completed.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._over():
@@ -196,17 +195,17 @@ class Server(Closable):
         return run.judge(problem) if problem else run
 
     def let_go(self, timeout: float) -> None:
-        """Wait for up to ``timeout`` seconds until every worker has heard that the run is over, and a little longer
-        for their goodbyes.
+        """Wait for up to ``timeout`` seconds until every worker knows that the run is over, and a little longer for
+        their goodbyes.
         """
         phases: list[tuple[float, Callable[[Presence], bool]]] = [
-            (timeout, lambda one: not one.told),
-            (min(timeout, FAREWELL_S), lambda one: True),
-            (LEAVE_S, lambda one: one.leaves),
+            (timeout, lambda worker: not worker.informed),
+            (min(timeout, FAREWELL_S), lambda worker: True),
+            (LEAVE_S, lambda worker: worker.leaves),
         ]
         for seconds, waited_for in phases:
             deadline = time.monotonic() + seconds
-            while any(one.connections and waited_for(one) for one in self._present):
+            while any(worker.connections and waited_for(worker) for worker in self._present):
                 if time.monotonic() > deadline or self._closing.wait(LOOK_S):
                     break
 
@@ -218,33 +217,33 @@ class Server(Closable):
     def status(self) -> Status:
         """The progress of the run and the presence of its workers, now."""
         with self._lock:
-            return self._sessions.status()
+            return self._protocol.status()
 
     def report(self) -> dict[str, Any]:
         """The server's part of a run's report."""
-        shard, sessions, began_at = self.shard, self._sessions, self._attendance.began_at
-        began_at = sessions.changed_at if began_at is None else began_at
+        shard, protocol, began_at = self.shard, self._protocol, self._attendance.began_at
+        began_at = protocol.changed_at if began_at is None else began_at
         words = "did not ask for what it had left: its memories begin anew"
-        events = [*((began_at, f"worker {worker} {words}") for worker in sessions.anew), *self.events]
+        events = [*((began_at, f"worker {worker} {words}") for worker in protocol.restarted), *self.events]
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
-        times = {"losses": self.losses, "changed_at": sessions.changed_at, "events": events, "trace": self.trace}
+        times = {"losses": self.losses, "changed_at": protocol.changed_at, "events": events, "trace": self.trace}
         return {
             "index": self.index,
             "params": self.params,
             "layout": self.layout,
-            "state": sessions.state(),
-            "left": [link.kept for link in sessions.links],
+            "state": protocol.state(),
+            "left": [record.kept for record in protocol.records],
             **counts,
             **times,
             "began_at": began_at,
-            "bytes_sent": sum(one.received for one in self._present),
-            "bytes_received": sum(one.sent for one in self._present),
+            "bytes_sent": sum(worker.received for worker in self._present),
+            "bytes_received": sum(worker.sent for worker in self._present),
             "stopped": shard.updates is not None and shard.applied < shard.updates and not shard.diverged,
             "diverged": shard.diverged,
         }
 
     def close(self) -> None:
-        """Wake the sessions that wait, close all connections, let the address go."""
+        """Wake the waiting sessions, close all connections, free the address."""
         self._closing.set()
         with self._changed:
             self._changed.notify_all()
@@ -254,7 +253,7 @@ class Server(Closable):
             self._watcher.join()
 
     def _carry_out(self, session: Session[T]) -> T:
-        """Carry out a session: its result. Between two needs it holds the lock."""
+        """Carry out a session. Returns its result. Holds the lock between two needs."""
         answer, error, lock = None, None, self._lock
         with lock:
             while True:
@@ -281,9 +280,9 @@ class Server(Closable):
                     error = RuntimeError(f"A server's session has no other party; it wanted {need!r}.")
 
     def _wait(self, need: Until) -> Exception | None:
-        """Wait, with the lock held, until ``need.ready()``; the error where that does not come about.
+        """Wait, with the lock held, until ``need.ready()``. Returns the error where that does not happen in time.
 
-        The wait is counted in short turns, so that a server which was itself paused does not blame its workers.
+        The wait is counted in short turns, so that a process which was itself suspended does not blame its workers.
         """
         left, shard = self.config.timeout_s, self.shard
         self._attendance.waiting.add(need.worker)
@@ -314,12 +313,12 @@ class Server(Closable):
             self._attendance.waiting.discard(need.worker)
 
     def _wake(self) -> None:
-        """With the lock held: let the sessions that wait look whether they may go on."""
+        """With the lock held, let the waiting sessions check their conditions."""
         if self._waits:
             self._changed.notify_all()
 
     def _over(self) -> bool:
-        """True once there is nothing more to wait for. RuntimeError where the rest can never come."""
+        """True once there is nothing more to wait for. RuntimeError where no further round can be completed."""
         with self._lock:
             if self.shard.done:
                 return True
@@ -328,7 +327,7 @@ class Server(Closable):
             return self._attendance.gone()
 
     def _connection_closed(self, connection: Attending) -> None:
-        """A connection has closed, with or without a goodbye. Its worker may come back for a while."""
+        """Handle a closed connection, with or without a goodbye. Its worker may come back for a while."""
         with self._lock:
             lost = self._attendance.lost(connection)
         for worker in lost:
@@ -336,10 +335,10 @@ class Server(Closable):
                 self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye")
 
     def _leave(self, worker: int, event: str) -> None:
-        self._carry_out(self._sessions.leave(worker, "" if self._closing.is_set() else event))
+        self._carry_out(self._protocol.leave(worker, "" if self._closing.is_set() else event))
 
     def _watch(self) -> None:
-        """Drop workers that hold a connection and have fallen silent."""
+        """Drop connected workers that are silent."""
         while not self._closing.wait(self.silence_s / 4):
             with self._lock:
                 silent = self._attendance.silent()
@@ -356,7 +355,7 @@ class _WorkerConnection(Connection, Attending):
     def answer(self, frames: Frames) -> Frames:
         """Carry out the session of one request."""
         server = self._server
-        return server._carry_out(server._sessions.answer(frames, self, time.monotonic()))
+        return server._carry_out(server._protocol.answer(frames, self, time.monotonic()))
 
     def closed(self) -> None:
         self._server._connection_closed(self)

@@ -1,6 +1,6 @@
-"""The driver of virtual time: tasks of `minips.drivers.clockwork` carry out the sessions of a party, not threads.
+"""The driver of virtual time: tasks of `minips.drivers.clockwork`, not threads, carry out the sessions of a party.
 
-Real arrays travel in a simulation, and sizes stand in for them in a prediction.
+A simulation sends real arrays; in a prediction, sizes stand in for them.
 """
 
 from abc import abstractmethod
@@ -19,13 +19,13 @@ Way = Generator[float | Signal, Any, T]
 
 
 class Party:
-    """A process in virtual time. ``step`` goes with a session: whatever its driver has to know of it."""
+    """A process in virtual time. The ``step`` of a session is whatever its driver has to know of it."""
 
     _alone: Signal | None = None
-    """The end of the work that is done alone."""
+    """The end of the `Do` that runs alone now."""
 
     def carry_out(self, session: Session[T], step: Any) -> Way[T]:
-        """A session in virtual time; returns what the session returns."""
+        """Carry out a session in virtual time. Returns its result."""
         answer, error, over = None, None, None
         while True:
             while self._alone and self._alone is not over:
@@ -36,7 +36,7 @@ class Party:
                 result: T = end.value
                 return result
             finally:
-                if over:  # only now, after what the session itself does with the outcome of its work
+                if over:  # only now, after the session has used the result of its work
                     self._alone = None
                     over.succeed()
                     over = None
@@ -74,14 +74,14 @@ class Party:
 
 
 class TrainingParty(Party):
-    """A worker in virtual time: `carry_out_loop` is its training loop."""
+    """A worker in virtual time: `train` is its training loop, which `carry_out_loop` carries out."""
 
     @abstractmethod
     def train(self) -> Way[None]:
         """The training loop."""
 
     def carry_out_loop(self, loop: Session[T]) -> Way[T]:
-        """Carry out a loop; returns what it returns."""
+        """Carry out a training loop. Returns its result."""
         answer: Any = None
         while True:
             try:
@@ -101,32 +101,32 @@ class TrainingParty(Party):
 
     @abstractmethod
     def compute(self, need: Compute) -> Way[Any]:
-        """The time of a gradient; returns what the loop is given."""
+        """Spend the time of a gradient. Returns what the loop gets."""
 
     def call(self, session: Session[Any]) -> Way[Any]:
-        """Carry out a session of this worker's; returns what it returns."""
+        """Carry out a session of this worker. Returns its result."""
         return self.carry_out(session, self.step())
 
     @abstractmethod
     def step(self) -> Any:
-        """The ``step`` that goes with a session that begins now."""
+        """The ``step`` of a session that begins now."""
 
     @abstractmethod
     def start(self, steps: Way[Any]) -> Signal:
-        """Begin something that goes on beside the rest; the signal is its end."""
+        """Begin a task beside the others. Returns the signal of its end."""
 
     def let_go(self, begun: Signal) -> Iterable[float | Signal]:
-        """The time from the beginning of a session until the loop goes on."""
+        """The time from the beginning of a session until the loop continues."""
         return ()
 
 
 class ServedParty(TrainingParty):
-    """A worker of servers: each of its messages makes a trip, which brings the answer. Answers to a server's requests
-    are received in the order in which these were sent.
+    """A worker of servers: each of its messages makes a trip, which brings the answer. The worker receives a server's
+    answers in the order of its requests.
     """
 
     _trips: list[deque[Signal]]
-    """By server, those whose answers are not received yet."""
+    """By server, the trips whose answers the worker has not received yet."""
 
     def call(self, session: Session[Any]) -> Way[Any]:
         self._sent = Signal()
@@ -134,10 +134,10 @@ class ServedParty(TrainingParty):
 
     @abstractmethod
     def trip(self, server: int, parcel: Any, step: Any) -> Way[Any]:
-        """A message's way to a server, what the server does with it, and the answer's way back; returns the answer."""
+        """Bring a message to a server, let it carry out the session, and bring back the answer. Returns the answer."""
 
     def let_go(self, begun: Signal) -> Way[None]:
-        """A push returns once all of it is sent."""
+        """Wait until all messages of the session are sent."""
         if not begun.triggered:
             yield self._sent
 

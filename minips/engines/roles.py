@@ -169,7 +169,7 @@ def run_allreduce_worker(
         word, addresses = line.wait("meet", "halt")
         try:
             if word == "meet":
-                peer.meet(addresses)
+                peer.connect(addresses)
                 line.say("met")
                 word, _ = line.wait("go", "halt")
             if word == "go":

@@ -39,7 +39,7 @@ def train_ps(
     def called(session: Session[Any]) -> Any:
         return client.begin(session).result(timeout)
 
-    loop = train_served(client.session, config.overlap, stop.is_set, seen)
+    loop = train_served(client.protocol, config.overlap, stop.is_set, seen)
     return carry_out_loop(loop, computed, called, client.begin, lambda begun: begun.result(timeout))
 
 

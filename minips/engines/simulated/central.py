@@ -13,7 +13,7 @@ from minips.core.fit import Line
 from minips.core.message import NonFiniteError
 from minips.core.partition import cut, join, native, partition
 from minips.core.presence import Attending
-from minips.core.protocol import ServerLink, ServerSession, WorkerSession
+from minips.core.protocol import ServerProtocol, ServerRecord, WorkerProtocol
 from minips.core.run import Run, state_of
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
@@ -176,7 +176,7 @@ class SimServer(Node):
                     self._waiting.append((wanted, event))
 
 
-class _Sessions(ServerSession):
+class _Sessions(ServerProtocol):
     """A server's sessions whose pulls are answered with parameters that are as many versions old as the engine says."""
 
     def __init__(self, server: SimServer) -> None:
@@ -203,8 +203,8 @@ class SimWorker(ServedParty, Trainer):
         super().__init__(cluster, rank, {**calibration.worker, **rest} if calibration else {})
         self._idle = calibration.idle.times(1 / 2) if calibration else Line()
         self._servers = servers
-        self._links = [ServerLink(config, rank, index, UNTIMED) for index in range(config.servers)]
-        self.session = WorkerSession(rank, self._links)
+        self._links = [ServerRecord(config, rank, index, UNTIMED) for index in range(config.servers)]
+        self.session = WorkerProtocol(rank, self._links)
         self._trips: list[deque[Signal]] = [deque() for _ in self._links]
         self._connection = Attending()
         self._seen: Seen | None = None
