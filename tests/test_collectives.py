@@ -416,7 +416,7 @@ def test_workers_count_the_frames_that_a_tap_sees(exchange):
         ]
         taps = stack.enter_context(tapped(*(peer.address for peer in peers)))
         for peer in peers:
-            peer.meet([tap.address for tap in taps])
+            peer.connect([tap.address for tap in taps])
         pool = stack.enter_context(ThreadPoolExecutor(3))
         list(pool.map(lambda peer: peer.mean(0, like), peers))
         came = [sum(sum(sizes) for tag, sizes in tap.messages() if tag == CALL) for tap in taps]

@@ -22,8 +22,8 @@ from minips.core.config import Config
 from minips.stage import Array, Stage, Value, option, register
 from minips.stages.transports import Link
 
-Links = NDArray[np.intp]
-"""Numbers of links."""
+Edges = NDArray[np.intp]
+"""Numbers of a network's links, each direction for itself."""
 
 
 class Topology(Stage):
@@ -222,7 +222,7 @@ class Traffic(Value):
 class Route(NamedTuple):
     """The way from one node to another: links that can hold a message up, seconds of all, the share of packets lost."""
 
-    links: Links
+    edges: Edges
     latency_s: float
     loss: float
 
@@ -289,7 +289,7 @@ class Network:
         return list(dict.fromkeys((source, *self._middles[first, last], target)))
 
 
-def fair_shares(routes: Links, capacity: Array) -> Array:
+def fair_shares(routes: Edges, capacity: Array) -> Array:
     """The max-min fair bytes per second of each flow: none can have more without a slower one having less.
 
     ``routes`` of shape (hops, flows) holds each flow's links, filled up with the number of a link of infinite

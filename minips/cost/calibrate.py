@@ -141,8 +141,8 @@ def _measure(
         asks.brief(meters.ask, {"plan": plan, "problem": part, "addresses": addresses})
         for worker, child in enumerate(others, 1):
             child.brief(meters.load_generator, {"plan": plan, "address": addresses.crowd, "worker": worker})
-        answers.say("meet", supervisor.hear(asks, "ready", START_S))
-        supervisor.hear(answers, "met", START_S)
+        answers.say("connect", supervisor.hear(asks, "ready", START_S))
+        supervisor.hear(answers, "connected", START_S)
         for child in others:
             supervisor.hear(child, "ready", START_S)
         tell((answers, asks), "spin")
@@ -163,7 +163,7 @@ def _measure(
 
 def _drift(blocks: list[Block]) -> float:
     """The seconds of the second half of the same calls over those of the first; 1 where there are too few."""
-    walls = [[block.wall for block in blocks if block.size == size] for size in {block.size for block in blocks}]
+    walls = [[block.wall_s for block in blocks if block.size == size] for size in {block.size for block in blocks}]
     halves = [(one[: len(one) // 2], one[-(len(one) // 2) :]) for one in walls if len(one) >= LEAST_BLOCKS]
     medians = [(float(np.median(first)), float(np.median(second))) for first, second in halves]
     ratios = [second / first for first, second in medians if first and second]  # 0 is a clock's tick
@@ -185,30 +185,30 @@ def _fit(asked: dict[str, Any], answered: dict[str, Any], one_process: bool) -> 
     server = _spans([block.with_spans(answered["spans"]) for block in trips])
     transfer = worker.pop("transfer")
     worker.pop("wait", None)
-    here, there = _line(trips, "here"), _line(trips, "there")
+    asker, answerer = _line(trips, "asker_s"), _line(trips, "answerer_s")
     if one_process:  # the processor time of either side is that of both
-        here, there = here.less(*server.values()), Line.fit([(0.0, 0.0)])
-    worker_rest = here.less(*worker.values())
-    call = _line(asked["calls"], "wall")
-    bare = _median([block for block in asked["calls"] if block.size == min(meters.CALL_BYTES)], "wall")
+        asker, answerer = asker.less(*server.values()), Line.fit([(0.0, 0.0)])
+    worker_rest = asker.less(*worker.values())
+    call = _line(asked["calls"], "wall_s")
+    bare = _median([block for block in asked["calls"] if block.size == min(meters.CALL_BYTES)], "wall_s")
     hop_rest, hop_idle = _hop(asked["hops"], one_process) if "hops" in asked else (Line(), Line())
     return Calibration(
         worker=worker,
         server={**server, "aggregate": Line.fit(answered["aggregate"])},
         transfer=transfer,
         worker_rest=worker_rest,
-        server_rest=there.less(*server.values()),
-        idle=_line(trips, "wall").less(here, there),
+        server_rest=answerer.less(*server.values()),
+        idle=_line(trips, "wall_s").less(asker, answerer),
         hop_rest=hop_rest,
         hop_idle=hop_idle,
         message=replace(call, fixed_s=call.fixed_s / 2),
-        late_s=max(0.0, (_median(asked["shaped"], "wall") - bare) / 2 - meters.LINK.latency_s),
+        late_s=max(0.0, (_median(asked["shaped"], "wall_s") - bare) / 2 - meters.LINK.latency_s),
         gradient=Line.fit(asked["gradient"]) if asked["gradient"] else None,
         worker_crowd=1.0 if one_process else _worker_crowd(asked["crowd"], [*worker.values()], worker_rest),
     )
 
 
-Seconds = Literal["wall", "here", "there"]
+Seconds = Literal["wall_s", "asker_s", "answerer_s"]
 
 
 def _line(blocks: list[Block], of: Seconds) -> Line:
@@ -230,11 +230,11 @@ def _hop(hops: list[Block], one_process: bool) -> tuple[Line, Line]:
 
     Two that exchange make two hops, with half of the values each, and do the same at the same time.
     """
-    cpu, spans = _line(hops, "here"), _spans(hops)
+    cpu, spans = _line(hops, "asker_s"), _spans(hops)
     rest = cpu.times(1 / 2 if one_process else 1).less(
         *(line for name, line in spans.items() if name not in ("transfer", "wait"))
     )
-    idle = _line(hops, "wall").less(cpu)
+    idle = _line(hops, "wall_s").less(cpu)
     return replace(rest, fixed_s=rest.fixed_s / 2), replace(idle, fixed_s=idle.fixed_s / 2)
 
 
@@ -244,7 +244,7 @@ def _worker_crowd(crowd: list[Block], spans: list[Line], rest: Line) -> float:
     In one process the workers' cannot be told from the server's, and is counted as the server's.
     """
     size = crowd[0].size
-    spent, usual = _median(crowd, "here") - sum(line.at(size) for line in spans), rest.at(size)
+    spent, usual = _median(crowd, "asker_s") - sum(line.at(size) for line in spans), rest.at(size)
     return min(max(spent / usual, 1.0), MOST_CROWDED) if usual else 1.0
 
 

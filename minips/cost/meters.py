@@ -79,11 +79,11 @@ class Block(NamedTuple):
     """A block of calls of one size. Seconds are those of one call."""
 
     size: float
-    wall: float
+    wall_s: float
     """The median."""
-    here: float
+    asker_s: float
     """Processor time of the process that asks."""
-    there: float
+    answerer_s: float
     """Processor time of the process that answers."""
     calls: int
     began: float
@@ -112,7 +112,7 @@ class Addresses(NamedTuple):
     peers: list[str]
 
 
-def answer(line: Pipe, *, plan: Assignment) -> dict[str, Any]:
+def answer(control: Pipe, *, plan: Assignment) -> dict[str, Any]:
     """Echo, bare and behind a link, with servers and peers for the sizes; the servers' spans, and aggregation times."""
     transport, token = plan.single.transport, plan.token
     with ExitStack() as stack:
@@ -123,27 +123,27 @@ def answer(line: Pipe, *, plan: Assignment) -> dict[str, Any]:
         crowd = stack.enter_context(Server(plan.pieces[-1], plan.crowd).serve(token=token))
         peers = plan.peers(1, stack)
         places = [server.address for server in servers], crowd.address, [peer.address for peer in peers]
-        line.say("ready", Addresses(bare.address, shaped.address, *places))
-        while (heard := line.wait("spin", "meet"))[0] != "stop":
+        control.say("ready", Addresses(bare.address, shaped.address, *places))
+        while (heard := control.wait("spin", "connect"))[0] != "stop":
             if heard[0] == "spin":
-                line.say("spun", _spin())
-            if heard[0] == "meet":
+                control.say("spun", _spin())
+            if heard[0] == "connect":
                 for peer, piece, other in zip(peers, plan.pieces, heard[1], strict=True):
-                    peer.meet([other, peer.address])
+                    peer.connect([other, peer.address])
                     pool.submit(_exchange, peer, piece)
-                line.say("met")
+                control.say("connected")
     rounds = list(_rounds(plan.aggregator, plan.pieces, plan.together))
     return {"spans": [span for server in servers for span in server.trace], "aggregate": rounds}
 
 
-def ask(line: Pipe, *, plan: Assignment, problem: Problem | None, addresses: Addresses) -> dict[str, Any]:
+def ask(control: Pipe, *, plan: Assignment, problem: Problem | None, addresses: Addresses) -> dict[str, Any]:
     """Call, push and pull, exchange, compute; reports what everything took, says ``progress`` on the way."""
     with ExitStack() as stack:
         peers = plan.peers(0, stack)
-        line.say("ready", [peer.address for peer in peers])
-        line.wait("spin")
-        line.say("spun", _spin())
-        if line.wait("go")[0] == "stop":
+        control.say("ready", [peer.address for peer in peers])
+        control.wait("spin")
+        control.say("spun", _spin())
+        if control.wait("go")[0] == "stop":
             return {}
         config, token = plan.single, plan.token
         bare = stack.enter_context(config.transport.connect(addresses.bare, token))
@@ -151,11 +151,11 @@ def ask(line: Pipe, *, plan: Assignment, problem: Problem | None, addresses: Add
         clients = [stack.enter_context(connect(address, config, token=token)) for address in addresses.servers]
         crowd = stack.enter_context(connect(addresses.crowd, plan.crowd, token=token))
         for peer, other in zip(peers, addresses.peers, strict=True):
-            peer.meet([peer.address, other])
+            peer.connect([peer.address, other])
         meter = _Meter(bare, config.timeout_s)
         for block in range(-1, BLOCKS):  # the first warms up
-            line.say("progress", (block + 1) / (BLOCKS + 1))
-            if line.hear(0.0)[0] == "stop":
+            control.say("progress", (block + 1) / (BLOCKS + 1))
+            if control.hear(0.0)[0] == "stop":
                 return {}
             for nbytes in CALL_BYTES:
                 meter.block("calls", nbytes, partial(bare.call, [b"", bytes(nbytes)]))
@@ -173,12 +173,12 @@ def ask(line: Pipe, *, plan: Assignment, problem: Problem | None, addresses: Add
     return {**meter.blocks, "gradient": gradients_s}
 
 
-def load_generator(line: Pipe, *, plan: Assignment, address: str, worker: int) -> None:
+def load_generator(control: Pipe, *, plan: Assignment, address: str, worker: int) -> None:
     """One of the crowd: pushes and pulls as often as the others do, until the server is gone."""
     with connect(address, plan.crowd, worker=worker, token=plan.token) as client:
-        line.say("ready")
+        control.say("ready")
         with suppress(ConnectionError, TimeoutError):
-            while line.hear(0.0)[0] != "stop":
+            while control.hear(0.0)[0] != "stop":
                 client.push_pull(plan.pieces[-1]).result(plan.crowd.timeout_s)
 
 

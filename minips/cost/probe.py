@@ -38,10 +38,10 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     look, params = _EachRound(), problem.init(seeds.init(config.seed))
     job = TrainingJob(problem, one_more, params, lambda progress: None, lambda: False, look, None)
     begun = one_blas_thread(Simulated(compute_s=1.0).begun)  # computed as in a run
-    go_on = one_blas_thread(begun(job).cluster.go_on)
+    run = one_blas_thread(begun(job).simulation.run)
     for _ in range(config.steps):
         try:
-            go_on(lambda: bool(look.params))
+            run(lambda: bool(look.params))
         except RuntimeError as error:
             if isinstance(error.__cause__, NonFiniteError):
                 return

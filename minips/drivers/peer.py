@@ -36,7 +36,7 @@ class LostError(ConnectionError):
 
 
 class Peer(Closable):
-    """One rank's endpoint, and its channels to those that it sends to. Use with ``with``, then `meet`.
+    """One rank's endpoint, and its channels to those that it sends to. Use with ``with``, then `connect`.
 
     ``like`` has the names, shapes and dtypes of the gradients, ``address`` is where it serves: None for a fresh
     local one.
@@ -55,7 +55,7 @@ class Peer(Closable):
         self._endpoint = self._node.serve(Service(partial(_PeerConnection, self)), address, token)
         self.address = self._endpoint.address
 
-    def meet(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
+    def connect(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
         """Connect to those that this rank sends to; ``addresses`` are those of all, by rank."""
         greeting = greeting_of(self.rank)
         for rank in self.reduction.targets:

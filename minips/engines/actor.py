@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from minips.arithmetic import one_blas_thread
-from minips.engines.processes import carry_out
+from minips.engines.processes import run_briefing
 from minips.engines.supervisor import ControlPipe, multiprocess
 from minips.stages.transports.certificates import files, issued
 
@@ -48,7 +48,7 @@ class Actor:
         TLS. ``offset_s`` is added to the times that it reports.
         """
         arguments = (briefing, authorities, offset_s)
-        threading.Thread(target=self._carry_out, args=arguments, name="minips-role", daemon=True).start()
+        threading.Thread(target=self._run_role, args=arguments, name="minips-role", daemon=True).start()
 
     def say(self, word: str, value: Any) -> None:
         """Send a word to the role, unless it has ended."""
@@ -65,9 +65,9 @@ class Actor:
             return heard or None
         return heard
 
-    def _carry_out(self, briefing: bytes, authorities: str, offset_s: float) -> None:
+    def _run_role(self, briefing: bytes, authorities: str, offset_s: float) -> None:
         with self._there, ExitStack() as stack:
-            line = _ShiftedPipe(self._there, offset_s)
+            control = _ShiftedPipe(self._there, offset_s)
             gc.freeze()  # each collection would look through all that Ray has imported
 
             def prepare(parts: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Actor:
                 return {**parts, "config": replace(config, transport=replace(config.transport, **fields))}
 
             stack.enter_context(one_blas_thread)
-            carry_out(line, briefing, prepare=prepare)
+            run_briefing(control, briefing, prepare=prepare)
 
 
 class _ShiftedPipe(ControlPipe):

@@ -88,10 +88,10 @@ class CsvLog:
     _rows: int = field(default=0, init=False, repr=False)
 
     def __call__(self, now: Eval) -> None:
-        goes_on = self._rows > 0 or (self.append and Path(self.path).exists())
-        with Path(self.path).open("a" if goes_on else "w", newline="") as file:
+        appends = self._rows > 0 or (self.append and Path(self.path).exists())
+        with Path(self.path).open("a" if appends else "w", newline="") as file:
             writer = csv.writer(file)
-            if not goes_on:
+            if not appends:
                 writer.writerow(["step", "seconds", "loss", "validation_loss"])
             held_out = "" if now.validation_loss is None else now.validation_loss
             writer.writerow([now.step, f"{now.seconds:.6f}", now.loss, held_out])

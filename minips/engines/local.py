@@ -47,7 +47,7 @@ class RunSupervisor(Supervisor):
     """A run's supervisor. ``holders`` hold parameters and know when it is over; ``reporters`` count what is applied."""
 
     def __init__(self, start: Start, job: TrainingJob) -> None:
-        super().__init__(start, self._go_on)
+        super().__init__(start, self._check_end)
         self.job, self.config, self.watch = job, job.config, job.watch
         self.rows: defaultdict[Child, Rows] = defaultdict(list)
         self.applied: Counter[Child] = Counter()
@@ -64,7 +64,7 @@ class RunSupervisor(Supervisor):
         """The whole run: all children ready, go, all updates applied, reports."""
         self._brief()
         try:
-            self._meet()
+            self._connect()
             self.wait(lambda: all("finished" in holder.heard for holder in self.holders))
         except _StoppedError:
             self._end_at_a_clock()
@@ -121,12 +121,12 @@ class RunSupervisor(Supervisor):
             kept = state and state["workers"][worker]
             child.brief(role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})
 
-    def _meet(self) -> None:
+    def _connect(self) -> None:
         """Bring parameter holders and workers together, and say go."""
         words = f"did not start within {START_S:g} seconds. Is the machine overloaded?"
         self._all(self.holders, "ready", START_S, words)
-        tell(self.workers, "meet", [holder.heard["ready"] for holder in self.holders])
-        self._all(self.workers, "met", START_S, words)
+        tell(self.workers, "connect", [holder.heard["ready"] for holder in self.holders])
+        self._all(self.workers, "connected", START_S, words)
         self.began, self.going = time.monotonic(), True
         tell(self.workers, "go")
 
@@ -149,7 +149,7 @@ class RunSupervisor(Supervisor):
             late = ", ".join(child.who for child in children if word not in child.heard)
             raise RuntimeError(f"{late} {words}")
 
-    def _go_on(self) -> None:
+    def _check_end(self) -> None:
         if not (self.stopped or self.ending) and self.job.stop():
             self.stopped = True
             raise _StoppedError
@@ -195,7 +195,7 @@ class RunSupervisor(Supervisor):
             return
         how = f"{child.who} ended before its work was done: {child.end(FAREWELL_S)}."
         self._note(how)
-        if child in self.holders or "met" not in child.heard or all(worker.gone for worker in self.workers):
+        if child in self.holders or "connected" not in child.heard or all(worker.gone for worker in self.workers):
             self.ending, self.hopeless = True, child in self.servers
             raise RuntimeError(how)
 

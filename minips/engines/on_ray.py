@@ -85,11 +85,11 @@ class Ray(Engine):
         servers = config.servers if isinstance(config.exchange, PS) else 0
         with (
             connected(self.address, servers + config.workers, self.cpus) as ray,
-            _Cluster(ray, self, job, servers) as cluster,
-            RunSupervisor(cluster.start, job) as supervisor,
+            _Placement(ray, self, job, servers) as placement,
+            RunSupervisor(placement.start, job) as supervisor,
         ):
             run = supervisor.run()
-            run.events[:0] = cluster.events
+            run.events[:0] = placement.events
         return run
 
 
@@ -210,7 +210,7 @@ def accepts(address: str) -> bool:
     return True
 
 
-class _Cluster:
+class _Placement:
     """``with``: room on the cluster for a run's servers and workers, given back at the end with all that is in it."""
 
     def __init__(self, ray: Any, engine: Ray, job: TrainingJob, servers: int) -> None:
@@ -346,11 +346,11 @@ class _ActorChild(Child):
     """An actor, and a thread that passes its words to the supervisor's pipe."""
 
     def __init__(
-        self, cluster: _Cluster, who: str, actor: Any, info: ActorInfo, node: str, arguments: tuple[str, float]
+        self, placement: _Placement, who: str, actor: Any, info: ActorInfo, node: str, arguments: tuple[str, float]
     ) -> None:
         here, self._there = multiprocess().Pipe()
         super().__init__(who, here, f"tcp://{netloc(info.host, 0)}")
-        self._cluster, self._actor, self._node, self._arguments = cluster, actor, node, arguments
+        self._placement, self._actor, self._node, self._arguments = placement, actor, node, arguments
         self._place = f"process {info.pid} on {info.host}"
         self._how = f"its actor ended, {self._place}"
         self._leaving = threading.Event()
@@ -368,7 +368,7 @@ class _ActorChild(Child):
         if self._collector.is_alive():
             self._collector.join(timeout)
         self._leaving.set()
-        self._cluster.ray.kill(self._actor)
+        self._placement.ray.kill(self._actor)
         if self._collector.ident:
             self._collector.join(FAREWELL_S)
         self._there.close()
@@ -382,7 +382,7 @@ class _ActorChild(Child):
                 for word in words:
                     with suppress(OSError):  # the supervisor reads no more; the actor's end is still waited for
                         self._there.send_bytes(word)
-        except self._cluster.ray.exceptions.RayError as error:
+        except self._placement.ray.exceptions.RayError as error:
             self._how = f"its actor was lost, {self._place}: {_last_line(error)}"
         except OSError as error:
             self._how = f"its node does not answer, {self._place}: {reason(error)}"
@@ -391,13 +391,13 @@ class _ActorChild(Child):
 
     def _next(self) -> list[bytes] | None:
         """The next words, perhaps none; None at the end. OSError where the node is gone."""
-        ray = self._cluster.ray
+        ray = self._placement.ray
         answer = self._actor.hear.options(concurrency_group="hear").remote(POLL_S)
         while not ray.wait([answer], timeout=POLL_S + SILENCE_S)[0]:
             if self._leaving.is_set():
                 return None
             with suppress(KeyError):
-                socket.create_connection(self._cluster.nodes[self._node], CONNECT_S).close()
+                socket.create_connection(self._placement.nodes[self._node], CONNECT_S).close()
         return cast("list[bytes] | None", ray.get(answer))
 
 

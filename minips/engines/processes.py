@@ -74,14 +74,14 @@ class _ProcessChild(Child):
         self._process = process
 
     def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
-        apart: list[memoryview] = []
-        briefing = ship({"role": role, **parts}, apart if hasattr(os, "readv") else None)
+        buffers: list[memoryview] = []
+        briefing = ship({"role": role, **parts}, buffers if hasattr(os, "readv") else None)
         try:
             self.pipe.send_bytes(briefing)
-            self.pipe.send([len(one) for one in apart])
-            for one in apart:
-                while one:
-                    one = one[os.write(self.pipe.fileno(), one) :]
+            self.pipe.send([len(buffer) for buffer in buffers])
+            for left in buffers:
+                while left:
+                    left = left[os.write(self.pipe.fileno(), left) :]
         except OSError:
             pass  # where it is gone already, reading from it tells
         except BaseException:  # Ctrl-C: to the child, the next word would be a part of its briefing
@@ -249,31 +249,31 @@ def _child(pipe: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(OSError):  # which Linux alone has: 15 letters by which ps and top tell it from others
         Path("/proc/self/comm").write_text(multiprocess().current_process().name.replace(" ", ""))
-    line = ControlPipe(pipe)
+    control = ControlPipe(pipe)
     try:
         briefing = pipe.recv_bytes()
-        apart = [_read(pipe, nbytes) for nbytes in pipe.recv()]
+        buffers = [_read(pipe, nbytes) for nbytes in pipe.recv()]
     except (EOFError, OSError):
         return
-    carry_out(line, briefing, apart)
+    run_briefing(control, briefing, buffers)
 
 
-def carry_out(
-    line: ControlPipe,
+def run_briefing(
+    control: ControlPipe,
     briefing: bytes,
-    apart: Iterable[memoryview] = (),
+    buffers: Iterable[memoryview] = (),
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda parts: parts,
 ) -> None:
-    """Unpack a role and its arguments, which ``prepare`` may change, and run it; its prints go to the ``line``."""
-    sys.stdout = sys.stderr = Forward(line)
+    """Unpack a role and its arguments, which ``prepare`` may change, and run it; its prints go to ``control``."""
+    sys.stdout = sys.stderr = Forward(control)
     try:
-        parts = prepare(unship(briefing, apart))
+        parts = prepare(unship(briefing, buffers))
         role = parts.pop("role")
     except Exception as error:
         text = f"{type(error).__name__}: {reason(error)}."
-        line.say("failed", (f"{text} The problem or a stage could not be rebuilt in the new process", ""))
+        control.say("failed", (f"{text} The problem or a stage could not be rebuilt in the new process", ""))
         return
-    run_role(role, line, parts)
+    run_role(role, control, parts)
 
 
 def _read(pipe: Any, nbytes: int) -> memoryview:
@@ -290,13 +290,13 @@ def _read(pipe: Any, nbytes: int) -> memoryview:
 class Forward(io.TextIOBase):
     """A text stream that sends whole lines to the supervisor."""
 
-    def __init__(self, line: ControlPipe) -> None:
-        self._line, self._left = line, ""
+    def __init__(self, control: ControlPipe) -> None:
+        self._control, self._left = control, ""
 
     def write(self, text: str) -> int:
         *lines, self._left = (self._left + text).split("\n")
         for each in lines:
-            self._line.say("log", each)
+            self._control.say("log", each)
         return len(text)
 
     def flush(self) -> None:

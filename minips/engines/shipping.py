@@ -21,8 +21,8 @@ from minips.stage import Stage, Value, reason, register
 LARGE_BYTES = 1_000_000
 
 
-def ship(thing: Any, apart: list[memoryview] | None = None) -> bytes:
-    """``thing`` as bytes; the memory of large arrays is not copied but listed in ``apart``, where there is such a list.
+def ship(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
+    """``thing`` as bytes; the memory of large arrays is not copied but listed in ``buffers``, unless that is None.
 
     TypeError names what cannot travel; a captured global of over a megabyte is a warning.
     """
@@ -35,18 +35,18 @@ def ship(thing: Any, apart: list[memoryview] | None = None) -> bytes:
                 stacklevel=2,
             )
     try:
-        return _dumps(thing, apart)
+        return _dumps(thing, buffers)
     except Exception:  # which part of it?
         for name, value in _attributes(thing):
             _packed(f"{name} holds", value)
         return _packed("It holds", thing)
 
 
-def unship(data: bytes, apart: Iterable[memoryview] = ()) -> Any:
+def unship(data: bytes, buffers: Iterable[memoryview] = ()) -> Any:
     """The parts that `ship` packed."""
     import dill
 
-    return dill.loads(data, buffers=apart)
+    return dill.loads(data, buffers=buffers)
 
 
 def register_shipped_stages(value: Any) -> None:
@@ -72,16 +72,16 @@ def _packed(where: str, value: Any) -> bytes:
         ) from error
 
 
-def _dumps(thing: Any, apart: list[memoryview] | None = None) -> bytes:
+def _dumps(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
     """As ``dill.dumps``, with modules by name: of one outside of site-packages dill would take along all that it
     holds, and minips itself stands there where it was installed with ``-e``.
     """
     import dill
 
     def keep(memory: pickle.PickleBuffer) -> bool:
-        if apart is None or memory.raw().nbytes < LARGE_BYTES:
+        if buffers is None or memory.raw().nbytes < LARGE_BYTES:
             return True
-        apart.append(memory.raw())
+        buffers.append(memory.raw())
         return False
 
     buffer = io.BytesIO()

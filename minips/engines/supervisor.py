@@ -56,15 +56,15 @@ class ControlPipe:
         self.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
 
 
-def run_role(role: Callable[..., Any], line: ControlPipe, parts: dict[str, Any]) -> None:
+def run_role(role: Callable[..., Any], control: ControlPipe, parts: dict[str, Any]) -> None:
     """Run a role; the supervisor hears what it returns or raises."""
     try:
         register_shipped_stages(parts)
-        report = role(line, **parts)
+        report = role(control, **parts)
         print(end="", flush=True)  # a last line without an end, from user code
-        line.say("result", report)
+        control.say("result", report)
     except Exception as error:
-        line.failed(error)
+        control.failed(error)
 
 
 class Child(ABC):

@@ -72,19 +72,19 @@ class Simulated(Engine):
             raise ValueError("Simulated takes a topology, or a cluster, which has one of its own; got both.")
 
     def run(self, job: TrainingJob) -> Run:
-        parties = self.begun(job)
-        parties.cluster.go_on()
-        run = parties.result()
-        if error := parties.cluster.error:
+        team = self.begun(job)
+        team.simulation.run()
+        run = team.result()
+        if error := team.simulation.error:
             error.run = run  # type: ignore[attr-defined]
             raise error
         return run
 
     def begun(self, job: TrainingJob) -> "ServerTeam | Team":
-        """The servers and workers of a run, which `Simulation.go_on` moves and whose ``result`` is the run."""
+        """The servers and workers of a run, which `Simulation.run` moves and whose ``result`` is the run."""
         from minips.engines.simulated.central import ServerTeam
-        from minips.engines.simulated.cluster import Simulation
         from minips.engines.simulated.mutual import Team
+        from minips.engines.simulated.simulation import Simulation
 
         config = job.config
         check_one_network(config, self.cluster)
@@ -93,15 +93,15 @@ class Simulated(Engine):
                 f"With delay_versions={self.delay_versions} pulls are answered with earlier parameters, which a saved "
                 "run does not hold: resume with delay_versions=0."
             )
-        cluster = Simulation(self, job)
+        simulation = Simulation(self, job)
         if isinstance(config.exchange, AllReduce) and self.delay_versions:
             raise ValueError(
                 f"{config.exchange!r} has no server that could answer with old parameters; "
                 "use exchange=PS(), or delay_versions=0."
             )
-        parties: ServerTeam | Team = Team(cluster) if isinstance(config.exchange, AllReduce) else ServerTeam(cluster)
-        cluster.begin([worker.start(worker.train()) for worker in parties.workers])
-        return parties
+        team = (Team if isinstance(config.exchange, AllReduce) else ServerTeam)(simulation)
+        simulation.begin([worker.start(worker.train()) for worker in team.workers])
+        return team
 
     def network(self, config: Config) -> Any:
         """The graph that ``config`` runs on; None where it is infinitely fast."""

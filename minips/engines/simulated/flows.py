@@ -15,7 +15,7 @@ from math import ceil, inf, isfinite
 
 import numpy as np
 
-from minips.core.topology import Links, Network, Traffic, fair_shares
+from minips.core.topology import Edges, Network, Traffic, fair_shares
 from minips.drivers.clockwork import Clockwork, Signal
 from minips.drivers.virtual import Way
 
@@ -37,19 +37,19 @@ class FlowNetwork:
         limits = [inf if one.rate_bps is None else one.rate_bps / 8 for one in traffic]
         self._capacity = np.array([*network.capacity, *limits, inf])
         # The flows under way, as columns: their links, bytes left, bytes per second, when they end, whom to tell.
-        self._links = np.empty((0, 0), np.intp)
+        self._edges = np.empty((0, 0), np.intp)
         self._left, self._rate, self._due = np.empty(0), np.empty(0), np.empty(0)
         self._ended = np.empty(0, object)
-        self._last: dict[str | tuple[str, str], Signal] = {}
-        self._new: list[tuple[Links, float, Signal]] = []
+        self._last: dict[str, Signal] = {}
+        self._new: list[tuple[Edges, float, Signal]] = []
         self._at, self._turn, self._settling, self._ending = 0.0, 0, False, False
         for number, one in enumerate(traffic, len(network.capacity)):
             clockwork.start(self._compete(one, number))
 
-    def travel(self, source: str, target: str, nbytes: float, line: str | None = None) -> Way[None]:
+    def travel(self, source: str, target: str, nbytes: float, queue: str = "") -> Way[None]:
         """The way of a message, for a process's ``yield from``: it ends when the last byte has arrived.
 
-        Messages of one ``line`` (None: of one source and target) leave in turn.
+        Messages of one ``queue`` (empty: of one source and target) leave in turn.
         """
         route = self._network.route(source, target)
         seconds = route.latency_s
@@ -57,30 +57,30 @@ class FlowNetwork:
             tries = self._rng.geometric(1 - route.loss, ceil(nbytes / PACKET_BYTES))
             nbytes *= float(tries.mean())
             seconds += 2 * route.latency_s * float(tries.max() - 1)
-        if route.links.size and nbytes:
-            turn = line or (source, target)
-            before, left = self._last.get(turn), Signal()
-            self._last[turn] = left
+        if route.edges.size and nbytes:
+            queue = queue or f"{source} to {target}"
+            before, left = self._last.get(queue), Signal()
+            self._last[queue] = left
             if before:
                 yield before
-            yield self._begin(route.links, nbytes)
+            yield self._begin(route.edges, nbytes)
             left.succeed()
         yield seconds
 
     def _compete(self, one: Traffic, limit: int) -> Way[None]:
         route = self._network.route(one.source, one.target)
         yield one.start_s
-        links = np.append(route.links, [] if one.rate_bps is None else [limit]).astype(np.intp)
-        if links.size:
-            flow = self._begin(links, inf)
+        edges = np.append(route.edges, [] if one.rate_bps is None else [limit]).astype(np.intp)
+        if edges.size:
+            flow = self._begin(edges, inf)
             if one.stop_s is not None:
                 yield one.stop_s - one.start_s
                 self._due[self._ended == flow], self._ending = self._clockwork.now, True
                 self._touch()
 
-    def _begin(self, links: Links, nbytes: float) -> Signal:
+    def _begin(self, edges: Edges, nbytes: float) -> Signal:
         ended = Signal()
-        self._new.append((links, nbytes, ended))
+        self._new.append((edges, nbytes, ended))
         self._touch()
         return ended
 
@@ -96,7 +96,7 @@ class FlowNetwork:
         if self._new:
             self._admit()
         if self._due.size:
-            self._rate = fair_shares(self._links, self._capacity)
+            self._rate = fair_shares(self._edges, self._capacity)
             self._due = self._at + self._left / self._rate
             self._turn += 1
             turn, soonest = self._turn, float(self._due.min())
@@ -121,23 +121,23 @@ class FlowNetwork:
         going = self._due <= now * (1 + _SAME)
         if going.any():
             ended, stay = self._ended[going], ~going
-            self._links, self._ended = self._links[:, stay], self._ended[stay]
+            self._edges, self._ended = self._edges[:, stay], self._ended[stay]
             self._left, self._rate, self._due = self._left[stay], self._rate[stay], self._due[stay]
             for event in ended:
                 event.succeed()
 
     def _admit(self) -> None:
-        count, hops = len(self._new), max(links.size for links, _, _ in self._new)
+        count, hops = len(self._new), max(edges.size for edges, _, _ in self._new)
         filling = len(self._capacity) - 1
-        if hops > len(self._links):
-            more = np.full((hops - len(self._links), self._due.size), filling, np.intp)
-            self._links = np.concatenate([self._links, more])
-        links = np.full((len(self._links), count), filling, np.intp)
+        if hops > len(self._edges):
+            more = np.full((hops - len(self._edges), self._due.size), filling, np.intp)
+            self._edges = np.concatenate([self._edges, more])
+        edges = np.full((len(self._edges), count), filling, np.intp)
         ended = np.empty(count, object)
         for i, (one, _, event) in enumerate(self._new):
-            links[: one.size, i] = one
+            edges[: one.size, i] = one
             ended[i] = event
-        self._links = np.concatenate([self._links, links], axis=1)
+        self._edges = np.concatenate([self._edges, edges], axis=1)
         self._left = np.append(self._left, [nbytes for _, nbytes, _ in self._new])
         self._ended = np.concatenate([self._ended, ended])
         self._due = np.append(self._due, np.full(count, inf))

@@ -1,4 +1,4 @@
-"""A simulated cluster: the time, the network, the trace, and the base of its nodes.
+"""The simulation of a run: the time, the network, the trace, and the base of its nodes.
 
 No time passes but by ``yield``. Between two of them a node works in no time, so there is no lock.
 """
@@ -67,7 +67,7 @@ class Simulation:
 
         self.clockwork.start(last())
 
-    def go_on(self, until: Callable[[], bool] = lambda: False) -> None:
+    def run(self, until: Callable[[], bool] = lambda: False) -> None:
         """Let time pass until ``until()`` holds, or the run is over. RuntimeError where a node failed."""
         with seldom_collected():
             self.clockwork.run(lambda: self._over.triggered or until())
@@ -100,13 +100,13 @@ class Simulation:
             self.diverged = reason
             self._over.succeed()
 
-    def travel(self, source: "Node", target: "Node", nbytes: int, least_s: float, line: str | None = None) -> Way[None]:
+    def travel(self, source: "Node", target: "Node", nbytes: int, least_s: float, queue: str = "") -> Way[None]:
         """The way of a message, for a process's ``yield from``; see `FlowNetwork.travel`. The transport itself takes
         ``least_s``.
         """
         began = self.clockwork.now
         if self._wire:
-            yield from self._wire.travel(source.who, target.who, nbytes, line)
+            yield from self._wire.travel(source.who, target.who, nbytes, queue)
         yield began + least_s - self.clockwork.now
 
     def record(self, name: str, who: str, start: float, step: int, end: float | None = None) -> None:
@@ -141,9 +141,9 @@ class Node(Processor, Party):
     takes of the processor.
     """
 
-    def __init__(self, cluster: Simulation, who: str, times: Mapping[str, Line]) -> None:
-        super().__init__(cluster.clockwork, cluster.cores.get(who))
-        self.cluster, self.config, self.who, self._times = cluster, cluster.config, who, times
+    def __init__(self, simulation: Simulation, who: str, times: Mapping[str, Line]) -> None:
+        super().__init__(simulation.clockwork, simulation.cores.get(who))
+        self.simulation, self.config, self.who, self._times = simulation, simulation.config, who, times
 
     def spend(self, spans: tuple[str, ...], values: float, step: int) -> Iterable[Signal]:
         """Until the processor is free, that is a wait."""
@@ -151,22 +151,22 @@ class Node(Processor, Party):
         if not times:
             return ()
         began = self.clockwork.now
-        turn = 0.0, lambda _: self.cluster.record("wait", self.who, began, step)
+        turn = 0.0, lambda _: self.simulation.record("wait", self.who, began, step)
         return (self.work(turn, *((seconds, partial(self._record, name, step)) for name, seconds in times)),)
 
     def _record(self, name: str, step: int, seconds: float) -> None:
         """Keep a span that took so long until now."""
-        self.cluster.record(name, self.who, self.clockwork.now - seconds, step)
+        self.simulation.record(name, self.who, self.clockwork.now - seconds, step)
 
 
 class Trainer(Node, TrainingParty):
     """A worker: a shard of the problem, and a gradient after a while."""
 
-    def __init__(self, cluster: Simulation, rank: int, times: Mapping[str, Line]) -> None:
-        super().__init__(cluster, f"worker {rank}", times)
-        self.rank, self.problem = rank, cluster.job.problem.shard(rank, self.config.workers)
+    def __init__(self, simulation: Simulation, rank: int, times: Mapping[str, Line]) -> None:
+        super().__init__(simulation, f"worker {rank}", times)
+        self.rank, self.problem = rank, simulation.job.problem.shard(rank, self.config.workers)
         self.bytes_sent = self.bytes_received = 0
-        self._plain = cluster.plain
+        self._plain = simulation.plain
         self._rows = min(self.config.batch_size or self.problem.rows, self.problem.rows)
         self._computing: Signal | None = None
         """The end of the gradient that is being computed."""
@@ -177,7 +177,7 @@ class Trainer(Node, TrainingParty):
 
     def compute_delay(self, clock: int) -> Way[bool]:
         """The time of one gradient; False where this worker gave it up."""
-        began, engine, delays = self.clockwork.now, self.cluster.engine, self.config.delays
+        began, engine, delays = self.clockwork.now, self.simulation.engine, self.config.delays
         computing = work = self.beside(engine.seconds(self.config, self.rank, clock, self._rows))
         if delays:
             computing, least = Signal(), began + delays.of(self.rank, clock, self.config.seed)
@@ -187,7 +187,7 @@ class Trainer(Node, TrainingParty):
         finished, self._computing = self._computing is not None, None
         if not finished and self._cores:
             self._cores.leave(work)
-        self.cluster.record("compute", self.who, began, clock)
+        self.simulation.record("compute", self.who, began, clock)
         return finished
 
     def give_up(self) -> None:
@@ -200,7 +200,7 @@ class Trainer(Node, TrainingParty):
         try:
             return (yield from steps)
         except DivergedError as error:
-            self.cluster.diverge(str(error))
+            self.simulation.diverge(str(error))
         except Exception as error:
-            self.cluster.fail(self.who, error)
+            self.simulation.fail(self.who, error)
         yield Signal()  # that never happens: nothing waits for this in vain, as the run is over
