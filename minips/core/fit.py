@@ -1,4 +1,4 @@
-"""Lines through timings: ``fixed + each · x`` seconds, fitted so that a few trips that went wrong do not matter."""
+"""Lines through timings: ``fixed + each · x`` seconds, fitted so that a few outliers do not matter."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +15,8 @@ Bound = Literal["low", "high"]
 class Line(Value):
     """``fixed_s + each_s · x`` seconds for x values, bytes or rows.
 
-    Half of the timings that it was fitted to lie between ``low`` and ``high`` times what it says; that holds what the
-    machine does now and then as well as what is no straight line.
+    Half of the timings that it was fitted to lie between ``low`` and ``high`` times the line's seconds: the factors
+    cover the machine's noise, and timings that lie on no straight line.
 
     >>> Line(1e-3, 1e-6).at(500)
     0.0015
@@ -50,7 +50,7 @@ class Line(Value):
         """The line through pairs of (x, seconds), several for each x.
 
         First the median of each x, then least squares of the relative errors, ``Σ((fixed + each·x − m)/m)²``, neither
-        part below zero: what is slow once moves no median, and small sizes count as much as large ones. A single x
+        part below zero: one slow timing moves no median, and small sizes count as much as large ones. A single x
         gives its median, all of it fixed; medians of zero give the zero line.
         """
         x, y = np.array(timings, float).reshape(-1, 2).T
@@ -59,8 +59,8 @@ class Line(Value):
         if len(medians) and not medians.any():
             return cls()
         fixed, each = _least(sizes, np.maximum(medians, 1e-9))
-        said = np.maximum(fixed + each * x, 1e-12)
-        low, high = np.quantile(y / said, [0.25, 0.75]) if fixed + each > 0 else (1.0, 1.0)
+        fitted = np.maximum(fixed + each * x, 1e-12)
+        low, high = np.quantile(y / fitted, [0.25, 0.75]) if fixed + each > 0 else (1.0, 1.0)
         return cls(fixed, each, float(low), float(high))
 
 

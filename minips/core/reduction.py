@@ -1,12 +1,12 @@
-"""One rank's part of an all-reduce: what it sends at each hop, what it makes of what comes in, and when. No I/O.
+"""One rank's part of an all-reduce: the message that it sends at each hop, and its use of the one received. No I/O.
 
 Each piece is encoded by itself. A partial sum is decoded, added to and encoded again at every hop, so a lossy quantizer
-errs at each of them. A complete sum is encoded once, by its owner, and handed round as it is; the owner itself goes on
-with what the others decode, so that all ranks end with the same bits. The driver (`minips.drivers.peer`,
-a simulation, a test) moves the frames as the schedule says.
+errs at each of them. A complete sum is encoded once, by its owner, and handed round unchanged; the owner decodes it as
+the others do, so that all ranks end with the same bits. A driver (`minips.drivers.peer`, a simulation, a test) moves
+the frames as the schedule says.
 
-Memories stand at every hop: one for each piece that leaves, and one at the owner. With error feedback, all that is
-handed round, plus all that is held anywhere, equals all the gradients.
+There is a memory at every hop for each piece that leaves, and one at the owner. With error feedback, the sums that are
+handed round plus the residuals of all memories equal the sum of all gradients.
 """
 
 from collections import defaultdict
@@ -32,15 +32,15 @@ from minips.trace import Trace
 Encoded = dict[str, tuple[str, Parts]]
 """One piece by tensor name: the quantizer's name and its parts."""
 _GATHER = -1
-"""Stands for the hop where a piece is handed round: that has one memory, whichever hop it is."""
+"""The hop number of all hops that hand a complete piece round: they share one memory."""
 
 
 class AllReduceState:
     """The sum of the tensors of all ranks, step after step.
 
-    ``like`` has the names, shapes and dtypes of what is added up, ``rng`` draws for a quantizer (None: as in a run).
-    For each step: `begin`, then what `all_reduce` says: for every hop of ``hops``,
-    `outgoing` where it sends and `incoming` where it receives; then `mean`.
+    ``like`` has the names, shapes and dtypes of the gradients, ``rng`` draws for a quantizer (None: as in a run).
+    Call `begin` for each step, then carry out `all_reduce`: for every hop of ``hops`` it calls `outgoing` where this
+    rank sends and `incoming` where it receives; then `mean`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class AllReduceState:
 
     def begin(self, step: int, gradients: Tensors, ending: bool = False, diverged: str = "") -> None:
         """Start a step with this rank's gradients, which must be finite, and must not change before the last hop.
-        ``diverged`` says why it has none.
+        ``diverged`` says why this rank has no finite gradients; they are zeros then.
         """
         self.step, self.ending, self.diverged, self._trace.step = step, ending, diverged, step
         self._values = [cut(gradients, layout) for layout in self._layouts]
@@ -101,9 +101,9 @@ class AllReduceState:
         """Take what came in at hop ``number``. ValueError where it is not what belongs there."""
         hop = self.hops[number]
         packet, _ = unpack(frames, self._codec, self._trace)
-        at = [packet.header.get(key) for key in ("kind", "step", "hop")]
-        if at != ["hop", self.step, number]:
-            raise ValueError(f"Expected hop {number} of step {self.step}, got {at[0]} {at[2]} of step {at[1]}.")
+        kind, step, hop_number = (packet.header.get(key) for key in ("kind", "step", "hop"))
+        if (kind, step, hop_number) != ("hop", self.step, number):
+            raise ValueError(f"Expected hop {number} of step {self.step}, got {kind} {hop_number} of step {step}.")
         self.ending = self.ending or bool(packet.header.get("ending"))
         self.diverged = self.diverged or str(packet.header.get("diverged", ""))
         expected = {f"{piece}/{name}" for piece in hop.receives for name in self._layouts[piece]}
@@ -112,9 +112,9 @@ class AllReduceState:
         for piece in hop.receives:
             encoded = {name: packet.tensors[f"{piece}/{name}"] for name in self._layouts[piece]}
             if hop.adds:
-                came = self._decode(number, piece, encoded)
+                own, received = self._values[piece], self._decode(number, piece, encoded)
                 with self._trace.span("aggregate"), np.errstate(over="ignore"):
-                    self._values[piece] = {name: np.asarray(came[name] + x) for name, x in self._values[piece].items()}
+                    self._values[piece] = {name: np.asarray(received[name] + x) for name, x in own.items()}
             else:
                 self._complete[piece] = encoded
                 self._values[piece] = self._decode(_GATHER, piece, encoded)
@@ -159,7 +159,7 @@ class AllReduceState:
 
 
 class Part(Protocol):
-    """One rank's part of an all-reduce: what it sends at each hop, and what becomes of what comes in."""
+    """The part of one rank that `all_reduce` carries out: `AllReduceState`, or sizes alone."""
 
     @property
     def hops(self) -> Sequence[Hop]: ...
@@ -188,7 +188,7 @@ def all_reduce(part: Part) -> Session[Any]:
         if hop.to is not None:
             spans: tuple[str, ...] = ENCODE
             if not hop.adds:
-                # A sum that came in complete is passed on as it came; its owner goes on with what the others decode.
+                # A complete sum that came in is passed on encoded as it is; an owner encodes its sum, and decodes it.
                 spans = ("serialize", "compress") if complete.issuperset(hop.sends) else (*ENCODE, "dequantize")
                 complete.update(hop.sends)
             parcel = yield Do(spans, values(hop.sends), partial(part.outgoing, number))

@@ -1,12 +1,12 @@
 """Virtual time: a clock, tasks that wait for each other, cores that are shared, processes that do one thing at a time.
 
-It knows nothing of gradients. A `Task` is a generator that yields the seconds that it sleeps, or a `Signal` that it
-waits for, whose value it is given. What has happened already, or takes no time, holds it up no longer. What it raises
-leaves through `Clockwork.run`, or through `Clockwork.start` where it has not waited yet.
+Nothing here knows gradients. A `Task` is a generator that yields the seconds that it sleeps, or a `Signal` that it
+waits for, whose value it is given. A signal that has happened, or a sleep of no time, does not suspend it. An exception
+of a task leaves through `Clockwork.run`, or through `Clockwork.start` where the task has not waited yet.
 
-What falls into one instant happens in the order in which it was asked for. A new task goes on at once, to where it
-first waits. Those that a signal wakes go on after all that was asked for before, in a simulation: whoever calls
-``succeed`` may be in the middle of a change. In a prediction, which has no arrays to change, they go on at once.
+Events of one instant happen in the order in which they were scheduled. A new task runs at once, to where it first
+waits. In a simulation a signal schedules the tasks that it wakes behind all other events of the instant, for the caller
+of ``succeed`` may be in the middle of a change. In a prediction, which has no arrays to change, they run at once.
 """
 
 import gc
@@ -19,11 +19,11 @@ from itertools import count
 from typing import Any
 
 COLLECTED = 200_000
-"""How many objects more there are between two looks of the garbage collector, while many tasks live."""
+"""The threshold of the garbage collector, in new objects, while many tasks live."""
 
 
 class Signal:
-    """An event that happens once; the tasks that wait for it go on then."""
+    """An event that happens once, and wakes the tasks that wait for it."""
 
     __slots__ = ("_waiting", "triggered", "value")
 
@@ -33,14 +33,14 @@ class Signal:
         self._waiting: list[Callable[[], object]] = []
 
     def then(self, call: Callable[[], object]) -> None:
-        """Call when it happens: at once where it has."""
+        """Call ``call`` when the event happens; at once where it has happened."""
         if self.triggered:
             call()
         else:
             self._waiting.append(call)
 
     def succeed(self, value: Any = None) -> None:
-        """It happens, and has this value. Of several calls the first one counts."""
+        """The event happens, with this value. Of several calls the first one counts."""
         if not self.triggered:
             self.triggered, self.value = True, value
             waiting, self._waiting = self._waiting, []
@@ -52,20 +52,19 @@ Task = Generator["float | Signal", Any, Any]
 
 
 class Clockwork:
-    """The time, and what is to happen when. Signals wake tasks ``at_once``, or in turn; see above."""
+    """The time, and the agenda of events. Signals wake tasks ``at_once``, or in turn: see the module's docstring."""
 
     def __init__(self, at_once: bool = False, remembered: bool = False) -> None:
         self.now, self._at_once = 0.0, at_once
         self._numbers = count()
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self.order = deque[int](maxlen=None if remembered else 0)
-        """All that has happened, if it is ``remembered``, and which of two moments was the later one wherever that
-        counted. Runs that agree in this are made of the same sums, so that their times are linear in all the seconds
-        that they are made of.
+        """The order of the run, if it is ``remembered``: the number of each event that has happened, and the outcome of
+        each comparison by `later`. Runs of the same order add up the same durations, so their times are linear in them.
         """
 
     def at(self, when: float, call: Callable[[], None]) -> None:
-        """Call when it is ``when``."""
+        """Call ``call`` at the time ``when``."""
         heapq.heappush(self._agenda, (when, next(self._numbers), call))
 
     def start(self, task: Task) -> Signal:
@@ -91,27 +90,27 @@ class Clockwork:
         return ended
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Let time pass until ``until()`` holds, or nothing is left to happen."""
+        """Let time pass until ``until()`` holds, or no event is left."""
         while self._agenda and not until():
             self.now, number, call = heapq.heappop(self._agenda)
             self.order.append(number)
             call()
 
-    def later(self, one: float, other: float) -> float:
+    def later(self, first: float, second: float) -> float:
         """The later of two moments."""
-        self.order.append(one > other)
-        return one if one > other else other
+        self.order.append(first > second)
+        return first if first > second else second
 
     def left(self) -> list[float]:
-        """Seconds from now of all that is to happen, in order."""
+        """Seconds from now of all events on the agenda, in order."""
         return sorted(when - self.now for when, _, _ in self._agenda)
 
 
 class Cores:
-    """Cores that all tasks at work share evenly; none has more than one. ``others`` want one all the time, too.
+    """Cores that all tasks at work share evenly; none has more than one. ``others`` are further tasks, always at work.
 
-    With k at work each is served at ``min(1, cores / (k + others))``. Work is counted in how much each has been served
-    since the beginning, so that the task that ends first is known at any time.
+    With k tasks at work each is served at the rate ``min(1, cores / (k + others))``: all of them at the same, so that
+    one sum of service since the beginning says which task ends first, and when.
     """
 
     def __init__(self, clockwork: Clockwork, cores: int, others: float = 0.0) -> None:
@@ -122,7 +121,7 @@ class Cores:
         self._turn = 0
 
     def work(self, seconds: float) -> Signal:
-        """Work so long on a core of one's own, longer on a shared one; the signal is the end."""
+        """Work that takes ``seconds`` on a core of its own, longer on a shared one; the signal is its end."""
         self._pass()
         done = Signal()
         heapq.heappush(self._working, (self._served + seconds, next(self._numbers), done))
@@ -130,9 +129,9 @@ class Cores:
         return done
 
     def leave(self, done: Signal) -> None:
-        """Give up what is left of some work, if anything is."""
+        """Give up the rest of the work that ends with the signal ``done``."""
         self._pass()
-        self._working = [one for one in self._working if one[2] is not done]
+        self._working = [(work, number, end) for work, number, end in self._working if end is not done]
         heapq.heapify(self._working)
         self._plan()
 
@@ -156,7 +155,7 @@ class Cores:
 
     def _end(self, turn: int) -> None:
         if turn != self._turn:
-            return  # another task came in between, and the plan is another one now
+            return  # the plan has changed since, as another task came or left
         self._served, self._at = self._working[0][0], self._clockwork.now
         ended = []
         while self._working and self._working[0][0] <= self._served:
@@ -168,7 +167,7 @@ class Cores:
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Within, the garbage collector runs seldom: of thousands of tasks it would look at all again and again."""
+    """Run the block with a lazy garbage collector, which would look through thousands of tasks again and again."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECTED)
     try:
@@ -178,11 +177,11 @@ def seldom_collected() -> Iterator[None]:
 
 
 Work = tuple[float, Callable[[float], object]]
-"""Seconds, and the function that is told how long they took."""
+"""Seconds of work, and a function that is called with the seconds that it took, waiting for cores included."""
 
 
 def unrecorded(wall: float) -> None:
-    """For work whose time nobody keeps."""
+    """Keep no record of the work's time."""
 
 
 class Processor:
@@ -194,7 +193,7 @@ class Processor:
         self._queue: deque[tuple[tuple[Work, ...], Signal]] = deque()
 
     def work(self, *works: Work) -> Signal:
-        """Do one thing after the other, in turn; the signal is the end. A single one of no time waits for no turn."""
+        """Queue works that follow each other; the signal is their end. A single one of no time does not queue."""
         done = Signal()
         if len(works) == 1 and works[0][0] <= 0:
             works[0][1](0.0)
@@ -206,7 +205,7 @@ class Processor:
         return done
 
     def beside(self, seconds: float) -> Signal:
-        """Work beside all that is done in turn; the signal is the end."""
+        """Work beside the queue; the signal is the end."""
         if self._cores:
             return self._cores.work(seconds)
         done = Signal()
@@ -215,7 +214,7 @@ class Processor:
 
     @property
     def queue(self) -> int:
-        """The works that are under way or wait for their turn."""
+        """The number of works under way or waiting for their turn."""
         return len(self._queue)
 
     def _begin(self) -> None:

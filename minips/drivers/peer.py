@@ -1,7 +1,7 @@
-"""A worker among its equals: it serves the others, calls them, and adds up gradients with them as an all-reduce says.
+"""A worker of an all-reduce: it serves the other workers, calls them, and adds up gradients with them.
 
-What comes in is put into a box for each sender by the thread that serves it, which never waits for anything; the worker
-takes it out when its schedule gets there. So all can send at once, however large the messages are.
+The serving thread puts each message into its sender's box, and never waits; the worker takes it out when its schedule
+gets there. So all workers can send at once, however large the messages are.
 """
 
 import struct
@@ -27,7 +27,7 @@ _SENT = struct.Struct("<d")
 
 
 def greeting_of(rank: int) -> Frames:
-    """The first call of a connection: it says who calls."""
+    """The frames of a connection's first call: the rank that calls."""
     return [str(rank).encode()]
 
 
@@ -36,10 +36,10 @@ class LostError(ConnectionError):
 
 
 class Peer(Closable):
-    """One rank's endpoint, and its channels to those that it sends to. Use with ``with``, then `connect`.
+    """One rank's endpoint, and its channels to the ranks that it sends to. Use with ``with``, then `connect`.
 
-    ``like`` has the names, shapes and dtypes of the gradients, ``address`` is where it serves: None for a fresh
-    local one.
+    ``like`` has the names, shapes and dtypes of the gradients; ``address`` is the endpoint's, None for a fresh local
+    one.
     """
 
     def __init__(self, config: Config, rank: int, like: Tensors, token: str, address: str | None = None) -> None:
@@ -56,7 +56,7 @@ class Peer(Closable):
         self.address = self._endpoint.address
 
     def connect(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
-        """Connect to those that this rank sends to; ``addresses`` are those of all, by rank."""
+        """Connect to the ranks that this one sends to; ``addresses`` are those of all ranks."""
         greeting = greeting_of(self.rank)
         for rank in self.reduction.targets:
             try:
@@ -67,7 +67,7 @@ class Peer(Closable):
                 raise LostError(f"Worker {rank} cannot be reached: {reason(error)}") from error
 
     def carry_out(self, session: Session[T]) -> T:
-        """Carry out a session, such as an all-reduce of ``reduction``, in this thread; what it returns.
+        """Carry out a session, such as an all-reduce of ``reduction``, in this thread; returns what it returns.
 
         LostError where another worker is gone, TimeoutError where one does not send.
         """
@@ -103,7 +103,7 @@ class Peer(Closable):
         then(call, answered)
 
     def _receive(self, wanted: Receive) -> Frames:
-        """The next message of this sender. Of the time until it is here, that before it was sent is a wait."""
+        """The next message of this sender. The time until it was sent is a wait, the time from then on its transfer."""
         source, began = wanted.source, time.monotonic()
         with self._changed:
             came = self._changed.wait_for(lambda: self._boxes[source] or source in self._gone, self.config.timeout_s)
@@ -117,10 +117,10 @@ class Peer(Closable):
                 raise LostError(f"Worker {source} is gone: {self._gone[source]}")
             frames = self._boxes[source].popleft()
             self.bytes_received += sum(map(len, frames))
-        here = time.monotonic()
-        sent = min(max(_SENT.unpack(frames[0])[0], began), here)
+        received = time.monotonic()
+        sent = min(max(_SENT.unpack(frames[0])[0], began), received)
         self.trace.add("wait", began, sent - began)
-        self.trace.add("transfer", sent, here - sent)
+        self.trace.add("transfer", sent, received - sent)
         return frames[1:]
 
     def _rank(self, frames: Frames) -> int:

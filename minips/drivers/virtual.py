@@ -15,14 +15,14 @@ from minips.drivers.clockwork import Signal
 T = TypeVar("T")
 
 Way = Generator[float | Signal, Any, T]
-"""A task, or a part of one; returns a T."""
+"""A task of `clockwork`, or a part of one; returns a T."""
 
 
 class Party:
-    """A process in virtual time. ``step`` goes with a session: whatever its driver has to know of it."""
+    """A process in virtual time. A ``step`` is a driver's own note on a session, such as its clock."""
 
     _alone: Signal | None = None
-    """The end of the work that is done alone."""
+    """The end of the work that a session does alone: until then no other session of this party goes on."""
 
     def carry_out(self, session: Session[T], step: Any) -> Way[T]:
         """A session in virtual time; returns what the session returns."""
@@ -36,7 +36,7 @@ class Party:
                 result: T = end.value
                 return result
             finally:
-                if over:  # only now, after what the session itself does with the outcome of its work
+                if over:  # after the session itself has used the outcome of its work
                     self._alone = None
                     over.succeed()
                     over = None
@@ -116,17 +116,17 @@ class TrainingParty(Party):
         """Begin something that goes on beside the rest; the signal is its end."""
 
     def let_go(self, begun: Signal) -> Iterable[float | Signal]:
-        """The time from the beginning of a session until the loop goes on."""
+        """The time from the beginning of a session until the loop continues."""
         return ()
 
 
 class ServedParty(TrainingParty):
-    """A worker of servers: each of its messages makes a trip, which brings the answer. Answers to a server's requests
-    are received in the order in which these were sent.
+    """A worker with servers: each of its messages makes a trip to a server, which brings the answer back. A server's
+    answers are received in the order of the requests.
     """
 
     _trips: list[deque[Signal]]
-    """By server, those whose answers are not received yet."""
+    """The trips to each server whose answers are not received yet."""
 
     def call(self, session: Session[Any]) -> Way[Any]:
         self._sent = Signal()
@@ -137,7 +137,7 @@ class ServedParty(TrainingParty):
         """A message's way to a server, what the server does with it, and the answer's way back; returns the answer."""
 
     def let_go(self, begun: Signal) -> Way[None]:
-        """A push returns once all of it is sent."""
+        """The loop continues once all messages of a push are sent."""
         if not begun.triggered:
             yield self._sent
 

@@ -1,6 +1,6 @@
 """One server or worker on a Ray cluster: an actor that runs a role in a thread, and passes words to and from its pipe.
 
-Ray creates the actor in a process of its own, on the node that it was placed on; minips has to be installed there.
+Ray creates the actor in a process of its own on its node, where minips has to be installed.
 """
 
 import gc
@@ -44,8 +44,8 @@ class Actor:
         return time.monotonic()
 
     def begin(self, briefing: bytes, authorities: str, offset_s: float) -> None:
-        """Start the role of the briefing in a thread. With ``authorities``, the certificates of all servers, it uses
-        TLS. ``offset_s`` is added to the times that it reports.
+        """Start the role of the briefing in a thread. With ``authorities``, the certificates of all servers, the role
+        uses TLS. ``offset_s`` is added to the times in its words.
         """
         arguments = (briefing, authorities, offset_s)
         threading.Thread(target=self._run_role, args=arguments, name="minips-role", daemon=True).start()
@@ -68,7 +68,7 @@ class Actor:
     def _run_role(self, briefing: bytes, authorities: str, offset_s: float) -> None:
         with self._there, ExitStack() as stack:
             control = _ShiftedPipe(self._there, offset_s)
-            gc.freeze()  # each collection would look through all that Ray has imported
+            gc.freeze()  # otherwise each collection looks through all that Ray has imported
 
             def prepare(parts: dict[str, Any]) -> dict[str, Any]:
                 if not authorities:

@@ -1,6 +1,6 @@
 """A run: its servers and workers as children of a supervisor, from their start to the run's results.
 
-`Threads`, `Processes` and `Ray` differ in how a child is started and ended; everything else stands here.
+`Threads`, `Processes` and `Ray` start and end children each in its own way, and share everything else, which is here.
 """
 
 import secrets
@@ -22,9 +22,9 @@ from minips.trace import Trace
 START_S = 60.0
 """How long the children may take to be ready."""
 REPORT_S = 60.0
-"""How long those who hold the parameters may take to report them: nothing else has them."""
+"""How long the holders of the parameters may take to report them, which nobody else could."""
 GRACE_S = 2.0
-"""How long the reason may take to come in after a worker has found another one gone."""
+"""How long the failure of a worker may take to be heard of, after another worker has found it gone."""
 
 
 class LocalEngine(Engine):
@@ -40,11 +40,13 @@ class LocalEngine(Engine):
 
 
 class _StoppedError(Exception):
-    """The run is to end before its updates are applied."""
+    """The run was stopped before its updates were applied."""
 
 
 class RunSupervisor(Supervisor):
-    """A run's supervisor. ``holders`` hold parameters and know when it is over; ``reporters`` count what is applied."""
+    """A run's supervisor. ``holders`` are the children that hold parameters, and know when the run is over; the
+    ``reporters`` among them count the updates.
+    """
 
     def __init__(self, start: Start, job: TrainingJob) -> None:
         super().__init__(start, self._check_end)
@@ -56,12 +58,13 @@ class RunSupervisor(Supervisor):
         self.began = time.monotonic()
         self.stopped = self.going = False
         self.ending = self.hopeless = False
-        """Whether children are expected to leave, and whether a server has left with its parameters."""
-        self.alone: tuple[float, str] | None = None
+        """``ending``: children are expected to leave. ``hopeless``: a server has left, and its parameters are lost."""
+        self.lost_peer: tuple[float, str] | None = None
+        """When a worker first found another one gone, and its error."""
         self.diverged: str | None = None
 
     def run(self) -> Run:
-        """The whole run: all children ready, go, all updates applied, reports."""
+        """Start all children, say go, wait until all updates are applied, and collect the reports."""
         self._brief()
         try:
             self._connect()
@@ -88,7 +91,7 @@ class RunSupervisor(Supervisor):
         return self._results()
 
     def _end_at_a_clock(self) -> None:
-        """All who hold parameters end with those of one clock, unless the workers take too long to come to it."""
+        """End all holders with the parameters of one clock, unless the workers take too long to come to it."""
         if not self.servers:
             self._halt()
         elif self.going:
@@ -122,7 +125,7 @@ class RunSupervisor(Supervisor):
             child.brief(role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})
 
     def _connect(self) -> None:
-        """Bring parameter holders and workers together, and say go."""
+        """Connect the workers to the holders of parameters, and say go."""
         words = f"did not start within {START_S:g} seconds. Is the machine overloaded?"
         self._all(self.holders, "ready", START_S, words)
         tell(self.workers, "connect", [holder.heard["ready"] for holder in self.holders])
@@ -131,7 +134,7 @@ class RunSupervisor(Supervisor):
         tell(self.workers, "go")
 
     def _halt(self) -> None:
-        """Replicas stay the same: the workers end together, after the step that they are in."""
+        """End all workers after the same step, so that their replicas stay the same."""
         tell(self.workers, "halt")
         limit = self.config.timeout_s + FAREWELL_S
         words = f"did not end their step within {limit:g} seconds after the run was stopped."
@@ -150,12 +153,13 @@ class RunSupervisor(Supervisor):
             raise RuntimeError(f"{late} {words}")
 
     def _check_end(self) -> None:
+        """Raise where the run was stopped, or a worker found another one gone and no failure has come in."""
         if not (self.stopped or self.ending) and self.job.stop():
             self.stopped = True
             raise _StoppedError
-        if self.alone and not self.ending and time.monotonic() > self.alone[0] + GRACE_S:
+        if self.lost_peer and not self.ending and time.monotonic() > self.lost_peer[0] + GRACE_S:
             self.ending = True
-            raise RuntimeError(self.alone[1])
+            raise RuntimeError(self.lost_peer[1])
 
     def said(self, child: Child, word: str, value: Any) -> None:
         if word == "diverged":
@@ -166,18 +170,18 @@ class RunSupervisor(Supervisor):
         elif word == "log":
             self._note(f"{child.who}: {value}")
         elif word == "alone":
-            self.alone = self.alone or (time.monotonic(), f"{child.who} failed: {value}")
+            self.lost_peer = self.lost_peer or (time.monotonic(), f"{child.who} failed: {value}")
         else:
             child.heard[word] = value
             if word == "paused" and all("paused" in holder.heard for holder in self.holders):
                 self._evaluate([holder.heard.pop("paused") for holder in self.holders])
 
-    def _evaluate(self, told: list[Any]) -> None:
-        """The parameters have all been told, and nothing moves: evaluate them, and say go on, or end."""
-        if self.stopped and self.servers:  # which end by themselves, at the clock that all of them come to
+    def _evaluate(self, pauses: list[Any]) -> None:
+        """Evaluate the parameters, which all paused holders have sent, and say go on, or end."""
+        if self.stopped and self.servers:  # servers end by themselves, at the clock that all of them come to
             return
         assert self.job.evaluation
-        parts = [one for one in told if one]  # of replicas, the first one's
+        parts = [pause for pause in pauses if pause]  # of replicas, the first one's
         params = join([part for part, _ in parts], [layout for _, layout in parts])
         step = self.applied[self.reporters[0]] // (self.config.workers if self.servers else 1)
         seconds = time.monotonic() - self.began
@@ -205,11 +209,11 @@ class RunSupervisor(Supervisor):
         self.losses += self._means([self.rows[reporter][len(self.losses) :] for reporter in self.reporters])
         self.watch(Progress(self.applied.total(), self.config.workers * self.config.steps, self.losses))
 
-    def _means(self, told: list[Rows]) -> Rows:
-        """One row for each step that all reporters have told: when the last one had made it, the mean loss."""
+    def _means(self, reported: list[Rows]) -> Rows:
+        """A row for each step that all reporters have made: when the last one made it, and the mean loss."""
         return [
             (max(at for at, _, _ in rows) - self.began, rows[0][1], sum(loss for _, _, loss in rows) / len(rows))
-            for rows in zip(*told, strict=False)
+            for rows in zip(*reported, strict=False)
         ]
 
     def _note(self, text: str) -> None:
@@ -220,14 +224,14 @@ class RunSupervisor(Supervisor):
         if self.servers:
             return state_of([child.heard["result"]["state"] for child in self.servers], workers)
         shard = self.workers[0].heard["result"]["shard"]  # of all replicas alike
-        return state_of([], [{**one, "replica": shard} for one in workers])
+        return state_of([], [{**worker, "replica": shard} for worker in workers])
 
     def _results(self) -> Run:
         reports, work, counts, everybody = (
             [report for child in children if (report := child.heard.get("result"))]
             for children in (self.holders, self.workers, self.reporters, self.children)
         )
-        whole = len(reports) == len(self.holders)  # of replicas the first one's are enough
+        whole = len(reports) == len(self.holders)  # of replicas the first report is enough
         if not whole and (self.servers or "params" not in (reports or [{}])[0]):
             who = "server" if self.servers else "worker"
             raise RuntimeError(f"A {who} ended without its report, so the parameters are lost.")
@@ -256,6 +260,6 @@ class RunSupervisor(Supervisor):
             state=self._state() if whole else None,
             stopped=self.stopped and updates < self.config.workers * self.config.steps,
             diverged=self.diverged,
-            requantization_error=requantization_error([one["samples"] for one in reports]) if digests else None,
+            requantization_error=requantization_error([report["samples"] for report in reports]) if digests else None,
             replicas=digests,
         )

@@ -35,7 +35,7 @@ TICK_S = 0.01
 NEWS_TICKS = 10
 """A server looks every ``TICK_S`` seconds whether it is done, and reports its progress every so many looks."""
 LISTEN_S = 0.05
-"""The seconds between two looks of a worker for a word of the supervisor, and, without servers, two progress reports."""
+"""A worker hears the supervisor, and without servers reports its progress, every so many seconds."""
 
 Report = dict[str, Any]
 

@@ -1,7 +1,7 @@
 """User code by value: a problem or a stage that was written in a notebook cell or in a script works in another process.
 
-`dill` with ``recurse=True`` takes along what the code refers to, and only that. What cannot travel, or is surprisingly
-large, is named.
+`dill` with ``recurse=True`` takes along what the code refers to, and only that. An error names the value that cannot
+travel, and a warning a surprisingly large one.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ def ship(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
             )
     try:
         return _dumps(thing, buffers)
-    except Exception:  # which part of it?
+    except Exception:  # find the part that cannot travel
         for name, value in _attributes(thing):
             _packed(f"{name} holds", value)
         return _packed("It holds", thing)
@@ -73,8 +73,8 @@ def _packed(where: str, value: Any) -> bytes:
 
 
 def _dumps(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
-    """As ``dill.dumps``, with modules by name: of one outside of site-packages dill would take along all that it
-    holds, and minips itself stands there where it was installed with ``-e``.
+    """As ``dill.dumps``, with modules by name: dill would take along all of a module outside of site-packages, as
+    minips is where it was installed with ``-e``.
     """
     import dill
 
@@ -113,12 +113,12 @@ def _captured(thing: Any) -> Iterator[tuple[str, str, Any]]:
     """The globals that classes of ``__main__`` within ``thing`` use: the class's name, the global's name, its value."""
     from dill.detect import globalvars
 
-    seen: set[type] = set()
+    visited: set[type] = set()
     for _, value in _attributes(thing):
         for cls in type(value).__mro__:
-            if cls.__module__ != "__main__" or cls in seen:
+            if cls.__module__ != "__main__" or cls in visited:
                 continue
-            seen.add(cls)
+            visited.add(cls)
             for member in vars(cls).values():
                 function = getattr(member, "__func__", getattr(member, "fget", member))
                 if callable(function) and hasattr(function, "__code__"):

@@ -1,7 +1,7 @@
 """Workers that push to servers and pull from them, in virtual time.
 
-`SimServer` carries out the sessions of a server, `SimWorker` those of a worker and its loop: the same messages with the
-same seeds, so that parameters are those of a real run to the bit, and bytes to the byte.
+`SimServer` carries out the sessions of a server, `SimWorker` those of a worker and its loop, with the messages and the
+seeds of a real run: parameters are the same to the bit, and bytes to the byte.
 """
 
 import math
@@ -91,7 +91,7 @@ class SimServer(Node):
         self._watching = False
 
     def begin(self, state: Any) -> None:
-        """Begin, where a saved run has ended if its ``state`` is given."""
+        """Begin, with the ``state`` of a saved run if there is one."""
         if state:
             self.session.restore(state)
         self.session.keep()
@@ -104,7 +104,7 @@ class SimServer(Node):
             self.simulation.record("wait", f"worker {wanted.worker}", began, step)
 
     def watch(self) -> Way[None]:
-        """Drop workers that have fallen silent, as long as one of them counts. All that train are heard meanwhile."""
+        """Drop silent workers, as long as one of them counts. Meanwhile the workers that train send heartbeats."""
         if self._watching:
             return
         self._watching, attendance = True, self.session.attendance
@@ -118,12 +118,12 @@ class SimServer(Node):
         self._watching = False
 
     def _misses(self, worker: "SimWorker") -> bool:
-        """True where this worker counts, and will say nothing any more, not even goodbye."""
+        """True where this worker counts, and has fallen silent without a goodbye."""
         connections = self.session.attendance.present[worker.rank].connections
         return worker.gone and worker.rank in self.shard.live and bool(connections)
 
     def updated(self) -> None:
-        """An update has taken its time."""
+        """Note that the time of an update is over: report, pause, or let stragglers give up."""
         shard = self.shard
         self.session.keep()
         if self.simulation.engine.abandon and shard.quorum is not None and shard.quorum < shard.workers:
@@ -131,7 +131,7 @@ class SimServer(Node):
                 worker.left_behind()
         if self.index == 0:
             self.simulation.tell(shard.applied, self.losses)
-        if self.simulation.halt:  # all end with those of one clock
+        if self.simulation.halt:  # all servers end with the parameters of one clock
             at = max(server.shard.pause() for server in self._servers)
             for server in self._servers:
                 server.shard.pause(at)
@@ -148,19 +148,19 @@ class SimServer(Node):
                 server._look()
 
     def changed(self) -> None:
-        """The shard has changed."""
+        """Note that the shard has changed."""
         if self.shard.diverged:
             self.diverge(self.shard.diverged)
         self._look()
 
     def diverge(self, reason: str) -> None:
-        """The run ends at every server."""
+        """End the run at every server."""
         for server in self._servers:
             server.shard.diverge(reason)
             server._look()
 
     def _look(self) -> None:
-        """Those that wait and need not any more go on. None can, as long as all that they wait for is the same."""
+        """Wake the sessions whose conditions hold. None can while the state that they depend on stays the same."""
         shard = self.shard
         state = shard.slowest(), shard.done, shard.pause_at, shard.sees_time and shard.applied, self.session.encodings
         if state != self._state:
@@ -181,7 +181,7 @@ class _Sessions(ServerSession):
         self._versions = deque[tuple[int, Tensors]](maxlen=server.simulation.engine.delay_versions + 1)
 
     def keep(self) -> None:
-        """Keep the version of now, where pulls are answered with earlier ones."""
+        """Keep this version of the parameters, where pulls are answered with earlier ones."""
         if self._versions.maxlen != 1:
             self._versions.append((self.shard.version, self.shard.params))
 
@@ -205,12 +205,12 @@ class SimWorker(ServedParty, Trainer):
         self._connection = Attending()
         self._seen: Seen | None = None
         self._gave_up = self._over = False
-        """True where the last gradient was given up, and where the run was over before it was."""
+        """Whether the last gradient was given up, and whether the run was over before it was computed."""
         self.gone = False
-        """True where its loop has ended before the run: it has left, or says nothing any more."""
+        """True where the worker's loop has ended before the run: it has left, or fallen silent."""
 
     def begin(self, state: Any) -> None:
-        """After hello: begin, where a saved run has ended if its ``state`` is given."""
+        """Begin, after hello, with the ``state`` of a saved run if there is one."""
         if state:
             for link, kept in zip(self._links, state["links"], strict=True):
                 link.restore(kept)
@@ -222,16 +222,16 @@ class SimWorker(ServedParty, Trainer):
 
     def at_once(self, session: Session[Any]) -> None:
         """Carry out a session that takes no time: hello before the clock starts, a heartbeat, bye at the end."""
-        asked: list[Send] = []
+        requests: list[Send] = []
 
         def receive(wanted: Receive) -> Frames:
-            frames = asked.pop(0).parcel
+            frames = requests.pop(0).parcel
             session = self._servers[wanted.source].session
             answer: Frames = carry_out(session.answer(frames, self._connection, self.clockwork.now))
             self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
             return answer
 
-        carry_out(session, asked.append, receive)
+        carry_out(session, requests.append, receive)
 
     def left_behind(self) -> None:
         """Give up a gradient whose round is over at every server."""
@@ -267,16 +267,16 @@ class SimWorker(ServedParty, Trainer):
         return self.session.clock
 
     def trip(self, server: int, parcel: Frames, step: int) -> Way[Frames]:
-        simulation, to, frames = self.simulation, self._servers[server], parcel
-        least_s = self._idle.at(to.session.values)
+        simulation, target, frames = self.simulation, self._servers[server], parcel
+        least_s = self._idle.at(target.session.values)
         began = self.clockwork.now
         self.bytes_sent += size(frames)
-        yield from simulation.travel(self, to, size(frames), least_s)
+        yield from simulation.travel(self, target, size(frames), least_s)
         simulation.record("transfer", self.who, began, step)
-        session = to.session.answer(frames, self._connection, self.clockwork.now)
-        answer: Frames = yield from to.carry_out(session, step)
+        session = target.session.answer(frames, self._connection, self.clockwork.now)
+        answer: Frames = yield from target.carry_out(session, step)
         began = self.clockwork.now
-        yield from simulation.travel(to, self, size(answer), least_s)
+        yield from simulation.travel(target, self, size(answer), least_s)
         simulation.record("transfer", self.who, began, step)
         self.bytes_received += size(answer)
         return answer

@@ -1,8 +1,8 @@
 """The simulated engine: a cluster in virtual time.
 
-Everything that decides, computes or encodes is what a real run uses: the problem's gradients, `Shard` with its
-aggregator, consistency and optimizer, both halves of the codec. Only time is made up. Computing takes what the engine
-says, and messages travel over a network whose links they share. So the same seed gives the same run to the bit, trace
+A simulation decides, computes and encodes with a real run's code: the problem's gradients, `Shard` with its aggregator,
+consistency and optimizer, both halves of the codec. Only its time is virtual. The engine says how long a gradient
+takes, and messages travel over a network whose links they share. So the same seed gives the same run to the bit, trace
 included, and under BSP the parameters are those of a real run.
 """
 
@@ -36,14 +36,14 @@ class Simulated(Engine):
     each node. Waiting has no limit, and all nodes live for ever.
 
     On a ``cluster`` of machines servers and workers are placed in turn, as the engine `Ray` places them: those on one
-    machine share its link and its cores, and what they say to each other passes no link. Without one each has a core.
+    machine share its link and its cores, and messages between them pass no link. Without one each has a core.
 
     With ``delay_versions`` τ a pull is answered with parameters that are τ versions old: one worker under ASP then
     descends with a constant delay of τ, and more workers add their own staleness to that.
 
-    With backup workers a round leaves stragglers behind. They ``abandon`` what they compute and go on with the round
-    under way, as the order statistics of compute times assume; such a gradient counts as late. A real worker cannot
-    know and computes to the end: say ``abandon=False`` for that.
+    With backup workers a round leaves stragglers behind. They ``abandon`` their gradient and join the round under way,
+    as the order statistics of compute times assume; such a gradient counts as late. A real worker does not know that
+    its round is over, and computes to the end: say ``abandon=False`` for that.
 
     >>> import minips as ps
     >>> problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))
@@ -116,7 +116,7 @@ class Simulated(Engine):
         return topology and topology.graph(config.workers, servers)
 
     def seconds(self, config: Config, worker: int, clock: int, rows: int) -> float:
-        """Seconds that this worker computes at this clock, on batches of so many rows, but for the config's delays."""
+        """Seconds of this worker's gradient at this clock, on batches of so many rows, without the config's delays."""
         gradient = self.calibration and self.calibration.gradient
         given = self.compute_s if self.compute_s is not None else (self.cluster and self.cluster.compute_s) or None
         batch = given if given is not None else gradient.at(rows) if gradient else 0.0

@@ -29,7 +29,7 @@ _SENT_AT = bytes(8)
 
 
 class Team:
-    """The workers, by rank, and what they have done together."""
+    """The workers, by rank, and their common progress."""
 
     def __init__(self, simulation: Simulation) -> None:
         job, count = simulation.job, simulation.config.workers
@@ -42,7 +42,7 @@ class Team:
         self.applied = sum(worker.replica.shard.applied for worker in self.workers)
         self._began = self.applied // count
         self.decided = Signal()
-        """The end of the pause that is next."""
+        """The end of the next pause."""
 
     def result(self) -> Run:
         """The run, at its end."""
@@ -70,7 +70,7 @@ class Team:
         )
 
     def stepped(self) -> None:
-        """A worker has made a step. The slowest one's makes a row of losses."""
+        """Count a worker's step. The slowest worker's adds a row of losses."""
         self.applied, self.changed_at = self.applied + 1, self.simulation.clockwork.now
         step = self.applied // len(self.workers)
         made = step - self._began
@@ -80,7 +80,7 @@ class Team:
             self.simulation.tell(self.applied, self.losses)
 
     def paused(self) -> Session[bool]:
-        """A worker has come to a pause: the last one lets all go on. True where the run ends here."""
+        """The session of a worker's pause, which ends when the last worker has come to it. True where the run ends."""
         decided = self.decided
         if all(worker.replica.shard.paused for worker in self.workers):
             self.decided = Signal()
@@ -91,7 +91,7 @@ class Team:
 
 
 class SimRank(Trainer):
-    """A worker, its replica of the parameters, and a box for what comes in at each hop."""
+    """A worker, its replica of the parameters, and a box for the message of each hop."""
 
     def __init__(self, team: Team, rank: int, state: Mapping[str, Any]) -> None:
         simulation, config, params = team.simulation, team.simulation.config, team.simulation.job.params
@@ -112,7 +112,7 @@ class SimRank(Trainer):
         return {"hops": self._reduction.state(), "seen": self._seen if self.config.overlap else None}
 
     def greet(self, workers: "Sequence[SimRank]") -> None:
-        """Say to those that this worker sends to who it is, which takes no time: the clock has not started."""
+        """Count the bytes of this worker's greetings to its targets. They take no time: the clock has not started."""
         nbytes = size(greeting_of(self.rank))
         for rank in self._reduction.targets:
             self.bytes_sent += nbytes
@@ -159,9 +159,9 @@ class SimRank(Trainer):
         return cast(Frames, frames[1:])
 
     def _deliver(self, target: "SimRank", box: Signal, frames: Frames, values: float) -> Way[None]:
-        """A message's way into its box. What a worker sends leaves in turn, whatever its target, as hops do."""
+        """A message's way into its box. All messages of a worker leave in one queue, whatever their target."""
         sent = self.clockwork.now
         yield from self.simulation.travel(self, target, size(frames), self._idle.at(values), queue=self.who)
         if line := target._times.get("transfer"):
-            yield target.work((line.at(values), unrecorded))  # in no span of its own
+            yield target.work((line.at(values), unrecorded))  # the span is recorded by `receive`
         box.succeed((sent, frames))
