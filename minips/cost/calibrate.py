@@ -46,7 +46,7 @@ SIZES = (1_000, 10_000, 100_000)
 SHARES = (8, 3, 1)
 """The models of a given problem: a server's share of it with so many servers."""
 LEAST_BLOCKS = 6
-"""Drift is the second half of so many blocks, or more, over the first."""
+"""The least number of blocks whose halves are compared."""
 STOPPED_S = 0.1
 """The seconds that a process may take to leave where the calibration was stopped."""
 ATTEMPTS = 3

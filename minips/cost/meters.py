@@ -29,7 +29,7 @@ from minips.drivers.client import Client
 from minips.drivers.connecting import connect
 from minips.drivers.peer import Peer
 from minips.drivers.server import Server
-from minips.engines.supervisor import ControlPipe as Pipe
+from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.spans import Span
@@ -112,7 +112,7 @@ class Addresses(NamedTuple):
     peers: list[str]
 
 
-def answer(control: Pipe, *, plan: Assignment) -> dict[str, Any]:
+def answer(control: ControlPipe, *, plan: Assignment) -> dict[str, Any]:
     """Echo, bare and behind a link, with servers and peers for the sizes; the servers' spans, and aggregation times."""
     transport, token = plan.single.transport, plan.token
     with ExitStack() as stack:
@@ -136,7 +136,7 @@ def answer(control: Pipe, *, plan: Assignment) -> dict[str, Any]:
     return {"spans": [span for server in servers for span in server.trace], "aggregate": rounds}
 
 
-def ask(control: Pipe, *, plan: Assignment, problem: Problem | None, addresses: Addresses) -> dict[str, Any]:
+def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addresses: Addresses) -> dict[str, Any]:
     """Call, push and pull, exchange, compute; reports what everything took, says ``progress`` on the way."""
     with ExitStack() as stack:
         peers = plan.peers(0, stack)
@@ -173,7 +173,7 @@ def ask(control: Pipe, *, plan: Assignment, problem: Problem | None, addresses: 
     return {**meter.blocks, "gradient": gradients_s}
 
 
-def load_generator(control: Pipe, *, plan: Assignment, address: str, worker: int) -> None:
+def load_generator(control: ControlPipe, *, plan: Assignment, address: str, worker: int) -> None:
     """One worker of the crowd: pushes and pulls until it hears stop, or the server is gone."""
     with connect(address, plan.crowd, worker=worker, token=plan.token) as client:
         control.say("ready")

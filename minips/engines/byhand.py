@@ -30,7 +30,7 @@ from minips.stages.transports import Transport
 from minips.trace import Trace
 
 LOOK_S = 0.2
-"""How often a worker looks whether the others have come."""
+"""The seconds between two looks of a worker for the others."""
 
 
 @dataclass(frozen=True)

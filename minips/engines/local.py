@@ -15,7 +15,7 @@ from minips.core.partition import join
 from minips.core.run import Progress, Rows, Run, State, state_of
 from minips.engines import roles
 from minips.engines.base import Engine, TrainingJob
-from minips.engines.replica import check_same, requantization_error
+from minips.engines.replica import check_replicas, requantization_error
 from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, tell
 from minips.trace import Trace
 
@@ -237,7 +237,7 @@ class RunSupervisor(Supervisor):
             raise RuntimeError(f"A {who} ended without its report, so the parameters are lost.")
         parts = reports if self.servers else reports[:1]
         digests = [] if self.servers or not whole else [report["digest"] for report in reports]
-        check_same(digests)
+        check_replicas(digests)
         updates = counts[0]["applied"] * len(self.reporters)
         events = [
             (at - self.began, f"server {i}: {text}")

@@ -175,7 +175,7 @@ def contribute(
     return Contribution(replica.rank, clock, version, gradients, loss), ""
 
 
-def check_same(digests: Sequence[str]) -> None:
+def check_replicas(digests: Sequence[str]) -> None:
     """RuntimeError where the replicas, by rank, are not all the same."""
     for rank, digest in enumerate(digests):
         if digest != digests[0]:

@@ -17,7 +17,7 @@ from minips.core.training import Compute, train_together
 from minips.drivers.clockwork import Signal, unrecorded
 from minips.drivers.peer import greeting_of
 from minips.drivers.virtual import Way
-from minips.engines.replica import Replica, check_same, contribute, requantization_error
+from minips.engines.replica import Replica, check_replicas, contribute, requantization_error
 from minips.engines.simulated.simulation import Simulation, Trainer
 from minips.stage import Frames
 from minips.stages.aggregators import Contribution
@@ -49,7 +49,7 @@ class Team:
         simulation, workers = self.simulation, self.workers
         reports = [worker.replica.report() for worker in workers]
         digests = [report["digest"] for report in reports]
-        check_same(digests)
+        check_replicas(digests)
         simulation.tell(self.applied, self.losses, last=True)
         return Run(
             config=simulation.config,
