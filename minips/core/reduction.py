@@ -32,7 +32,7 @@ from minips.trace import Trace
 Encoded = dict[str, tuple[str, Parts]]
 """One piece by tensor name: the quantizer's name and its parts."""
 _GATHER = -1
-"""The hop number of all hops that hand a complete piece round: they share one memory."""
+"""The hop number of all hops that hand complete pieces round: they share one memory for each piece."""
 
 
 class AllReduceState:

@@ -5,7 +5,7 @@ waits for, whose value it is given. A signal that has happened, or a sleep of no
 of a task leaves through `Clockwork.run`, or through `Clockwork.start` where the task has not waited yet.
 
 Events of one instant happen in the order in which they were scheduled. A new task runs at once, to where it first
-waits. In a simulation a signal schedules the tasks that it wakes behind all other events of the instant, for the caller
+waits. In a simulation a signal schedules the tasks that it wakes, behind earlier events of the instant, for the caller
 of ``succeed`` may be in the middle of a change. In a prediction, which has no arrays to change, they run at once.
 """
 

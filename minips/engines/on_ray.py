@@ -245,7 +245,7 @@ class _Placement:
             remove_placement_group(self._group)  # and the actors in it
 
     def _wait(self, done: Callable[[float], Any], limit: float) -> bool:
-        """Call ``done`` until it returns True, or for ``limit`` seconds: False. Each call waits a second at most, for
+        """Call ``done`` until it returns True, or for ``limit`` seconds: False. Each call waits a second at most, as
         Ctrl-C is handled in between. RuntimeError where the run is stopped.
         """
         deadline = time.monotonic() + limit
