@@ -21,13 +21,13 @@ from minips.problems import Problem
 from minips.stage import Tensors
 
 
-def alone(line: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> dict[str, Any]:
+def alone(control: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> dict[str, Any]:
     """Gradients alone: the same batches, from the parameters that all start with, and nothing sent.
 
     ``share`` is how much of a core it had between go and its end: all of it, unless something else runs here.
     """
     params = problem.init(seeds.init(config.seed))
-    went = told_to_go(line)
+    went = told_to_go(control)
     began, busy = time.monotonic(), time.process_time()
     for clock in range(config.steps if went else 0):
         compute(problem, config, params, worker, clock)
@@ -35,13 +35,13 @@ def alone(line: ControlPipe, *, config: Config, problem: Problem, worker: int, f
     return {"changed_at": changed_at, "share": (time.process_time() - busy) / max(changed_at - began, 1e-9)}
 
 
-def pipe_server(line: ControlPipe, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
+def pipe_server(control: ControlPipe, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
     """A server that takes each round's gradients from a multiprocessing pipe for each worker, by pickle."""
     rounds = Rounds(config, params)
     with pipe_listener(folder) as listener:
         threading.Thread(target=_serve_pipes, args=(listener, rounds, config), daemon=True).start()
-        line.say("ready", listener.address)
-        line.wait()
+        control.say("ready", listener.address)
+        control.wait()
     return rounds.report()
 
 
@@ -57,13 +57,13 @@ def _serve_pipes(listener: connection.Listener, rounds: Rounds, config: Config) 
                 pipe.send(rounds.params)
 
 
-def pipe_worker(line: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
+def pipe_worker(control: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
     """The other end of one of `pipe_server`'s pipes."""
-    word, address = line.wait("meet")
-    if word != "meet":
+    word, address = control.wait("connect")
+    if word != "connect":
         return
     with connection.Client(address) as pipe:
-        if not told_to_go(line):
+        if not told_to_go(control):
             return
         pipe.send(worker)
         params = pipe.recv()

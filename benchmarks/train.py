@@ -165,7 +165,7 @@ def _conduct(
         for number, worker in enumerate(workers):
             worker.brief(work, {"problem": problem.shard(number, config.workers), "worker": number, **parts})
         if server and (address := supervisor.hear(server, "ready", START_S)):
-            tell(workers, "meet", address)
+            tell(workers, "connect", address)
         for worker in workers:
             supervisor.hear(worker, "ready", START_S)
         going = time.monotonic()

@@ -63,13 +63,13 @@ class _Server(Rounds):
         return self.params
 
 
-def drive(line: ControlPipe, *, config: Config, make: Callable[[int], Problem], features: int) -> Any:
+def drive(control: ControlPipe, *, config: Config, make: Callable[[int], Problem], features: int) -> Any:
     """A whole job of the problem that ``make`` makes, from the start of Ray to its end. Times are seconds."""
     silence()
     problem = make(features)
     params = problem.init(seeds.init(config.seed))
     with quiet() as ray:
-        if not told_to_go(line):
+        if not told_to_go(control):
             return None
         began = time.monotonic()
         with connected("local", config.workers + 1, 1.0):

@@ -132,7 +132,7 @@ def test_a_comparison_counts_the_updates_whose_spans_are_kept(kept, tmp_path):
 
 
 def test_a_simulated_run_says_from_when_on_its_spans_are_missing(monkeypatch):
-    monkeypatch.setattr("minips.engines.simulated.cluster.MAX_SPANS", 5)
+    monkeypatch.setattr("minips.engines.simulated.simulation.MAX_SPANS", 5)
     run = ps.train(PROBLEM, ps.Config(workers=1, steps=9), engine=ps.Simulated(compute_s=1.0))
     assert (len(run.trace), run.trace.until) == (5, 5.0)
 

@@ -100,7 +100,7 @@ SERVED = {
     "a worker forgets to pull": Mutation(
         train_served,
         "params, versions = (yield Call(push_pull)), worker.versions\n",
-        "yield Call(worker.push(gradients, loss, read, pulls=False))\n",
+        "yield Call(worker.push(gradients, loss, gradient_versions, pulls=False))\n",
         EVERY_CLOCK,
     ),
     "an overlap waits for the newest parameters": Mutation(
@@ -248,8 +248,8 @@ def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_sile
 
     def come(server: central.SimServer) -> None:
         """Another client says that it is worker 1, and leaves again."""
-        other = central.SimWorker(server.cluster, 1, [server])
-        session = WorkerProtocol(1, other._links, client="another")
+        other = central.SimWorker(server.simulation, 1, [server])
+        session = WorkerSession(1, other._links, client="another")
         try:
             other.at_once(session.hello())
             told.append(server.session.attendance.present[1].client)

@@ -400,7 +400,7 @@ def test_what_is_not_installed_is_a_sentence(monkeypatch):
 def test_nothing_loads_the_simulation_before_it_runs():
     words = (
         "import sys, minips as ps; ps.cost, ps.names('engine'), ps.Simulated(ps.cost.Star());"
-        "print([name for name in ('networkx', 'minips.engines.simulated.cluster') if name in sys.modules])"
+        "print([name for name in ('networkx', 'minips.engines.simulated.simulation') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")

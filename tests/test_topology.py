@@ -19,7 +19,7 @@ def network(topology, workers=8, servers=0):
 
 def shares(net, *pairs):
     """The fair bytes per second of one flow for each pair of nodes."""
-    routes = [net.route(*pair).links for pair in pairs]
+    routes = [net.route(*pair).edges for pair in pairs]
     longest = max(map(len, routes))
     filled = [np.append(links, np.full(longest - len(links), len(net.capacity))) for links in routes]
     return list(fair_shares(np.array(filled, int).T, np.append(net.capacity, np.inf)))
@@ -55,7 +55,7 @@ def test_the_uplink_of_two_racks_is_shared_by_all_that_cross():
     net = network(ps.cost.TwoRacks(uplink_bps=8e8), 4, 2)
     inside, cross, another = ("worker 0", "worker 1"), ("worker 1", "worker 2"), ("worker 0", "server 1")
     assert shares(net, inside, cross, another) == [B - 5e7, 5e7, 5e7]
-    assert len(net.route("worker 3", "server 1").links) == 2
+    assert len(net.route("worker 3", "server 1").edges) == 2
 
 
 def test_a_route_has_the_fewest_links_or_the_least_weight():
@@ -75,7 +75,7 @@ def test_every_route_is_as_short_as_can_be(topology):
     net = Network(graph)
     for source in ends:
         for target in ends:
-            assert len(net.route(source, target).links) == nx.shortest_path_length(graph, source, target)
+            assert len(net.route(source, target).edges) == nx.shortest_path_length(graph, source, target)
 
 
 def test_a_directed_graph_has_links_of_one_direction():

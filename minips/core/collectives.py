@@ -1,10 +1,10 @@
 """Exchanges of gradients: through parameter servers, or among the workers themselves, by an all-reduce.
 
-An all-reduce is a schedule, with no thread, socket or clock in it, so that real workers, a simulated network and a test
-can all carry it out. The values of all tensors, in order, are cut into ``pieces`` near-equal pieces. All ranks have
-equally many hops, and hop k of a sender goes to hop k of its receiver. The first half of the hops adds up: a rank adds
-each piece that it receives to its own. The second half hands the sums round: a piece that a rank receives replaces its
-own. The rank that first sends a piece in the second half holds the complete sum: it is the piece's owner.
+An all-reduce is a schedule, with no thread, socket or clock in it, which real workers, a simulation and a test follow
+alike. The values of all tensors, one behind the other, are cut into ``pieces`` near-equal pieces. Every rank has a list
+of hops of the same length: a message leaves at hop k of its sender, and comes in at hop k of its receiver. In the first
+half of the hops the receiver adds it to its values, in the second half it replaces them. The rank that first sends a
+piece in the second half holds its complete sum: it is the piece's owner.
 """
 
 from abc import abstractmethod
@@ -17,10 +17,10 @@ NOTHING = range(0)
 
 
 class Hop(NamedTuple):
-    """One rank's part of one step of the schedule: it sends and receives at the same time; an idle rank does neither.
+    """One rank's part of one step of the schedule: it sends to one rank and receives from one, either, or neither.
 
-    ``sends`` and ``receives`` are contiguous ranges of pieces, empty where there is no peer. With ``adds`` the message
-    is a partial sum to be added, else a complete one that replaces; both ends of a message agree on that.
+    ``sends`` and ``receives`` are contiguous ranges of pieces, empty where there is no such rank. With ``adds`` the
+    messages are partial sums to be added, otherwise complete ones that replace; both ends of a message agree on that.
     """
 
     to: int | None = None
@@ -151,7 +151,7 @@ def _and_back(hops: list[Hop]) -> list[Hop]:
 
 
 def _one(piece: int, pieces: int) -> range:
-    """The range of one piece; numbers wrap around."""
+    """The range of one piece, counted modulo ``pieces``."""
     return range(piece % pieces, piece % pieces + 1)
 
 

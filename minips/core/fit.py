@@ -15,8 +15,8 @@ Bound = Literal["low", "high"]
 class Line(Value):
     """``fixed_s + each_s · x`` seconds for x values, bytes or rows.
 
-    Half of the fitted timings lie between ``low`` and ``high`` times the line. That spread covers both disturbances by
-    the machine and any curvature.
+    Half of the timings that it was fitted to lie between ``low`` and ``high`` times the line's seconds: the factors
+    cover the machine's noise, and timings that lie on no straight line.
 
     >>> Line(1e-3, 1e-6).at(500)
     0.0015
@@ -49,9 +49,9 @@ class Line(Value):
     def fit(cls, timings: Sequence[tuple[float, float]]) -> Self:
         """The line through pairs of (x, seconds), several for each x.
 
-        First the median m of each x, then least squares of the relative errors, ``Σ((fixed + each·x − m)/m)²``, neither
-        part below zero: one slow timing moves no median, and small sizes count as much as large ones. For a single x
-        the median is all fixed; medians of zero give the zero line.
+        First the median of each x, then least squares of the relative errors, ``Σ((fixed + each·x − m)/m)²``, neither
+        part below zero: one slow timing moves no median, and small sizes count as much as large ones. A single x
+        gives its median, all of it fixed; medians of zero give the zero line.
         """
         x, y = np.array(timings, float).reshape(-1, 2).T
         sizes = np.unique(x)

@@ -1,12 +1,12 @@
-"""One rank's part of an all-reduce: its messages at each hop, and how it adds up incoming ones. No I/O.
+"""One rank's part of an all-reduce: the message that it sends at each hop, and its use of the one received. No I/O.
 
 Each piece is encoded by itself. A partial sum is decoded, added to and encoded again at every hop, so a lossy quantizer
-errs at each of them. The owner of a piece encodes its complete sum once, and all ranks hand the same frames round; the
-owner itself uses what the others decode, so that all ranks end with the same bits. The driver (`minips.drivers.peer`,
-a simulation, a test) moves the frames as the schedule says.
+errs at each of them. A complete sum is encoded once, by its owner, and handed round unchanged; the owner decodes it as
+the others do, so that all ranks end with the same bits. A driver (`minips.drivers.peer`, a simulation, a test) moves
+the frames as the schedule says.
 
-There is a memory at every hop, one for each outgoing piece, and one at the owner. With error feedback, the sums that
-are handed round and the contents of all memories add up to all the gradients.
+There is a memory at every hop for each piece that leaves, and one at the owner. With error feedback, the sums that are
+handed round plus the residuals of all memories equal the sum of all gradients.
 """
 
 from collections import defaultdict
@@ -31,15 +31,15 @@ from minips.trace import DECODE, ENCODE, UPDATE, Trace
 Encoded = dict[str, tuple[str, Parts]]
 """One piece by tensor name: the quantizer's name and its parts."""
 _GATHER = -1
-"""Stands for all the hops that hand a piece round: they share one memory."""
+"""The hop number of all hops that hand complete pieces round: they share one memory for each piece."""
 
 
 class AllReduceState:
     """The sum of the tensors of all ranks, step after step.
 
-    ``like`` has the names, shapes and dtypes of the gradients, ``rng`` draws for a quantizer (None: as in a run). Each
-    step calls `begin`, then, as `all_reduce` does, for every hop of ``hops`` `outgoing` where it sends and `incoming`
-    where it receives; then `mean`.
+    ``like`` has the names, shapes and dtypes of the gradients, ``rng`` draws for a quantizer (None: as in a run).
+    Call `begin` for each step, then carry out `all_reduce`: for every hop of ``hops`` it calls `outgoing` where this
+    rank sends and `incoming` where it receives; then `mean`.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class AllReduceState:
 
     def begin(self, step: int, gradients: Tensors, ending: bool = False, diverged: str = "") -> None:
         """Start a step with this rank's gradients, which must be finite, and must not change before the last hop.
-        ``diverged`` says why the rank has no finite ones.
+        ``diverged`` says why this rank has no finite gradients; they are zeros then.
         """
         self.step, self.ending, self.diverged, self._trace.step = step, ending, diverged, step
         self._values = [cut(gradients, layout) for layout in self._layouts]
@@ -100,9 +100,9 @@ class AllReduceState:
         """Take the message of hop ``number``. ValueError where it belongs to another one."""
         hop = self.hops[number]
         packet, _ = unpack(frames, self._codec, self._trace)
-        at = [packet.header.get(key) for key in ("kind", "step", "hop")]
-        if at != ["hop", self.step, number]:
-            raise ValueError(f"Expected hop {number} of step {self.step}, got {at[0]} {at[2]} of step {at[1]}.")
+        kind, step, hop_number = (packet.header.get(key) for key in ("kind", "step", "hop"))
+        if (kind, step, hop_number) != ("hop", self.step, number):
+            raise ValueError(f"Expected hop {number} of step {self.step}, got {kind} {hop_number} of step {step}.")
         self.ending = self.ending or bool(packet.header.get("ending"))
         self.diverged = self.diverged or str(packet.header.get("diverged", ""))
         expected = {f"{piece}/{name}" for piece in hop.receives for name in self._layouts[piece]}
@@ -111,9 +111,9 @@ class AllReduceState:
         for piece in hop.receives:
             encoded = {name: packet.tensors[f"{piece}/{name}"] for name in self._layouts[piece]}
             if hop.adds:
-                partial_sum, own = self._decode(number, piece, encoded), self._values[piece]
+                own, received = self._values[piece], self._decode(number, piece, encoded)
                 with self._trace.span("aggregate"), np.errstate(over="ignore"):
-                    self._values[piece] = {name: np.asarray(partial_sum[name] + x) for name, x in own.items()}
+                    self._values[piece] = {name: np.asarray(received[name] + x) for name, x in own.items()}
             else:
                 self._complete[piece] = encoded
                 self._values[piece] = self._decode(_GATHER, piece, encoded)
@@ -158,7 +158,7 @@ class AllReduceState:
 
 
 class Part(Protocol):
-    """One rank's part of an all-reduce: its messages at each hop, and what it does with incoming ones."""
+    """The part of one rank that `all_reduce` carries out: `AllReduceState`, or sizes alone."""
 
     @property
     def hops(self) -> Sequence[Hop]: ...
@@ -187,7 +187,7 @@ def all_reduce(part: Part) -> Session[Any]:
         if hop.to is not None:
             spans: tuple[str, ...] = ENCODE
             if not hop.adds:
-                # A rank passes on a complete sum as it is; the sum's owner encodes it, and decodes it as the others do.
+                # A complete sum that came in is passed on encoded as it is; an owner encodes its sum, and decodes it.
                 spans = ("serialize", "compress") if complete.issuperset(hop.sends) else (*ENCODE, "dequantize")
                 complete.update(hop.sends)
             parcel = yield Do(spans, values(hop.sends), partial(part.outgoing, number))

@@ -44,12 +44,12 @@ Stop = Callable[[], bool]
 
 
 State = dict[str, Any]
-"""``servers`` and ``workers``: a list each of the states from which the parties of a run resume, as plain values and
-arrays; None for a lost party. A run of one of several servers alone has its ``index``, too."""
+"""``servers`` and ``workers``: the state of each party of a run, for going on from it, as plain values and arrays; None
+for a worker that was lost. The run of one of several servers alone has the server's ``index``, too."""
 
 
 def state_of(servers: list[Any], workers: list[Any]) -> State:
-    """The state of a run from those of its parties. The servers keep no state for a lost worker, which begins anew."""
+    """The state of a run from those of its parties. A lost worker begins anew: the servers forget their side of it."""
     for server in servers:
         server["links"] = [codec if worker else None for codec, worker in zip(server["links"], workers, strict=True)]
     return {"servers": servers, "workers": workers}
@@ -76,8 +76,8 @@ class Run:
     accuracy: float | None = None
     """On held-out rows; None where nothing is classified."""
     bytes_sent: int = 0
-    """By all the workers, in frames, each message once. Not counted is what transports add: the heads and the padding
-    of a stream, which `minips.cost.message_nbytes` counts, handshakes, a link's time stamps, and repetitions.
+    """By all the workers, in frames, each message once. Transports add bytes that are not counted: the heads and the
+    padding of a stream, which `minips.cost.message_nbytes` counts, handshakes, a link's time stamps, and retries.
     """
     bytes_received: int = 0
     """By all the workers, in frames."""
@@ -95,10 +95,10 @@ class Run:
     """When and why the run ended before parameters became NaN or infinite, and what to try; ``params`` are the last
     ones before that. None for a run that did not diverge."""
     requantization_error: float | None = None
-    """The relative error of an all-reduce's mean gradients, ``|mean − exact| / |exact|``, averaged over some steps.
-    None with servers."""
+    """The error of an all-reduce's mean gradients, ``|mean − exact| / |exact|``: the average over some steps. None with
+    servers."""
     replicas: list[str] = field(default_factory=list)
-    """Of an all-reduce, the SHA-256 of each worker's parameters at the end. They are the same, or the run fails."""
+    """The SHA-256 of each worker's final parameters, with an all-reduce. They are the same, or the run fails."""
     problem: Problem | None = None
     """The problem that was trained; of a loaded run the argument of `load`, or the problem made again without rows."""
     state: State | None = field(default=None, repr=False)
@@ -153,7 +153,7 @@ class Run:
         TypeError where a stage of your own has a state that cannot be saved.
         """
         spans = list(zip(*self.trace, strict=True)) or [()] * len(Span._fields)
-        apart = {
+        converted = {
             "config": self.config.to_dict(),
             "losses": np.array(self.losses, float).reshape(-1, 3),
             "grants": np.array(self.grants, int).reshape(-1, 3),
@@ -162,7 +162,7 @@ class Run:
             "staleness": dict(self.staleness),
         }
         whole = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "problem"}
-        saved.write(path, {**whole, **apart})
+        saved.write(path, {**whole, **converted})
 
     @classmethod
     def load(cls, path: str | Path, problem: Problem | None = None) -> Self:
@@ -203,9 +203,9 @@ class Run:
             for worker, kept in enumerate((before.state or {}).get("workers", ()))
             if remembers and not kept and before.updates
         ]
-        texts = [f"worker {worker} had left nothing to go on from: its memories begin anew" for worker in restarted]
+        notes = [f"worker {worker} had left nothing to go on from: its memories begin anew" for worker in anew]
         rows = {run.origin["rows"] for run in (before, self) if run.origin and run.origin["rows"]}
-        texts += ["its rows are others than those of the run that it goes on from"] if len(rows) > 1 else []
+        notes += ["its rows are others than those of the run that it goes on from"] if len(rows) > 1 else []
         return replace(
             self,
             losses=[*before.losses, *((began + at, step, loss) for at, step, loss in self.losses)],
@@ -218,7 +218,7 @@ class Run:
             trace=before.trace + self.trace.since(-began),
             events=[
                 *before.events,
-                *((began, text) for text in texts),
+                *((began, text) for text in notes),
                 *((began + at, text) for at, text in self.events),
             ],
         )
@@ -262,11 +262,11 @@ class Run:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """All but parameters and spans, as plain values for JSON, with the seconds by span name for the trace."""
-        apart = ("config", "params", "staleness", "grants", "trace", "problem", "state", "origin")
+        """All but parameters and spans, as plain values for JSON; seconds by span name stand for the trace."""
+        omitted = ("config", "params", "staleness", "grants", "trace", "problem", "state", "origin")
         return {
             "config": self.config.to_dict(),
-            **{name: value for name, value in vars(self).items() if name not in apart},
+            **{name: value for name, value in vars(self).items() if name not in omitted},
             "seconds_per_step": self.seconds_per_step,
             "staleness": {str(versions): count for versions, count in sorted(self.staleness.items())},
             "spans": self.trace.seconds(),
@@ -281,7 +281,9 @@ class Run:
 
 
 def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
-    """The run from the reports of all servers, or of one of several alone, with its part. The first sees all pushes."""
+    """The run of all servers' reports; or that of one of several servers alone, with its part of the parameters. The
+    first server's counts are the run's, as every push has a part for it.
+    """
     first, began = reports[0], min(report["began_at"] for report in reports)
     layouts = [report["layout"] for report in reports]
     left = [all(parts) and list(parts) for parts in zip(*(report["left"] for report in reports), strict=True)]
@@ -317,7 +319,7 @@ def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
 
 
 def server_state(state: State, index: int, layout: Mapping[str, Layout]) -> dict[str, Any]:
-    """The state of one server, with what workers have left. ValueError for the state of another server alone."""
+    """The state of one server, with what its workers have left there. ValueError where that is another one's."""
     kept, alone = state["servers"], state.get("index")
     if alone not in (None, index):
         raise ValueError(f"The run is of server {alone} alone: go on with that one, not with server {index}.")

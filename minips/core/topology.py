@@ -22,8 +22,8 @@ from minips.core.config import Config
 from minips.stage import Array, Stage, Value, option, register
 from minips.stages.transports import Link
 
-Links = NDArray[np.intp]
-"""Numbers of links."""
+Edges = NDArray[np.intp]
+"""Numbers of a network's links, each direction for itself."""
 
 
 class Topology(Stage):
@@ -45,7 +45,9 @@ def hosts(workers: int, servers: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Alike(Topology):
-    """A topology of equal links; ``links`` yields their ends and, of a link with another bandwidth, this."""
+    """A topology whose links have the same latency and loss: ``links`` yields the ends of each, and its bandwidth where
+    that is not ``bandwidth_bps``.
+    """
 
     bandwidth_bps: float = option(1e9, "bits per second of each link, each way", above=0, unit="bit/s")
     latency_s: float = option(1e-4, "seconds that a message travels over each link", minimum=0, unit="s")
@@ -59,16 +61,16 @@ class _Alike(Topology):
         import networkx as nx
 
         graph = nx.Graph()
-        for one, other, *bandwidth_bps in self.links(workers, servers):
+        for node, neighbour, *bandwidth_bps in self.links(workers, servers):
             bits = bandwidth_bps[0] if bandwidth_bps else self.bandwidth_bps
-            graph.add_edge(one, other, bandwidth_bps=bits, latency_s=self.latency_s, loss=self.loss)
+            graph.add_edge(node, neighbour, bandwidth_bps=bits, latency_s=self.latency_s, loss=self.loss)
         return graph
 
 
 @register
 @dataclass(frozen=True)
 class Star(_Alike):
-    """Every host has a link to one switch, so that a message passes two links.
+    """Every host has a link to one switch: a message passes two links.
 
     >>> sorted(Star().graph(workers=2, servers=1)["switch"])
     ['server 0', 'worker 0', 'worker 1']
@@ -83,7 +85,7 @@ class Star(_Alike):
 @register
 @dataclass(frozen=True)
 class Ring(_Alike):
-    """The hosts form a circle, workers before servers, each with a link to the next. The hosts forward."""
+    """The hosts stand in a circle, workers before servers, each with a link to the next. They forward messages."""
 
     name = "ring"
 
@@ -95,7 +97,7 @@ class Ring(_Alike):
 @register
 @dataclass(frozen=True)
 class Tree(_Alike):
-    """Switches in a tree, the hosts its leaves; links are alike, so that those near the root are the narrow ones."""
+    """Switches in a tree, with the hosts as leaves. Links have one bandwidth: those near the root are bottlenecks."""
 
     name = "tree"
     fanout: int = option(4, "nodes below a switch", minimum=2, step=1)
@@ -112,7 +114,7 @@ class Tree(_Alike):
             leaves, level = above, level + 1
 
     def width(self, leaves: int) -> int:
-        """The factor of a host's bandwidth that the link above so many hosts has."""
+        """The bandwidth of the link above so many hosts, over that of a host's link."""
         return 1
 
 
@@ -163,7 +165,7 @@ class Machines(Value):
 
     @property
     def link(self) -> Link:
-        """Each machine's connection to the switch, as a `Config.link`."""
+        """Each machine's link to the switch, as `Config.link`."""
         return Link(self.bandwidth_bps, self.latency_s)
 
     def places(self, workers: int, servers: int) -> dict[str, int]:
@@ -172,10 +174,10 @@ class Machines(Value):
         return {name: number % self.machines for number, name in enumerate(names)}
 
     def graph(self, workers: int, servers: int) -> Any:
-        """The network as a ``networkx.Graph``: messages within one machine pass no link."""
-        graph = Star().graph(workers=0, servers=0)  # empty; its error says what to install for networkx
-        for host, number in self.places(workers, servers).items():
-            graph.add_edge(host, f"machine {number}", bandwidth_bps=inf, latency_s=0.0)
+        """The network as a ``networkx.Graph``. Messages within one machine pass no link that delays them."""
+        graph = Star().graph(workers=0, servers=0)  # empty; where networkx is missing it says what to install
+        for who, number in self.places(workers, servers).items():
+            graph.add_edge(who, f"machine {number}", bandwidth_bps=inf, latency_s=0.0)
         for number in range(self.machines):
             graph.add_edge(
                 f"machine {number}", "switch", bandwidth_bps=self.bandwidth_bps, latency_s=self.latency_s / 2
@@ -184,7 +186,7 @@ class Machines(Value):
 
 
 def check_one_network(config: Config, cluster: Machines | None) -> None:
-    """ValueError where a run would have both the network of a cluster and the config's link."""
+    """ValueError where a run would have two networks: the cluster's and the config's link."""
     if cluster and config.link:
         raise ValueError(f"The cluster has a network of its own, and the config has {config.link!r}. Use link=None.")
 
@@ -220,9 +222,9 @@ class Traffic(Value):
 
 
 class Route(NamedTuple):
-    """The way from one node to another: links of finite bandwidth, the latency of all, the share of lost packets."""
+    """The route from one node to another: its links of finite bandwidth, and its latency and packet loss in all."""
 
-    links: Links
+    edges: Edges
     latency_s: float
     loss: float
 
@@ -242,12 +244,12 @@ class Network:
         self._middles: dict[tuple[Hashable, Hashable], list[Hashable]] = {}
         self._weight = "weight" if any("weight" in edge for _, _, edge in graph.edges(data=True)) else None
         rows: list[tuple[float, float, float]] = []
-        for one, other, edge in graph.edges(data=True):
+        for source, target, edge in graph.edges(data=True):
             try:
                 row = _link(edge)
             except ValueError as error:
-                raise ValueError(f"The link between {one!r} and {other!r}: {error}") from error
-            for ends in ((one, other),) if graph.is_directed() else ((one, other), (other, one)):
+                raise ValueError(f"The link between {source!r} and {target!r}: {error}") from error
+            for ends in ((source, target),) if graph.is_directed() else ((source, target), (target, source)):
                 self._numbers[ends] = len(rows)
                 rows.append(row)
         table = np.array(rows, float).reshape(-1, 3)
@@ -255,21 +257,21 @@ class Network:
         self._latency_s, self._loss = table[:, 1], table[:, 2]
 
     def route(self, source: Hashable, target: Hashable) -> Route:
-        """The way from ``source`` to ``target``. ValueError where there is none, or its links lose all packets."""
+        """The route from ``source`` to ``target``. ValueError where there is none, or it loses all packets."""
         if (source, target) not in self._routes:
-            links = np.array([self._numbers[hop] for hop in pairwise(self.path(source, target))], np.intp)
-            narrow, loss = links[np.isfinite(self.capacity[links])], 1 - float(np.prod(1 - self._loss[links]))
-            if loss == 1:  # within the precision of a float
+            edges = np.array([self._numbers[hop] for hop in pairwise(self.path(source, target))], np.intp)
+            narrow, loss = edges[np.isfinite(self.capacity[edges])], 1 - float(np.prod(1 - self._loss[edges]))
+            if loss == 1:  # as far as a float can tell
                 raise ValueError(
-                    f"Nothing gets from {source!r} to {target!r}: its {len(links)} links lose all of it together. "
+                    f"Nothing gets from {source!r} to {target!r}: its {len(edges)} links lose all of it together. "
                     "Lower their loss."
                 )
-            self._routes[source, target] = Route(narrow, float(self._latency_s[links].sum()), loss)
+            self._routes[source, target] = Route(narrow, float(self._latency_s[edges].sum()), loss)
         return self._routes[source, target]
 
     def path(self, source: Hashable, target: Hashable) -> list[Hashable]:
-        """The nodes on the way. The way of a node with a single neighbour is its neighbour's: a thousand hosts on one
-        switch need one search.
+        """The nodes on the route. Nodes whose only neighbour is the same share its search: a thousand hosts on one
+        switch take one.
         """
         import networkx as nx
 
@@ -289,12 +291,12 @@ class Network:
         return list(dict.fromkeys((source, *self._middles[first, last], target)))
 
 
-def fair_shares(routes: Links, capacity: Array) -> Array:
-    """The max-min fair bytes per second of each flow: no flow can get more unless a slower one gets less.
+def fair_shares(routes: Edges, capacity: Array) -> Array:
+    """The max-min fair bytes per second of each flow: none can have more without a slower one having less.
 
     ``routes`` of shape (hops, flows) holds each flow's links, padded with the number of a link of infinite
-    ``capacity``. Progressive filling: the flows of a link that is the narrowest on the way of each of them share it
-    equally; their rates are subtracted from their other links; and so on with the remaining flows and links.
+    ``capacity``. Progressive filling: a link that is the narrowest on the routes of all its flows is shared out equally
+    among them; their rates are subtracted from their other links; and so on with the flows that have no rate yet.
     Source: Bertsekas and Gallager 1992, "Data Networks", section 6.5.2.
 
     Three flows over one link of 6 bytes per second, one of which has another of 1 on its way:

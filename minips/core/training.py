@@ -13,8 +13,8 @@ from minips.stage import Tensors
 
 
 class Compute(NamedTuple):
-    """The loss and the gradients at this clock, of the parameters that the worker has seen; None where the worker gives
-    up, since the round was completed without it.
+    """The loss and the gradients at this clock, from the parameters that the worker has ``seen``; None where the worker
+    gives the gradient up, since its round was completed without it.
     """
 
     clock: int
@@ -40,20 +40,20 @@ class Await(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The parameters from which a worker computes its next gradient, the servers' versions of them and, with overlap,
-    the parameters of the answer that arrived meanwhile.
+    """The parameters that a worker computes its next gradient from, their versions by server, and with overlap the
+    parameters of the answer that came while the last gradient was computed.
     """
 
     params: Tensors
     versions: tuple[int, ...]
-    arrived: Tensors | None = None
+    next_params: Tensors | None = None
 
 
 def train_served(
     worker: WorkerProtocol, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
 ) -> Session[Seen]:
-    """Compute a gradient, push it, pull, and repeat until the servers say that the run is over, or ``over()``. Returns
-    what the worker has seen last; ``seen`` is what it had seen in a saved run.
+    """The loop of a worker with servers: gradient, push, pull, until the servers have said that the run is over, or
+    ``over()``. Returns what the worker has seen last; ``seen`` is that of a saved run.
 
     With ``overlap`` the worker computes the next gradient while the last one travels, from parameters one step older.
     """
@@ -61,22 +61,22 @@ def train_served(
     if seen is None:
         params, versions = (yield Call(worker.pull_whole())), worker.versions
     else:
-        params, versions, arrived = seen
-        travelling = None if arrived is None else (yield Begin(_returned(arrived)))
+        params, versions, next_params = seen
+        travelling = None if next_params is None else (yield Begin(_returned(next_params)))
     while not (worker.done or over()):
-        read, computed = versions, (yield Compute(worker.clock, params))
+        gradient_versions, computed = versions, (yield Compute(worker.clock, params))
         if over():
             break
         if travelling is not None:
-            arrived = yield Await(travelling)
+            next_params = yield Await(travelling)
             if worker.done or over():
                 break
-            params, versions, travelling = arrived, worker.versions, None
+            params, versions, travelling = next_params, worker.versions, None
         if computed is None:
             params, versions = (yield Call(worker.pull_whole())), worker.versions
             continue
         loss, gradients = computed
-        push_pull = worker.push_pull(loss, gradients, read)
+        push_pull = worker.push_pull(loss, gradients, gradient_versions)
         if overlap:
             travelling = yield Begin(push_pull)
         else:
@@ -91,12 +91,12 @@ def train_together(
     overlap: bool,
     seen: Any = None,
 ) -> Session[Any]:
-    """Compute and exchange a rank's gradient at each of these clocks, until an exchange is the last one. Returns the
-    parameters for the next gradient; ``seen`` are those of a saved run.
+    """The loop of a rank without servers: gradient and exchange at each of these clocks, until the last exchange.
+    Returns the copy of the parameters that the next gradient is computed from; ``seen`` is that of a saved run.
 
-    ``copy()`` copies the rank's current parameters. ``exchange(clock, computed)`` is the session of one step of all the
-    ranks; its result is True for the last one. With ``overlap`` the rank computes the next gradient during the exchange
-    of the last one, as in `train_served`.
+    ``copy()`` copies the rank's parameters of now. ``exchange(clock, computed)`` is the session of one step of all the
+    ranks, which returns True where it was the last. With ``overlap`` the next gradient is computed while the last one
+    is exchanged, as in `train_served`.
     """
     travelling: Any = None
     for clock in clocks:
@@ -122,7 +122,7 @@ def carry_out_loop(
     begin: Callable[[Session[Any]], Any],
     wait: Callable[[Any], Any],
 ) -> Result:
-    """Carry out a loop at once, in this thread. Returns its result."""
+    """Carry a loop out here and now, in this thread; returns what it returns."""
     answer: Any = None
     while True:
         try:

@@ -1,9 +1,9 @@
 """Calibrate this machine: a message, each stage, a gradient; measured on the config's own stages and transport.
 
 A process asks and a process answers (`minips.cost.meters`): bare calls of several sizes, and pushes with their pulls of
-several models, whose spans tell each stage's share. A `Line` goes through the timings of each. Processor time is kept
-apart from wall time, for many workers share the cores. Of what workers are to each other only contention is measured:
-how much more a push takes in a crowd. The link, the delays, other workers and servers are for the prediction to add.
+several models, whose spans tell each stage's share. A `Line` is fitted to the timings of each. Processor time is kept
+apart from wall time, for many workers share the cores. Contention is measured as the processor time of a push in a
+crowd over that of one alone. The prediction adds the link, the delays, and the other workers and servers.
 """
 
 import json
@@ -44,15 +44,15 @@ from minips.trace import SPANS
 SIZES = (1_000, 10_000, 100_000)
 """Values in the models, where no problem is given."""
 SHARES = (8, 3, 1)
-"""Where one is: a server's share when there are so many."""
+"""The models of a given problem: a server's share of it with so many servers."""
 LEAST_BLOCKS = 6
-"""From so many on, halves of the blocks are held against each other."""
+"""The least number of blocks whose halves are compared."""
 STOPPED_S = 0.1
-"""How long each process has to leave by itself where the calibration was stopped."""
+"""The seconds that a process may take to leave where the calibration was stopped."""
 ATTEMPTS = 3
-"""So often it is measured at most where other programs keep the machine busy."""
+"""The most measurements, where other programs keep the machine busy."""
 MOST_CROWDED = 8.0
-"""A crowd that seems to take more than so many times as much was disturbed."""
+"""The most that a crowd's factor can be; a higher one was measured on a disturbed machine."""
 
 
 def alone(config: Config) -> Config:
@@ -75,12 +75,12 @@ def calibrate(
 
     With a ``problem`` the stages work on its gradients, of several servers' shares, and the gradient is timed too;
     without one, on normal float32 values. ``progress`` shows a bar, or is called with the share that is done.
-    ``cache`` is a JSON file: what it holds is taken if it was measured for the same stages, transport and problem with
-    as many cores, on a quiet machine; otherwise, and where it cannot be read, it is written anew. RuntimeError where
-    ``stop()`` ends it before, or a stage fails; OSError where the cache cannot be written.
+    ``cache`` is a JSON file: its calibration is taken if it was made for the same stages, transport and problem with as
+    many cores, on a quiet machine; otherwise, and where the file cannot be read, it is written anew. RuntimeError where
+    ``stop()`` ends the calibration before, or a stage fails; OSError where the cache cannot be written.
 
     Where other programs took more than a fifth of the cores meanwhile, or the second half of the measurements took half
-    as long again as the first, it is measured again, twice at most; the quietest of them counts. Where that was not
+    as long again as the first, all is measured again, twice at most; the quietest of them counts. Where that was not
     quiet either, its ``note`` says so.
     """
     if cache and Path(cache).is_dir():  # known before it is measured, not after
@@ -128,7 +128,7 @@ def _measure(
 
     def check() -> None:
         if stop():
-            if not one_process:  # while it measures, a child hears nothing, but a process can be ended all the same
+            if not one_process:  # a child hears no words while it measures, but a process can be killed
                 supervisor.farewell_s = STOPPED_S
             raise RuntimeError("The calibration was stopped.")
 
@@ -141,8 +141,8 @@ def _measure(
         asks.brief(meters.ask, {"plan": plan, "problem": part, "addresses": addresses})
         for worker, child in enumerate(others, 1):
             child.brief(meters.load_generator, {"plan": plan, "address": addresses.crowd, "worker": worker})
-        answers.say("meet", supervisor.hear(asks, "ready", START_S))
-        supervisor.hear(answers, "met", START_S)
+        answers.say("connect", supervisor.hear(asks, "ready", START_S))
+        supervisor.hear(answers, "connected", START_S)
         for child in others:
             supervisor.hear(child, "ready", START_S)
         tell((answers, asks), "spin")
@@ -162,16 +162,16 @@ def _measure(
 
 
 def _drift(blocks: list[Block]) -> float:
-    """The seconds of the second half of the same calls over those of the first; 1 where there are too few."""
-    walls = [[block.wall for block in blocks if block.size == size] for size in {block.size for block in blocks}]
-    halves = [(one[: len(one) // 2], one[-(len(one) // 2) :]) for one in walls if len(one) >= LEAST_BLOCKS]
+    """The seconds of the second half of the same calls over those of the first; 1 where there are too few blocks."""
+    walls = [[block.wall_s for block in blocks if block.size == size] for size in {block.size for block in blocks}]
+    halves = [(row[: len(row) // 2], row[-(len(row) // 2) :]) for row in walls if len(row) >= LEAST_BLOCKS]
     medians = [(float(np.median(first)), float(np.median(second))) for first, second in halves]
     ratios = [second / first for first, second in medians if first and second]  # 0 is a clock's tick
     return float(np.median(ratios)) if ratios else 1.0
 
 
 def _pair(single: Config) -> Config | None:
-    """Two workers among equals; None where their codec cannot be used that way."""
+    """The config of two workers with an all-reduce; None where their codec cannot be used with one."""
     try:
         return replace(single, workers=2, pull=Codec(), exchange=RingAllReduce())
     except ValueError:
@@ -185,30 +185,30 @@ def _fit(asked: dict[str, Any], answered: dict[str, Any], one_process: bool) -> 
     server = _spans([block.with_spans(answered["spans"]) for block in trips])
     transfer = worker.pop("transfer")
     worker.pop("wait", None)
-    here, there = _line(trips, "here"), _line(trips, "there")
+    asker, answerer = _line(trips, "asker_s"), _line(trips, "answerer_s")
     if one_process:  # the processor time of either side is that of both
-        here, there = here.less(*server.values()), Line.fit([(0.0, 0.0)])
-    worker_rest = here.less(*worker.values())
-    call = _line(asked["calls"], "wall")
-    bare = _median([block for block in asked["calls"] if block.size == min(meters.CALL_BYTES)], "wall")
+        asker, answerer = asker.less(*server.values()), Line.fit([(0.0, 0.0)])
+    worker_rest = asker.less(*worker.values())
+    call = _line(asked["calls"], "wall_s")
+    bare = _median([block for block in asked["calls"] if block.size == min(meters.CALL_BYTES)], "wall_s")
     hop_rest, hop_idle = _hop(asked["hops"], one_process) if "hops" in asked else (Line(), Line())
     return Calibration(
         worker=worker,
         server={**server, "aggregate": Line.fit(answered["aggregate"])},
         transfer=transfer,
         worker_rest=worker_rest,
-        server_rest=there.less(*server.values()),
-        idle=_line(trips, "wall").less(here, there),
+        server_rest=answerer.less(*server.values()),
+        idle=_line(trips, "wall_s").less(asker, answerer),
         hop_rest=hop_rest,
         hop_idle=hop_idle,
         message=replace(call, fixed_s=call.fixed_s / 2),
-        late_s=max(0.0, (_median(asked["shaped"], "wall") - bare) / 2 - meters.LINK.latency_s),
+        late_s=max(0.0, (_median(asked["shaped"], "wall_s") - bare) / 2 - meters.LINK.latency_s),
         gradient=Line.fit(asked["gradient"]) if asked["gradient"] else None,
         worker_crowd=1.0 if one_process else _worker_crowd(asked["crowd"], [*worker.values()], worker_rest),
     )
 
 
-Seconds = Literal["wall", "here", "there"]
+Seconds = Literal["wall_s", "asker_s", "answerer_s"]
 
 
 def _line(blocks: list[Block], of: Seconds) -> Line:
@@ -226,31 +226,31 @@ def _spans(blocks: list[Block]) -> dict[str, Line]:
 
 
 def _hop(hops: list[Block], one_process: bool) -> tuple[Line, Line]:
-    """Of one hop, by the values of its message: processor time at both ends that is in no span, and idle time.
+    """The processor time of one hop at both ends that is in no span, and its idle time, by the values of its message.
 
-    Two that exchange make two hops, with half of the values each, and do the same at the same time.
+    A block's exchange has two hops, with half of the values each, and both peers do the same at the same time.
     """
-    cpu, spans = _line(hops, "here"), _spans(hops)
+    cpu, spans = _line(hops, "asker_s"), _spans(hops)
     rest = cpu.times(1 / 2 if one_process else 1).less(
         *(line for name, line in spans.items() if name not in ("transfer", "wait"))
     )
-    idle = _line(hops, "wall").less(cpu)
+    idle = _line(hops, "wall_s").less(cpu)
     return replace(rest, fixed_s=rest.fixed_s / 2), replace(idle, fixed_s=idle.fixed_s / 2)
 
 
 def _worker_crowd(crowd: list[Block], spans: list[Line], rest: Line) -> float:
-    """A worker's processor time when many push at once, over that of one alone.
+    """A worker's processor time in no span when many push at once, over that of one alone.
 
-    In one process the workers' cannot be told from the server's, and is counted as the server's.
+    Within one process it cannot be told from the server's, and is counted as the server's.
     """
     size = crowd[0].size
-    spent, usual = _median(crowd, "here") - sum(line.at(size) for line in spans), rest.at(size)
+    spent, usual = _median(crowd, "asker_s") - sum(line.at(size) for line in spans), rest.at(size)
     return min(max(spent / usual, 1.0), MOST_CROWDED) if usual else 1.0
 
 
 def _server_crowd(rows: Sequence[tuple[Any, ...]], found: Calibration, config: Config) -> float:
-    """A server's time when many push at once, over its rest alone: the factor with which the walk of a crowd takes
-    as long as the crowd did. Besides processor time it covers that threads wait for the interpreter.
+    """A server's time in no span when many push at once, over that of one push alone: the factor with which the walk of
+    a crowd takes as long as the crowd did. It covers processor time, and threads' waits for the interpreter.
     """
     config, load = replace(config, steps=EVEN_STEPS), Workload(rows[0][0], 0.0)
     wall = float(np.median([wall for _, wall, *_ in rows]))
@@ -276,14 +276,14 @@ def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Pro
 
 
 def _ratios(codec: Codec, tensors: Tensors) -> dict[str, float]:
-    """Bytes out over bytes in of the stages that change them, for one message without its header."""
+    """The ratio of bytes out to bytes in of the stages that change them, for one message without its header."""
     rng = np.random.default_rng(0)
     quantized = {name: (codec.quantizer_of(name), x) for name, x in tensors.items()}
     parts = {name: (quantizer.name, quantizer.encode(x, rng)) for name, (quantizer, x) in quantized.items()}
     frames = codec.serializer.dumps(Packet({}, parts))
     sizes = [
         sum(x.nbytes for x in tensors.values()),
-        sum(part.nbytes for _, one in parts.values() for part in one.values()),
+        sum(part.nbytes for _, encoded in parts.values() for part in encoded.values()),
         sum(map(len, frames)),
         sum(len(codec.compressor.compress(frame)) for frame in frames if len(frame)),
     ]
@@ -292,5 +292,5 @@ def _ratios(codec: Codec, tensors: Tensors) -> dict[str, float]:
 
 
 def _cores(config: Config) -> int:
-    """The cores that work at the same time: threads of one interpreter take turns, so within a process it is one."""
+    """The number of cores that work at the same time: one within a process, where threads share an interpreter."""
     return 1 if config.transport.name == "inproc" else len(usable_cores())

@@ -1,4 +1,4 @@
-"""The question of a cluster in one call: what does a step take, for each way to exchange gradients and each codec?"""
+"""The seconds of a step on a cluster, for each way to exchange gradients and each codec, in one call."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,9 +29,9 @@ from minips.stage import Stage, Value, build, default_of
 from minips.stages.quantizers import Quantizer
 
 SAMPLE = 1_000_000
-"""Where a codec's bytes depend on the values, so many normal ones are encoded at most."""
+"""The most normal values that are encoded to count a codec's bytes, where these depend on the values."""
 NEAR = 0.01
-"""A ratio that is further from 1 is explained."""
+"""A ratio that differs from 1 by more is explained below the table."""
 ALL_REDUCE_S: dict[type[Exchange], Callable[[int, float, float, float], float]] = {
     RingAllReduce: ring_allreduce_s,
     TreeAllReduce: tree_allreduce_s,
@@ -66,13 +66,13 @@ class Cluster(Machines):
         quantizer's name: ``"topk:fraction=0.01"``. The closed form is ``compute_s`` and the exchange's formula. The
         simulation carries out the sessions of minips' own protocol in virtual time, with sizes in place of arrays.
 
-        Without a calibration codecs and updates take no time. With one they take what was measured, in the simulation
-        alone; of several, a codec's row takes the one that was made with it, and is free where there is none.
+        Without a calibration codecs and updates take no time. With one they take its seconds, in the simulation alone;
+        of several calibrations, a codec's row takes the one that was made with it, and has no codec time without one.
 
-        Both agree for an exact codec, but for a tree whose number of machines is no power of two: there machines that
-        are done early begin the next step. For several servers whose pushes are smaller than their pulls the formula is
-        a least time, which minips' order of messages misses, by less than twice. ValueError for what is no way or no
-        codec, and where an exchange cannot be.
+        Closed form and simulation agree for an exact codec, but for a tree whose number of machines is no power of two:
+        there machines that are done early begin the next step. For several servers whose pushes are smaller than their
+        pulls the formula is a lower bound, which minips' order of messages exceeds by less than a factor of two.
+        ValueError for what is no way or no codec, and where an exchange cannot have so many workers.
         """
         known = [calibration] if isinstance(calibration, Calibration) else list(calibration or ())
         values = nbytes / 4
@@ -82,9 +82,9 @@ class Cluster(Machines):
         plan = product(map(_way, _several(ways)), map(_codec, _several(codecs)))
         configs = [replace(start, exchange=how, servers=servers, push=codec) for (how, servers), codec in plan]
         rows = [
-            self._row(config, values, next((one for one in known if _fits(one, config)), None)) for config in configs
+            self._row(config, values, next((made for made in known if _fits(made, config)), None)) for config in configs
         ]
-        return ClusterTable(self, nbytes, rows, next((one.note for one in known if one.note), ""))
+        return ClusterTable(self, nbytes, rows, next((made.note for made in known if made.note), ""))
 
     def _row(self, config: Config, values: float, calibration: Calibration | None) -> dict[str, Any]:
         exchange = config.exchange
@@ -107,8 +107,8 @@ class Cluster(Machines):
         }
 
     def _closed_forms(self, config: Config, load: Workload) -> tuple[float | None, float | None]:
-        """Seconds where the links let one message through after the other, and where messages share them; None for an
-        exchange that has no formula.
+        """Seconds where a link carries one message after the other, and where messages share it; None for an exchange
+        that has no formula.
         """
         n, rate, latency, servers = self.machines, self.bandwidth_bps / 8, self.latency_s, config.servers
         if load.parts:
@@ -121,15 +121,15 @@ class Cluster(Machines):
         return self.compute_s + step_s, self.compute_s + phases_s
 
     def _machines(self, config: Config, calibration: Calibration | None) -> Calibration:
-        """The calibration of a machine for each worker and each server: no process waits for a core."""
+        """The calibration for a machine for each worker and each server: no process waits for a core."""
         alone = replace(calibration or Calibration(), worker_crowd=1.0, late_s=0.0, others=0.0)
         return replace(alone, gradient=Line(self.compute_s), cores=config.workers + config.servers)
 
 
 @dataclass(frozen=True)
 class ClusterTable(Table):
-    """A row for each way and each codec. "MB sent": by each worker's machine in a step, the most of any; "MB busiest":
-    over the link of the busiest machine, in its busier direction.
+    """A row for each way and each codec. "MB sent": in a step by the worker that sends most; "MB busiest": over the
+    link of the busiest machine, in its busier direction.
     """
 
     cluster: Cluster
@@ -200,7 +200,7 @@ def _codec(given: CodecLike) -> Codec:
 
 
 def _fits(calibration: Calibration, config: Config) -> bool:
-    """Was it made with this config's codecs? One that does not say with which was made for all."""
+    """True where the calibration was made with this config's codecs, or with none in particular."""
     if not calibration.subject:
         return True
     made = json.loads(calibration.subject)
@@ -208,14 +208,14 @@ def _fits(calibration: Calibration, config: Config) -> bool:
 
 
 def _served(config: Config, values: float) -> tuple[Workload, float, float]:
-    """The load of servers, the bytes that a worker sends, and those over the busiest link in its busier direction."""
+    """The load with servers, the bytes that a worker sends, and those over the busiest link in its busier direction."""
     pushed, pulled = (_nbytes(codec, values / config.servers) for codec in (config.push, config.pull))
     busiest = max(pushed, pulled) * max(config.workers, config.servers)
     return Workload(values, 0, pushed, pulled), pushed * config.servers, busiest
 
 
 def all_reduced(exchange: AllReduce, config: Config, values: float) -> tuple[Workload, float, float]:
-    """The same of an all-reduce of near-equal pieces; ``pushed`` are the bytes of all the pieces."""
+    """As `_served`, with an all-reduce of near-equal pieces; the load's ``pushed`` are the bytes of all the pieces."""
     pieces = exchange.pieces(config.workers)
     piece = _nbytes(config.push, values / pieces)
     schedules = [exchange.schedule(rank, config.workers) for rank in range(config.workers)]
@@ -228,7 +228,7 @@ def all_reduced(exchange: AllReduce, config: Config, values: float) -> tuple[Wor
 
 
 def _nbytes(codec: Codec, values: float) -> float:
-    """The bytes that a codec makes of so many float32 in one flat tensor, without the header's where that can be."""
+    """The bytes of so many encoded float32 in one flat tensor; of a codec of unknown size with those of the header."""
     size = max(1, round(values))
     plain = codec == Codec(codec.quantizer, codec.memory)
     known = codec.quantizer_of("w").nbytes((size,), np.float32) if plain else None
@@ -245,7 +245,7 @@ def _words(stage: Any) -> str:
 
 
 def _codec_words(codec: Codec) -> str:
-    """A codec's quantizer, and its other stages where they are not the usual ones."""
+    """A codec's quantizer, and its other stages where they are not the default ones."""
     quantizer = codec.quantizer
     first = (
         _words(quantizer)

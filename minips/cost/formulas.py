@@ -1,10 +1,10 @@
 """Closed forms, in SI units: bytes, seconds, bytes per second. Each says what it assumes and where it comes from.
 
-First the exchanges: S bytes of each of n workers, summed or averaged, and the result with each of them again. They
-assume n equal workers, one full-duplex link of ``bytes_per_s`` for each node, ``latency`` seconds
-for each message, bytes that pass through and are stored nowhere on the way, nothing else on the network and no time for
-arithmetic. A gradient that is quantized to b bits a value has ``nbytes * b / 32`` bytes, and whatever its scales,
-indices and headers take: `minips.cost.message_nbytes` counts those of a codec.
+First the exchanges: S bytes of each of n workers are summed or averaged, and each of them gets the result. The formulas
+assume n equal workers, one full-duplex link of ``bytes_per_s`` for each node, ``latency`` seconds for each message,
+bytes that pass through and are stored nowhere on the way, no other traffic and no time for arithmetic. A gradient that
+is quantized to b bits a value has ``nbytes * b / 32`` bytes, besides its scales, indices and headers:
+`minips.cost.message_nbytes` counts those of a codec.
 
 A lecture's own figures, with what went wrong in them. It takes 8 nodes, "10 Gbit/s", and "32 MB":
 
@@ -39,8 +39,8 @@ It has no formula for a parameter server. There one link carries n gradients eac
 5.1
 
 Then waiting for the slowest. A worker's compute time is a random variable, drawn anew in each step and independently of
-the other workers'. Communication is free there. Nothing assumes a shape of distribution but the two that say
-exponential.
+the other workers'. Communication takes no time. The two formulas that say so assume exponential times, the others no
+distribution.
 """
 
 from collections.abc import Callable, Sequence
@@ -111,7 +111,7 @@ def parameter_server_step_s(
     pulled_nbytes: float | None = None,
     full_duplex: bool = True,
 ) -> float:
-    """Communication alone: the least seconds of one of many BSP steps; add what a worker computes in a step.
+    """Communication alone: the least seconds of one of many BSP steps; add a worker's compute time.
 
     S bytes are pushed and P pulled (None: P = S) by each worker, over full-duplex links: ``2α + max(nS/s + P, S + nP/s)
     / B``. A gradient of t seconds makes each step t longer: it holds all the workers' next pushes up alike.
@@ -122,7 +122,7 @@ def parameter_server_step_s(
     S/B, and a server that waits for their end sends nP/s. Links that let messages through one after the other reach it:
     with one server always, with several in one order of sending and answering or another (where S = P, when all workers
     send to the servers in the same order, which `minips.connect` does). Over half-duplex links each node's link carries
-    both ways one after the other, and what is hidden is latency: the same, but at least ``max(n/s, 1)·(S+P)/B``.
+    both ways one after the other, and only latency is hidden: the same, but at least ``max(n/s, 1)·(S+P)/B``.
     Source: arithmetic, and a simulation of the orders in the tests.
 
     >>> [round(parameter_server_step_s(4, 80_000, 12.5e6, 1e-3, full_duplex=duplex), 4) for duplex in (True, False)]
@@ -160,9 +160,9 @@ def synchronous_round_s(times: Sequence[ArrayLike], backup: int = 0) -> float:
     """The mean seconds of a BSP round that goes on with all but ``backup`` workers: E of the (n−b)-th smallest time.
 
     ``times`` holds for each worker the seconds that its steps may take, all equally likely: one number for a worker
-    that is always as fast, or measured samples. All workers begin each round together; a worker that came too late has
-    dropped what it did. Exact for the distributions of the samples: ``Σ t·(P(T ≤ t) − P(T < t))``, with the number of
-    workers that are done at t being a sum of independent coin flips. Source: David and Nagaraja 2003, "Order
+    of constant speed, or measured samples. All workers begin each round together; a worker that comes too late drops
+    its gradient. Exact for the distributions of the samples: ``Σ t·(P(T ≤ t) − P(T < t))``, where the number of workers
+    that are done at t is a sum of independent coin flips. Source: David and Nagaraja 2003, "Order
     Statistics", chapter 5; for backups Chen et al. 2016, "Revisiting Distributed Synchronous SGD".
 
     >>> synchronous_round_s([0.01, 0.01, 0.01, 0.05]), synchronous_round_s([0.01, 0.01, 0.01, 0.05], backup=1)
@@ -242,7 +242,7 @@ def crossover_nbytes(
 
     ``first`` and ``second`` are formulas of (workers, nbytes, bytes_per_s, latency) that grow linearly with the bytes,
     as all of the exchanges here do: ``a₁α + b₁S/B = a₂α + b₂S/B`` at ``S = αB (a₁ − a₂) / (b₂ − b₁)``. None where there
-    is no such size above 0: one of them is at least as good for every size.
+    is no such size above 0: one exchange is at least as good for every size.
 
     >>> from functools import partial
     >>> round(crossover_nbytes(ring_allreduce_s, tree_allreduce_s, 8, bytes_per_s=12.5e6, latency=1e-3))
@@ -268,8 +268,8 @@ def break_even_bandwidth(
     """The bandwidth, in bytes per second, below which a codec pays: ``copies · (S − S') / (encode + decode)``.
 
     S bytes become S' and cross the narrow link ``copies`` times one after the other: 1 between two nodes, n on the link
-    of a server that n workers push to. ``encode_s`` and ``decode_s`` are the seconds on the way from the first worker's
-    gradient to the last one's update that would not be spent without the codec. 0 where the codec never pays, infinity
+    of a server that n workers push to. ``encode_s`` and ``decode_s`` are the seconds that the codec adds between the
+    first worker's gradient and the update with the last one's. 0 where the codec never pays, infinity
     where it always does. Source: the question of Agarwal et al. 2022, "On the Utility of Gradient Compression in
     Distributed Training Systems", as arithmetic.
 

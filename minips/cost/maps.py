@@ -27,7 +27,7 @@ from minips.stages.transports import Link
 
 STEPS, SAMPLE_STEPS = 6, 10
 SAMPLE_S = 3.0
-"""A point is no sample where one codec would take longer than that for its steps."""
+"""A point whose slowest codec takes longer for its steps is not measured."""
 CODECS = {
     "exact": Codec(Exact()),
     "float16": Codec(Float16()),
@@ -38,7 +38,7 @@ CODECS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One point of the map that was measured: its row and column, and seconds per step by codec."""
+    """One measured point of the map: its row and column, and seconds per step by codec."""
 
     size: int
     bandwidth: int
@@ -70,18 +70,18 @@ class CodecMap:
 
     @property
     def regret(self) -> float:
-        """The longest extra time of the predicted codecs over the measured best ones, over the samples, as a share;
-        0 where they were the same, and without samples.
+        """The longest extra time of a predicted codec over the fastest measured one, of all samples, as a share; 0
+        where they were the same, and without samples.
         """
-        over = (sample.seconds[self._said(sample)] / min(sample.seconds.values()) for sample in self.samples)
+        over = (sample.seconds[self._predicted(sample)] / min(sample.seconds.values()) for sample in self.samples)
         return max(over, default=1.0) - 1
 
     @property
     def hits(self) -> int:
-        """At how many samples the predicted codec was the fastest."""
-        return sum(self._said(sample) == sample.winner for sample in self.samples)
+        """The number of samples at which the predicted codec was the fastest."""
+        return sum(self._predicted(sample) == sample.winner for sample in self.samples)
 
-    def _said(self, sample: Sample) -> str:
+    def _predicted(self, sample: Sample) -> str:
         return self.codecs[int(self.winners[sample.size, sample.bandwidth])]
 
 
@@ -100,11 +100,11 @@ def codec_map(
 ) -> CodecMap:
     """Predict a step of each push codec for gradients of so many float32 ``values`` behind links of these bandwidths.
 
-    Nothing is computed in a step: a gradient's time would add the same to all. ``start`` has the workers, the servers
-    and whatever else is the same everywhere (None: four workers, one server, BSP over TCP); each codec is calibrated
-    unless it is among ``calibrations``. At about ``samples`` points, spread over those of the map where a step is not
-    too slow, all codecs are run on ``engine`` (None: `Processes`). ``progress`` shows a bar, or is called, as ``watch``
-    is, with what happens and the share of the whole that is done.
+    A step computes no gradient, whose time would be the same for all codecs. ``start`` is the config of every point but
+    for codec and link (None: four workers, one server, BSP over TCP); each codec is calibrated unless it is among
+    ``calibrations``. At about ``samples`` points, spread over those of the map where a step is not too slow, all codecs
+    are run on ``engine`` (None: `Processes`). ``progress`` shows a bar, or is called, as ``watch`` is, with a
+    description and the share that is done.
     """
     codecs = CODECS if codecs is None else codecs
     sizes = np.unique(np.logspace(3, 6, 10).round().astype(int) if values is None else np.array(values, int))
@@ -124,16 +124,16 @@ def codec_map(
         for number, (name, config) in enumerate(plan.items()):
             show(f"predicting {name}", done / parts)
             done += 1
-            links = [replace(config, link=Link(float(bandwidth), latency_s)) for bandwidth in bandwidths]
+            behind = [replace(config, link=Link(float(bandwidth), latency_s)) for bandwidth in bandwidths]
             calibration = replace(known[name], gradient=None)
             for row, share in enumerate(shares):
-                # the bytes of a server's share; headers are a few bytes longer in a run
+                # a server's share; headers are a few bytes longer in a run
                 if isinstance(config.exchange, AllReduce):
                     load, *_ = all_reduced(config.exchange, config, int(sizes[row]))
                 else:
                     nbytes = message_nbytes(config.push, share), message_nbytes(config.pull, share)
                     load = Workload(int(sizes[row]), 0, *nbytes)
-                seconds[number, row] = _predict(links, calibration, load)
+                seconds[number, row] = _predict(behind, calibration, load)
         found = CodecMap(list(plan), sizes, bandwidths, seconds, [])
         chosen = list(_spread(seconds.max(axis=0) * SAMPLE_STEPS < SAMPLE_S, samples))
         for number, (row, column) in enumerate(chosen):
@@ -155,8 +155,8 @@ def _gradient(size: int) -> Tensors:
 
 @seldom_collected()
 def _predict(configs: Sequence[Config], calibration: Calibration, load: Workload) -> NDArray[np.float64]:
-    """Seconds of a step behind each of these links, the slowest first. As far as everything happens in the same order
-    as behind the slowest one, the seconds are linear in those of a byte: that stretch is solved at its ends alone.
+    """Seconds of a step for each of these configs, the slowest link first. Where all events have the same order as with
+    the slowest link, the seconds are linear in those of a byte on the link: only the ends of that stretch are walked.
     """
     walks = {0: Walk(configs[0], calibration, load)}
     for column in range(len(configs) - 1, 0, -1):

@@ -1,14 +1,14 @@
 """The programs of a calibration's own processes: one asks, as a worker does, and one answers, as a server does.
 
-These things are asked in turns, so that what the machine does now and then falls on all of them:
+The measurements take turns, so that a disturbance of the machine falls on all of them:
 
 - bare calls of several sizes,
-- the same through a shaped link, which should take what the link says and is late,
+- a call through a shaped link, whose lateness is measured,
 - pushes with their pulls, of several models, each at a server of its own,
-- hops: both are workers among equals, and exchange gradients of several sizes,
-- a crowd: pushes with their pulls of several workers at once, of which the others only push along.
+- hops: both processes are workers of an all-reduce, and exchange gradients of several sizes,
+- a crowd: pushes with their pulls, while several other workers push and pull, too.
 
-Walls are clocks of single calls; processor time is that of all of a process's threads, over a block of calls.
+Wall time is taken of single calls; processor time of all of a process's threads, over a block of calls.
 """
 
 import struct
@@ -29,7 +29,7 @@ from minips.drivers.client import Client
 from minips.drivers.connecting import connect
 from minips.drivers.peer import Peer
 from minips.drivers.server import Server
-from minips.engines.supervisor import ControlPipe as Pipe
+from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Frames, Tensors
@@ -39,23 +39,23 @@ from minips.trace import Span, Trace
 
 CALL_BYTES = (100, 10_000, 100_000, 1_000_000)
 LINK = Link(bandwidth_bps=1e9, latency_s=2e-3)
-"""The link behind which lateness is measured: no config's, only one that makes a message wait a while."""
+"""The link whose lateness is measured: any link that makes a message wait a while."""
 BLOCKS, CALLS = 7, 6
-"""So many times each thing is asked a few times in a row."""
+"""The blocks of each measurement, and the calls of a block."""
 BLOCK_S, ENOUGH_S = 0.25, 1.0
-"""A block of calls that would take longer has fewer calls, but one at least; what took so long in all has no more."""
+"""A block ends after so many seconds, but has one call; a measurement after so many in all, but has one block."""
 SPIN_S = 0.1
 CROWD = 4
-"""So many workers are a crowd."""
+"""The workers of a crowd."""
 _CPU = struct.Struct("<d")
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """The measurements of one process, with gradients of several sizes, the ``pieces``.
+    """The configs of the measurements, and the ``pieces``, gradients of several sizes.
 
-    ``single`` has one worker, ``crowd`` has several, which push at once, and ``pair`` has two that exchange among
-    themselves; None where their codec cannot be used that way.
+    ``single`` has one worker, ``crowd`` has several, which push at once, and ``pair`` has two that exchange by an
+    all-reduce; None where their codec cannot.
     """
 
     single: Config
@@ -68,7 +68,7 @@ class Assignment:
     token: str
 
     def peers(self, rank: int, stack: ExitStack) -> list[Peer]:
-        """An endpoint for each size, where two can exchange among themselves."""
+        """An endpoint for each size; none without a ``pair``."""
         if not self.pair:
             return []
         return [stack.enter_context(Peer(self.pair, rank, piece, self.token)) for piece in self.pieces]
@@ -78,11 +78,11 @@ class Block(NamedTuple):
     """A block of calls of one size. Seconds are those of one call."""
 
     size: float
-    wall: float
+    wall_s: float
     """The median."""
-    here: float
+    asker_s: float
     """Processor time of the process that asks."""
-    there: float
+    answerer_s: float
     """Processor time of the process that answers."""
     calls: int
     began: float
@@ -91,7 +91,7 @@ class Block(NamedTuple):
     """Seconds by name."""
 
     def with_spans(self, spans: Iterable[Span]) -> "Block":
-        """The same with those of the spans that began in the block's time."""
+        """The block with the seconds of those spans that began in its time."""
         within = Trace("", [span for span in spans if self.began <= span.start < self.ended])
         return self._replace(spans={name: seconds / self.calls for name, seconds in within.seconds().items()})
 
@@ -111,7 +111,7 @@ class Addresses(NamedTuple):
     peers: list[str]
 
 
-def answer(line: Pipe, *, plan: Assignment) -> dict[str, Any]:
+def answer(control: ControlPipe, *, plan: Assignment) -> dict[str, Any]:
     """Echo, bare and behind a link, with servers and peers for the sizes; the servers' spans, and aggregation times."""
     transport, token = plan.single.transport, plan.token
     with ExitStack() as stack:
@@ -122,27 +122,27 @@ def answer(line: Pipe, *, plan: Assignment) -> dict[str, Any]:
         crowd = stack.enter_context(Server(plan.pieces[-1], plan.crowd).serve(token=token))
         peers = plan.peers(1, stack)
         places = [server.address for server in servers], crowd.address, [peer.address for peer in peers]
-        line.say("ready", Addresses(bare.address, shaped.address, *places))
-        while (heard := line.wait("spin", "meet"))[0] != "stop":
+        control.say("ready", Addresses(bare.address, shaped.address, *places))
+        while (heard := control.wait("spin", "connect"))[0] != "stop":
             if heard[0] == "spin":
-                line.say("spun", _spin())
-            if heard[0] == "meet":
+                control.say("spun", _spin())
+            if heard[0] == "connect":
                 for peer, piece, other in zip(peers, plan.pieces, heard[1], strict=True):
                     peer.connect([other, peer.address])
                     pool.submit(_exchange, peer, piece)
-                line.say("met")
+                control.say("connected")
     rounds = list(_rounds(plan.aggregator, plan.pieces, plan.together))
     return {"spans": [span for server in servers for span in server.trace], "aggregate": rounds}
 
 
-def ask(line: Pipe, *, plan: Assignment, problem: Problem | None, addresses: Addresses) -> dict[str, Any]:
+def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addresses: Addresses) -> dict[str, Any]:
     """Call, push and pull, exchange, compute; reports what everything took, says ``progress`` on the way."""
     with ExitStack() as stack:
         peers = plan.peers(0, stack)
-        line.say("ready", [peer.address for peer in peers])
-        line.wait("spin")
-        line.say("spun", _spin())
-        if line.wait("go")[0] == "stop":
+        control.say("ready", [peer.address for peer in peers])
+        control.wait("spin")
+        control.say("spun", _spin())
+        if control.wait("go")[0] == "stop":
             return {}
         config, token = plan.single, plan.token
         bare = stack.enter_context(config.transport.connect(addresses.bare, token))
@@ -153,8 +153,8 @@ def ask(line: Pipe, *, plan: Assignment, problem: Problem | None, addresses: Add
             peer.connect([peer.address, other])
         meter = _Meter(bare, config.timeout_s)
         for block in range(-1, BLOCKS):  # the first warms up
-            line.say("progress", (block + 1) / (BLOCKS + 1))
-            if line.hear(0.0)[0] == "stop":
+            control.say("progress", (block + 1) / (BLOCKS + 1))
+            if control.hear(0.0)[0] == "stop":
                 return {}
             for nbytes in CALL_BYTES:
                 meter.block("calls", nbytes, partial(bare.call, [b"", bytes(nbytes)]))
@@ -172,29 +172,29 @@ def ask(line: Pipe, *, plan: Assignment, problem: Problem | None, addresses: Add
     return {**meter.blocks, "gradient": gradients_s}
 
 
-def load_generator(line: Pipe, *, plan: Assignment, address: str, worker: int) -> None:
-    """One of the crowd: pushes and pulls as often as the others do, until the server is gone."""
+def load_generator(control: ControlPipe, *, plan: Assignment, address: str, worker: int) -> None:
+    """One worker of the crowd: pushes and pulls until it hears stop, or the server is gone."""
     with connect(address, plan.crowd, worker=worker, token=plan.token) as client:
-        line.say("ready")
+        control.say("ready")
         with suppress(ConnectionError, TimeoutError):
-            while line.hear(0.0)[0] != "stop":
+            while control.hear(0.0)[0] != "stop":
                 client.push_pull(plan.pieces[-1]).result(plan.crowd.timeout_s)
 
 
 def _next_mean(peer: Peer, piece: Tensors, ending: bool = False) -> bool:
-    """A step among the peers; whether it is the last one."""
+    """A step of the peers; True where it is the last one."""
     return peer.mean(peer.trace.step + 1, piece, ending)[1]
 
 
 def _exchange(peer: Peer, piece: Tensors) -> None:
-    """Exchange as often as the other does."""
+    """Exchange until the other peer ends it."""
     with suppress(ConnectionError, TimeoutError):
         while not _next_mean(peer, piece):
             pass
 
 
 class _Meter:
-    """Times blocks of calls, and keeps them by what was called."""
+    """Times blocks of calls, and keeps them by kind."""
 
     def __init__(self, bare: Channel, timeout_s: float) -> None:
         self._bare, self._timeout_s = bare, timeout_s
@@ -207,20 +207,20 @@ class _Meter:
         if spent > ENOUGH_S and any(block.size == size for block in self.blocks[kind]):
             return
         walls: list[float] = []
-        there, here, began = self._there(), time.process_time(), time.monotonic()
+        answerer_s, asker_s, began = self._answerer_s(), time.process_time(), time.monotonic()
         while len(walls) < CALLS and time.monotonic() - began < BLOCK_S:
             start = time.monotonic()
             if isinstance(called := call(), Future):
                 called.result(self._timeout_s)
             walls.append(time.monotonic() - start)
-        here = time.process_time() - here
-        there = self._there() - there
+        asker_s = time.process_time() - asker_s
+        answerer_s = self._answerer_s() - answerer_s
         self._spent[kind, size] = spent + sum(walls)
-        calls = len(walls)
-        block = Block(size, float(np.median(walls)), here / calls, there / calls, calls, began, time.monotonic(), {})
+        calls, wall_s, ended = len(walls), float(np.median(walls)), time.monotonic()
+        block = Block(size, wall_s, asker_s / calls, answerer_s / calls, calls, began, ended, {})
         self.blocks[kind].append(block.with_spans(trace or ()))
 
-    def _there(self) -> float:
+    def _answerer_s(self) -> float:
         """Processor time of the process that answers, all of its threads together."""
         (reply,) = self._bare.call([b""]).result(self._timeout_s)
         return float(_CPU.unpack(reply)[0])
@@ -231,7 +231,7 @@ def _processor_time(_: Frames) -> Frames:
 
 
 def _spin() -> float:
-    """The share of a core that a process gets that wants all of one."""
+    """The share of a core that a process gets while it asks for a whole one."""
     wall, cpu = time.monotonic(), time.process_time()
     while time.monotonic() - wall < SPIN_S:
         pass
@@ -239,7 +239,7 @@ def _spin() -> float:
 
 
 def _rounds(aggregator: Aggregator, pieces: list[Tensors], together: int) -> Iterator[tuple[float, float]]:
-    """Values and seconds of aggregating so many contributions."""
+    """The number of values, and the seconds of aggregating ``together`` contributions of them, for each call."""
     for block in range(-1, BLOCKS):
         for piece in pieces:
             contributions = [Contribution(worker, 0, 0, piece) for worker in range(together)]
@@ -252,16 +252,16 @@ def _rounds(aggregator: Aggregator, pieces: list[Tensors], together: int) -> Ite
 
 
 def _gradients(problem: Problem, config: Config, client: Client, piece: Tensors) -> Iterator[tuple[float, float]]:
-    """Rows and seconds of gradients, for the config's batch and for a smaller one, with a push and a pull in between,
-    as in a run: so neither the rows nor the parameters are still in the cache.
+    """Rows and seconds of gradients, for the config's batch and for a smaller one. A push and a pull come between them,
+    as in a run, so that neither the rows nor the parameters are still in the cache.
     """
     alone = replace(config, delays=None, accumulate=1)
     params = problem.init(seeds.init(config.seed))
     rows = min(config.batch_size or problem.rows, problem.rows)
-    some = {size: replace(alone, batch_size=size) for size in {max(1, rows // 4), rows}}
+    configs = {size: replace(alone, batch_size=size) for size in {max(1, rows // 4), rows}}
     started = time.monotonic()
     for clock in range(-2, BLOCKS * CALLS):
-        for size, sized in some.items():
+        for size, sized in configs.items():
             client.push_pull(piece).result(config.timeout_s)
             began = time.monotonic()
             compute(problem, sized, params, 0, max(clock, 0))

@@ -1,7 +1,6 @@
 """Seconds per step before anything is run.
 
-A `Walk` in virtual time takes each worker through its cycle with the calibration's seconds; the bytes are counted on a
-rehearsal.
+A `Walk` in virtual time takes each worker through its steps with the calibration's seconds; a rehearsal counts bytes.
 """
 
 import statistics
@@ -46,17 +45,17 @@ class Prediction:
 
     config: Config
     spans: dict[str, float]
-    """Of one update, workers' and servers' together: what `compare` finds in a run's trace."""
+    """Seconds of one update, workers' and servers' together, which `compare` holds against those of a run's trace."""
     seconds_per_step: float
     interval_s: tuple[float, float]
     """Seconds per step with all of the calibration's lower quartiles, and with all of its upper ones."""
     bytes_sent: int
     bytes_received: int
     exact_bytes: bool
-    """True where neither values nor luck have a say in them: a run without retries has exactly these."""
+    """True where the bytes depend neither on values nor on timing: a run without retries has exactly these."""
     cores: int
-    """The cores that all the workers and servers are taken to share: those of the machine that was calibrated; or of
-    each machine of the ``cluster``."""
+    """The cores that all the workers and servers share: those of the calibrated machine, or of each machine of the
+    ``cluster``."""
     note: str = ""
     """A sentence where other programs kept the machine busy while it was calibrated."""
     cluster: Machines | None = None
@@ -92,13 +91,12 @@ def predict(
     """Predict the cost of a step of ``config`` on ``problem``. Without a ``calibration`` one is made, which takes a few
     seconds.
 
-    All the workers and servers are taken to share the cores of the machine that was calibrated, as processes on one
-    machine do. On a ``cluster`` they are placed in turn, servers first, as the engine `Ray` places them: those on one
-    machine share its cores and its link, and each core is as fast as the calibrated one. `Cluster.compare` asks about
-    machines for each of them.
+    All the workers and servers share the cores of the calibrated machine, as processes on one machine do. On a
+    ``cluster`` they are placed in turn, servers first, as the engine `Ray` places them: those on one machine share its
+    cores and its link, and each core is as fast as the calibrated one. `Cluster.compare` has a machine for each.
 
     A gradient's time is the cluster's ``compute_s`` where that is above 0, the calibration's where that was made for
-    this problem, and is taken here and now otherwise. ValueError for a cluster and a ``config.link`` at once.
+    this problem, and is measured here and now otherwise. ValueError for a cluster and a ``config.link`` at once.
     """
     check_one_network(config, cluster)
     config = config.for_rows(problem.rows)
@@ -113,7 +111,7 @@ def predict(
         gradient_s, note = quietly(partial(_time_gradient, part, config, params), attempts=2)
         calibration = replace(calibration, gradient=Line(gradient_s), note=calibration.note or note)
     bounds = (calibration, calibration.bound("low"), calibration.bound("high"))
-    middle, low, high = (Walk(config, one, traffic.load, cluster) for one in bounds)
+    middle, low, high = (Walk(config, bound, traffic.load, cluster) for bound in bounds)
     seconds = middle.seconds_per_step
     ends = (seconds, low.seconds_per_step, high.seconds_per_step)
     return Prediction(
@@ -147,8 +145,8 @@ class Comparison:
 
 
 def compare(prediction: Prediction, run: Run) -> Comparison:
-    """Predicted and measured seconds of one update by span name, and seconds per step as ``total``. Of a run that has
-    more spans than a trace keeps, the spans count up to where the first is missing.
+    """Predicted and measured seconds of one update by span name, and seconds per step as ``total``. Of a run with more
+    spans than a trace keeps, those up to the first missing one count.
     """
     trace, updates = run.trace, float(max(run.updates, 1))
     if 0 < trace.until < run.seconds:
@@ -184,23 +182,23 @@ def against_measured(
     """Seconds per step under BSP, SSP, ASP and BSP with a backup worker: simulated, and measured on ``engine`` (None:
     `Processes`).
 
-    ``config`` (None: four workers, of which one computes four times slower, and 20 steps) says everything else. A real
-    straggler cannot give up, so the simulated ones do not either. ``report`` is called after each row, of which the
-    default takes a few seconds.
+    ``config`` (None: four workers, of which one computes four times slower, and 20 steps) has the other fields. Real
+    stragglers cannot give up a gradient, so the simulated ones do not either. ``report`` is called after each row; with
+    the default config one takes a few seconds.
     """
     config = config or Config(workers=4, steps=20, delays=SLOW)
     simulated = Simulated(calibration=calibration or calibrate(config, problem), abandon=False)
     rows = []
     for consistency in (BSP(), SSP(), ASP(), BSP(backup=1)):
         same = replace(config, consistency=consistency)
-        runs = [train(problem, same, engine=one) for one in (simulated, engine or Processes())]
+        runs = [train(problem, same, engine=chosen) for chosen in (simulated, engine or Processes())]
         rows.append(Row(consistency, *(run.seconds_per_step for run in runs)))
         report(rows[-1])
     return rows
 
 
 def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> int:
-    """The bytes of one message of these tensors: really encoded, scales, indices, headers and all.
+    """The bytes of one message of these tensors, counted on the encoded one: scales, indices, headers and all.
 
     These are the frames, which `Run.bytes_sent` counts. With ``stream``, the bytes that they take in a TCP stream: a
     head, and zeros after it and after each frame, up to a multiple of 64 bytes. (A pool announces messages of 8 MiB and

@@ -1,4 +1,4 @@
-"""The steps that a config needs: its rounds, simulated with no network and no waiting.
+"""The steps that a config needs, counted on its rounds, which are simulated without a network.
 
 Under BSP the parameters are a run's to the bit.
 """
@@ -34,14 +34,14 @@ class _EachRound(Evaluation):
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     """The parameters after each round of BSP, whatever the config's consistency, until one would not be finite."""
     config = replace(config.for_rows(problem.rows), link=None, delays=None, overlap=False, consistency=BSP())
-    one_more = replace(config, steps=config.steps + 1)  # for a run does not pause after its last
+    one_more = replace(config, steps=config.steps + 1)  # for a run does not pause after its last step
     look, params = _EachRound(), problem.init(seeds.init(config.seed))
     job = TrainingJob(problem, one_more, params, lambda progress: None, lambda: False, look, None)
     begun = one_blas_thread(Simulated(compute_s=1.0).begun)  # computed as in a run
-    go_on = one_blas_thread(begun(job).cluster.go_on)
+    run = one_blas_thread(begun(job).simulation.run)
     for _ in range(config.steps):
         try:
-            go_on(lambda: bool(look.params))
+            run(lambda: bool(look.params))
         except RuntimeError as error:
             if isinstance(error.__cause__, NonFiniteError):
                 return
@@ -54,7 +54,7 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
 @one_blas_thread
 def steps_to(problem: Problem, config: Config, target_accuracy: float, *, every: int = 5) -> int | None:
     """The first step after which that share of the held-out rows is classified rightly; None where the config's steps
-    are not enough. That is looked at after ``every`` so many steps, since to look may take longer than a step.
+    are not enough. The accuracy is computed after ``every`` so many steps, since it may take longer than a step.
     """
     held_out, config = problem.held_out(), config.for_rows(problem.rows)
     for step, params in enumerate(rounds(problem, config), 1):

@@ -1,7 +1,7 @@
 """Was the machine quiet while something was measured? Processor time that went to other programs, and repeatability.
 
-Linux says in /proc how long its cores worked, and for whom. Of other systems, and of what took less than ``LEAST_S``,
-only the repeatability is known, where there is one.
+Linux says in /proc how long its cores worked, and for whom. On other systems, and for measurements of less than
+``LEAST_S``, only the repeatability is known.
 """
 
 import os
@@ -15,11 +15,11 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 BUSY, UNSTEADY = 0.2, 1.5
-"""It is said where others took more than this share of all cores, and where the second half of the same measurements
-took more than so many times as long as the first, or as little.
+"""A machine is busy where other programs took more than this share of all cores, a measurement unsteady where one half
+of it took more than so many times as long as the other.
 """
 LEAST_S = 0.2
-"""The kernel counts in hundredths of a second: of less than this nothing is said."""
+"""The shortest measurement whose processor time is looked at: the kernel counts in hundredths of a second."""
 
 
 class Disturbance(NamedTuple):
@@ -31,7 +31,7 @@ class Disturbance(NamedTuple):
 
     @property
     def size(self) -> float:
-        """Above 1 it is said."""
+        """The larger of load and drift over its threshold: above 1 there is a `note`."""
         return max(self.others / self.cores / BUSY, abs(log(self.drift)) / log(UNSTEADY))
 
     @property
@@ -48,15 +48,15 @@ class Disturbance(NamedTuple):
 
 
 def quietly(measure: Callable[[], T], attempts: int, drift: Callable[[T], float] = lambda result: 1.0) -> tuple[T, str]:
-    """Measure, and again while others keep the machine busy, ``attempts`` times at most: the quietest result, and its
-    note. ``drift`` finds in a result how long its second half took over its first.
+    """Measure, and again while other programs keep the machine busy, ``attempts`` times at most; returns the quietest
+    result, and its note. ``drift`` finds in a result the seconds of its second half over those of its first.
     """
     found: list[tuple[Disturbance, T]] = []
     while len(found) < attempts and all(disturbance.note for disturbance, _ in found):
         meanwhile = Meanwhile()
         result = measure()
         found.append((meanwhile.disturbance(drift(result)), result))
-    disturbance, result = min(found, key=lambda one: one[0].size)
+    disturbance, result = min(found, key=lambda attempt: attempt[0].size)
     return result, disturbance.note
 
 
@@ -71,8 +71,8 @@ class Meanwhile:
         seconds, now, cores = time.monotonic() - self._began, _processor_seconds(), len(usable_cores())
         if not (self._before and now) or seconds < LEAST_S:
             return Disturbance(cores, drift=drift)
-        everybodys, ours = (after - before for after, before in zip(now, self._before, strict=True))
-        return Disturbance(cores, min(max(0.0, (everybodys - ours) / seconds), cores), drift)
+        total, own = (after - before for after, before in zip(now, self._before, strict=True))
+        return Disturbance(cores, min(max(0.0, (total - own) / seconds), cores), drift)
 
 
 def usable_cores() -> set[int]:
@@ -81,13 +81,13 @@ def usable_cores() -> set[int]:
 
 
 def _processor_seconds() -> tuple[float, float] | None:
-    """The seconds that the cores have worked for anybody, and for this process and what it has started, which counts
-    once it has ended: all that measures ends first. None where that cannot be known.
+    """The seconds that the cores have worked in all, and for this process and its children, which count once they have
+    ended, as all that measure have. None where the system does not say.
     """
     with suppress(OSError, AttributeError, ValueError, IndexError):
         hertz, cores = os.sysconf("SC_CLK_TCK"), {f"cpu{core}" for core in usable_cores()}
         rows = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
-        # user, nice, system, and what other machines on this hardware took; interrupts belong to nobody
-        everybodys = sum(int(row[column]) for row in rows if row[0] in cores for column in (1, 2, 3, 8))
-        return everybodys / hertz, sum(os.times()[:4])
+        # user, nice, system, and steal: the time of other machines on this hardware; interrupts belong to no program
+        ticks = sum(int(row[column]) for row in rows if row[0] in cores for column in (1, 2, 3, 8))
+        return ticks / hertz, sum(os.times()[:4])
     return None

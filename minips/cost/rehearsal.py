@@ -1,6 +1,6 @@
-"""The bytes that a run will send: its first two steps are simulated in no time, with nothing computed.
+"""The bytes that a run will send, counted on rehearsals: simulations of one step and of two, with fixed gradients.
 
-A step's bytes are those of the second rehearsal less those of the first, which has all that is said before and after.
+A step's bytes are those of the longer rehearsal less those of the shorter, which has all messages before and after.
 """
 
 from collections.abc import Collection
@@ -31,14 +31,14 @@ class TrafficEstimate:
     sent: int
     received: int
     exact: bool
-    """True where neither the values nor who comes first have a say in them."""
+    """True where the bytes depend neither on values nor on the order of messages."""
 
 
 def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) -> TrafficEstimate:
-    """The traffic of a run that exchanges such gradients, of batches of so many rows, all the time."""
-    alike = BSP()  # the other ways to wait send the same messages, in another order
-    quiet = replace(config, link=None, delays=None, overlap=False, accumulate=1, consistency=alike)
-    if not isinstance(config.exchange, AllReduce):  # of workers that talk to servers, one does as the other
+    """The traffic of a run whose gradients are all like these, of batches of so many rows."""
+    bsp = BSP()  # other consistencies send the same messages, in another order
+    quiet = replace(config, link=None, delays=None, overlap=False, accumulate=1, consistency=bsp)
+    if not isinstance(config.exchange, AllReduce):  # two workers stand for all: each sends the same messages to servers
         quiet = replace(quiet, workers=min(config.workers, 2), aggregator=Mean())
     problem = FixedGradients(params, gradients, quiet.workers)
     runs = [train(problem, replace(quiet, steps=steps), engine=Simulated()) for steps in (1, 2)]
@@ -58,7 +58,7 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
 
 def _of_all(config: Config, rehearsed: int, nbytes: Array, steps: int, others: int = 0) -> Array:
     """The bytes that all workers send and receive in so many steps, and in ``others`` messages to each server, from
-    those of ``rehearsed`` of them. The workers' numbers grow, and the last of a round's pushes has another outcome.
+    those of ``rehearsed`` workers. Headers grow with a worker's number, and a round's last push has another outcome.
     """
     words = [len(envelope(config.pull, {"outcome": outcome})) for outcome in ("held", "applied")]
     last = (words[1] - words[0]) * steps * config.servers if rehearsed > 1 else 0
@@ -71,12 +71,10 @@ def _parts(config: Config, gradients: Tensors) -> tuple[Declared, ...]:
     """Each worker's hops, with the bytes that it would send if the sums were like its own gradients."""
     parts = []
     for rank in range(config.workers):
-        one = AllReduceState(config, rank, gradients, Trace(), np.random.default_rng(0))
-        one.begin(0, gradients)
-        nbytes = [
-            0.0 if hop.to is None else float(sum(map(len, one.outgoing(number)))) for number, hop in enumerate(one.hops)
-        ]
-        parts.append(Declared(one.hops, nbytes, one.sizes))
+        state = AllReduceState(config, rank, gradients, Trace(), np.random.default_rng(0))
+        state.begin(0, gradients)
+        frames = ([] if hop.to is None else state.outgoing(number) for number, hop in enumerate(state.hops))
+        parts.append(Declared(state.hops, [float(sum(map(len, sent))) for sent in frames], state.sizes))
     return tuple(parts)
 
 
@@ -95,9 +93,9 @@ class FixedGradients(Problem):
 
 
 def _longer(config: Config) -> tuple[int, int]:
-    """The bytes by which clocks and versions in the headers grow in all the steps: of what is sent, and received."""
+    """The bytes by which clocks and versions in the headers grow in all the steps: of sent and of received messages."""
     push, steps = config.push.serializer, range(config.steps)
-    if isinstance(config.exchange, AllReduce):  # a hop says its step
+    if isinstance(config.exchange, AllReduce):  # a hop's header has its step
         schedules = [config.exchange.schedule(rank, config.workers) for rank in range(config.workers)]
         grown = _growth(push, steps, 1, "version") * sum(hop.to is not None for hops in schedules for hop in hops)
         return grown, grown
@@ -108,16 +106,16 @@ def _longer(config: Config) -> tuple[int, int]:
 
 
 def _growth(serializer: Serializer, numbers: Collection[int], least: int, *names: str) -> int:
-    """The bytes that these numbers take under the names in a header, over those of as many of the ``least``."""
+    """The bytes that these numbers take under these names in a header, beyond those of as many times ``least``."""
     size = {number: _size(serializer, Packet(dict.fromkeys(names, number), {})) for number in {*numbers, least}}
     return sum(size[number] - size[least] for number in numbers)
 
 
 def _exact(config: Config, params: Tensors) -> bool:
-    """Do the bytes follow from the shapes alone, and the messages from the config?"""
+    """True where the bytes follow from the shapes alone, and the messages from the config."""
     for codec in (config.push, config.pull):
         sizes = [codec.quantizer_of(name).nbytes(x.shape, x.dtype) for name, x in params.items()]
-        # A format that writes numbers as text takes as much room as they have digits.
+        # In a format that writes numbers as text, a number's bytes are its digits.
         digits = [
             _size(codec.serializer, Packet({"loss": loss}, {"w": ("exact", {"x": np.full(9, loss)})}))
             for loss in (0.5, 1 / 3)

@@ -41,7 +41,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Tuning:
-    """All candidates, the fastest by prediction first, those that do not get there last."""
+    """All candidates, the fastest by prediction first; those that do not reach the accuracy come last."""
 
     target_accuracy: float
     choices: list[Choice]
@@ -50,7 +50,7 @@ class Tuning:
 
     @property
     def tried(self) -> list[Choice]:
-        """Those that were run, in the order of their prediction."""
+        """The choices that were run, in the order of their prediction."""
         return [choice for choice in self.choices if choice.measured_s is not None]
 
     @property
@@ -105,15 +105,15 @@ def tune(
     progress: bool | Callable[[str, float], None] = False,
     watch: bool | Callable[[str, float], None] = False,
 ) -> Tuning:
-    """Rank configs by the seconds that they will need to classify a share of the held-out rows rightly, behind
-    ``link``, and try the best of them.
+    """Rank configs by the predicted seconds to an accuracy on the held-out rows, behind ``link``, and try the best of
+    them.
 
-    Seconds of a step are predicted from one calibration for each codec; steps are counted in short probing runs, whose
-    limit is the candidates' own number of steps. What is not BSP is probed as if it were, which flatters it.
+    Seconds of a step are predicted from one calibration for each codec; steps are counted in short probing runs, of at
+    most as many steps as the candidate has. Other consistencies are probed as BSP, which flatters them.
 
     ``candidates`` (None: 24 made of ``start`` by `candidates_of`) get the link; the ``tried`` best are run on
     ``engine`` (None: `Processes`), for as many steps as they need. ``progress`` shows a bar, or is called, as ``watch``
-    is, with what happens and the share of the whole that is done.
+    is, with a description and the share that is done.
     """
     given = candidates or candidates_of(start or Config(steps=PROBE_STEPS))
     plan = [replace(config.for_rows(problem.rows), link=link) for config in given]
@@ -147,7 +147,7 @@ def tune(
 
 
 def candidates_of(start: Config) -> Iterator[Config]:
-    """Six push codecs, each with one server, with two, with one that answers in float16, and round a ring."""
+    """Six push codecs, each with one server, with two, with one that answers in float16, and with a ring all-reduce."""
     ways: tuple[tuple[Exchange, int, Codec], ...] = (
         (PS(), 1, Codec()),
         (PS(), 2, Codec()),
@@ -169,7 +169,7 @@ def candidates_of(start: Config) -> Iterator[Config]:
 
 
 def _arithmetic(config: Config) -> str:
-    """The part of a config that its parameters depend on: how exact gradients meet does not matter."""
+    """The fields of a config that its parameters depend on; the exchange of exact gradients is not one of them."""
     same = replace(config, link=None, delays=None, overlap=False, consistency=BSP())
     if config.push.quantizer == Exact() and config.pull.quantizer == Exact() and config.aggregator == Mean():
         same = replace(same, push=Codec(), pull=Codec(), exchange=PS(), servers=1)
@@ -177,7 +177,7 @@ def _arithmetic(config: Config) -> str:
 
 
 def words(config: Config) -> str:
-    """In a few words, what candidates differ in."""
+    """A short text of the fields in which candidates differ."""
     push = ", ".join(repr(stage) for stage in (config.push.quantizer, config.push.memory) if stage != Codec().memory)
     pull = "" if config.pull == Codec() else f", pull {config.pull.quantizer!r}"
     how = (

@@ -1,9 +1,9 @@
 """A run's time without its arithmetic: every worker's cycle, step by step, in virtual time.
 
-Compute, encode, the link, the server or the next worker, the link again, decode: the seconds are the calibration's, who
-waits for whom is decided by the same `Shard`, or the same schedule, as in a run. A process does one thing at a time,
-but computes beside what travels. Processes share the cores, and messages wait for each other on the nodes' links, in
-the order in which they are sent.
+A cycle is compute, encode, the link, the server or the next worker, the link again, decode. Its seconds are the
+calibration's; the same `Shard`, or the same schedule, as in a run decides who waits for whom. A process does one thing
+at a time, but computes beside messages that travel. Processes share the cores, and messages wait for each other on the
+nodes' links, in the order in which they are sent.
 """
 
 from abc import abstractmethod
@@ -40,9 +40,9 @@ from minips.trace import UNTIMED
 
 _MEAN, _SGD = Mean(), SGD()
 MAX_STEPS, EVEN_STEPS = 200, 24
-"""The walk stops after so many steps, and goes on as in its second half: fewer where all steps are alike."""
+"""The most steps that are walked, and enough of them where all are alike: further steps take the second half's pace."""
 LONGEST, ALIKE, WALKED = 24, 4, 2
-"""So many steps are looked at for a repetition, so many states must have come again, so many last steps are walked."""
+"""The longest period of repeating steps; the states in a row that must repeat; the last steps, never skipped."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,16 @@ class Declared:
         return self.nbytes[number]
 
     def incoming(self, number: int, nbytes: float) -> None:
-        """Nothing becomes of it."""
+        """Take a message without content."""
 
     def mean(self) -> None:
-        """There is none."""
+        """No result: nothing is computed."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The work of a step: values of the whole model, rows of a batch; bytes of a push to and of a pull from
-    each server, or each worker's part of the exchange.
+    """The work of a step: values of the whole model, rows of a batch; bytes of a push to and of a pull from each
+    server, or each worker's part of the all-reduce.
     """
 
     values: float
@@ -78,7 +78,7 @@ class Workload:
 
 
 class Sized:
-    """A message of sizes alone: it has no frames."""
+    """A message of which there are header and size alone: it has no frames."""
 
     __slots__ = ("header", "nbytes", "stamp")
 
@@ -90,11 +90,11 @@ class Sized:
 
 
 class Port:
-    """A machine's end of its link, which all of its processes share, first come, first served: when it is free again
-    each way.
+    """A machine's end of its link, which all of its processes share, first come, first served; it knows when the link
+    is free again each way.
 
-    The link does what `minips.stages.transports.link` does, ``late`` seconds later where a message had to wait for it.
-    What processes with the same port say to each other does not pass it.
+    The link delays messages as `minips.stages.transports.link` does, and by ``late`` seconds more where a message had
+    to wait for it. Messages between processes with the same port do not pass the link.
     """
 
     def __init__(self, clockwork: Clockwork, link: Link | None, late: float = 0.0) -> None:
@@ -107,7 +107,7 @@ class Port:
         return [max(0.0, self._outgoing - now), max(0.0, self._incoming - now)]
 
     def depart(self, nbytes: float, to: "Port") -> float:
-        """When the first byte of a message leaves that is sent now."""
+        """The time at which a message's first byte leaves, if it is sent now."""
         if not self._link or to is self:
             return self._clockwork.now
         start = self._clockwork.later(self._outgoing, self._clockwork.now)
@@ -116,7 +116,7 @@ class Port:
         return start
 
     def arrive(self, start: float, nbytes: float, source: "Port") -> float:
-        """Seconds from now until the last byte is here of a message that left from ``start`` on."""
+        """Seconds from now until the last byte is here of a message whose first byte left at ``start``."""
         if not self._link or source is self:
             return 0.0
         end = self._clockwork.later(self._incoming, start) + nbytes * 8 / self._link.bandwidth_bps
@@ -127,18 +127,18 @@ class Port:
 
 
 def _period(states: list[list[float]]) -> int:
-    """After how many steps the last ``ALIKE`` states have come again; 0 where they have not."""
+    """The number of steps after which the last ``ALIKE`` states have repeated; 0 where they have not."""
     near = partial(isclose, rel_tol=1e-9, abs_tol=1e-15)
     for period in range(1, min(len(states) - ALIKE, LONGEST + 1)):
         pairs = [(states[-back], states[-back - period]) for back in range(1, ALIKE + 1)]
-        if all(len(one) == len(other) and all(map(near, one, other)) for one, other in pairs):
+        if all(len(state) == len(before) and all(map(near, state, before)) for state, before in pairs):
             return period
     return 0
 
 
 class Walk:
-    """The walk of the config's exchange, at its end: ``seconds`` of the run, and ``pace``, those of a step in the
-    middle of it. Without a ``cluster`` all are on the calibrated machine, each behind the config's link.
+    """A walk that has ended: ``seconds`` of the run, and ``pace``, the seconds of a step in its second half. Without a
+    ``cluster`` all processes are on the calibrated machine, each behind the config's link.
     """
 
     @seldom_collected()
@@ -158,10 +158,10 @@ class Walk:
         self._places = cluster.places(config.workers, servers) if cluster else {}
         self._machines: list[tuple[Cores, Port]] = []
         if cluster:
-            each = range(cluster.machines)
-            self._machines = [(Cores(self.clockwork, cluster.cores), self._port(cluster.link)) for _ in each]
+            machines = range(cluster.machines)
+            self._machines = [(Cores(self.clockwork, cluster.cores), self._port(cluster.link)) for _ in machines]
         self.cores = Cores(self.clockwork, calibration.cores, calibration.others)
-        """Of the calibrated machine, which has them all where there is no cluster."""
+        """The cores of the calibrated machine, which all processes share where there is no cluster."""
         self.servers = [_Server(self, index) for index in range(servers)]
         kind: type[_Rank | _Worker] = _Rank if load.parts else _Worker
         self.workers = [kind(self, worker) for worker in range(config.workers)]
@@ -203,7 +203,7 @@ class Walk:
         return Port(self.clockwork, link, self.calibration.late_s)
 
     def contention(self, factor: float, worker: str = "") -> float:
-        """A crowd's factor for as many workers as there are, or as are on one ``worker``'s machine."""
+        """A crowd's factor for all workers, or for those on the machine of one ``worker``."""
         crowd = self.config.workers
         if worker and self._places:
             crowd = sum(
@@ -218,10 +218,10 @@ class Walk:
             self._applied = min(self._progress)
 
     def _ends(self) -> tuple[list[float], list[dict[str, float]]]:
-        """When each step ended, and the totals then. Once steps repeat themselves, all but the last are skipped."""
+        """The end of each step, and the totals then. Once steps repeat themselves, all but the last are skipped."""
         ends, skipped, skipped_s = [0.0], 0, 0.0
         delays, kind = self.config.delays, type(self.config.consistency)
-        # Where nothing depends on the clock, what has repeated itself goes on to do so.
+        # Where nothing depends on the clock, steps that have repeated themselves repeat for ever.
         regular = not (delays and delays.exponential) and kind in (BSP, SSP, ASP)
         states: list[list[float]] = [[]]
         totals: list[dict[str, float]] = [{}]
@@ -257,7 +257,7 @@ class Walk:
 
 class _SizedParty(Processor, Party):
     """A worker or a server. ``lines`` are the times of its spans, by values; ``transfer_s`` is the processor time of a
-    message at this end of it, a span that is recorded elsewhere.
+    message at this end, whose span is recorded with its trip.
     """
 
     def __init__(self, walk: Walk, who: str, number: int, lines: Mapping[str, Line], transfer_s: float = 0.0) -> None:
@@ -296,12 +296,12 @@ class _SizedParty(Processor, Party):
 
     @abstractmethod
     def ahead(self, step: int) -> Iterator[int]:
-        """The lead of everything that is counted here over a step."""
+        """The lead of each of this party's counters over a step."""
 
 
 @dataclass(slots=True)
 class _SessionTimes:
-    """A session that is carried out: the step, how long it has waited, and when its last work began."""
+    """The times of a session: its step, the seconds that it has waited, and when its last work began."""
 
     step: int
     waited: float = 0.0
@@ -314,7 +314,7 @@ class _Trainer(_SizedParty, TrainingParty):
     @property
     @abstractmethod
     def clock(self) -> int | None:
-        """The steps that this worker has made; None where it has nothing more to do."""
+        """The steps that this worker has made; None where it has made all of them."""
 
     def ahead(self, step: int) -> Iterator[int]:
         if (clock := self.clock) is not None:
@@ -357,17 +357,17 @@ class _Worker(ServedParty, _Trainer):
         return self.carry_out_loop(train_served(self._session, self.walk.config.overlap))
 
     def trip(self, server: int, parcel: Sized, step: _SessionTimes) -> Task:
-        clockwork, to, message, times = self.clockwork, self.walk.servers[server], parcel, _SessionTimes(0)
+        clockwork, target, message, times = self.clockwork, self.walk.servers[server], parcel, _SessionTimes(0)
         began = clockwork.now
-        start = self.port.depart(message.nbytes, to.port)
+        start = self.port.depart(message.nbytes, target.port)
         yield self._flight_s
-        yield to.port.arrive(start, message.nbytes, self.port)
-        came = clockwork.now
-        answer = yield from to.carry_out(to.session.answer(message, self._connection, came), times)
-        start = to.port.depart(answer.nbytes, self.port)
+        yield target.port.arrive(start, message.nbytes, self.port)
+        arrival = clockwork.now
+        answer = yield from target.carry_out(target.session.answer(message, self._connection, arrival), times)
+        start = target.port.depart(answer.nbytes, self.port)
         yield self._flight_s
-        yield self.port.arrive(start, answer.nbytes, to.port)
-        self.totals["transfer"] += clockwork.now - began - (times.ready - came)
+        yield self.port.arrive(start, answer.nbytes, target.port)
+        self.totals["transfer"] += clockwork.now - began - (times.ready - arrival)
         self.totals["wait"] += times.waited
         return cast(Sized, answer)
 
@@ -396,7 +396,7 @@ class _Server(_SizedParty):
         yield from (clock - step for clock in self.shard.clocks)
 
     def changed(self) -> None:
-        """The shard has changed, and the time of an update is over."""
+        """Note that the shard has changed, and the time of its update is over."""
         self.walk.reached(self.number, self.shard.applied // self.shard.workers)
         changed, self._changed = self._changed, Signal()
         changed.succeed()
@@ -438,7 +438,7 @@ class _Rank(_Trainer):
         box.succeed(sent)
 
     def receive(self, wanted: Receive, times: _SessionTimes) -> Way[None]:
-        """Of the time until a message is here, that before it was sent is a wait."""
+        """Wait for a message: the time until it was sent is a wait, the time from then on its transfer."""
         began, key = self.clockwork.now, (wanted.number, times.step)
         sent = max(began, (yield self._boxes[key]))
         del self._boxes[key]

@@ -1,12 +1,12 @@
 """Virtual time: a clock, tasks that wait for each other, shared cores, processes that do one thing at a time.
 
-Nothing here is about gradients. A `Task` is a generator that yields the seconds that it sleeps, or a `Signal` that it
-waits for, and gets the signal's value. A signal that has happened, or a sleep of no time, does not suspend the task. An
-exception of a task passes through `Clockwork.run`, or through `Clockwork.start` where the task has not waited yet.
+Nothing here knows gradients. A `Task` is a generator that yields the seconds that it sleeps, or a `Signal` that it
+waits for, whose value it is given. A signal that has happened, or a sleep of no time, does not suspend it. An exception
+of a task leaves through `Clockwork.run`, or through `Clockwork.start` where the task has not waited yet.
 
-Events of one instant happen in the order in which they were planned. A new task runs at once, up to its first wait. In
-a simulation, the tasks that a signal wakes run after all events planned before, since the caller of ``succeed`` may be
-in the middle of a change. In a prediction, which has no arrays to change, they run at once.
+Events of one instant happen in the order in which they were scheduled. A new task runs at once, to where it first
+waits. In a simulation a signal schedules the tasks that it wakes, behind earlier events of the instant, for the caller
+of ``succeed`` may be in the middle of a change. In a prediction, which has no arrays to change, they run at once.
 """
 
 import gc
@@ -19,7 +19,7 @@ from itertools import count
 from typing import Any
 
 COLLECTED = 200_000
-"""The garbage collector's threshold while many tasks live: new objects between two collections."""
+"""The threshold of the garbage collector, in new objects, while many tasks live."""
 
 
 class Signal:
@@ -33,14 +33,14 @@ class Signal:
         self._waiting: list[Callable[[], object]] = []
 
     def then(self, call: Callable[[], object]) -> None:
-        """Call this when the signal happens, or at once where it has happened."""
+        """Call ``call`` when the event happens; at once where it has happened."""
         if self.triggered:
             call()
         else:
             self._waiting.append(call)
 
     def succeed(self, value: Any = None) -> None:
-        """Let the signal happen, with this value. Of several calls the first one counts."""
+        """The event happens, with this value. Of several calls the first one counts."""
         if not self.triggered:
             self.triggered, self.value = True, value
             waiting, self._waiting = self._waiting, []
@@ -52,24 +52,20 @@ Task = Generator["float | Signal", Any, Any]
 
 
 class Clockwork:
-    """The virtual time and the agenda of events. Signals wake tasks ``at_once``, or in turn; see above."""
+    """The time, and the agenda of events. Signals wake tasks ``at_once``, or in turn: see the module's docstring."""
 
     def __init__(self, at_once: bool = False, remembered: bool = False) -> None:
         self.now, self._at_once = 0.0, at_once
         self._numbers = count()
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self.order = deque[int](maxlen=None if remembered else 0)
-        """The numbers of all past events, if ``remembered``, and the result of each comparison of two moments. Runs
-        with the same order add up the same seconds, so that their times are linear in these seconds.
+        """The order of the run, if it is ``remembered``: the number of each event that has happened, and the outcome of
+        each comparison by `later`. Runs of the same order add up the same durations, so their times are linear in them.
         """
 
-    def turn(self) -> int:
-        """The next turn: of the calls at one time, earlier turns come first."""
-        return next(self._numbers)
-
-    def at(self, when: float, call: Callable[[], None], turn: int | None = None) -> None:
-        """Call this at the time ``when``, in this turn or (None) in the next one."""
-        heapq.heappush(self._agenda, (when, next(self._numbers) if turn is None else turn, call))
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        """Call ``call`` at the time ``when``."""
+        heapq.heappush(self._agenda, (when, next(self._numbers), call))
 
     def start(self, task: Task) -> Signal:
         """Begin a task. Returns the signal of its end, whose value is the task's result."""
@@ -94,27 +90,27 @@ class Clockwork:
         return ended
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Let time pass until ``until()`` holds, or the agenda is empty."""
+        """Let time pass until ``until()`` holds, or no event is left."""
         while self._agenda and not until():
             self.now, number, call = heapq.heappop(self._agenda)
             self.order.append(number)
             call()
 
-    def later(self, one: float, other: float) -> float:
+    def later(self, first: float, second: float) -> float:
         """The later of two moments."""
-        self.order.append(one > other)
-        return one if one > other else other
+        self.order.append(first > second)
+        return first if first > second else second
 
     def left(self) -> list[float]:
-        """Seconds from now until each event of the agenda, in order."""
+        """Seconds from now of all events on the agenda, in order."""
         return sorted(when - self.now for when, _, _ in self._agenda)
 
 
 class Cores:
-    """Cores that all working tasks share evenly; a task has at most one. ``others`` always want one each, too.
+    """Cores that all tasks at work share evenly; none has more than one. ``others`` are further tasks, always at work.
 
-    With k working tasks, each gets ``min(1, cores / (k + others))`` of a core. The seconds of service that a task gets
-    are counted from the beginning of time, so that the task that ends first is always known.
+    With k tasks at work each is served at the rate ``min(1, cores / (k + others))``: all of them at the same, so that
+    one sum of service since the beginning says which task ends first, and when.
     """
 
     def __init__(self, clockwork: Clockwork, cores: int, others: float = 0.0) -> None:
@@ -127,7 +123,7 @@ class Cores:
         """The turn of the next plan, while tasks are told of their ends: most of them begin something new at once."""
 
     def work(self, seconds: float) -> Signal:
-        """Work ``seconds`` of a whole core, longer on a shared one. Returns the signal of the end."""
+        """Work that takes ``seconds`` on a core of its own, longer on a shared one; the signal is its end."""
         self._pass()
         done = Signal()
         heapq.heappush(self._working, (self._served + seconds, next(self._numbers), done))
@@ -135,9 +131,9 @@ class Cores:
         return done
 
     def leave(self, done: Signal) -> None:
-        """Give up the rest of the work with this signal, if any is left."""
+        """Give up the rest of the work that ends with the signal ``done``."""
         self._pass()
-        self._working = [work for work in self._working if work[2] is not done]
+        self._working = [(work, number, end) for work, number, end in self._working if end is not done]
         heapq.heapify(self._working)
         self._plan_anew()
 
@@ -165,9 +161,9 @@ class Cores:
             left = max(0.0, working[0][0] - self._served)
             clockwork.at(clockwork.now + left / self._rate, partial(self._end, self._plans), turn)
 
-    def _end(self, plan: int) -> None:
-        if plan != self._plans:
-            return  # a task has begun or left since, so there is another plan now
+    def _end(self, turn: int) -> None:
+        if turn != self._turn:
+            return  # the plan has changed since, as another task came or left
         self._served, self._at = self._working[0][0], self._clockwork.now
         ended = []
         while self._working and self._working[0][0] <= self._served:
@@ -181,7 +177,7 @@ class Cores:
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Within, the garbage collector runs seldom: it would traverse thousands of tasks again and again."""
+    """Run the block with a lazy garbage collector, which would look through thousands of tasks again and again."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECTED)
     try:
@@ -191,11 +187,11 @@ def seldom_collected() -> Iterator[None]:
 
 
 Work = tuple[float, Callable[[float], object]]
-"""Seconds of work, and a function that gets the time that they took."""
+"""Seconds of work, and a function that is called with the seconds that it took, waiting for cores included."""
 
 
 def unrecorded(wall: float) -> None:
-    """The function of a `Work` whose time is not recorded."""
+    """Keep no record of the work's time."""
 
 
 class Processor:
@@ -207,9 +203,7 @@ class Processor:
         self._queue: deque[tuple[tuple[Work, ...], Signal]] = deque()
 
     def work(self, *works: Work) -> Signal:
-        """Queue these works, done one after the other. Returns the signal of the end. A single work of no time is done
-        at once.
-        """
+        """Queue works that follow each other; the signal is their end. A single one of no time does not queue."""
         done = Signal()
         if len(works) == 1 and works[0][0] <= 0:
             works[0][1](0.0)
@@ -221,7 +215,7 @@ class Processor:
         return done
 
     def beside(self, seconds: float) -> Signal:
-        """Work beside the queue. Returns the signal of the end."""
+        """Work beside the queue; the signal is the end."""
         if self._cores:
             return self._cores.work(seconds)
         done = Signal()
@@ -230,7 +224,7 @@ class Processor:
 
     @property
     def queue(self) -> int:
-        """The number of queued calls of `work`, with the one under way."""
+        """The number of works under way or waiting for their turn."""
         return len(self._queue)
 
     def _begin(self) -> None:

@@ -1,7 +1,7 @@
-"""One rank of an all-reduce: it serves the other ranks, calls them, and adds up gradients with them by a schedule.
+"""A worker of an all-reduce: it serves the other workers, calls them, and adds up gradients with them.
 
-The thread that serves a sender puts its messages into that sender's box and never waits; the worker takes a message out
-when its schedule needs it. So all ranks can send at once, however large the messages are.
+The serving thread puts each message into its sender's box, and never waits; the worker takes it out when its schedule
+gets there. So all workers can send at once, however large the messages are.
 """
 
 import struct
@@ -26,7 +26,7 @@ _SENT = struct.Struct("<d")
 
 
 def greeting_of(rank: int) -> Frames:
-    """The first call of a connection: the caller's rank."""
+    """The frames of a connection's first call: the rank that calls."""
     return [str(rank).encode()]
 
 
@@ -37,7 +37,7 @@ class LostError(ConnectionError):
 class Peer(Closable):
     """One rank's endpoint, and its channels to the ranks that it sends to. Use with ``with``, then `connect`.
 
-    ``like`` has the names, shapes and dtypes of the gradients. The rank serves at ``address``; None for a fresh local
+    ``like`` has the names, shapes and dtypes of the gradients; ``address`` is the endpoint's, None for a fresh local
     one.
     """
 
@@ -55,7 +55,7 @@ class Peer(Closable):
         self.address = self._endpoint.address
 
     def connect(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
-        """Connect to the ranks that this one sends to; ``addresses`` are those of all ranks, in order."""
+        """Connect to the ranks that this one sends to; ``addresses`` are those of all ranks."""
         greeting = greeting_of(self.rank)
         for rank in self.reduction.targets:
             try:
@@ -66,7 +66,7 @@ class Peer(Closable):
                 raise LostError(f"Worker {rank} cannot be reached: {reason(error)}") from error
 
     def carry_out(self, session: Session[T]) -> T:
-        """Carry out a session, such as an all-reduce of ``reduction``, in this thread. Returns its result.
+        """Carry out a session, such as an all-reduce of ``reduction``, in this thread; returns what it returns.
 
         LostError where another worker is gone, TimeoutError where one does not send.
         """
@@ -102,7 +102,7 @@ class Peer(Closable):
         then(call, answered)
 
     def _receive(self, wanted: Receive) -> Frames:
-        """The next message of this sender. The trace has a wait until the message was sent, and its transfer since."""
+        """The next message of this sender. The time until it was sent is a wait, the time from then on its transfer."""
         source, began = wanted.source, time.monotonic()
         with self._changed:
             ready = self._changed.wait_for(lambda: self._boxes[source] or source in self._gone, self.config.timeout_s)
@@ -116,10 +116,10 @@ class Peer(Closable):
                 raise LostError(f"Worker {source} is gone: {self._gone[source]}")
             frames = self._boxes[source].popleft()
             self.bytes_received += sum(map(len, frames))
-        received_at = time.monotonic()
-        sent_at = min(max(_SENT.unpack(frames[0])[0], began), received_at)
-        self.trace.add("wait", began, sent_at - began)
-        self.trace.add("transfer", sent_at, received_at - sent_at)
+        received = time.monotonic()
+        sent = min(max(_SENT.unpack(frames[0])[0], began), received)
+        self.trace.add("wait", began, sent - began)
+        self.trace.add("transfer", sent, received - sent)
         return frames[1:]
 
     def _rank(self, frames: Frames) -> int:

@@ -15,14 +15,14 @@ from minips.drivers.clockwork import Signal
 T = TypeVar("T")
 
 Way = Generator[float | Signal, Any, T]
-"""A task, or a part of one; returns a T."""
+"""A task of `clockwork`, or a part of one; returns a T."""
 
 
 class Party:
-    """A process in virtual time. The ``step`` of a session is whatever its driver has to know of it."""
+    """A process in virtual time. A ``step`` is a driver's own note on a session, such as its clock."""
 
     _alone: Signal | None = None
-    """The end of the `Do` that runs alone now."""
+    """The end of the work that a session does alone: until then no other session of this party goes on."""
 
     def carry_out(self, session: Session[T], step: Any) -> Way[T]:
         """Carry out a session in virtual time. Returns its result."""
@@ -36,7 +36,7 @@ class Party:
                 result: T = end.value
                 return result
             finally:
-                if over:  # only now, after the session has used the result of its work
+                if over:  # after the session itself has used the outcome of its work
                     self._alone = None
                     over.succeed()
                     over = None
@@ -121,12 +121,12 @@ class TrainingParty(Party):
 
 
 class ServedParty(TrainingParty):
-    """A worker of servers: each of its messages makes a trip, which brings the answer. The worker receives a server's
-    answers in the order of its requests.
+    """A worker with servers: each of its messages makes a trip to a server, which brings the answer back. A server's
+    answers are received in the order of the requests.
     """
 
     _trips: list[deque[Signal]]
-    """By server, the trips whose answers the worker has not received yet."""
+    """The trips to each server whose answers are not received yet."""
 
     def call(self, session: Session[Any]) -> Way[Any]:
         self._sent = Signal()
@@ -137,7 +137,7 @@ class ServedParty(TrainingParty):
         """Bring a message to a server, let it carry out the session, and bring back the answer. Returns the answer."""
 
     def let_go(self, begun: Signal) -> Way[None]:
-        """Wait until all messages of the session are sent."""
+        """The loop continues once all messages of a push are sent."""
         if not begun.triggered:
             yield self._sent
 

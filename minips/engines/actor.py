@@ -1,6 +1,6 @@
 """One server or worker on a Ray cluster: an actor that runs a role in a thread, and passes words to and from its pipe.
 
-Ray creates the actor in a process of its own, on the node that it was placed on; minips has to be installed there.
+Ray creates the actor in a process of its own on its node, where minips has to be installed.
 """
 
 import gc
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from minips.arithmetic import one_blas_thread
-from minips.engines.processes import carry_out
+from minips.engines.processes import run_briefing
 from minips.engines.supervisor import ControlPipe, multiprocess
 from minips.stages.transports.certificates import files, issued
 
@@ -44,11 +44,11 @@ class Actor:
         return time.monotonic()
 
     def begin(self, briefing: bytes, authorities: str, offset_s: float) -> None:
-        """Start the role of the briefing in a thread. With ``authorities``, the certificates of all servers, it uses
-        TLS. ``offset_s`` is added to the times that it reports.
+        """Start the role of the briefing in a thread. With ``authorities``, the certificates of all servers, the role
+        uses TLS. ``offset_s`` is added to the times in its words.
         """
         arguments = (briefing, authorities, offset_s)
-        threading.Thread(target=self._carry_out, args=arguments, name="minips-role", daemon=True).start()
+        threading.Thread(target=self._run_role, args=arguments, name="minips-role", daemon=True).start()
 
     def say(self, word: str, value: Any) -> None:
         """Send a word to the role, unless it has ended."""
@@ -65,10 +65,10 @@ class Actor:
             return heard or None
         return heard
 
-    def _carry_out(self, briefing: bytes, authorities: str, offset_s: float) -> None:
+    def _run_role(self, briefing: bytes, authorities: str, offset_s: float) -> None:
         with self._there, ExitStack() as stack:
-            line = _ShiftedPipe(self._there, offset_s)
-            gc.freeze()  # each collection would look through all that Ray has imported
+            control = _ShiftedPipe(self._there, offset_s)
+            gc.freeze()  # otherwise each collection looks through all that Ray has imported
 
             def prepare(parts: dict[str, Any]) -> dict[str, Any]:
                 if not authorities:
@@ -79,7 +79,7 @@ class Actor:
                 return {**parts, "config": replace(config, transport=replace(config.transport, **fields))}
 
             stack.enter_context(one_blas_thread)
-            carry_out(line, briefing, prepare=prepare)
+            run_briefing(control, briefing, prepare=prepare)
 
 
 class _ShiftedPipe(ControlPipe):

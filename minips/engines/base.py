@@ -1,4 +1,4 @@
-"""The contract of an engine: it runs the servers and the workers of a config and brings home what they report."""
+"""The contract of an engine: it runs the servers and the workers of a config, and makes a `Run` of their reports."""
 
 from abc import abstractmethod
 from typing import ClassVar, NamedTuple
@@ -16,16 +16,15 @@ class TrainingJob(NamedTuple):
     problem: Problem
     config: Config
     params: Tensors
-    """The parameters at the start, which may be those of an earlier run, as ``state`` is: of as many workers and
-    servers. Then the updates that it has applied count too.
-    """
+    """The parameters at the start: fresh ones, or with ``state`` those of a saved run."""
     watch: Watch
-    """Is told the progress a few times a second."""
+    """Called with the progress a few times a second."""
     stop: Stop
-    """Says whether the run is to end early."""
+    """Returns True where the run is to end early."""
     evaluation: Evaluation | None
-    """Is called in its pauses."""
+    """Called in the pauses."""
     state: State | None
+    """The state of a saved run with as many workers and servers, whose updates count too; None for a fresh run."""
 
 
 class Engine(Stage):
@@ -37,6 +36,6 @@ class Engine(Stage):
     def run(self, job: TrainingJob) -> Run:
         """Train until the config's updates are applied, or until the job's ``stop()`` says so.
 
-        The result has all but the validation loss and the accuracy. RuntimeError where a worker or a server failed.
-        Nothing that was started is left running, whatever happens.
+        The run lacks validation loss and accuracy alone. RuntimeError where a worker or a server failed. Nothing that
+        was started is left running, whatever happens.
         """

@@ -30,7 +30,7 @@ from minips.stages.transports import Transport
 from minips.trace import Trace
 
 LOOK_S = 0.2
-"""How often a worker looks whether the others have come."""
+"""The seconds between two looks of a worker for the others."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Work:
     pushes: int
     """Its clock at the end."""
     params: Tensors
-    """The parameters that it pulled last, under BSP those that the run ends with; none where it was told of the end by
-    other ways than an answer to a push."""
+    """The parameters that it pulled last, under BSP the final ones; none where it learned of the end otherwise than by
+    the answer to a push."""
     over: bool
-    """True where the servers said that the run is over; False where ``stop`` ended the work before."""
+    """True where the servers have ended the run; False where ``stop`` ended the work before."""
     diverged: str | None
-    """Why it ended the run: it had no finite gradient any more."""
+    """Why this worker ended the run: it had no finite gradient any more."""
     bytes_sent: int
     bytes_received: int
     trace: Trace
@@ -72,13 +72,13 @@ def work(
     """Be one worker of the servers at ``address``, and train on this worker's shard of ``problem`` until the run is
     over, as `train` does.
 
-    ``rank`` is the worker's number; None: the first one that nobody is. The servers tell their config, and
-    ``transport`` is one that reaches them (None: the address says which), unless ``config`` is given. The work begins
-    once all workers are there, or once the run has begun without this one. ``met`` is called with the client once it is
-    connected, ``stop`` ends the work before the run is over. Until it returns, BLAS has one thread in this process.
+    ``rank`` is the worker's number; None: the first one that is free. The config comes from the servers, which
+    ``transport`` reaches (None: the address says which one does), unless ``config`` is given. The work begins once all
+    workers are connected, or once the run has begun without this one. ``met`` is called with the client once it is
+    connected, ``stop`` ends the work before the run is over. Until `work` returns, BLAS has one thread in this process.
 
     ConnectionError, PermissionError and ValueError as `connect`; ValueError too, before this worker takes a number,
-    where the server tells of another problem; what the problem raises, once the servers know.
+    where the servers train another problem; what the problem raises, once the servers have heard of it.
     """
     check_problem("work", problem)
     if not isinstance(stop, Event | None):
@@ -99,7 +99,7 @@ def work(
             kept = client.resume()
             _await_others(client, token, timeout, halt)
             seen = train_ps(shard, client.config, client, halt, Seen(*kept) if kept else None)
-            params = seen.params if seen.arrived is None else seen.arrived
+            params = seen.params if seen.next_params is None else seen.next_params
             if client.done:
                 client.close(state=worker_state(client.config, client.report()["links"], seen))
         except NonFiniteError as error:
@@ -132,8 +132,8 @@ class Served:
             server.wait(progress=progress if server is self.servers[0] else None)
 
     def end(self) -> Run:
-        """The run, with what the workers leave. Where it is not over it ends, at one clock of all servers unless the
-        workers take too long to come to it.
+        """End the run, if it is not over, at one clock of all servers, unless the workers take too long to come to it.
+        Returns the run, with the state that the workers leave.
         """
         at = max(server.pause() for server in self.servers)
         for server in self.servers:
@@ -183,10 +183,10 @@ def serving(
             start, state = check_resumable(resume, config, parts)
             params |= join([start], alone) if alone else start
         servers = []
-        for place, each in enumerate(range(config.servers) if index is None else [index]):
-            kept = state and server_state(state, each, layouts[each])
-            server = Server(params, config, index=each, updates=config.workers * config.steps, state=kept)
-            server.origin.update({name: text for name, text in origin.items() if isinstance(text, str)})
+        for place, number in enumerate(range(config.servers) if index is None else [index]):
+            kept = state and server_state(state, number, layouts[number])
+            server = Server(params, config, index=number, updates=config.workers * config.steps, state=kept)
+            server.told.update({name: text for name, text in origin.items() if isinstance(text, str)})
             servers.append(stack.enter_context(server.serve(_next(address, place), token)))
         try:
             yield Served(servers, problem, resume)
@@ -214,9 +214,9 @@ def _await_others(client: Client, token: str, timeout: float, stop: Event) -> No
     config, address = client.config, client.addresses[0]
     with asking(address, token, config.shaped_transport(), timeout, config.pull) as ask:
         while not stop.is_set():
-            told = ask("status")
-            begun = told["done"] or told["applied"] > client.resumed_at
-            if begun or all(one["connected"] for one in told["workers"]):
+            status = ask("status")
+            begun = status["done"] or status["applied"] > client.resumed_at
+            if begun or all(worker["connected"] for worker in status["workers"]):
                 return
             stop.wait(LOOK_S)
 

@@ -1,4 +1,4 @@
-"""Evaluations: what a training run shows of itself every so many steps, and what to do with it.
+"""Evaluations: functions that a training run calls with its parameters and losses every so many steps.
 
 ``train(…, every=20, on_eval=[…])`` pauses the run after every 20 clocks of all the workers, and at its end; nothing
 moves until each of the functions has had its `Eval`. One that returns True ends the run there. So all engines end with
@@ -67,7 +67,7 @@ class EarlyStopping:
                 "EarlyStopping watches the loss of held-out rows, and the problem has none. Give it X_validation and "
                 "y_validation."
             )
-        if self._last and (now.step <= self._last.step or now.seconds < self._last.seconds):  # another run
+        if self._last and (now.step <= self._last.step or now.seconds < self._last.seconds):  # a new run has begun
             self.best, self.waited = None, 0
         self._last = now
         if self.best is None or loss < (self.best.validation_loss or 0.0) - self.min_delta:
@@ -79,8 +79,8 @@ class EarlyStopping:
 
 @dataclass
 class CsvLog:
-    """Writes a row of step, seconds, loss and validation_loss for each evaluation. A file that is there is replaced by
-    the first row, unless ``append`` says that its rows go on.
+    """Writes a row of step, seconds, loss and validation_loss for each evaluation. The first row replaces a file that
+    exists; with ``append`` the rows are added to it.
     """
 
     path: str | Path
@@ -88,10 +88,10 @@ class CsvLog:
     _rows: int = field(default=0, init=False, repr=False)
 
     def __call__(self, now: Eval) -> None:
-        goes_on = self._rows > 0 or (self.append and Path(self.path).exists())
-        with Path(self.path).open("a" if goes_on else "w", newline="") as file:
+        appends = self._rows > 0 or (self.append and Path(self.path).exists())
+        with Path(self.path).open("a" if appends else "w", newline="") as file:
             writer = csv.writer(file)
-            if not goes_on:
+            if not appends:
                 writer.writerow(["step", "seconds", "loss", "validation_loss"])
             held_out = "" if now.validation_loss is None else now.validation_loss
             writer.writerow([now.step, f"{now.seconds:.6f}", now.loss, held_out])
@@ -122,7 +122,7 @@ class Evaluation:
         return any(answers)
 
     def end(self, run: Run) -> None:
-        """The run's last evaluation, unless it was the last thing that the run did."""
+        """Evaluate the run at its end, unless that was done in a pause at the same step."""
         step = run.updates // run.config.workers
         if step > self._step and run.diverged is None:
             self.call(step, run.params, run.losses, run.seconds)
@@ -131,7 +131,7 @@ class Evaluation:
 def evaluation(
     every: int | None, on_eval: OnEval | Sequence[OnEval], problem: Problem, began_s: float
 ) -> Evaluation | None:
-    """The pauses for these functions; None without any. TypeError or ValueError where the two do not go together."""
+    """The pauses for these functions; None without any. TypeError or ValueError where they do not fit ``every``."""
     calls: list[Any] = [on_eval] if callable(on_eval) or not isinstance(on_eval, Iterable) else [*on_eval]
     if not all(map(callable, calls)):
         raise TypeError(f"on_eval takes functions of a ps.Eval; got {on_eval!r}.")

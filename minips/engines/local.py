@@ -1,6 +1,6 @@
 """A run: its servers and workers as children of a supervisor, from their start to the run's results.
 
-`Threads`, `Processes` and `Ray` differ in how a child is started and ended; everything else stands here.
+`Threads`, `Processes` and `Ray` start and end children each in its own way, and share everything else, which is here.
 """
 
 import secrets
@@ -15,16 +15,16 @@ from minips.core.partition import join
 from minips.core.run import Progress, Rows, Run, State, state_of
 from minips.engines import roles
 from minips.engines.base import Engine, TrainingJob
-from minips.engines.replica import check_same, requantization_error
+from minips.engines.replica import check_replicas, requantization_error
 from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, tell
 from minips.trace import Trace
 
 START_S = 60.0
 """How long the children may take to be ready."""
 REPORT_S = 60.0
-"""How long those who hold the parameters may take to report them: nothing else has them."""
+"""How long the holders of the parameters may take to report them, which nobody else could."""
 GRACE_S = 2.0
-"""How long the reason may take to come in after a worker has found another one gone."""
+"""How long the failure of a worker may take to be heard of, after another worker has found it gone."""
 
 
 class LocalEngine(Engine):
@@ -40,14 +40,16 @@ class LocalEngine(Engine):
 
 
 class _StoppedError(Exception):
-    """The run is to end before its updates are applied."""
+    """The run was stopped before its updates were applied."""
 
 
 class RunSupervisor(Supervisor):
-    """A run's supervisor. ``holders`` hold parameters and know when it is over; ``reporters`` count what is applied."""
+    """A run's supervisor. ``holders`` are the children that hold parameters, and know when the run is over; the
+    ``reporters`` among them count the updates.
+    """
 
     def __init__(self, start: Start, job: TrainingJob) -> None:
-        super().__init__(start, self._go_on)
+        super().__init__(start, self._check_end)
         self.job, self.config, self.watch = job, job.config, job.watch
         self.rows: defaultdict[Child, Rows] = defaultdict(list)
         self.applied: Counter[Child] = Counter()
@@ -56,15 +58,16 @@ class RunSupervisor(Supervisor):
         self.began = time.monotonic()
         self.stopped = self.going = False
         self.ending = self.hopeless = False
-        """Whether children are expected to leave, and whether a server has left with its parameters."""
-        self.alone: tuple[float, str] | None = None
+        """``ending``: children are expected to leave. ``hopeless``: a server has left, and its parameters are lost."""
+        self.lost_peer: tuple[float, str] | None = None
+        """When a worker first found another one gone, and its error."""
         self.diverged: str | None = None
 
     def run(self) -> Run:
-        """The whole run: all children ready, go, all updates applied, reports."""
+        """Start all children, say go, wait until all updates are applied, and collect the reports."""
         self._brief()
         try:
-            self._meet()
+            self._connect()
             self.wait(lambda: all("finished" in holder.heard for holder in self.holders))
         except _StoppedError:
             self._end_at_a_clock()
@@ -88,7 +91,7 @@ class RunSupervisor(Supervisor):
         return self._results()
 
     def _end_at_a_clock(self) -> None:
-        """All who hold parameters end with those of one clock, unless the workers take too long to come to it."""
+        """End all holders with the parameters of one clock, unless the workers take too long to come to it."""
         if not self.servers:
             self._halt()
         elif self.going:
@@ -121,17 +124,17 @@ class RunSupervisor(Supervisor):
             kept = state and state["workers"][worker]
             child.brief(role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})
 
-    def _meet(self) -> None:
-        """Bring parameter holders and workers together, and say go."""
+    def _connect(self) -> None:
+        """Connect the workers to the holders of parameters, and say go."""
         words = f"did not start within {START_S:g} seconds. Is the machine overloaded?"
         self._all(self.holders, "ready", START_S, words)
-        tell(self.workers, "meet", [holder.heard["ready"] for holder in self.holders])
-        self._all(self.workers, "met", START_S, words)
+        tell(self.workers, "connect", [holder.heard["ready"] for holder in self.holders])
+        self._all(self.workers, "connected", START_S, words)
         self.began, self.going = time.monotonic(), True
         tell(self.workers, "go")
 
     def _halt(self) -> None:
-        """Replicas stay the same: the workers end together, after the step that they are in."""
+        """End all workers after the same step, so that their replicas stay the same."""
         tell(self.workers, "halt")
         limit = self.config.timeout_s + FAREWELL_S
         words = f"did not end their step within {limit:g} seconds after the run was stopped."
@@ -149,13 +152,14 @@ class RunSupervisor(Supervisor):
             late = ", ".join(child.who for child in children if word not in child.heard)
             raise RuntimeError(f"{late} {words}")
 
-    def _go_on(self) -> None:
+    def _check_end(self) -> None:
+        """Raise where the run was stopped, or a worker found another one gone and no failure has come in."""
         if not (self.stopped or self.ending) and self.job.stop():
             self.stopped = True
             raise _StoppedError
-        if self.alone and not self.ending and time.monotonic() > self.alone[0] + GRACE_S:
+        if self.lost_peer and not self.ending and time.monotonic() > self.lost_peer[0] + GRACE_S:
             self.ending = True
-            raise RuntimeError(self.alone[1])
+            raise RuntimeError(self.lost_peer[1])
 
     def said(self, child: Child, word: str, value: Any) -> None:
         if word == "diverged":
@@ -166,18 +170,18 @@ class RunSupervisor(Supervisor):
         elif word == "log":
             self._note(f"{child.who}: {value}")
         elif word == "alone":
-            self.alone = self.alone or (time.monotonic(), f"{child.who} failed: {value}")
+            self.lost_peer = self.lost_peer or (time.monotonic(), f"{child.who} failed: {value}")
         else:
             child.heard[word] = value
             if word == "paused" and all("paused" in holder.heard for holder in self.holders):
                 self._evaluate([holder.heard.pop("paused") for holder in self.holders])
 
-    def _evaluate(self, told: list[Any]) -> None:
-        """The parameters have all been told, and nothing moves: evaluate them, and say go on, or end."""
-        if self.stopped and self.servers:  # which end by themselves, at the clock that all of them come to
+    def _evaluate(self, pauses: list[Any]) -> None:
+        """Evaluate the parameters, which all paused holders have sent, and say go on, or end."""
+        if self.stopped and self.servers:  # servers end by themselves, at the clock that all of them come to
             return
         assert self.job.evaluation
-        parts = [one for one in told if one]  # of replicas, the first one's
+        parts = [pause for pause in pauses if pause]  # of replicas, the first one's
         params = join([part for part, _ in parts], [layout for _, layout in parts])
         step = self.applied[self.reporters[0]] // (self.config.workers if self.servers else 1)
         seconds = time.monotonic() - self.began
@@ -195,7 +199,7 @@ class RunSupervisor(Supervisor):
             return
         how = f"{child.who} ended before its work was done: {child.end(FAREWELL_S)}."
         self._note(how)
-        if child in self.holders or "met" not in child.heard or all(worker.gone for worker in self.workers):
+        if child in self.holders or "connected" not in child.heard or all(worker.gone for worker in self.workers):
             self.ending, self.hopeless = True, child in self.servers
             raise RuntimeError(how)
 
@@ -205,11 +209,11 @@ class RunSupervisor(Supervisor):
         self.losses += self._means([self.rows[reporter][len(self.losses) :] for reporter in self.reporters])
         self.watch(Progress(self.applied.total(), self.config.workers * self.config.steps, self.losses))
 
-    def _means(self, told: list[Rows]) -> Rows:
-        """One row for each step that all reporters have told: when the last one had made it, the mean loss."""
+    def _means(self, reported: list[Rows]) -> Rows:
+        """A row for each step that all reporters have made: when the last one made it, and the mean loss."""
         return [
             (max(at for at, _, _ in rows) - self.began, rows[0][1], sum(loss for _, _, loss in rows) / len(rows))
-            for rows in zip(*told, strict=False)
+            for rows in zip(*reported, strict=False)
         ]
 
     def _note(self, text: str) -> None:
@@ -220,20 +224,20 @@ class RunSupervisor(Supervisor):
         if self.servers:
             return state_of([child.heard["result"]["state"] for child in self.servers], workers)
         shard = self.workers[0].heard["result"]["shard"]  # of all replicas alike
-        return state_of([], [{**one, "replica": shard} for one in workers])
+        return state_of([], [{**worker, "replica": shard} for worker in workers])
 
     def _results(self) -> Run:
         reports, work, counts, everybody = (
             [report for child in children if (report := child.heard.get("result"))]
             for children in (self.holders, self.workers, self.reporters, self.children)
         )
-        whole = len(reports) == len(self.holders)  # of replicas the first one's are enough
+        whole = len(reports) == len(self.holders)  # of replicas the first report is enough
         if not whole and (self.servers or "params" not in (reports or [{}])[0]):
             who = "server" if self.servers else "worker"
             raise RuntimeError(f"A {who} ended without its report, so the parameters are lost.")
         parts = reports if self.servers else reports[:1]
         digests = [] if self.servers or not whole else [report["digest"] for report in reports]
-        check_same(digests)
+        check_replicas(digests)
         updates = counts[0]["applied"] * len(self.reporters)
         events = [
             (at - self.began, f"server {i}: {text}")
@@ -256,6 +260,6 @@ class RunSupervisor(Supervisor):
             state=self._state() if whole else None,
             stopped=self.stopped and updates < self.config.workers * self.config.steps,
             diverged=self.diverged,
-            requantization_error=requantization_error([one["samples"] for one in reports]) if digests else None,
+            requantization_error=requantization_error([report["samples"] for report in reports]) if digests else None,
             replicas=digests,
         )

@@ -1,9 +1,8 @@
 """Servers and workers on the machines of a Ray cluster.
 
-Ray places the processes, starts them and reports which of them have died; nothing here schedules. Each server and each
-worker is an actor that runs the same role as a process of `Processes`. Ray carries the roles with each worker's rows,
-once, the words between a role and its supervisor, and the results. Gradients and parameters go from worker to server
-over minips' own tcp.
+Ray places the processes, starts them and reports which of them have died. Each server and each worker is an actor that
+runs the same role as a process of `Processes`. Over Ray go the roles with each worker's rows, once, the words between a
+role and its supervisor, and the reports; over minips' own tcp go gradients and parameters.
 """
 
 import logging
@@ -42,7 +41,7 @@ PLACED_S, READY_S = 60.0, 60.0
 POLL_S = 1.0
 """How long one call for an actor's words waits for the first of them."""
 SILENCE_S, CONNECT_S = 2.0, 2.0
-"""After how long without an answer of an actor its node is asked for a connection, and how long that may take."""
+"""The seconds that an actor may be silent before its node is tried, and those that a connection to it may take."""
 TRIPS = 10
 """Round trips by which the offset of a machine's clock is measured."""
 _TOKEN = secrets.token_hex(32)
@@ -57,7 +56,7 @@ class Ray(Engine):
     An ``address`` is a cluster to join, ``host:port`` or ``auto``; it is left as it was. None joins the one that this
     process is connected to, that ``RAY_ADDRESS`` names, or that was started on this machine. Where there is none, or
     with the address ``local``, a Ray starts on this machine, for the loopback alone, and ends with the run. Every node
-    needs minips, this version, and the modules that the problem imports; what is written in a notebook cell travels.
+    needs this version of minips, and the modules that the problem imports; code of a notebook cell travels.
 
     Servers are reached by tcp at their nodes' addresses, on ports that are free there. With ``tls`` each makes a
     certificate for the run, whose key never leaves it, unless ``Config.transport`` names files of its own. The run's
@@ -85,11 +84,11 @@ class Ray(Engine):
         servers = config.servers if isinstance(config.exchange, PS) else 0
         with (
             connected(self.address, servers + config.workers, self.cpus) as ray,
-            _Cluster(ray, self, job, servers) as cluster,
-            RunSupervisor(cluster.start, job) as supervisor,
+            _Placement(ray, self, job, servers) as placement,
+            RunSupervisor(placement.start, job) as supervisor,
         ):
             run = supervisor.run()
-            run.events[:0] = cluster.events
+            run.events[:0] = placement.events
         return run
 
 
@@ -123,7 +122,7 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
             stack.callback(_reload_environment)
             stack.enter_context(_environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=_TOKEN, RAY_worker_niceness="0"))
             _reload_environment()
-            # A Ray that knows no clusters listens on the loopback alone; it has read that when it was imported.
+            # Ray listens on the loopback alone where clusters are disabled, which it reads when it is imported.
             stack.enter_context(_environment(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0"))
             stack.callback(setattr, ray_constants, "ENABLE_RAY_CLUSTER", ray_constants.ENABLE_RAY_CLUSTER)
             ray_constants.ENABLE_RAY_CLUSTER = False
@@ -133,7 +132,7 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
                 folder = tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True)
                 given["_temp_dir"] = stack.enter_context(folder)
         stack.callback(ray.shutdown)
-        with handling(None, signal.SIGINT, signal.SIGTERM):  # of which Ray sets one
+        with handling(None, signal.SIGINT, signal.SIGTERM):  # Ray sets a handler of its own
             try:
                 ray.init(log_to_driver=False, **given)
             except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
@@ -166,7 +165,7 @@ def _to_join(address: str | None) -> str:
 
 @contextmanager
 def _environment(**wanted: str) -> Iterator[None]:
-    """Set what is not set yet, for this process and those that it starts, until the block ends."""
+    """Set the variables that are not set, for this process and those that it starts, until the block ends."""
     added = {name: value for name, value in wanted.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -177,8 +176,8 @@ def _environment(**wanted: str) -> Iterator[None]:
 
 
 def _reload_environment() -> None:
-    """Have Ray, which is imported, read its token and whether there is one from the environment again."""
-    with suppress(ImportError, AttributeError):  # before it knew tokens
+    """Have Ray, after its import, read its token and its authentication mode from the environment again."""
+    with suppress(ImportError, AttributeError):  # versions without tokens
         raylet: Any = import_module("ray._raylet")
         raylet.AuthenticationTokenLoader.instance().reset_cache()
         raylet.Config.initialize("")
@@ -210,8 +209,8 @@ def accepts(address: str) -> bool:
     return True
 
 
-class _Cluster:
-    """``with``: room on the cluster for a run's servers and workers, given back at the end with all that is in it."""
+class _Placement:
+    """``with``: CPUs reserved on a Ray cluster for a run's servers and workers, and the actors on them."""
 
     def __init__(self, ray: Any, engine: Ray, job: TrainingJob, servers: int) -> None:
         self.ray, self._engine, self._config, self._servers, self._stop = ray, engine, job.config, servers, job.stop
@@ -229,10 +228,10 @@ class _Cluster:
         self._group = placement_group([{"CPU": cpus}] * self._count, strategy="SPREAD")
         try:
             if not self._wait(self._group.wait, PLACED_S):
-                there, free = (has.get("CPU", 0) for has in (ray.cluster_resources(), ray.available_resources()))
+                total, free = (found.get("CPU", 0) for found in (ray.cluster_resources(), ray.available_resources()))
                 raise RuntimeError(
                     f"The Ray cluster has no room for {self._count} servers and workers of {cpus:g} CPU each: "
-                    f"{free:g} of its {there:g} CPUs are free. Use fewer, or Ray(cpus=…) with less for each."
+                    f"{free:g} of its {total:g} CPUs are free. Use fewer, or Ray(cpus=…) with less for each."
                 )
         except BaseException:
             self.__exit__()
@@ -246,8 +245,8 @@ class _Cluster:
             remove_placement_group(self._group)  # and the actors in it
 
     def _wait(self, done: Callable[[float], Any], limit: float) -> bool:
-        """Call ``done``, which waits for so many seconds at most, until it returns True; False after ``limit`` seconds.
-        In short turns, between which Ctrl-C is handled. RuntimeError where the run is stopped.
+        """Call ``done`` until it returns True, or for ``limit`` seconds: False. Each call waits a second at most, as
+        Ctrl-C is handled in between. RuntimeError where the run is stopped.
         """
         deadline = time.monotonic() + limit
         while not done(1.0):
@@ -280,11 +279,11 @@ class _Cluster:
         infos: list[ActorInfo] = self._started(names, [actor.info.remote() for actor in actors])
         offsets = self._clock_offsets({node: actor for actor, (_, node) in zip(actors, bundles, strict=True)})
         authorities = "".join(info.certificate for info in infos)
-        on = defaultdict(list)
+        names_on = defaultdict(list)
         for who, info in zip(names, infos, strict=True):
-            on[info.host].append(who)
-        if len(on) > 1:
-            places = "; ".join(f"{host}: {', '.join(there)}" for host, there in on.items())
+            names_on[info.host].append(who)
+        if len(names_on) > 1:
+            places = "; ".join(f"{host}: {', '.join(placed)}" for host, placed in names_on.items())
             self.events.append((0.0, f"placed on {places}"))
         return [
             _ActorChild(self, who, actor, info, node, (authorities, offsets[node]))
@@ -292,15 +291,15 @@ class _Cluster:
         ]
 
     def _bundles(self) -> list[tuple[int, str]]:
-        """A bundle and its node for each server and then each worker: from all nodes in turn, so that the servers are
-        apart from each other where there are nodes enough.
+        """A bundle and its node for each server and then each worker: from all nodes in turn, so that no two servers
+        share a node where there are nodes enough.
         """
         from ray.util.placement_group import placement_group_table
 
         of_node = defaultdict(list)
         for bundle, node in sorted(placement_group_table(self._group)["bundles_to_node_id"].items()):
             of_node[node].append((bundle, node))
-        return [one for turn in zip_longest(*of_node.values()) for one in turn if one]
+        return [bundle for turn in zip_longest(*of_node.values()) for bundle in turn if bundle]
 
     def _started(self, names: Sequence[str], answers: list[Any]) -> list[Any]:
         """The first answer of each new actor. RuntimeError where one could not start."""
@@ -320,9 +319,9 @@ class _Cluster:
         return found
 
     def _clock_offsets(self, actors: dict[str, Any]) -> dict[str, float]:
-        """By node, how many seconds this machine's clock is ahead of that node's. The node's clock is taken to have
-        been read in the middle of the shortest round trip (Cristian 1989, "Probabilistic clock synchronization"); an
-        offset that is within the error of that is 0.
+        """The seconds by which this machine's clock is ahead of each node's. The node's clock is assumed to be read in
+        the middle of the shortest round trip (Cristian 1989, "Probabilistic clock synchronization"); an offset within
+        the error of that is 0.
         """
         ray, offsets, error_s = self.ray, {}, 0.0
         here = ray.get_runtime_context().get_node_id()
@@ -331,12 +330,12 @@ class _Cluster:
             trips = []
             for _ in range(0 if node == here else TRIPS):
                 began = time.monotonic()
-                there = ray.get(actor.now.remote(), timeout=READY_S)
-                took = time.monotonic() - began
-                trips.append((took, began + took / 2 - there))
-            took, seconds = min(trips, default=(0.0, 0.0))
-            if abs(seconds) > took / 2:
-                offsets[node], error_s = seconds, max(error_s, took / 2)
+                remote = ray.get(actor.now.remote(), timeout=READY_S)
+                trip_s = time.monotonic() - began
+                trips.append((trip_s, began + trip_s / 2 - remote))
+            trip_s, seconds = min(trips, default=(0.0, 0.0))
+            if abs(seconds) > trip_s / 2:
+                offsets[node], error_s = seconds, max(error_s, trip_s / 2)
         if error_s:
             self.events.append((0.0, f"clocks of other machines are known to {error_s * 1e3:.1f} ms"))
         return offsets
@@ -346,11 +345,11 @@ class _ActorChild(Child):
     """An actor, and a thread that passes its words to the supervisor's pipe."""
 
     def __init__(
-        self, cluster: _Cluster, who: str, actor: Any, info: ActorInfo, node: str, arguments: tuple[str, float]
+        self, placement: _Placement, who: str, actor: Any, info: ActorInfo, node: str, arguments: tuple[str, float]
     ) -> None:
         here, self._there = multiprocess().Pipe()
         super().__init__(who, here, f"tcp://{netloc(info.host, 0)}")
-        self._cluster, self._actor, self._node, self._arguments = cluster, actor, node, arguments
+        self._placement, self._actor, self._node, self._arguments = placement, actor, node, arguments
         self._place = f"process {info.pid} on {info.host}"
         self._how = f"its actor ended, {self._place}"
         self._leaving = threading.Event()
@@ -368,7 +367,7 @@ class _ActorChild(Child):
         if self._collector.is_alive():
             self._collector.join(timeout)
         self._leaving.set()
-        self._cluster.ray.kill(self._actor)
+        self._placement.ray.kill(self._actor)
         if self._collector.ident:
             self._collector.join(FAREWELL_S)
         self._there.close()
@@ -380,9 +379,9 @@ class _ActorChild(Child):
         try:
             while (words := self._next()) is not None:
                 for word in words:
-                    with suppress(OSError):  # the supervisor reads no more; the actor's end is still waited for
+                    with suppress(OSError):  # the supervisor has stopped reading: drop words until the actor ends
                         self._there.send_bytes(word)
-        except self._cluster.ray.exceptions.RayError as error:
+        except self._placement.ray.exceptions.RayError as error:
             self._how = f"its actor was lost, {self._place}: {_last_line(error)}"
         except OSError as error:
             self._how = f"its node does not answer, {self._place}: {reason(error)}"
@@ -391,18 +390,18 @@ class _ActorChild(Child):
 
     def _next(self) -> list[bytes] | None:
         """The next words, perhaps none; None at the end. OSError where the node is gone."""
-        ray = self._cluster.ray
+        ray = self._placement.ray
         answer = self._actor.hear.options(concurrency_group="hear").remote(POLL_S)
         while not ray.wait([answer], timeout=POLL_S + SILENCE_S)[0]:
             if self._leaving.is_set():
                 return None
             with suppress(KeyError):
-                socket.create_connection(self._cluster.nodes[self._node], CONNECT_S).close()
+                socket.create_connection(self._placement.nodes[self._node], CONNECT_S).close()
         return cast("list[bytes] | None", ray.get(answer))
 
 
 def _last_line(error: BaseException) -> str:
-    """The line of one of Ray's long error texts that has the reason, without advice."""
+    """The line with the reason of one of Ray's long error texts, without advice."""
     line = str(error).strip().splitlines()[-1].strip()
     line = line.rpartition("Worker exit detail: ")[2] or line
     line = re.sub(r"The actor \w{32} is unavailable: ", "", line)

@@ -1,12 +1,12 @@
 """Servers and workers as processes of this machine, briefed over a pipe.
 
-A child is started afresh (spawn) and never forked from the user's process, whose threads and locks it would inherit in
-the middle of their work. On Linux several children start as one process, which imports minips once and, while it has no
-thread, forks into all of them: an import takes a third of a second of a core, a fork a hundredth.
+A child is spawned and never forked from the user's process, whose threads and locks it would inherit in the middle of
+their work. On Linux several children start as one process, which imports minips once and, while it has no thread, forks
+into all of them: an import takes a third of a second of a core, a fork a hundredth.
 
 A child imports this package and nothing of the user's: not the main module, which might train again, nor anything that
-draws or shows. What it needs comes by value (`minips.engines.shipping`). It ignores Ctrl-C, which is the parent's to
-hear; it never prints: what user code prints travels to its supervisor; and it leaves by itself when its parent is gone.
+draws or shows. Its role and data come by value (`minips.engines.shipping`). It leaves Ctrl-C to its parent, and ends
+when its parent is gone. It never prints: what user code prints travels to its supervisor.
 """
 
 import io
@@ -74,22 +74,22 @@ class _ProcessChild(Child):
         self._process = process
 
     def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
-        apart: list[memoryview] = []
-        briefing = ship({"role": role, **parts}, apart if hasattr(os, "readv") else None)
+        buffers: list[memoryview] = []
+        briefing = ship({"role": role, **parts}, buffers if hasattr(os, "readv") else None)
         try:
             self.pipe.send_bytes(briefing)
-            self.pipe.send([len(one) for one in apart])
-            for one in apart:
-                while one:
-                    one = one[os.write(self.pipe.fileno(), one) :]
+            self.pipe.send([len(buffer) for buffer in buffers])
+            for left in buffers:
+                while left:
+                    left = left[os.write(self.pipe.fileno(), left) :]
         except OSError:
-            pass  # where it is gone already, reading from it tells
-        except BaseException:  # Ctrl-C: to the child, the next word would be a part of its briefing
+            pass  # the child is gone, which the supervisor learns when it reads
+        except BaseException:  # Ctrl-C: the child would take the next word for a part of its briefing
             self.pipe.close()
             raise
 
     def end(self, timeout: float) -> str:
-        self.pipe.close()  # a child that was told only half of something hears no more of it, and leaves
+        self.pipe.close()  # a child that has read half of a word hears no more, and leaves
         self._process.join(timeout)
         for number in (signal.SIGTERM, KILL):
             if self._process.exitcode is None:
@@ -124,7 +124,7 @@ def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
 
 
 class _ForkServer:
-    """A process that forks once for each child and reports how each ends: they are its children, and not ours."""
+    """A process that forks once for each child, and, as the parent of them all, reports how each has ended."""
 
     def __init__(self, names: Sequence[str], pipes: list[Any]) -> None:
         self._report, there = multiprocess().Pipe(duplex=False)
@@ -143,7 +143,7 @@ class _ForkServer:
             if self._report.poll(timeout):
                 index, word, value = self._report.recv()
                 setattr(self.forks[index], word, value)
-        except (EOFError, OSError):  # it could not fork, or was killed: no other process tells
+        except (EOFError, OSError):  # it could not fork, or was killed
             self.close()
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ class _ForkServer:
 
 
 class _Fork:
-    """A process that the fork server forked, as far as like multiprocess's own as `_ProcessChild` wants."""
+    """A process that the fork server forked, with the part of multiprocess's interface that `_ProcessChild` uses."""
 
     def __init__(self, server: _ForkServer) -> None:
         self._server = server
@@ -180,7 +180,7 @@ class _Fork:
 
 
 def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
-    """The program of the fork server, and of every child after its fork."""
+    """The program of the fork server; each of its children continues with `_child`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     indices: dict[int, int] = {}
     for index, (name, pipe) in enumerate(zip(names, pipes, strict=True)):
@@ -200,7 +200,7 @@ def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
         indices[pid] = index
     for pipe in pipes:
         pipe.close()
-    with suppress(OSError):  # the parent has gone, and the children end by themselves
+    with suppress(OSError):  # the parent is gone, and the children end by themselves
         for pid, index in indices.items():
             report.send((index, "pid", pid))
         for _ in indices:
@@ -218,16 +218,15 @@ def _fresh_start() -> Iterator[None]:
         prepare = spawn.get_preparation_data
 
         def prepare_without_main(name: str) -> dict[str, Any]:
-            # A child that imports the main module would run a script without a __main__ guard again, and takes longer
-            # to start.
+            # A child that imported the main module would run a script without a __main__ guard again, and start later.
             try:
-                told = prepare(name)
+                data = prepare(name)
             except FileNotFoundError:
                 raise OSError(
                     "The working directory has been deleted, and new processes start in it. Go to another one with "
                     "os.chdir, or use engine=Threads()."
                 ) from None
-            return {key: value for key, value in told.items() if not key.startswith("init_main")}
+            return {key: value for key, value in data.items() if not key.startswith("init_main")}
 
         os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
         spawn.get_preparation_data = prepare_without_main
@@ -247,56 +246,56 @@ def _fresh_start() -> Iterator[None]:
 def _child(pipe: Any) -> None:
     """The program of a child process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(OSError):  # which Linux alone has: 15 letters by which ps and top tell it from others
+    with suppress(OSError):  # Linux alone has this file: the name that ps and top show, of 15 letters
         Path("/proc/self/comm").write_text(multiprocess().current_process().name.replace(" ", ""))
-    line = ControlPipe(pipe)
+    control = ControlPipe(pipe)
     try:
         briefing = pipe.recv_bytes()
-        apart = [_read(pipe, nbytes) for nbytes in pipe.recv()]
+        buffers = [_read(pipe, nbytes) for nbytes in pipe.recv()]
     except (EOFError, OSError):
         return
-    carry_out(line, briefing, apart)
+    run_briefing(control, briefing, buffers)
 
 
-def carry_out(
-    line: ControlPipe,
+def run_briefing(
+    control: ControlPipe,
     briefing: bytes,
-    apart: Iterable[memoryview] = (),
+    buffers: Iterable[memoryview] = (),
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda parts: parts,
 ) -> None:
-    """Unpack a role and its arguments, which ``prepare`` may change, and run it; its prints go to the ``line``."""
-    sys.stdout = sys.stderr = Forward(line)
+    """Run the role of a ``briefing``, with its arguments, which ``prepare`` may change; prints go to ``control``."""
+    sys.stdout = sys.stderr = Forward(control)
     try:
-        parts = prepare(unship(briefing, apart))
+        parts = prepare(unship(briefing, buffers))
         role = parts.pop("role")
     except Exception as error:
         text = f"{type(error).__name__}: {reason(error)}."
-        line.say("failed", (f"{text} The problem or a stage could not be rebuilt in the new process", ""))
+        control.say("failed", (f"{text} The problem or a stage could not be rebuilt in the new process", ""))
         return
-    run_role(role, line, parts)
+    run_role(role, control, parts)
 
 
 def _read(pipe: Any, nbytes: int) -> memoryview:
-    """Read so many bytes off the pipe, straight into memory that an array can live in."""
+    """Read so many bytes off the pipe, straight into memory for an array."""
     block = left = memory(nbytes)
     while left:
-        got = os.readv(pipe.fileno(), [left])
-        if not got:
+        count = os.readv(pipe.fileno(), [left])
+        if not count:
             raise EOFError
-        left = left[got:]
+        left = left[count:]
     return block
 
 
 class Forward(io.TextIOBase):
     """A text stream that sends whole lines to the supervisor."""
 
-    def __init__(self, line: ControlPipe) -> None:
-        self._line, self._left = line, ""
+    def __init__(self, control: ControlPipe) -> None:
+        self._control, self._left = control, ""
 
     def write(self, text: str) -> int:
         *lines, self._left = (self._left + text).split("\n")
-        for each in lines:
-            self._line.say("log", each)
+        for line in lines:
+            self._control.say("log", line)
         return len(text)
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""A bar for work that takes its time, in a terminal or in a notebook."""
+"""A progress bar, in a terminal or in a notebook."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ News = TypeVarTuple("News")
 
 
 def bars(console: "Console | None" = None) -> "Bars":
-    """Rich's bars, as minips shows all of them; nothing is left of them when they have ended."""
+    """Rich's bars, as minips shows all of them; they disappear when they have ended."""
     from rich import get_console
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

@@ -1,4 +1,4 @@
-"""A worker without servers: gradients meet by an all-reduce, and each worker steps on its own copy of parameters."""
+"""A worker without servers: an all-reduce averages gradients, and each worker applies them to its own parameters."""
 
 import hashlib
 import math
@@ -27,16 +27,15 @@ from minips.trace import UPDATE, Trace
 
 SAMPLES = 8
 SAMPLE_BYTES = 2**23
-"""How many steps of a run, spread evenly, a replica keeps the gradients of, and how many bytes of them at most (but one
-step's in any case): from them the error of the exchange is measured after the run, when it delays nothing.
+"""A replica keeps the gradients of so many steps, spread evenly over a run, or of as many as have so many bytes, one at
+least: from them the error of the exchange is measured after the run, when that delays nothing.
 """
 
 
 class Replica:
     """A `Shard` that holds all the parameters and takes one push for each step, the mean of all the workers'.
 
-    ``trace`` is told how long its steps take. After ``every`` so many steps the shard pauses. ``state`` is a saved
-    run's.
+    ``trace`` records its steps. After ``every`` so many steps the shard pauses. ``state`` is a saved run's.
     """
 
     def __init__(
@@ -60,23 +59,23 @@ class Replica:
         self._samples: list[tuple[Tensors, Tensors]] = []
 
     def copy(self) -> tuple[Tensors, int]:
-        """The parameters as they are now, to be kept, and their version."""
+        """A copy of the parameters, and their version."""
         return {name: p.copy() for name, p in self.shard.params.items()}, self.shard.version
 
     def exchange(
         self,
         reduction: AllReduceState,
-        own: Contribution,
+        contribution: Contribution,
         diverged: str,
         ending: bool,
         paused: Callable[[], Session[bool]],
         stepped: Callable[[], None] = nothing,
     ) -> Session[bool]:
-        """One step of all the workers, to which this one contributes its ``own``; True where it is the last one.
-        ``stepped()`` is called after it, and ``paused`` is the session of a pause, True where the run ends there.
+        """One step of all the workers, with this one's ``contribution``; True where it is the last one. Afterwards
+        ``stepped()`` is called; ``paused`` is the session of a pause, True where the run ends there.
         """
-        reduction.begin(own.clock, own.gradients, ending, diverged)
-        self.step(own, (yield from all_reduce(reduction)))
+        reduction.begin(contribution.clock, contribution.gradients, ending, diverged)
+        self.step(contribution, (yield from all_reduce(reduction)))
         stepped()
         ending = reduction.ending
         if self.shard.paused:
@@ -84,26 +83,27 @@ class Replica:
             self.shard.go_on()
         return ending
 
-    def step(self, own: Contribution, mean: Tensors) -> None:
-        """One step along ``mean``. ``own`` is what this worker has contributed to it.
+    def step(self, contribution: Contribution, mean: Tensors) -> None:
+        """One step along ``mean``, which has this worker's ``contribution`` in it.
 
         DivergedError, with the parameters as they were, where the step would make them NaN or infinite.
         """
         if self.shard.version in self._sampled:
-            self._samples.append((own.gradients, {name: g.copy() for name, g in mean.items() if self.rank == 0}))
-        self.shard.push(own._replace(worker=0, gradients=mean))
+            means = {name: g.copy() for name, g in mean.items() if self.rank == 0}
+            self._samples.append((contribution.gradients, means))
+        self.shard.push(contribution._replace(worker=0, gradients=mean))
         began, aggregating, applying = self.shard.parameters.times
         self._trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying))
         if self.shard.diverged:
             raise DivergedError(self.shard.diverged)
         self.changed_at = time.monotonic()
-        self.losses.append((self.changed_at, self.shard.version, own.loss))
+        self.losses.append((self.changed_at, self.shard.version, contribution.loss))
 
     def report(self) -> dict[str, Any]:
-        """The replica's part of a run's report: the first brings the parameters home, all bring their digest."""
+        """The replica's part of a run's report: with the parameters at rank 0, with their digest at every rank."""
         shard, params = self.shard, self.shard.params
         whole: dict[str, Any] = {}
-        if self.rank == 0:  # the others' are the same
+        if self.rank == 0:  # all replicas are the same
             whole = {"params": params, "layout": partition(params, 1)[0], "shard": shard.state()}
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
         times = {"losses": self.losses, "changed_at": self.changed_at, "events": []}
@@ -124,10 +124,10 @@ def train_allreduce(
     pause: Callable[[], bool] = lambda: False,
 ) -> tuple[Tensors, int]:
     """Train on ``problem``, this worker's shard of the rows, as `train_together` says, until the config's steps are
-    made; where ``stop`` is set at any worker, all end after the step that they are in. ``trace`` records the computing.
-    After a step at which the replica pauses ``pause()`` is called; all end where it returns True, at every worker.
-    Returns the parameters that the next gradient is computed from, and their version; ``seen`` are those of a saved
-    run.
+    made; where ``stop`` is set at any worker, all workers end after the same step. ``trace`` records the computing.
+    After a step at which the replica pauses ``pause()`` is called; the run ends where it returns True, which it does at
+    every worker or at none. Returns the parameters that the next gradient is computed from, and their version; ``seen``
+    are those of a saved run.
 
     DivergedError, at all the workers, where one of them has no finite gradient any more, or their mean leads to no
     finite parameters.
@@ -150,7 +150,7 @@ def train_allreduce(
     clocks = range(replica.shard.version, config.steps)
     loop = train_together(replica.copy, exchange, clocks, config.overlap, seen)
     with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
-        last: tuple[Tensors, int] = carry_out_loop(loop, computed, peer.carry_out, begun, lambda one: one.result())
+        last: tuple[Tensors, int] = carry_out_loop(loop, computed, peer.carry_out, begun, Future.result)
         return last
 
 
@@ -158,10 +158,10 @@ def contribute(
     problem: Problem, config: Config, replica: Replica, clock: int, seen: tuple[Tensors, int], stop: Event | None = None
 ) -> tuple[Contribution, str]:
     """A rank's contribution to the sum of a step, computed from the copy of its replica that it has ``seen``; and why
-    its gradient is not finite: it then adds zeros, so that the step comes to its end at every rank. NonFiniteError in
-    the first step, where only the data can be to blame.
+    its gradient is not finite, or nothing. In place of such a gradient the rank adds zeros, so that every rank comes to
+    the end of the step. NonFiniteError in the first step, where only the data can be to blame.
     """
-    params, read = seen
+    params, version = seen
     try:
         loss, gradients = compute(problem, config, params, replica.rank, clock, stop)
         gradients = {name: np.array(native(g)) for name, g in gradients.items()}  # the problem may reuse its own
@@ -169,12 +169,12 @@ def contribute(
     except NonFiniteError as error:
         if clock == 0:
             raise
-        nothing = {name: np.zeros_like(p) for name, p in params.items()}
-        return Contribution(replica.rank, clock, read, nothing), at_step(clock, replica.rank, error)
-    return Contribution(replica.rank, clock, read, gradients, loss), ""
+        zeros = {name: np.zeros_like(p) for name, p in params.items()}
+        return Contribution(replica.rank, clock, version, zeros), at_step(clock, replica.rank, error)
+    return Contribution(replica.rank, clock, version, gradients, loss), ""
 
 
-def check_same(digests: Sequence[str]) -> None:
+def check_replicas(digests: Sequence[str]) -> None:
     """RuntimeError where the replicas, by rank, are not all the same."""
     for rank, digest in enumerate(digests):
         if digest != digests[0]:
@@ -191,9 +191,9 @@ def requantization_error(samples: Sequence[Sequence[tuple[Tensors, Tensors]]]) -
     errors = []
     for step in zip(*samples, strict=True):
         off = size = 0.0
-        for name, got in step[0][1].items():
+        for name, mean in step[0][1].items():
             exact = np.mean([gradients[name] for gradients, _ in step], axis=0, dtype=np.float64)
-            off += float(np.sum((got - exact) ** 2))
+            off += float(np.sum((mean - exact) ** 2))
             size += float(np.sum(exact**2))
         errors.append((off / size) ** 0.5 if size else float(off > 0))
     return sum(errors) / len(errors) if errors else None

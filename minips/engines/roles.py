@@ -2,13 +2,14 @@
 
 Besides the words of every child (`minips.engines.supervisor`) a role and the supervisor say:
 
-    role → supervisor   ready (where it serves: its address), met, progress, paused, pausing, diverged, finished, alone
-    supervisor → role   meet (the addresses of those who serve), go, go on, end, diverged, halt, pause
+    role → supervisor   ready (with its address, if it serves), connected, progress, paused, pausing, diverged,
+                        finished, alone
+    supervisor → role   connect (the addresses of those who serve), go, go on, end, diverged, halt, pause
 
-Servers serve; where gradients meet by an all-reduce, the workers do, and there is no server. After ``every`` so many
-clocks of all the workers those who hold parameters pause, until the supervisor says go on, or end. So that all servers
-of a run that is stopped end at one clock, the supervisor asks each at which count it could pause, and names the largest
-to all: there they end. A ``state`` is what the same role's report held under that name in a saved run.
+Servers serve; with an all-reduce there is no server, and the workers serve each other. The holders of parameters pause
+after ``every`` so many clocks of all the workers, until the supervisor says go on, or end. All servers of a run that is
+stopped end at one clock: the supervisor asks each for the count of pushes at which it could pause, and names the
+largest to all. A ``state`` is what the same role's report held under that name in a saved run.
 """
 
 import threading
@@ -32,15 +33,15 @@ from minips.trace import Trace
 
 TICK_S = 0.01
 NEWS_TICKS = 10
-"""How often a server looks whether it is done, and after how many looks it tells how far it is."""
+"""A server looks every ``TICK_S`` seconds whether it is done, and reports its progress every so many looks."""
 LISTEN_S = 0.05
-"""How often a worker looks up from its work, and tells how far it is where no server does."""
+"""A worker hears the supervisor, and without servers reports its progress, every so many seconds."""
 
 Report = dict[str, Any]
 
 
 def serve(
-    line: ControlPipe,
+    control: ControlPipe,
     *,
     config: Config,
     params: Tensors,
@@ -51,40 +52,40 @@ def serve(
     state: Any = None,
 ) -> Report:
     """One server, from its start until the supervisor says stop; its report."""
-    told, ticks, finished, paused, ending = 0, 0, False, False, False
+    rows_sent, ticks, finished, paused, ending = 0, 0, False, False, False
     updates = config.workers * config.steps
     with Server(params, config, index=index, updates=updates, every=every, state=state).serve(address, token) as server:
-        line.say("ready", server.address)
-        while (heard := line.hear(TICK_S))[0] != "stop":
+        control.say("ready", server.address)
+        while (heard := control.hear(TICK_S))[0] != "stop":
             if heard[0] == "diverged":
                 server.diverge(heard[1])
             elif heard[0] in ("go on", "end"):
                 server.go_on(end=heard[0] == "end")
                 paused = False
             elif heard[0] == "pause":
-                line.say("pausing", server.pause(heard[1]))
+                control.say("pausing", server.pause(heard[1]))
                 ending = heard[1] is not None
             if ending and server.paused:
                 server.stop()
             ticks += 1
             pausing, over = server.paused and not paused, server.shard.done and not finished
             if pausing or over or ticks % NEWS_TICKS == 0:
-                rows = server.losses[told:]
-                told += len(rows)
-                line.say("progress", (server.shard.applied, rows))
+                rows = server.losses[rows_sent:]
+                rows_sent += len(rows)
+                control.say("progress", (server.shard.applied, rows))
             if pausing:
                 paused = True
-                line.say("paused", (server.params, server.layout))
+                control.say("paused", (server.params, server.layout))
             if over:
                 finished = True
                 if server.diverged:
-                    line.say("diverged", server.diverged)
-                line.say("finished")
+                    control.say("diverged", server.diverged)
+                control.say("finished")
     return server.report()
 
 
 def run_ps_worker(
-    line: ControlPipe,
+    control: ControlPipe,
     *,
     config: Config,
     problem: Problem,
@@ -94,17 +95,17 @@ def run_ps_worker(
     state: Any = None,
 ) -> Report:
     """One worker, from its first connection until the run is done or the supervisor says stop; its report."""
-    word, addresses = line.wait("meet")
-    if word != "meet":
+    word, addresses = control.wait("connect")
+    if word != "connect":
         return {"bytes_sent": 0, "bytes_received": 0, "trace": Trace(), "state": state}
     seen = None
     with Client(addresses, config, worker, token) as client:
         if state:
             client.restore(state["links"])
             seen = state["seen"] and Seen(*state["seen"])
-        line.say("met")
-        if line.wait("go")[0] == "go":
-            with _listening(line, worker) as halt:
+        control.say("connected")
+        if control.wait("go")[0] == "go":
+            with _listening(control, worker) as halt:
                 restored, seen = seen, None  # after an error the next gradient is computed from a pull
                 try:
                     seen = train_ps(problem, config, client, halt, restored, MOST_S if every else 0.0)
@@ -112,16 +113,16 @@ def run_ps_worker(
                     # Told before the goodbye, which completes the round without this worker: the others could end the
                     # run before anybody hears why.
                     if isinstance(error, NonFiniteError) and any(client.versions):
-                        line.say("diverged", at_step(client.clock, worker, error))
+                        control.say("diverged", at_step(client.clock, worker, error))
                     else:  # where nothing has moved yet, the data, or the problem, are at fault
-                        line.failed(error)
+                        control.failed(error)
                     halt.wait(config.timeout_s)
     report = client.report()
     return {**report, "state": worker_state(config, report.pop("links"), seen)}
 
 
 def run_allreduce_worker(
-    line: ControlPipe,
+    control: ControlPipe,
     *,
     config: Config,
     problem: Problem,
@@ -132,26 +133,26 @@ def run_allreduce_worker(
     every: int | None = None,
     state: Any = None,
 ) -> Report:
-    """One worker among its equals, from its start until the supervisor says stop; its report.
+    """One worker of an all-reduce, from its start until the supervisor says stop; its report.
 
-    It stays reachable until then, so that no rank finds it gone in the middle of a hop. Where another rank is gone it
-    says that it is alone, and leaves it to the supervisor to find out why.
+    The worker stays reachable until then, so that no rank finds it gone in the middle of a hop. Where another rank is
+    gone it says that it is alone, and the supervisor finds out why.
     """
-    told, state = 0, state or {}
+    rows_sent, state = 0, state or {}
     seen = state.get("seen") and tuple(state["seen"])
     resumed, decision = threading.Event(), [False]
 
     def tell() -> None:
-        nonlocal told
-        rows = replica.losses[told:]
-        told += len(rows)
-        line.say("progress", (replica.shard.applied, rows))
+        nonlocal rows_sent
+        rows = replica.losses[rows_sent:]
+        rows_sent += len(rows)
+        control.say("progress", (replica.shard.applied, rows))
 
     def pause() -> bool:
         """Until the supervisor says go on, or end: True."""
         resumed.clear()
         tell()
-        line.say("paused", (replica.shard.params, partition(params, 1)[0]) if worker == 0 else None)
+        control.say("paused", (replica.shard.params, partition(params, 1)[0]) if worker == 0 else None)
         resumed.wait(MOST_S)
         return decision[0]
 
@@ -165,24 +166,24 @@ def run_allreduce_worker(
         replica = Replica(params, config, worker, peer.trace, every, state.get("replica"))
         if state:
             peer.reduction.restore(state["hops"])
-        line.say("ready", peer.address)
-        word, addresses = line.wait("meet", "halt")
+        control.say("ready", peer.address)
+        word, addresses = control.wait("connect", "halt")
         try:
-            if word == "meet":
+            if word == "connect":
                 peer.connect(addresses)
-                line.say("met")
-                word, _ = line.wait("go", "halt")
+                control.say("connected")
+                word, _ = control.wait("go", "halt")
             if word == "go":
-                with _listening(line, worker, tell, decide) as halt:
+                with _listening(control, worker, tell, decide) as halt:
                     try:
                         seen = train_allreduce(problem, config, peer, replica, halt, computing, seen, pause)
                     except DivergedError as error:
-                        line.say("diverged", str(error))
+                        control.say("diverged", str(error))
                 tell()
-            line.say("finished")
+            control.say("finished")
         except LostError as error:
-            line.say("alone", str(error))
-        line.wait()
+            control.say("alone", str(error))
+        control.wait()
     counts = {"bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received}
     state = {"hops": peer.reduction.state(), "seen": [*seen] if seen and config.overlap else None}
     return {**replica.report(), **counts, "trace": peer.trace + computing, "state": state}
@@ -190,7 +191,7 @@ def run_allreduce_worker(
 
 @contextmanager
 def _listening(
-    line: ControlPipe,
+    control: ControlPipe,
     worker: int,
     tell: Callable[[], None] = lambda: None,
     heard: Callable[[str], None] = lambda word: None,
@@ -201,8 +202,8 @@ def _listening(
     halt, over = threading.Event(), threading.Event()
 
     def listen() -> None:
-        while not (over.is_set() or line.stopped):
-            word, _ = line.hear(LISTEN_S)
+        while not (over.is_set() or control.stopped):
+            word, _ = control.hear(LISTEN_S)
             if word in ("halt", "stop"):
                 halt.set()
             heard(word)

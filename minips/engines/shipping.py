@@ -1,7 +1,7 @@
 """User code by value: a problem or a stage that was written in a notebook cell or in a script works in another process.
 
-`dill` with ``recurse=True`` takes along what the code refers to, and only that. What cannot travel, or is surprisingly
-large, is named.
+`dill` with ``recurse=True`` takes along what the code refers to, and only that. An error names the value that cannot
+travel, and a warning a surprisingly large one.
 """
 
 import dataclasses
@@ -21,8 +21,8 @@ from minips.stage import Stage, Value, reason, register
 LARGE_BYTES = 1_000_000
 
 
-def ship(thing: Any, apart: list[memoryview] | None = None) -> bytes:
-    """``thing`` as bytes; the memory of large arrays is not copied but listed in ``apart``, where there is such a list.
+def ship(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
+    """``thing`` as bytes; the memory of large arrays is not copied but listed in ``buffers``, unless that is None.
 
     TypeError names what cannot travel; a captured global of over a megabyte is a warning.
     """
@@ -35,18 +35,18 @@ def ship(thing: Any, apart: list[memoryview] | None = None) -> bytes:
                 stacklevel=2,
             )
     try:
-        return _dumps(thing, apart)
-    except Exception:  # which part of it?
+        return _dumps(thing, buffers)
+    except Exception:  # find the part that cannot travel
         for name, value in _attributes(thing):
             _packed(f"{name} holds", value)
         return _packed("It holds", thing)
 
 
-def unship(data: bytes, apart: Iterable[memoryview] = ()) -> Any:
+def unship(data: bytes, buffers: Iterable[memoryview] = ()) -> Any:
     """The parts that `ship` packed."""
     import dill
 
-    return dill.loads(data, buffers=apart)
+    return dill.loads(data, buffers=buffers)
 
 
 def register_shipped_stages(value: Any) -> None:
@@ -72,16 +72,16 @@ def _packed(where: str, value: Any) -> bytes:
         ) from error
 
 
-def _dumps(thing: Any, apart: list[memoryview] | None = None) -> bytes:
-    """As ``dill.dumps``, with modules by name: of one outside of site-packages dill would take along all that it
-    holds, and minips itself stands there where it was installed with ``-e``.
+def _dumps(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
+    """As ``dill.dumps``, with modules by name: dill would take along all of a module outside of site-packages, as
+    minips is where it was installed with ``-e``.
     """
     import dill
 
     def keep(memory: pickle.PickleBuffer) -> bool:
-        if apart is None or memory.raw().nbytes < LARGE_BYTES:
+        if buffers is None or memory.raw().nbytes < LARGE_BYTES:
             return True
-        apart.append(memory.raw())
+        buffers.append(memory.raw())
         return False
 
     buffer = io.BytesIO()
@@ -113,12 +113,12 @@ def _captured(thing: Any) -> Iterator[tuple[str, str, Any]]:
     """The globals that classes of ``__main__`` within ``thing`` use: the class's name, the global's name, its value."""
     from dill.detect import globalvars
 
-    seen: set[type] = set()
+    visited: set[type] = set()
     for _, value in _attributes(thing):
         for cls in type(value).__mro__:
-            if cls.__module__ != "__main__" or cls in seen:
+            if cls.__module__ != "__main__" or cls in visited:
                 continue
-            seen.add(cls)
+            visited.add(cls)
             for member in vars(cls).values():
                 function = getattr(member, "__func__", getattr(member, "fget", member))
                 if callable(function) and hasattr(function, "__code__"):

@@ -1,6 +1,6 @@
 """One supervisor of children for runs, calibrations and benches: it starts them, hears them and ends them.
 
-A child is a process or a thread that carries out a role: a function of a control pipe. Both sides talk in pairs of a
+A child is a process or a thread that runs a role: a function of a control pipe. Both sides talk in pairs of a
 word and a value. From every child come ``result``, with what its role returned, or ``failed``, with what it raised and
 the traceback, and ``log``, with a line for standard error; to every child goes ``stop``. Other words are the role's.
 """
@@ -21,11 +21,11 @@ from minips.stage import reason
 FAREWELL_S = 5.0
 """How long a child may take to leave after it was told to stop."""
 TICK_S = 0.1
-"""How often a supervisor that waits looks whether it should go on."""
+"""The seconds between two calls of a waiting supervisor's ``check``."""
 
 
 class ControlPipe:
-    """A child's end of its pipe, for several threads. After the other end has closed, nothing is sent."""
+    """A child's end of its pipe, for several threads. Words to an end that has closed are dropped."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe, self._lock, self.stopped = pipe, threading.Lock(), False
@@ -36,7 +36,7 @@ class ControlPipe:
             self._pipe.send((word, value))
 
     def hear(self, timeout: float) -> tuple[str, Any]:
-        """The supervisor's next word and value: silence after ``timeout`` seconds; stop, also if it has ended."""
+        """The supervisor's next word and value: silence after ``timeout`` seconds; stop where it is gone."""
         word, value = "stop", None
         with suppress(EOFError, OSError):
             if not self.stopped:
@@ -45,7 +45,7 @@ class ControlPipe:
         return word, value
 
     def wait(self, *wanted: str) -> tuple[str, Any]:
-        """As `hear`, however long it takes, only one of the ``wanted`` words or stop."""
+        """The next of the ``wanted`` words, or stop, however long it takes; other words are dropped."""
         while (heard := self.hear(1.0))[0] not in ("stop", *wanted):
             pass
         return heard
@@ -56,22 +56,22 @@ class ControlPipe:
         self.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
 
 
-def run_role(role: Callable[..., Any], line: ControlPipe, parts: dict[str, Any]) -> None:
+def run_role(role: Callable[..., Any], control: ControlPipe, parts: dict[str, Any]) -> None:
     """Run a role; the supervisor hears what it returns or raises."""
     try:
         register_shipped_stages(parts)
-        report = role(line, **parts)
+        report = role(control, **parts)
         print(end="", flush=True)  # a last line without an end, from user code
-        line.say("result", report)
+        control.say("result", report)
     except Exception as error:
-        line.failed(error)
+        control.failed(error)
 
 
 class Child(ABC):
     """A process or thread that was started, and the supervisor's end of its pipe.
 
-    ``heard`` holds by their words the values that came from it and were not taken out yet. ``address`` is where it
-    serves, if it does; None for a fresh local address.
+    ``heard`` holds the child's values by their words, until they are taken out. ``address`` is where the child serves,
+    if it does; None for a fresh local address.
     """
 
     def __init__(self, who: str, pipe: Any, address: str | None = None) -> None:
@@ -90,7 +90,7 @@ class Child(ABC):
 
     @abstractmethod
     def end(self, timeout: float) -> str:
-        """Wait for the child's end, enforce it after ``timeout`` seconds, free what it held; how it ended, in words."""
+        """Wait for the child's end, enforce it after ``timeout`` seconds, free its resources; returns how it ended."""
 
 
 def tell(children: Iterable[Child], word: str, value: Any = None) -> None:
@@ -178,7 +178,7 @@ class Supervisor:
         raise error
 
     def lost(self, child: Child) -> None:
-        """Raise, for a child has left before its role was carried out."""
+        """Raise, for a child has left before its role had ended."""
         raise RuntimeError(f"{child.who} left before its work was done: {child.end(self.farewell_s)}.")
 
     def stop(self) -> None:
@@ -192,7 +192,7 @@ class Supervisor:
         with ctrl_c_later():
             self.stop()
             deadline = time.monotonic() + self.farewell_s  # for all together
-            for child in self.children:  # what they have printed, where one of them failed
+            for child in self.children:  # show what they have printed, where one of them failed
                 with suppress(EOFError, OSError):
                     while child.pipe.poll() and time.monotonic() < deadline:
                         _show(child, *child.pipe.recv())
@@ -223,19 +223,19 @@ def multiprocess() -> Any:
 @contextmanager
 def ctrl_c_later() -> Iterator[None]:
     """Hold a Ctrl-C, and a SIGTERM, back until the block has ended, so that no child is left half started."""
-    came: list[int] = []
+    signals: list[int] = []
     try:
-        with handling(lambda number, _: came.append(number), signal.SIGINT, signal.SIGTERM):
+        with handling(lambda number, _: signals.append(number), signal.SIGINT, signal.SIGTERM):
             yield
     finally:
-        for held in came:
-            signal.raise_signal(held)
+        for number in signals:
+            signal.raise_signal(number)
 
 
 @contextmanager
 def handling(handle: Callable[[int, Any], object] | None, *numbers: int) -> Iterator[None]:
-    """Call ``handle`` when one of these signals comes (None: what is called for it already), until the block has ended;
-    then restore the former handlers. Does nothing outside of the main thread, the only one that Python interrupts.
+    """Call ``handle`` when one of these signals comes (None: the handler of before), until the block has ended; then
+    restore the handlers. Does nothing outside of the main thread, the only one that Python interrupts.
     """
     main = threading.current_thread() is threading.main_thread()
     before = {number: handler for number in numbers if main and (handler := signal.getsignal(number)) is not None}
@@ -250,11 +250,11 @@ def handling(handle: Callable[[int, Any], object] | None, *numbers: int) -> Iter
 
 @contextmanager
 def interrupt_kept() -> Iterator[list[KeyboardInterrupt]]:
-    """Keep the KeyboardInterrupt that the handler of Ctrl-C, or of SIGTERM, raises first, so that the block can come to
-    a good end. The second is raised at once.
+    """Keep the first KeyboardInterrupt that the handler of Ctrl-C, or of SIGTERM, raises, so that the block can end in
+    order. The second is raised at once.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number, handler in before.items():  # where a run is within another: that which stood before both
+    for number, handler in before.items():  # of a run within a run: the handler of before both
         before[number] = getattr(handler, "before", before)[number]
     kept: list[KeyboardInterrupt] = []
 

@@ -52,9 +52,9 @@ def sweep(
 def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = None) -> dict[str, Run]:
     """A run for each tensor in which only its gradient goes through ``config.push.quantizer``, the others exactly.
 
-    Two more stand beside them: ``none``, all exact, and ``all``. Compare their ``validation_loss``. Nothing but the
-    loss is asked, so the runs are threads without a network unless an ``engine`` is given; under BSP they repeat to the
-    bit. ValueError where a tensor has the name of one of the two.
+    Two runs are added: ``none``, all exact, and ``all``. Compare their ``validation_loss``. The loss does not depend on
+    the network, so the runs are threads without one unless an ``engine`` is given; under BSP they repeat to the bit.
+    ValueError where a tensor has the name of one of the two.
     """
     names = list(problem.init(seeds.init(config.seed)))
     quantizer = config.push.quantizer
@@ -64,8 +64,7 @@ def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = Non
             f"A tensor is called {min(taken)!r}, which is the name of a run to compare with. Rename the tensor."
         )
     for name in names:
-        one = config.push.quantizer_of(name)
-        choices[name] = {escape(name): one, "*": Exact()}
+        choices[name] = {escape(name): config.push.quantizer_of(name), "*": Exact()}
     if engine is None:
         engine, config = Threads(), replace(config, transport=InProc(), link=None, delays=None)
     return {
@@ -94,9 +93,9 @@ class Table:
 
     def _repr_html_(self) -> str:
         head, *body = self._cells()
-        said = html.escape(self.caption).replace("\n", "<br>")
-        below = f"<caption style='caption-side:bottom;text-align:left'>{said}</caption>" if said else ""
-        return f"<table>{below}{html_rows([head], len(head))}{html_rows(body, 0)}</table>"
+        text = html.escape(self.caption).replace("\n", "<br>")
+        caption = f"<caption style='caption-side:bottom;text-align:left'>{text}</caption>" if text else ""
+        return f"<table>{caption}{html_rows([head], len(head))}{html_rows(body, 0)}</table>"
 
     def _cells(self) -> list[list[str]]:
         names = list(self.rows[0]) if self.rows else []
@@ -108,13 +107,13 @@ class RunTable(Table):
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self.runs = list(runs)
-        fields = [dict(_paths(run.config)) for run in self.runs]
-        known = dict.fromkeys(path for one in fields for path in one)
-        differing = [path for path in known if len({repr(one.get(path)) for one in fields}) > 1]
+        configs = [dict(_paths(run.config)) for run in self.runs]
+        known = dict.fromkeys(path for config in configs for path in config)
+        differing = [path for path in known if len({repr(config.get(path)) for config in configs}) > 1]
         shown = [name for name, figure in FIGURES.items() if any(figure(run) is not None for run in self.runs)]
         self.rows = [
-            {**{path: one.get(path) for path in differing}, **{name: FIGURES[name](run) for name in shown}}
-            for one, run in zip(fields, self.runs, strict=True)
+            {**{path: config.get(path) for path in differing}, **{name: FIGURES[name](run) for name in shown}}
+            for config, run in zip(configs, self.runs, strict=True)
         ]
 
     def __repr__(self) -> str:
@@ -122,7 +121,7 @@ class RunTable(Table):
 
 
 def _paths(value: Value, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The fields of a value, those within it by their paths; a stage also by its own."""
+    """The paths and values of a value's fields, and of those within them; at a stage's own path its class's name."""
     for name, inner in vars(value).items():
         if isinstance(inner, Value):
             if hasattr(inner, "name"):

@@ -67,20 +67,20 @@ def train(
     if before:
         params, state = check_resumable(before, config, origin)
     pauses = evaluation(every, on_eval, problem, before.seconds if before else 0.0)
-    wanted = stop.is_set if isinstance(stop, threading.Event) else stop or (lambda: False)
+    stopped = stop.is_set if isinstance(stop, threading.Event) else stop or (lambda: False)
     run = None
-    with interrupt_kept() as came:
+    with interrupt_kept() as interrupts:
         try:
             with showing(progress, _figures) as watch:
                 run = chosen.run(
-                    TrainingJob(problem, config, params, watch, lambda: bool(came) or wanted(), pauses, state)
+                    TrainingJob(problem, config, params, watch, lambda: bool(interrupts) or stopped(), pauses, state)
                 )
-            if pauses and not came:
+            if pauses and not interrupts:
                 pauses.end(run)
-            if came:
-                raise came[0]
+            if interrupts:
+                raise interrupts[0]
         except BaseException as error:
-            ended = came[0] if came and isinstance(error, Exception) else error
+            ended = interrupts[0] if interrupts and isinstance(error, Exception) else error
             run = vars(error).pop("run", run)
             if run and run.config is config:  # and not that of a run within a callback
                 with suppress(Exception):  # which may be why the run has ended

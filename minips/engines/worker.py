@@ -44,9 +44,9 @@ def train_ps(
 
 
 def worker_state(config: Config, links: list[Any], seen: Any) -> dict[str, Any]:
-    """A worker's part of a run's state; without what it has ``seen`` where a pull brings the same again."""
-    again = not config.overlap and config.pull.lossless
-    return {"links": links, "seen": None if again or seen is None else [*seen]}
+    """A worker's part of a run's state; without the parameters that it has ``seen`` where a pull brings them again."""
+    pulled_again = not config.overlap and config.pull.lossless
+    return {"links": links, "seen": None if pulled_again or seen is None else [*seen]}
 
 
 def at_step(clock: int, worker: int, error: NonFiniteError) -> str:
@@ -61,10 +61,10 @@ def compute(
     say. NonFiniteError where the loss is NaN or infinite.
     """
     began = time.monotonic()
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told below, and where gradients are sent
+    with np.errstate(over="ignore", invalid="ignore"):  # a loss is checked below, and gradients before they are sent
         for turn in range(config.accumulate):
-            own = {"rng": seeds.gradient(config.seed, worker, clock, turn)} if problem.draws else {}
-            more, summand = pair(problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn), **own))
+            rng = {"rng": seeds.gradient(config.seed, worker, clock, turn)} if problem.draws else {}
+            more, summand = pair(problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn), **rng))
             if turn == 0:
                 loss, gradients = more, summand
                 if config.accumulate > 1:
@@ -88,7 +88,7 @@ def compute(
 def pair(returned: Any) -> tuple[float, Tensors]:
     """The loss and the gradients that ``loss_and_gradient`` returned. TypeError where it returned something else."""
     match returned:
-        # a protocol is the last one that is asked: that takes longer than a small gradient
+        # the protocol comes last: its check takes longer than a small gradient
         case [(float() | np.floating() | SupportsFloat()) as loss, Mapping() as gradients]:
             return cast(float, loss), cast(Tensors, gradients)
     raise TypeError(f"loss_and_gradient returns the loss and a dict of gradients; got {reprlib.repr(returned)}.")
@@ -97,7 +97,7 @@ def pair(returned: Any) -> tuple[float, Tensors]:
 def batch(problem: Problem, config: Config, worker: int, clock: int, turn: int) -> Array | None:
     """The rows of one batch, drawn without replacement; None for all of the shard.
 
-    They follow from the seed, the worker and its clock alone, so that any engine and any order draws the same.
+    The rows follow from the seed, the worker and its clock alone: the same in every engine, and in any order of draws.
     """
     size = config.batch_size
     if size is None or size >= problem.rows:

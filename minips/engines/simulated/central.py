@@ -1,7 +1,7 @@
 """Workers that push to servers and pull from them, in virtual time.
 
-`SimServer` carries out the sessions of a server, `SimWorker` those of a worker and its loop: the same messages with the
-same seeds, so that parameters are those of a real run to the bit, and bytes to the byte.
+`SimServer` carries out the sessions of a server, `SimWorker` those of a worker and its loop, with the messages and the
+seeds of a real run: parameters are the same to the bit, and bytes to the byte.
 """
 
 import math
@@ -20,7 +20,7 @@ from minips.core.shard import Shard
 from minips.core.training import Compute, Seen, train_served
 from minips.drivers.clockwork import Signal
 from minips.drivers.virtual import ServedParty, Way
-from minips.engines.simulated.cluster import Node, Simulation, Trainer
+from minips.engines.simulated.simulation import Node, Simulation, Trainer
 from minips.engines.worker import at_step, compute, worker_state
 from minips.stage import Frames, Tensors
 from minips.stages.transports.framing import size
@@ -30,15 +30,13 @@ from minips.trace import UNTIMED
 class ServerTeam:
     """The servers, and the workers that they serve."""
 
-    def __init__(self, cluster: Simulation) -> None:
-        config, state = cluster.config, cluster.job.state
-        whole = {name: native(x) for name, x in cluster.job.params.items()}
-        self.cluster = cluster
+    def __init__(self, simulation: Simulation) -> None:
+        config, state = simulation.config, simulation.job.state
+        whole = {name: native(x) for name, x in simulation.job.params.items()}
+        self.simulation = simulation
         self.servers: list[SimServer] = []
-        self.workers = [SimWorker(cluster, rank, self.servers) for rank in range(config.workers)]
-        self.servers += [
-            SimServer(cluster, index, whole, self.workers, self.servers) for index in range(config.servers)
-        ]
+        self.workers = [SimWorker(simulation, rank, self.servers) for rank in range(config.workers)]
+        self.servers += [SimServer(self, index, whole) for index in range(config.servers)]
         for server in self.servers:
             server.begin(state and state["servers"][server.index])
         for worker in self.workers:
@@ -47,27 +45,27 @@ class ServerTeam:
 
     def result(self) -> Run:
         """The run, at its end."""
-        cluster, servers, workers = self.cluster, self.servers, self.workers
+        simulation, servers, workers = self.simulation, self.servers, self.workers
         for worker in workers:
             if not worker.gone:
                 worker.at_once(worker.session.say("bye"))
         shard, losses = servers[0].shard, servers[0].losses
-        cluster.tell(shard.applied, losses, last=True)
+        simulation.tell(shard.applied, losses, last=True)
         return Run(
-            config=cluster.config,
+            config=simulation.config,
             params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
             seconds=max(server.session.changed_at for server in servers),
             losses=losses,
             updates=shard.applied,
             late=shard.late,
             state=state_of([server.session.state() for server in servers], [worker.state() for worker in workers]),
-            stopped=cluster.ended or not all(server.shard.done for server in servers),
+            stopped=simulation.ended or not all(server.shard.done for server in servers),
             diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),
             bytes_sent=sum(worker.bytes_sent for worker in workers),
             bytes_received=sum(worker.bytes_received for worker in workers),
             staleness=shard.staleness,
             grants=shard.grants,
-            trace=cluster.trace,
+            trace=simulation.trace,
             events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.session.events),
         )
 
@@ -75,19 +73,17 @@ class ServerTeam:
 class SimServer(Node):
     """A server: a shard, and the sessions of its requests."""
 
-    def __init__(
-        self, cluster: Simulation, index: int, params: Tensors, workers: "list[SimWorker]", servers: "list[SimServer]"
-    ) -> None:
-        calibration, config = cluster.engine.calibration, cluster.config
+    def __init__(self, team: ServerTeam, index: int, params: Tensors) -> None:
+        simulation, self._workers, self._servers = team.simulation, team.workers, team.servers
+        calibration, config = simulation.engine.calibration, simulation.config
         times = {**calibration.server, **update_lines(calibration, config)} if calibration else {}
         if calibration:
             times["transfer"] = calibration.server_rest.times(1 / 2)
-        super().__init__(cluster, f"server {index}", times)
-        self.index, self.layout, self._workers = index, partition(params, config.servers)[index], workers
+        super().__init__(simulation, f"server {index}", times)
+        self.index, self.layout = index, partition(params, config.servers)[index]
         updates, now = config.workers * config.steps, lambda: self.clockwork.now
-        every = math.inf if cluster.every is None else cluster.every * config.workers
+        every = math.inf if simulation.every is None else simulation.every * config.workers
         self.shard = Shard.of(config, cut(params, self.layout), updates=updates, now=now, every=every)
-        self._servers = servers
         self.session = _Sessions(self)
         self.losses = self.session.losses
         self._waiting: list[tuple[Until, Signal]] = []
@@ -95,7 +91,7 @@ class SimServer(Node):
         self._watching = False
 
     def begin(self, state: Any) -> None:
-        """Begin, where a saved run has ended if its ``state`` is given."""
+        """Begin, with the ``state`` of a saved run if there is one."""
         if state:
             self.session.restore(state)
         self.session.keep()
@@ -105,10 +101,10 @@ class SimServer(Node):
             began, event = self.clockwork.now, Signal()
             self._waiting.append((wanted, event))
             yield event
-            self.cluster.record("wait", f"worker {wanted.worker}", began, step)
+            self.simulation.record("wait", f"worker {wanted.worker}", began, step)
 
     def watch(self) -> Way[None]:
-        """Drop workers that have fallen silent, as long as one of them counts. All that train are heard meanwhile."""
+        """Drop silent workers, as long as one of them counts. Meanwhile the workers that train send heartbeats."""
         if self._watching:
             return
         self._watching, attendance = True, self.session.attendance
@@ -122,26 +118,26 @@ class SimServer(Node):
         self._watching = False
 
     def _misses(self, worker: "SimWorker") -> bool:
-        """True where this worker counts, and will say nothing any more, not even goodbye."""
+        """True where this worker counts, and has fallen silent without a goodbye."""
         connections = self.session.attendance.present[worker.rank].connections
         return worker.gone and worker.rank in self.shard.live and bool(connections)
 
     def updated(self) -> None:
-        """An update has taken its time."""
+        """Note that the time of an update is over: report, pause, or let stragglers give up."""
         shard = self.shard
         self.session.keep()
-        if self.cluster.engine.abandon and shard.quorum is not None and shard.quorum < shard.workers:
+        if self.simulation.engine.abandon and shard.quorum is not None and shard.quorum < shard.workers:
             for worker in self._workers:
                 worker.left_behind()
         if self.index == 0:
-            self.cluster.tell(shard.applied, self.losses)
-        if self.cluster.halt:  # all end with those of one clock
+            self.simulation.tell(shard.applied, self.losses)
+        if self.simulation.halt:  # all servers end with the parameters of one clock
             at = max(server.shard.pause() for server in self._servers)
             for server in self._servers:
                 server.shard.pause(at)
         if shard.paused and all(server.shard.paused for server in self._servers):
             parts, layouts = [server.shard.params for server in self._servers], [one.layout for one in self._servers]
-            ended = self.cluster.evaluate(
+            ended = self.simulation.evaluate(
                 self._servers[0].shard.applied // shard.workers, join(parts, layouts), self._servers[0].losses
             )
             for server in self._servers:
@@ -152,19 +148,19 @@ class SimServer(Node):
                 server._look()
 
     def changed(self) -> None:
-        """The shard has changed."""
+        """Note that the shard has changed."""
         if self.shard.diverged:
             self.diverge(self.shard.diverged)
         self._look()
 
     def diverge(self, reason: str) -> None:
-        """The run ends at every server."""
+        """End the run at every server."""
         for server in self._servers:
             server.shard.diverge(reason)
             server._look()
 
     def _look(self) -> None:
-        """Those that wait and need not any more go on. None can, as long as all that they wait for is the same."""
+        """Wake the sessions whose conditions hold. None can while the state that they depend on stays the same."""
         shard = self.shard
         state = shard.slowest(), shard.done, shard.pause_at, shard.sees_time and shard.applied, self.session.encodings
         if state != self._state:
@@ -182,10 +178,10 @@ class _Sessions(ServerProtocol):
     def __init__(self, server: SimServer) -> None:
         calls = server.changed, server.updated
         super().__init__(server.shard, server.config, server.index, server.layout, UNTIMED, *calls)
-        self._versions = deque[tuple[int, Tensors]](maxlen=server.cluster.engine.delay_versions + 1)
+        self._versions = deque[tuple[int, Tensors]](maxlen=server.simulation.engine.delay_versions + 1)
 
     def keep(self) -> None:
-        """Keep the version of now, where pulls are answered with earlier ones."""
+        """Keep this version of the parameters, where pulls are answered with earlier ones."""
         if self._versions.maxlen != 1:
             self._versions.append((self.shard.version, self.shard.params))
 
@@ -197,10 +193,10 @@ class _Sessions(ServerProtocol):
 class SimWorker(ServedParty, Trainer):
     """A worker and its client."""
 
-    def __init__(self, cluster: Simulation, rank: int, servers: list[SimServer]) -> None:
-        calibration, config = cluster.engine.calibration, cluster.config
+    def __init__(self, simulation: Simulation, rank: int, servers: list[SimServer]) -> None:
+        calibration, config = simulation.engine.calibration, simulation.config
         rest = {"transfer": calibration.worker_rest.times(1 / 2)} if calibration else {}
-        super().__init__(cluster, rank, {**calibration.worker, **rest} if calibration else {})
+        super().__init__(simulation, rank, {**calibration.worker, **rest} if calibration else {})
         self._idle = calibration.idle.times(1 / 2) if calibration else Line()
         self._servers = servers
         self._links = [ServerRecord(config, rank, index, UNTIMED) for index in range(config.servers)]
@@ -209,12 +205,12 @@ class SimWorker(ServedParty, Trainer):
         self._connection = Attending()
         self._seen: Seen | None = None
         self._gave_up = self._over = False
-        """True where the last gradient was given up, and where the run was over before it was."""
+        """Whether the last gradient was given up, and whether the run was over before it was computed."""
         self.gone = False
-        """True where its loop has ended before the run: it has left, or says nothing any more."""
+        """True where the worker's loop has ended before the run: it has left, or fallen silent."""
 
     def begin(self, state: Any) -> None:
-        """After hello: begin, where a saved run has ended if its ``state`` is given."""
+        """Begin, after hello, with the ``state`` of a saved run if there is one."""
         if state:
             for link, kept in zip(self._links, state["links"], strict=True):
                 link.restore(kept)
@@ -226,16 +222,16 @@ class SimWorker(ServedParty, Trainer):
 
     def at_once(self, session: Session[Any]) -> None:
         """Carry out a session that takes no time: hello before the clock starts, a heartbeat, bye at the end."""
-        asked: list[Send] = []
+        requests: list[Send] = []
 
         def receive(wanted: Receive) -> Frames:
-            frames = asked.pop(0).parcel
+            frames = requests.pop(0).parcel
             session = self._servers[wanted.source].session
             answer: Frames = carry_out(session.answer(frames, self._connection, self.clockwork.now))
             self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
             return answer
 
-        carry_out(session, asked.append, receive)
+        carry_out(session, requests.append, receive)
 
     def left_behind(self) -> None:
         """Give up a gradient whose round is over at every server."""
@@ -271,16 +267,16 @@ class SimWorker(ServedParty, Trainer):
         return self.session.clock
 
     def trip(self, server: int, parcel: Frames, step: int) -> Way[Frames]:
-        cluster, to, frames = self.cluster, self._servers[server], parcel
-        least_s = self._idle.at(to.session.values)
+        simulation, target, frames = self.simulation, self._servers[server], parcel
+        least_s = self._idle.at(target.session.values)
         began = self.clockwork.now
         self.bytes_sent += size(frames)
-        yield from cluster.travel(self, to, size(frames), least_s)
-        cluster.record("transfer", self.who, began, step)
-        session = to.session.answer(frames, self._connection, self.clockwork.now)
-        answer: Frames = yield from to.carry_out(session, step)
+        yield from simulation.travel(self, target, size(frames), least_s)
+        simulation.record("transfer", self.who, began, step)
+        session = target.session.answer(frames, self._connection, self.clockwork.now)
+        answer: Frames = yield from target.carry_out(session, step)
         began = self.clockwork.now
-        yield from cluster.travel(to, self, size(answer), least_s)
-        cluster.record("transfer", self.who, began, step)
+        yield from simulation.travel(target, self, size(answer), least_s)
+        simulation.record("transfer", self.who, began, step)
         self.bytes_received += size(answer)
         return answer

@@ -1,8 +1,8 @@
 """The simulated engine: a cluster in virtual time.
 
-Everything that decides, computes or encodes is what a real run uses: the problem's gradients, `Shard` with its
-aggregator, consistency and optimizer, both halves of the codec. Only time is made up. Computing takes what the engine
-says, and messages travel over a network whose links they share. So the same seed gives the same run to the bit, trace
+A simulation decides, computes and encodes with a real run's code: the problem's gradients, `Shard` with its aggregator,
+consistency and optimizer, both halves of the codec. Only its time is virtual. The engine says how long a gradient
+takes, and messages travel over a network whose links they share. So the same seed gives the same run to the bit, trace
 included, and under BSP the parameters are those of a real run.
 """
 
@@ -36,14 +36,14 @@ class Simulated(Engine):
     each node. Waiting has no limit, and all nodes live for ever.
 
     On a ``cluster`` of machines servers and workers are placed in turn, as the engine `Ray` places them: those on one
-    machine share its link and its cores, and what they say to each other passes no link. Without one each has a core.
+    machine share its link and its cores, and messages between them pass no link. Without one each has a core.
 
     With ``delay_versions`` τ a pull is answered with parameters that are τ versions old: one worker under ASP then
     descends with a constant delay of τ, and more workers add their own staleness to that.
 
-    With backup workers a round leaves stragglers behind. They ``abandon`` what they compute and go on with the round
-    under way, as the order statistics of compute times assume; such a gradient counts as late. A real worker cannot
-    know and computes to the end: say ``abandon=False`` for that.
+    With backup workers a round leaves stragglers behind. They ``abandon`` their gradient and join the round under way,
+    as the order statistics of compute times assume; such a gradient counts as late. A real worker does not know that
+    its round is over, and computes to the end: say ``abandon=False`` for that.
 
     >>> import minips as ps
     >>> problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))
@@ -72,19 +72,19 @@ class Simulated(Engine):
             raise ValueError("Simulated takes a topology, or a cluster, which has one of its own; got both.")
 
     def run(self, job: TrainingJob) -> Run:
-        parties = self.begun(job)
-        parties.cluster.go_on()
-        run = parties.result()
-        if error := parties.cluster.error:
+        team = self.begun(job)
+        team.simulation.run()
+        run = team.result()
+        if error := team.simulation.error:
             error.run = run  # type: ignore[attr-defined]
             raise error
         return run
 
     def begun(self, job: TrainingJob) -> "ServerTeam | Team":
-        """The servers and workers of a run, which `Simulation.go_on` moves and whose ``result`` is the run."""
+        """The servers and workers of a run, which `Simulation.run` moves and whose ``result`` is the run."""
         from minips.engines.simulated.central import ServerTeam
-        from minips.engines.simulated.cluster import Simulation
         from minips.engines.simulated.mutual import Team
+        from minips.engines.simulated.simulation import Simulation
 
         config = job.config
         check_one_network(config, self.cluster)
@@ -93,15 +93,15 @@ class Simulated(Engine):
                 f"With delay_versions={self.delay_versions} pulls are answered with earlier parameters, which a saved "
                 "run does not hold: resume with delay_versions=0."
             )
-        cluster = Simulation(self, job)
+        simulation = Simulation(self, job)
         if isinstance(config.exchange, AllReduce) and self.delay_versions:
             raise ValueError(
                 f"{config.exchange!r} has no server that could answer with old parameters; "
                 "use exchange=PS(), or delay_versions=0."
             )
-        parties: ServerTeam | Team = Team(cluster) if isinstance(config.exchange, AllReduce) else ServerTeam(cluster)
-        cluster.begin([worker.start(worker.train()) for worker in parties.workers])
-        return parties
+        team = (Team if isinstance(config.exchange, AllReduce) else ServerTeam)(simulation)
+        simulation.begin([worker.start(worker.train()) for worker in team.workers])
+        return team
 
     def network(self, config: Config) -> Any:
         """The graph that ``config`` runs on; None where it is infinitely fast."""
@@ -116,7 +116,7 @@ class Simulated(Engine):
         return topology and topology.graph(config.workers, servers)
 
     def seconds(self, config: Config, worker: int, clock: int, rows: int) -> float:
-        """Seconds that this worker computes at this clock, on batches of so many rows, but for the config's delays."""
+        """Seconds of this worker's gradient at this clock, on batches of so many rows, without the config's delays."""
         gradient = self.calibration and self.calibration.gradient
         given = self.compute_s if self.compute_s is not None else (self.cluster and self.cluster.compute_s) or None
         batch = given if given is not None else gradient.at(rows) if gradient else 0.0

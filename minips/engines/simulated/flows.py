@@ -1,12 +1,12 @@
 """Messages on a simulated network: flows that share its links max-min fairly, in virtual time.
 
 A message is a flow: it has the fair share of its route until all of its bytes have left, and arrives the route's
-latency later. Messages from one node to another follow each other, as over one connection. Shares are worked out anew
-when flows begin or end: for all flows at once, and once for each instant, however many begin or end in it.
+latency later. Messages from one node to another follow each other, as over one connection. The shares of all flows are
+computed anew when flows begin or end, once for each instant.
 
-A packet that is lost is sent again. The model: a message of k packets is sent; a round trip later the sender knows
-which of them are missing (a seeded draw for each) and sends those again; and so on. So S bytes take about S/(1 − loss)
-bytes of bandwidth on all of their way, and a round trip for each time that anything was missing.
+A lost packet is sent again. The model: a message of k packets is sent; a round trip later the sender knows which of
+them are missing (a seeded draw for each) and sends those again; and so on. So S bytes take about S/(1 − loss) bytes of
+bandwidth on every link, and a round trip for each time that a packet was missing.
 """
 
 from collections.abc import Sequence
@@ -15,41 +15,40 @@ from math import ceil, inf, isfinite
 
 import numpy as np
 
-from minips.core.topology import Links, Network, Traffic, fair_shares
+from minips.core.topology import Edges, Network, Traffic, fair_shares
 from minips.drivers.clockwork import Clockwork, Signal
 from minips.drivers.virtual import Way
 
 PACKET_BYTES = 1500
 """Bytes of one packet: those of an Ethernet frame."""
 _SAME = 1e-12
-"""Two times that differ by less than this share of them are one: what is left is the rounding of sums."""
+"""Two times are the same if they differ by less than this share of them, which is the rounding of sums."""
 
 
 class FlowNetwork:
-    """A network in use. ``traffic`` is what else travels on it; ``rng`` draws which packets are lost."""
+    """A network and the flows on it. ``traffic`` are competing flows; ``rng`` draws the packets that are lost."""
 
     def __init__(
         self, clockwork: Clockwork, network: Network, traffic: Sequence[Traffic], rng: np.random.Generator
     ) -> None:
         self._clockwork, self._network, self._rng = clockwork, network, rng
-        # Each competing flow has a link of its own that holds it to its rate, and the last link is the filling of short
-        # routes.
-        limits = [inf if one.rate_bps is None else one.rate_bps / 8 for one in traffic]
+        # Each competing flow has a link of its own with its rate as capacity; the last link pads short routes.
+        limits = [inf if flow.rate_bps is None else flow.rate_bps / 8 for flow in traffic]
         self._capacity = np.array([*network.capacity, *limits, inf])
-        # The flows under way, as columns: their links, bytes left, bytes per second, when they end, whom to tell.
-        self._links = np.empty((0, 0), np.intp)
+        # The flows under way, as columns: their links, bytes left, bytes per second, end times, end signals.
+        self._edges = np.empty((0, 0), np.intp)
         self._left, self._rate, self._due = np.empty(0), np.empty(0), np.empty(0)
         self._ended = np.empty(0, object)
-        self._last: dict[str | tuple[str, str], Signal] = {}
-        self._new: list[tuple[Links, float, Signal]] = []
+        self._last: dict[str, Signal] = {}
+        self._new: list[tuple[Edges, float, Signal]] = []
         self._at, self._turn, self._settling, self._ending = 0.0, 0, False, False
-        for number, one in enumerate(traffic, len(network.capacity)):
-            clockwork.start(self._compete(one, number))
+        for number, flow in enumerate(traffic, len(network.capacity)):
+            clockwork.start(self._compete(flow, number))
 
-    def travel(self, source: str, target: str, nbytes: float, line: str | None = None) -> Way[None]:
-        """The way of a message, for a process's ``yield from``: it ends when the last byte has arrived.
+    def travel(self, source: str, target: str, nbytes: float, queue: str = "") -> Way[None]:
+        """The way of a message, for a task's ``yield from``: it ends when the last byte has arrived.
 
-        Messages of one ``line`` (None: of one source and target) leave in turn.
+        Messages of one ``queue`` (empty: of one source and target) leave in turn.
         """
         route = self._network.route(source, target)
         seconds = route.latency_s
@@ -57,35 +56,35 @@ class FlowNetwork:
             tries = self._rng.geometric(1 - route.loss, ceil(nbytes / PACKET_BYTES))
             nbytes *= float(tries.mean())
             seconds += 2 * route.latency_s * float(tries.max() - 1)
-        if route.links.size and nbytes:
-            turn = line or (source, target)
-            before, left = self._last.get(turn), Signal()
-            self._last[turn] = left
+        if route.edges.size and nbytes:
+            queue = queue or f"{source} to {target}"
+            before, left = self._last.get(queue), Signal()
+            self._last[queue] = left
             if before:
                 yield before
-            yield self._begin(route.links, nbytes)
+            yield self._begin(route.edges, nbytes)
             left.succeed()
         yield seconds
 
-    def _compete(self, one: Traffic, limit: int) -> Way[None]:
-        route = self._network.route(one.source, one.target)
-        yield one.start_s
-        links = np.append(route.links, [] if one.rate_bps is None else [limit]).astype(np.intp)
-        if links.size:
-            flow = self._begin(links, inf)
-            if one.stop_s is not None:
-                yield one.stop_s - one.start_s
+    def _compete(self, traffic: Traffic, limit: int) -> Way[None]:
+        route = self._network.route(traffic.source, traffic.target)
+        yield traffic.start_s
+        edges = np.append(route.edges, [] if traffic.rate_bps is None else [limit]).astype(np.intp)
+        if edges.size:
+            flow = self._begin(edges, inf)
+            if traffic.stop_s is not None:
+                yield traffic.stop_s - traffic.start_s
                 self._due[self._ended == flow], self._ending = self._clockwork.now, True
                 self._touch()
 
-    def _begin(self, links: Links, nbytes: float) -> Signal:
+    def _begin(self, edges: Edges, nbytes: float) -> Signal:
         ended = Signal()
-        self._new.append((links, nbytes, ended))
+        self._new.append((edges, nbytes, ended))
         self._touch()
         return ended
 
     def _touch(self) -> None:
-        """Share anew, after all that happens in this instant."""
+        """Compute the shares anew, after all events of this instant."""
         if not self._settling:
             self._settling = True
             self._clockwork.at(self._clockwork.now, self._settle)
@@ -96,7 +95,7 @@ class FlowNetwork:
         if self._new:
             self._admit()
         if self._due.size:
-            self._rate = fair_shares(self._links, self._capacity)
+            self._rate = fair_shares(self._edges, self._capacity)
             self._due = self._at + self._left / self._rate
             self._turn += 1
             turn, soonest = self._turn, float(self._due.min())
@@ -104,40 +103,40 @@ class FlowNetwork:
                 self._clockwork.at(soonest, partial(self._wake, turn))
 
     def _wake(self, turn: int) -> None:
-        """A flow ends now, unless the shares have changed since ``turn``, when that was worked out."""
+        """End the flows that end now, unless the shares have changed since ``turn``."""
         if turn == self._turn:
             self._ending = True
             self._end()
             self._touch()
 
     def _end(self) -> None:
-        """Bring the columns up to this instant, and tell those that have ended, if time has passed or one was due."""
+        """Bring the columns up to this instant, if time has passed or a flow was due, and signal the flows that end."""
         now = self._clockwork.now
         if now == self._at and not self._ending:
             return
         self._ending = False
         self._left = self._left - self._rate * (now - self._at)
         self._at = now
-        going = self._due <= now * (1 + _SAME)
-        if going.any():
-            ended, stay = self._ended[going], ~going
-            self._links, self._ended = self._links[:, stay], self._ended[stay]
+        over = self._due <= now * (1 + _SAME)
+        if over.any():
+            ended, stay = self._ended[over], ~over
+            self._edges, self._ended = self._edges[:, stay], self._ended[stay]
             self._left, self._rate, self._due = self._left[stay], self._rate[stay], self._due[stay]
             for event in ended:
                 event.succeed()
 
     def _admit(self) -> None:
-        count, hops = len(self._new), max(links.size for links, _, _ in self._new)
-        filling = len(self._capacity) - 1
-        if hops > len(self._links):
-            more = np.full((hops - len(self._links), self._due.size), filling, np.intp)
-            self._links = np.concatenate([self._links, more])
-        links = np.full((len(self._links), count), filling, np.intp)
+        count, hops = len(self._new), max(route.size for route, _, _ in self._new)
+        padding = len(self._capacity) - 1
+        if hops > len(self._edges):
+            rows = np.full((hops - len(self._edges), self._due.size), padding, np.intp)
+            self._edges = np.concatenate([self._edges, rows])
+        edges = np.full((len(self._edges), count), padding, np.intp)
         ended = np.empty(count, object)
-        for i, (one, _, event) in enumerate(self._new):
-            links[: one.size, i] = one
+        for i, (route, _, event) in enumerate(self._new):
+            edges[: route.size, i] = route
             ended[i] = event
-        self._links = np.concatenate([self._links, links], axis=1)
+        self._edges = np.concatenate([self._edges, edges], axis=1)
         self._left = np.append(self._left, [nbytes for _, nbytes, _ in self._new])
         self._ended = np.concatenate([self._ended, ended])
         self._due = np.append(self._due, np.full(count, inf))

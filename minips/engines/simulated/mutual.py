@@ -17,8 +17,8 @@ from minips.core.training import Compute, train_together
 from minips.drivers.clockwork import Signal, unrecorded
 from minips.drivers.peer import greeting_of
 from minips.drivers.virtual import Way
-from minips.engines.replica import Replica, check_same, contribute, requantization_error
-from minips.engines.simulated.cluster import Simulation, Trainer
+from minips.engines.replica import Replica, check_replicas, contribute, requantization_error
+from minips.engines.simulated.simulation import Simulation, Trainer
 from minips.stage import Frames
 from minips.stages.aggregators import Contribution
 from minips.stages.transports.framing import size
@@ -29,12 +29,12 @@ _SENT_AT = bytes(8)
 
 
 class Team:
-    """The workers, by rank, and what they have done together."""
+    """The workers, by rank, and their common progress."""
 
-    def __init__(self, cluster: Simulation) -> None:
-        job, count = cluster.job, cluster.config.workers
+    def __init__(self, simulation: Simulation) -> None:
+        job, count = simulation.job, simulation.config.workers
         kept = job.state["workers"] if job.state else [{}] * count
-        self.cluster, self.changed_at = cluster, 0.0
+        self.simulation, self.changed_at = simulation, 0.0
         self.losses: Rows = []
         self.workers = [SimRank(self, rank, kept[rank]) for rank in range(count)]
         for worker in self.workers:
@@ -42,67 +42,67 @@ class Team:
         self.applied = sum(worker.replica.shard.applied for worker in self.workers)
         self._began = self.applied // count
         self.decided = Signal()
-        """The end of the pause that is next."""
+        """The end of the next pause."""
 
     def result(self) -> Run:
         """The run, at its end."""
-        cluster, workers = self.cluster, self.workers
+        simulation, workers = self.simulation, self.workers
         reports = [worker.replica.report() for worker in workers]
         digests = [report["digest"] for report in reports]
-        check_same(digests)
-        cluster.tell(self.applied, self.losses, last=True)
+        check_replicas(digests)
+        simulation.tell(self.applied, self.losses, last=True)
         return Run(
-            config=cluster.config,
+            config=simulation.config,
             params=dict(reports[0]["params"]),
             seconds=self.changed_at,
             losses=self.losses,
             updates=self.applied,
             state=state_of([], [{**worker.state(), "replica": reports[0]["shard"]} for worker in workers]),
-            stopped=cluster.diverged is None and reports[0]["applied"] < cluster.config.steps,
-            diverged=cluster.diverged,
+            stopped=simulation.diverged is None and reports[0]["applied"] < simulation.config.steps,
+            diverged=simulation.diverged,
             bytes_sent=sum(worker.bytes_sent for worker in workers),
             bytes_received=sum(worker.bytes_received for worker in workers),
             staleness=sum((report["staleness"] for report in reports), Counter()),
             grants=[grant for report in reports for grant in report["grants"]],
-            trace=cluster.trace,
+            trace=simulation.trace,
             requantization_error=requantization_error([report["samples"] for report in reports]),
             replicas=digests,
         )
 
     def stepped(self) -> None:
-        """A worker has made a step. The slowest one's makes a row of losses."""
-        self.applied, self.changed_at = self.applied + 1, self.cluster.clockwork.now
+        """Count a worker's step. The slowest worker's adds a row of losses."""
+        self.applied, self.changed_at = self.applied + 1, self.simulation.clockwork.now
         step = self.applied // len(self.workers)
         made = step - self._began
         if made > len(self.losses) and all(len(worker.replica.losses) >= made for worker in self.workers):
             losses = [worker.replica.losses[made - 1][2] for worker in self.workers]
             self.losses.append((self.changed_at, step, sum(losses) / len(losses)))
-            self.cluster.tell(self.applied, self.losses)
+            self.simulation.tell(self.applied, self.losses)
 
     def paused(self) -> Session[bool]:
-        """A worker has come to a pause: the last one lets all go on. True where the run ends here."""
+        """The session of a worker's pause, which ends when the last worker has come to it. True where the run ends."""
         decided = self.decided
         if all(worker.replica.shard.paused for worker in self.workers):
             self.decided = Signal()
             shard = self.workers[0].replica.shard
-            decided.succeed(self.cluster.evaluate(shard.applied, shard.params, self.losses))
+            decided.succeed(self.simulation.evaluate(shard.applied, shard.params, self.losses))
         yield Until(lambda: decided.triggered, 0)
         return cast(bool, decided.value)
 
 
 class SimRank(Trainer):
-    """A worker, its replica of the parameters, and a box for what comes in at each hop."""
+    """A worker, its replica of the parameters, and a box for the message of each hop."""
 
     def __init__(self, team: Team, rank: int, state: Mapping[str, Any]) -> None:
-        cluster, config, params = team.cluster, team.cluster.config, team.cluster.job.params
-        calibration = cluster.engine.calibration
+        simulation, config, params = team.simulation, team.simulation.config, team.simulation.job.params
+        calibration = simulation.engine.calibration
         rest = {"transfer": calibration.hop_rest.times(1 / 2)} if calibration else {}
-        super().__init__(cluster, rank, {**rank_lines(calibration, config), **rest} if calibration else {})
+        super().__init__(simulation, rank, {**rank_lines(calibration, config), **rest} if calibration else {})
         self._team = team
         self._idle = calibration.hop_idle if calibration else Line()
         self._reduction = AllReduceState(config, rank, params, UNTIMED)
         self._boxes: dict[tuple[int, int], Signal] = defaultdict(Signal)
-        self.replica = Replica(params, config, rank, UNTIMED, cluster.every, state.get("replica"))
+        self.replica = Replica(params, config, rank, UNTIMED, simulation.every, state.get("replica"))
         self._seen = state.get("seen")
         if state:
             self._reduction.restore(state["hops"])
@@ -112,7 +112,7 @@ class SimRank(Trainer):
         return {"hops": self._reduction.state(), "seen": self._seen if self.config.overlap else None}
 
     def greet(self, workers: "Sequence[SimRank]") -> None:
-        """Say to those that this worker sends to who it is, which takes no time: the clock has not started."""
+        """Count the bytes of this worker's greetings to its targets. They take no time: the clock has not started."""
         nbytes = size(greeting_of(self.rank))
         for rank in self._reduction.targets:
             self.bytes_sent += nbytes
@@ -135,7 +135,7 @@ class SimRank(Trainer):
 
     def _exchange(self, clock: int, computed: tuple[Contribution, str]) -> Session[bool]:
         return self.replica.exchange(
-            self._reduction, *computed, self.cluster.halt, self._team.paused, self._team.stepped
+            self._reduction, *computed, self.simulation.halt, self._team.paused, self._team.stepped
         )
 
     def wait(self, wanted: Until, step: int) -> Way[None]:
@@ -153,15 +153,15 @@ class SimRank(Trainer):
         began, key = self.clockwork.now, (wanted.number, step)
         sent, frames = yield self._boxes[key]
         del self._boxes[key]
-        self.cluster.record("wait", self.who, began, step, end=sent)
-        self.cluster.record("transfer", self.who, max(began, sent), step)
+        self.simulation.record("wait", self.who, began, step, end=sent)
+        self.simulation.record("transfer", self.who, max(began, sent), step)
         self.bytes_received += size(frames)
         return cast(Frames, frames[1:])
 
     def _deliver(self, target: "SimRank", box: Signal, frames: Frames, values: float) -> Way[None]:
-        """A message's way into its box. What a worker sends leaves in turn, whatever its target, as hops do."""
+        """A message's way into its box. All messages of a worker leave in one queue, whatever their target."""
         sent = self.clockwork.now
-        yield from self.cluster.travel(self, target, size(frames), self._idle.at(values), line=self.who)
+        yield from self.simulation.travel(self, target, size(frames), self._idle.at(values), queue=self.who)
         if line := target._times.get("transfer"):
-            yield target.work((line.at(values), unrecorded))  # in no span of its own
+            yield target.work((line.at(values), unrecorded))  # the span is recorded by `receive`
         box.succeed((sent, frames))

@@ -46,7 +46,7 @@ class Rounds:
         return {"params": self.params, "changed_at": self.changed_at}
 
 
-def told_to_go(line: ControlPipe) -> bool:
+def told_to_go(control: ControlPipe) -> bool:
     """Say that this side is ready, and wait for go; False where it is not to be."""
-    line.say("ready")
-    return line.wait("go")[0] == "go"
+    control.say("ready")
+    return control.wait("go")[0] == "go"

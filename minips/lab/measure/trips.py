@@ -49,15 +49,15 @@ def answering(values: int, applies: bool) -> Callable[[Array], Array]:
     return step if applies else lambda same: same
 
 
-def attend(line: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
+def attend(control: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
     """The serving side, until the supervisor says stop."""
     silence()
     with serve(**parts) as address:
-        line.say("ready", address)
-        line.wait()
+        control.say("ready", address)
+        control.wait()
 
 
-def travel(line: ControlPipe, *, trip: Way, address: Any, applies: bool, parts: dict[str, Any]) -> None:
+def travel(control: ControlPipe, *, trip: Way, address: Any, applies: bool, parts: dict[str, Any]) -> None:
     """The calling side: one trip to see that the right answer comes, then one whenever the supervisor says so."""
     silence()
     x = numbers(parts["values"])
@@ -71,10 +71,10 @@ def travel(line: ControlPipe, *, trip: Way, address: Any, applies: bool, parts: 
         first_s, got = timed()
         if not np.array_equal(got, -np.float32(LR) * x if applies else x):
             raise RuntimeError("the first answer is not the right one, so its time would mean nothing")
-        line.say("ready", first_s)
+        control.say("ready", first_s)
         del got
-        while line.wait("turn")[0] == "turn":
-            line.say("took", timed()[0])
+        while control.wait("turn")[0] == "turn":
+            control.say("took", timed()[0])
 
 
 def silence() -> None:

@@ -41,24 +41,24 @@ def member(name: str, rank: int, size: int, folder: Path) -> Iterator[Any]:
         rpc.shutdown(graceful=False)
 
 
-def serve(line: ControlPipe, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
+def serve(control: ControlPipe, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
     """The server of a job: holds the parameters until the conductor says stop."""
     global _served
     silence()
     _served = Rounds(config, params)
     with member(SERVER, 0, config.workers + 1, folder):
-        line.say("ready")
-        while line.wait()[0] != "stop":
+        control.say("ready")
+        while control.wait()[0] != "stop":
             pass
     report: dict[str, Any] = _served.report()
     return report
 
 
-def run_ps_worker(line: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
+def run_ps_worker(control: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
     """A worker of a job."""
     silence()
     with member(f"worker-{worker}", worker + 1, config.workers + 1, folder) as rpc:
-        if not told_to_go(line):
+        if not told_to_go(control):
             return
         params = _arrays(rpc.rpc_sync(SERVER, _pull))
         for clock in range(config.steps):

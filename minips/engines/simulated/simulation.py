@@ -1,6 +1,6 @@
-"""A simulated cluster: the time, the network, the trace, and the base of its nodes.
+"""The simulation of a run: the time, the network, the trace, and the base of its nodes.
 
-No time passes but by ``yield``. Between two of them a node works in no time, so there is no lock.
+Time passes at a ``yield`` alone. Between two of them a node works in no time, so there is no lock.
 """
 
 import time
@@ -37,12 +37,12 @@ class Simulation:
         self.ended = False
         """True where the evaluation, or a stop, has ended the run."""
         self.error: Exception | None = None
-        """What the evaluation, or a report of progress, has raised."""
+        """The exception of the evaluation, or of a report of progress."""
         self.clockwork = Clockwork()
         self.halt = False
         """True once the run is stopped from outside."""
         self._over = Signal()
-        """Happens when all have ended, or it diverges, or a node fails."""
+        """The run's end: all tasks have ended, or the run has diverged, or a node has failed."""
         self._failure: RuntimeError | None = None
         self.diverged: str | None = None
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples, which the garbage collector need not see
@@ -51,14 +51,14 @@ class Simulation:
         graph, rng, config = engine.network(job.config), seeds.loss(job.config.seed), job.config
         self._wire = None if graph is None else FlowNetwork(self.clockwork, Network(graph), engine.traffic, rng)
         self.cores: dict[str, Cores] = {}
-        """Of each node's machine, where nodes share some."""
+        """The cores of each node's machine, where nodes share machines."""
         if machines := engine.cluster:
             servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
             of_each = [Cores(self.clockwork, machines.cores) for _ in range(machines.machines)]
             self.cores = {who: of_each[place] for who, place in machines.places(config.workers, servers).items()}
 
     def begin(self, ends: Sequence[Signal]) -> None:
-        """The run is over once all of this has happened."""
+        """End the run once all of these have happened."""
 
         def last() -> Way[None]:
             yield from ends
@@ -66,7 +66,7 @@ class Simulation:
 
         self.clockwork.start(last())
 
-    def go_on(self, until: Callable[[], bool] = lambda: False) -> None:
+    def run(self, until: Callable[[], bool] = lambda: False) -> None:
         """Let time pass until ``until()`` holds, or the run is over. RuntimeError where a node failed."""
         with seldom_collected():
             self.clockwork.run(lambda: self._over.triggered or until())
@@ -76,14 +76,14 @@ class Simulation:
             raise RuntimeError("The simulated nodes wait for each other, and nothing is left to happen.")
 
     def fail(self, who: str, error: Exception) -> None:
-        """A node failed, which ends the run."""
+        """End the run, for a node failed."""
         if not self._over.triggered:
             self._failure = RuntimeError(f"{who} failed: {type(error).__name__}: {reason(error)}")
             self._failure.__cause__ = error
             self._over.succeed()
 
     def evaluate(self, step: int, params: Tensors, losses: Rows) -> bool:
-        """Nothing moves: evaluate the parameters; True where the run ends, as after a stop, or an error of the call."""
+        """Evaluate the parameters in a pause; True where the run ends: by the evaluation, its error, or a stop."""
         evaluation = self.job.evaluation
         try:
             self.ended = self.halt or (
@@ -94,18 +94,18 @@ class Simulation:
         return self.ended
 
     def diverge(self, reason: str) -> None:
-        """The run is over, with the parameters as they are."""
+        """End the run with the parameters as they are."""
         if not self._over.triggered:
             self.diverged = reason
             self._over.succeed()
 
-    def travel(self, source: "Node", target: "Node", nbytes: int, least_s: float, line: str | None = None) -> Way[None]:
-        """The way of a message, for a process's ``yield from``; see `FlowNetwork.travel`. The transport itself takes
-        ``least_s``.
+    def travel(self, source: "Node", target: "Node", nbytes: int, least_s: float, queue: str = "") -> Way[None]:
+        """The way of a message, for a task's ``yield from``; see `FlowNetwork.travel`. It takes ``least_s`` at least,
+        the transport's own time.
         """
         began = self.clockwork.now
         if self._wire:
-            yield from self._wire.travel(source.who, target.who, nbytes, line)
+            yield from self._wire.travel(source.who, target.who, nbytes, queue)
         yield began + least_s - self.clockwork.now
 
     def record(self, name: str, who: str, start: float, step: int, end: float | None = None) -> None:
@@ -118,11 +118,11 @@ class Simulation:
 
     @property
     def trace(self) -> Trace:
-        """The spans, by now."""
+        """The spans so far."""
         return Trace(spans=map(Span._make, self._spans), until=self._until)
 
     def tell(self, applied: int, losses: Rows, last: bool = False) -> None:
-        """Report progress, now and then and at the ``last``, and see whether to stop. An error of either ends it."""
+        """Report progress, now and then and at the ``last``, and ask whether to stop. An error ends the run."""
         try:
             if self.error is None:
                 self.halt = self.halt or self.job.stop()
@@ -136,47 +136,47 @@ class Simulation:
 class Node(Processor, Party):
     """A host: its name, and its processor, which does one thing at a time.
 
-    ``times`` are calibrated, by span name and number of values; ``transfer`` is what sending or receiving a message
-    takes of the processor.
+    ``times`` has the calibrated line of each span, by number of values; that of ``transfer`` is the processor's time
+    for sending or receiving a message.
     """
 
-    def __init__(self, cluster: Simulation, who: str, times: Mapping[str, Line]) -> None:
-        super().__init__(cluster.clockwork, cluster.cores.get(who))
-        self.cluster, self.config, self.who, self._times = cluster, cluster.config, who, times
+    def __init__(self, simulation: Simulation, who: str, times: Mapping[str, Line]) -> None:
+        super().__init__(simulation.clockwork, simulation.cores.get(who))
+        self.simulation, self.config, self.who, self._times = simulation, simulation.config, who, times
 
     def spend(self, spans: tuple[str, ...], values: float, step: int) -> Iterable[Signal]:
-        """Until the processor is free, that is a wait."""
+        """The time of these spans; the time until the processor is free is recorded as a wait."""
         times = [(name, self._times[name].at(values)) for name in spans if name in self._times]
         if not times:
             return ()
         began = self.clockwork.now
-        turn = 0.0, lambda _: self.cluster.record("wait", self.who, began, step)
+        turn = 0.0, lambda _: self.simulation.record("wait", self.who, began, step)
         return (self.work(turn, *((seconds, partial(self._record, name, step)) for name, seconds in times)),)
 
     def _record(self, name: str, step: int, seconds: float) -> None:
-        """Keep a span that took so long until now."""
-        self.cluster.record(name, self.who, self.clockwork.now - seconds, step)
+        """Keep a span of so many seconds that ends now."""
+        self.simulation.record(name, self.who, self.clockwork.now - seconds, step)
 
 
 class Trainer(Node, TrainingParty):
-    """A worker: a shard of the problem, and a gradient after a while."""
+    """A worker: its shard of the problem, and the time that its gradients take."""
 
-    def __init__(self, cluster: Simulation, rank: int, times: Mapping[str, Line]) -> None:
-        super().__init__(cluster, f"worker {rank}", times)
-        self.rank, self.problem = rank, cluster.job.problem.shard(rank, self.config.workers)
+    def __init__(self, simulation: Simulation, rank: int, times: Mapping[str, Line]) -> None:
+        super().__init__(simulation, f"worker {rank}", times)
+        self.rank, self.problem = rank, simulation.job.problem.shard(rank, self.config.workers)
         self.bytes_sent = self.bytes_received = 0
-        self._plain = cluster.plain
+        self._plain = simulation.plain
         self._rows = min(self.config.batch_size or self.problem.rows, self.problem.rows)
         self._computing: Signal | None = None
         """The end of the gradient that is being computed."""
 
     def start(self, steps: Way[Any]) -> Signal:
-        """Begin something that goes on beside the rest. What goes wrong in it ends the run."""
+        """Begin a task beside the others. An exception in it ends the run."""
         return self.clockwork.start(self._guard(steps))
 
     def compute_delay(self, clock: int) -> Way[bool]:
         """The time of one gradient; False where this worker gave it up."""
-        began, engine, delays = self.clockwork.now, self.cluster.engine, self.config.delays
+        began, engine, delays = self.clockwork.now, self.simulation.engine, self.config.delays
         computing = work = self.beside(engine.seconds(self.config, self.rank, clock, self._rows))
         if delays:
             computing, least = Signal(), began + delays.of(self.rank, clock, self.config.seed)
@@ -186,11 +186,11 @@ class Trainer(Node, TrainingParty):
         finished, self._computing = self._computing is not None, None
         if not finished and self._cores:
             self._cores.leave(work)
-        self.cluster.record("compute", self.who, began, clock)
+        self.simulation.record("compute", self.who, began, clock)
         return finished
 
     def give_up(self) -> None:
-        """Leave the gradient that is being computed, if one is."""
+        """Give up the gradient that is being computed, if there is one."""
         if computing := self._computing:
             self._computing = None
             computing.succeed()
@@ -199,7 +199,7 @@ class Trainer(Node, TrainingParty):
         try:
             return (yield from steps)
         except DivergedError as error:
-            self.cluster.diverge(str(error))
+            self.simulation.diverge(str(error))
         except Exception as error:
-            self.cluster.fail(self.who, error)
-        yield Signal()  # that never happens: nothing waits for this in vain, as the run is over
+            self.simulation.fail(self.who, error)
+        yield Signal()  # which never happens, so that the task does not end as if all were well
