@@ -249,11 +249,11 @@ def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_sile
     def come(server: central.SimServer) -> None:
         """Another client says that it is worker 1, and leaves again."""
         other = central.SimWorker(server.simulation, 1, [server])
-        session = WorkerSession(1, other._links, client="another")
+        protocol = WorkerProtocol(1, other._records, client="another")
         try:
-            other.at_once(session.hello())
-            told.append(server.session.attendance.present[1].client)
-            other.at_once(session.say("bye"))
+            other.at_once(protocol.hello())
+            told.append(server.protocol.attendance.present[1].client)
+            other.at_once(protocol.say("bye"))
         except ValueError as error:
             told.append(str(error))
 

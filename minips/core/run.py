@@ -203,7 +203,7 @@ class Run:
             for worker, kept in enumerate((before.state or {}).get("workers", ()))
             if remembers and not kept and before.updates
         ]
-        notes = [f"worker {worker} had left nothing to go on from: its memories begin anew" for worker in anew]
+        notes = [f"worker {worker} had left nothing to go on from: its memories begin anew" for worker in restarted]
         rows = {run.origin["rows"] for run in (before, self) if run.origin and run.origin["rows"]}
         notes += ["its rows are others than those of the run that it goes on from"] if len(rows) > 1 else []
         return replace(

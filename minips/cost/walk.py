@@ -347,14 +347,16 @@ class _Worker(ServedParty, _Trainer):
         super().__init__(walk, who, number, calibration.worker, rest_s)
         self._flight_s, self._connection = calibration.idle.at(walk.share) / 2, Attending()
         self._trips: list[deque[Signal]] = [deque() for _ in walk.servers]
-        self._session = WorkerProtocol(number, [_DeclaredLink(walk, number, index) for index in range(config.servers)])
+        self._protocol = WorkerProtocol(
+            number, [_DeclaredRecord(walk, number, index) for index in range(config.servers)]
+        )
 
     @property
     def clock(self) -> int | None:
-        return None if all(server.shard.done for server in self.walk.servers) else self._session.clock
+        return None if all(server.shard.done for server in self.walk.servers) else self._protocol.clock
 
     def train(self) -> Task:
-        return self.carry_out_loop(train_served(self._session, self.walk.config.overlap))
+        return self.carry_out_loop(train_served(self._protocol, self.walk.config.overlap))
 
     def trip(self, server: int, parcel: Sized, step: _SessionTimes) -> Task:
         clockwork, target, message, times = self.clockwork, self.walk.servers[server], parcel, _SessionTimes(0)
@@ -363,7 +365,7 @@ class _Worker(ServedParty, _Trainer):
         yield self._flight_s
         yield target.port.arrive(start, message.nbytes, self.port)
         arrival = clockwork.now
-        answer = yield from target.carry_out(target.session.answer(message, self._connection, arrival), times)
+        answer = yield from target.carry_out(target.protocol.answer(message, self._connection, arrival), times)
         start = target.port.depart(answer.nbytes, self.port)
         yield self._flight_s
         yield self.port.arrive(start, answer.nbytes, target.port)
@@ -382,7 +384,7 @@ class _Server(_SizedParty):
         super().__init__(walk, f"server {number}", number, lines, rest_s)
         updates, now = config.workers * walk.steps, lambda: self.clockwork.now
         self.shard = Shard.of(config, {}, aggregator=_MEAN, optimizer=_SGD, updates=updates, now=now)
-        self.session = _DeclaredSessions(self)
+        self.protocol = _DeclaredProtocol(self)
         self._changed = Signal()
 
     def wait(self, wanted: Until, times: _SessionTimes) -> Iterator[Signal]:
@@ -446,7 +448,7 @@ class _Rank(_Trainer):
         self.totals["transfer"] += self.clockwork.now - sent
 
 
-class _DeclaredLink(ServerRecord):
+class _DeclaredRecord(ServerRecord):
     """A worker's link over which sizes travel."""
 
     def __init__(self, walk: Walk, worker: int, index: int) -> None:
@@ -458,7 +460,7 @@ class _DeclaredLink(ServerRecord):
         return Message(sized.header), sized.stamp
 
 
-class _DeclaredSessions(ServerProtocol):
+class _DeclaredProtocol(ServerProtocol):
     """A server's sessions in which sizes stand in for arrays."""
 
     def __init__(self, server: _Server) -> None:

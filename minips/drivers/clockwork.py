@@ -63,9 +63,13 @@ class Clockwork:
         each comparison by `later`. Runs of the same order add up the same durations, so their times are linear in them.
         """
 
-    def at(self, when: float, call: Callable[[], None]) -> None:
-        """Call ``call`` at the time ``when``."""
-        heapq.heappush(self._agenda, (when, next(self._numbers), call))
+    def turn(self) -> int:
+        """The next turn: of the calls at one time, earlier turns come first."""
+        return next(self._numbers)
+
+    def at(self, when: float, call: Callable[[], None], turn: int | None = None) -> None:
+        """Call this at the time ``when``, in this turn or (None) in the next one."""
+        heapq.heappush(self._agenda, (when, next(self._numbers) if turn is None else turn, call))
 
     def start(self, task: Task) -> Signal:
         """Begin a task. Returns the signal of its end, whose value is the task's result."""
@@ -161,9 +165,9 @@ class Cores:
             left = max(0.0, working[0][0] - self._served)
             clockwork.at(clockwork.now + left / self._rate, partial(self._end, self._plans), turn)
 
-    def _end(self, turn: int) -> None:
-        if turn != self._turn:
-            return  # the plan has changed since, as another task came or left
+    def _end(self, plan: int) -> None:
+        if plan != self._plans:
+            return  # a task has begun or left since, so there is another plan now
         self._served, self._at = self._working[0][0], self._clockwork.now
         ended = []
         while self._working and self._working[0][0] <= self._served:

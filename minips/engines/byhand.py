@@ -186,7 +186,7 @@ def serving(
         for place, number in enumerate(range(config.servers) if index is None else [index]):
             kept = state and server_state(state, number, layouts[number])
             server = Server(params, config, index=number, updates=config.workers * config.steps, state=kept)
-            server.told.update({name: text for name, text in origin.items() if isinstance(text, str)})
+            server.origin.update({name: text for name, text in origin.items() if isinstance(text, str)})
             servers.append(stack.enter_context(server.serve(_next(address, place), token)))
         try:
             yield Served(servers, problem, resume)

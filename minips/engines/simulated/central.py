@@ -40,7 +40,7 @@ class ServerTeam:
         for server in self.servers:
             server.begin(state and state["servers"][server.index])
         for worker in self.workers:
-            worker.at_once(worker.session.hello())
+            worker.at_once(worker.protocol.hello())
             worker.begin(state and state["workers"][worker.rank])
 
     def result(self) -> Run:
@@ -48,17 +48,17 @@ class ServerTeam:
         simulation, servers, workers = self.simulation, self.servers, self.workers
         for worker in workers:
             if not worker.gone:
-                worker.at_once(worker.session.say("bye"))
+                worker.at_once(worker.protocol.say("bye"))
         shard, losses = servers[0].shard, servers[0].losses
         simulation.tell(shard.applied, losses, last=True)
         return Run(
             config=simulation.config,
             params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
-            seconds=max(server.session.changed_at for server in servers),
+            seconds=max(server.protocol.changed_at for server in servers),
             losses=losses,
             updates=shard.applied,
             late=shard.late,
-            state=state_of([server.session.state() for server in servers], [worker.state() for worker in workers]),
+            state=state_of([server.protocol.state() for server in servers], [worker.state() for worker in workers]),
             stopped=simulation.ended or not all(server.shard.done for server in servers),
             diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),
             bytes_sent=sum(worker.bytes_sent for worker in workers),
@@ -66,7 +66,7 @@ class ServerTeam:
             staleness=shard.staleness,
             grants=shard.grants,
             trace=simulation.trace,
-            events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.session.events),
+            events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.protocol.events),
         )
 
 
@@ -84,8 +84,8 @@ class SimServer(Node):
         updates, now = config.workers * config.steps, lambda: self.clockwork.now
         every = math.inf if simulation.every is None else simulation.every * config.workers
         self.shard = Shard.of(config, cut(params, self.layout), updates=updates, now=now, every=every)
-        self.session = _Sessions(self)
-        self.losses = self.session.losses
+        self.protocol = _Protocol(self)
+        self.losses = self.protocol.losses
         self._waiting: list[tuple[Until, Signal]] = []
         self._state: tuple[Any, ...] = ()
         self._watching = False
@@ -93,8 +93,8 @@ class SimServer(Node):
     def begin(self, state: Any) -> None:
         """Begin, with the ``state`` of a saved run if there is one."""
         if state:
-            self.session.restore(state)
-        self.session.keep()
+            self.protocol.restore(state)
+        self.protocol.keep()
 
     def wait(self, wanted: Until, step: int) -> Way[None]:
         if not wanted.ready():
@@ -107,25 +107,25 @@ class SimServer(Node):
         """Drop silent workers, as long as one of them counts. Meanwhile the workers that train send heartbeats."""
         if self._watching:
             return
-        self._watching, attendance = True, self.session.attendance
+        self._watching, attendance = True, self.protocol.attendance
         while not self.shard.done and any(map(self._misses, self._workers)):
             for worker in self._workers:
                 if not worker.gone:
-                    worker.at_once(worker.session.tell(self.index, "alive"))
+                    worker.at_once(worker.protocol.tell(self.index, "alive"))
             for silent, event in attendance.silent():
-                yield from self.carry_out(self.session.leave(silent, event), self.shard.clocks[silent])
+                yield from self.carry_out(self.protocol.leave(silent, event), self.shard.clocks[silent])
             yield attendance.silence_s / 4
         self._watching = False
 
     def _misses(self, worker: "SimWorker") -> bool:
         """True where this worker counts, and has fallen silent without a goodbye."""
-        connections = self.session.attendance.present[worker.rank].connections
+        connections = self.protocol.attendance.present[worker.rank].connections
         return worker.gone and worker.rank in self.shard.live and bool(connections)
 
     def updated(self) -> None:
         """Note that the time of an update is over: report, pause, or let stragglers give up."""
         shard = self.shard
-        self.session.keep()
+        self.protocol.keep()
         if self.simulation.engine.abandon and shard.quorum is not None and shard.quorum < shard.workers:
             for worker in self._workers:
                 worker.left_behind()
@@ -162,7 +162,7 @@ class SimServer(Node):
     def _look(self) -> None:
         """Wake the sessions whose conditions hold. None can while the state that they depend on stays the same."""
         shard = self.shard
-        state = shard.slowest(), shard.done, shard.pause_at, shard.sees_time and shard.applied, self.session.encodings
+        state = shard.slowest(), shard.done, shard.pause_at, shard.sees_time and shard.applied, self.protocol.encodings
         if state != self._state:
             self._state, waiting, self._waiting = state, self._waiting, []
             for wanted, event in waiting:
@@ -172,7 +172,7 @@ class SimServer(Node):
                     self._waiting.append((wanted, event))
 
 
-class _Sessions(ServerProtocol):
+class _Protocol(ServerProtocol):
     """A server's sessions whose pulls are answered with parameters that are as many versions old as the engine says."""
 
     def __init__(self, server: SimServer) -> None:
@@ -199,9 +199,9 @@ class SimWorker(ServedParty, Trainer):
         super().__init__(simulation, rank, {**calibration.worker, **rest} if calibration else {})
         self._idle = calibration.idle.times(1 / 2) if calibration else Line()
         self._servers = servers
-        self._links = [ServerRecord(config, rank, index, UNTIMED) for index in range(config.servers)]
-        self.session = WorkerProtocol(rank, self._links)
-        self._trips: list[deque[Signal]] = [deque() for _ in self._links]
+        self._records = [ServerRecord(config, rank, index, UNTIMED) for index in range(config.servers)]
+        self.protocol = WorkerProtocol(rank, self._records)
+        self._trips: list[deque[Signal]] = [deque() for _ in self._records]
         self._connection = Attending()
         self._seen: Seen | None = None
         self._gave_up = self._over = False
@@ -212,13 +212,13 @@ class SimWorker(ServedParty, Trainer):
     def begin(self, state: Any) -> None:
         """Begin, after hello, with the ``state`` of a saved run if there is one."""
         if state:
-            for link, kept in zip(self._links, state["links"], strict=True):
-                link.restore(kept)
+            for record, kept in zip(self._records, state["links"], strict=True):
+                record.restore(kept)
             self._seen = state["seen"] and Seen(*state["seen"])
 
     def state(self) -> dict[str, Any]:
         """The worker's part of the run's state."""
-        return worker_state(self.config, [link.state() for link in self._links], self._seen)
+        return worker_state(self.config, [record.state() for record in self._records], self._seen)
 
     def at_once(self, session: Session[Any]) -> None:
         """Carry out a session that takes no time: hello before the clock starts, a heartbeat, bye at the end."""
@@ -226,8 +226,8 @@ class SimWorker(ServedParty, Trainer):
 
         def receive(wanted: Receive) -> Frames:
             frames = requests.pop(0).parcel
-            session = self._servers[wanted.source].session
-            answer: Frames = carry_out(session.answer(frames, self._connection, self.clockwork.now))
+            protocol = self._servers[wanted.source].protocol
+            answer: Frames = carry_out(protocol.answer(frames, self._connection, self.clockwork.now))
             self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
             return answer
 
@@ -235,17 +235,17 @@ class SimWorker(ServedParty, Trainer):
 
     def left_behind(self) -> None:
         """Give up a gradient whose round is over at every server."""
-        if all(server.shard.rounds > link.clock for server, link in zip(self._servers, self._links, strict=True)):
+        if all(server.shard.rounds > record.clock for server, record in zip(self._servers, self._records, strict=True)):
             self.give_up()
 
     def train(self) -> Way[None]:
-        loop = train_served(self.session, self.config.overlap, lambda: self._over, self._seen)
+        loop = train_served(self.protocol, self.config.overlap, lambda: self._over, self._seen)
         try:
             self._seen = yield from self.carry_out_loop(loop)
         except NonFiniteError as error:
-            if not any(self.session.versions):
+            if not any(self.protocol.versions):
                 raise
-            self._servers[0].diverge(at_step(self.session.clock, self.rank, error))
+            self._servers[0].diverge(at_step(self.protocol.clock, self.rank, error))
         self.gone = not all(server.shard.done for server in self._servers)
         for server in self._servers if self.gone else ():
             self.start(server.watch())
@@ -264,16 +264,16 @@ class SimWorker(ServedParty, Trainer):
         return super().call(session)
 
     def step(self) -> int:
-        return self.session.clock
+        return self.protocol.clock
 
     def trip(self, server: int, parcel: Frames, step: int) -> Way[Frames]:
         simulation, target, frames = self.simulation, self._servers[server], parcel
-        least_s = self._idle.at(target.session.values)
+        least_s = self._idle.at(target.protocol.values)
         began = self.clockwork.now
         self.bytes_sent += size(frames)
         yield from simulation.travel(self, target, size(frames), least_s)
         simulation.record("transfer", self.who, began, step)
-        session = target.session.answer(frames, self._connection, self.clockwork.now)
+        session = target.protocol.answer(frames, self._connection, self.clockwork.now)
         answer: Frames = yield from target.carry_out(session, step)
         began = self.clockwork.now
         yield from simulation.travel(target, self, size(answer), least_s)
