@@ -102,15 +102,13 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
 
     if address not in (None, "auto", "local") and not re.fullmatch(r"[^/]+:\d+", address):
         raise ValueError(
-            f"Ray takes the address of a cluster's head, such as 10.0.0.1:6379, or auto, or local; got {address!r}."
+            f"Ray takes the address of a cluster's head, as 10.0.0.1:6379, auto or local; got {address!r}."
         )
     if ray.is_initialized():
         here = ray.get_runtime_context().gcs_address
         if address not in (None, "auto", here):
-            raise ValueError(
-                f"This process is connected to the Ray cluster at {here}, not to {address}. Use Ray(), or call "
-                "ray.shutdown() before."
-            )
+            advice = "Use Ray(), or call ray.shutdown() before."
+            raise ValueError(f"This process is connected to the Ray cluster at {here}, not to {address}. {advice}")
         yield ray
         return
     with ExitStack() as stack:
@@ -292,9 +290,7 @@ class _Cluster:
         ]
 
     def _bundles(self) -> list[tuple[int, str]]:
-        """A bundle and its node for each server and then each worker: from all nodes in turn, so that the servers are
-        apart from each other where there are nodes enough.
-        """
+        """A bundle and its node for each server, then each worker: from all nodes in turn, to keep servers apart."""
         from ray.util.placement_group import placement_group_table
 
         of_node = defaultdict(list)

@@ -195,9 +195,7 @@ def _listening(
     tell: Callable[[], None] = lambda: None,
     heard: Callable[[str], None] = lambda word: None,
 ) -> Iterator[threading.Event]:
-    """Hear the supervisor in a thread, give ``heard`` its words, and call ``tell`` from time to time; the event that
-    halt and stop set.
-    """
+    """The event that halt and stop set; a thread gives ``heard`` the supervisor's words, and calls ``tell`` at times."""
     halt, over = threading.Event(), threading.Event()
 
     def listen() -> None:

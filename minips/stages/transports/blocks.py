@@ -39,9 +39,7 @@ def writable(body: Buffer) -> memoryview:
 
 
 class Blocks:
-    """Memory for what arrives; not cleared, and used again once nothing looks at it any more, since fresh memory costs
-    the system nearly as much time as filling it.
-    """
+    """Memory that is used again once nothing looks at it: fresh memory costs nearly as much time as filling it."""
 
     def __init__(self) -> None:
         self._blocks: list[tuple[memoryview, weakref.ref[Array]]] = []

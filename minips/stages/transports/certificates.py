@@ -12,12 +12,11 @@ VALID = timedelta(days=30)
 
 
 def issued(host: str) -> tuple[str, str]:
-    """A certificate for the IP address ``host``, signed by itself, and its key, as PEM texts. ModuleNotFoundError
-    without `cryptography`.
-    """
+    """A self-signed certificate for the IP ``host`` and its key, as PEM. ModuleNotFoundError without `cryptography`."""
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     from cryptography.x509.oid import NameOID
 
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
@@ -36,10 +35,8 @@ def issued(host: str) -> tuple[str, str]:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .sign(key, hashes.SHA256())
     )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM).decode(), secret.decode()
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return certificate.public_bytes(Encoding.PEM).decode(), secret.decode()
 
 
 @contextmanager

@@ -11,11 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from minips.stage import Buffer, Frames, reason
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
 from minips.stages.transports.wire import POOL, Wire
+
+if TYPE_CHECKING:
+    from minips.stages.transports.pools import Pool
 
 KERNEL_TIMES_OUT = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
 """True where a socket's time-outs are set as POSIX says."""
@@ -26,19 +29,6 @@ SEND_TIMEOUT_S, TICK_S = 60, 1.0
 """How long the peer may take nothing, and how often a wait for it looks at its deadline."""
 
 
-class SharesLarge(Protocol):
-    """Wires that help one with its large messages: see `minips.stages.transports.pools`."""
-
-    least_bytes: int
-    coming: Any
-    """A large message of which parts have come, or None."""
-    others: Sequence["SocketWire"]
-
-    def send(self, tag: int, frames: Frames) -> None: ...
-    def receive(self, deadline: float | None, told: Frames | None = None) -> tuple[int, Frames]: ...
-    def close(self) -> None: ...
-
-
 class SocketWire(Wire):
     """A wire over a stream socket."""
 
@@ -46,7 +36,8 @@ class SocketWire(Wire):
         self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or what behaves like one
         self.receive_into: Callable[..., int] = sock.recv_into
         """Receives bytes into a room, with these flags."""
-        self.pool: SharesLarge | None = None
+        self.pool: Pool | None = None
+        """The wires that help this one with its large messages."""
         if KERNEL_TIMES_OUT:
             sock.settimeout(None)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
@@ -95,8 +86,9 @@ class SocketWire(Wire):
             buffers = [b"".join(buffers)]
         try:
             if not hasattr(self._sock, "sendmsg"):
-                for buffer in buffers:
-                    self._send_all(memoryview(buffer))
+                for rest in map(memoryview, buffers):
+                    while rest:
+                        rest = rest[self._sock.send(rest) :]
             elif (sent := self._sock.sendmsg(buffers[:VECTORS], ancillary)) < total:
                 left = [memoryview(buffer) for buffer in buffers]
                 advance(left, sent)
@@ -104,10 +96,6 @@ class SocketWire(Wire):
                     advance(left, self._sock.sendmsg(left[:VECTORS]))
         except (BlockingIOError, TimeoutError):
             raise TimeoutError(f"the peer took nothing for {SEND_TIMEOUT_S} seconds") from None
-
-    def _send_all(self, left: memoryview) -> None:
-        while left:
-            left = left[self._sock.send(left) :]
 
     def take(self, room: memoryview, deadline: float | None) -> int:
         """Bytes that came into the room. EOFError where the peer is gone, TimeoutError past the deadline."""

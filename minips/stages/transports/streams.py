@@ -131,9 +131,7 @@ class Driven(Future[T]):
 
     @property
     def _waiters(self) -> list[Any]:
-        """The waiters of `concurrent.futures.wait`. It adds its own, which waits without a call that could be driven:
-        so the future is attended from then on.
-        """
+        """For `concurrent.futures.wait`, which makes no call that could be driven: it is attended from then on."""
         if not self.completed():
             self.attend()
         if self._waiting is None:
@@ -238,9 +236,8 @@ class StreamChannel(Channel):
         if not self._background:
             with self._starting:
                 if not self._background and not self._gone:
-                    thread = threading.Thread(
-                        target=self._read_in_background, name=f"minips-read-{self._address}", daemon=True
-                    )
+                    name = f"minips-read-{self._address}"
+                    thread = threading.Thread(target=self._read_in_background, name=name, daemon=True)
                     thread.start()
                     self._background = thread
         self._wake.set()
