@@ -345,9 +345,7 @@ def _tls(transport: Any, **files: str | None) -> Any:
     """The transport with those of these files for TLS that are named. ValueError where it knows none."""
     named = {name: file for name, file in files.items() if file}
     if named and not hasattr(transport, "certificate"):
-        raise ValueError(
-            f"--certificate, --key and --authority are for TLS, which {transport!r} does not speak; tcp does."
-        )
+        raise ValueError(f"--certificate, --key and --authority are for TLS, which tcp speaks and {transport!r} not.")
     return dataclasses.replace(transport, **named)
 
 

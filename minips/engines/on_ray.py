@@ -201,11 +201,10 @@ def found_cluster() -> tuple[str, bool]:
 def accepts(address: str) -> bool:
     """True where something accepts connections at ``host:port``."""
     host, _, port = address.rpartition(":")
-    try:
+    with suppress(OSError, ValueError):
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
-    except (OSError, ValueError):
-        return False
-    return True
+        return True
+    return False
 
 
 class _Cluster:
@@ -216,9 +215,7 @@ class _Cluster:
         self._count = servers + job.config.workers
         self._group: Any = None
         self.events: list[tuple[float, str]] = []
-        self.nodes: dict[str, tuple[str, int]] = {
-            node["NodeID"]: (node["NodeManagerAddress"], node["NodeManagerPort"]) for node in ray.nodes()
-        }
+        self.nodes = {node["NodeID"]: (node["NodeManagerAddress"], node["NodeManagerPort"]) for node in ray.nodes()}
 
     def __enter__(self) -> Self:
         from ray.util.placement_group import placement_group
@@ -320,10 +317,9 @@ class _Cluster:
         been read in the middle of the shortest round trip (Cristian 1989, "Probabilistic clock synchronization"); an
         offset that is within the error of that is 0.
         """
-        ray, offsets, error_s = self.ray, {}, 0.0
+        ray, offsets, error_s = self.ray, dict.fromkeys(actors, 0.0), 0.0
         here = ray.get_runtime_context().get_node_id()
         for node, actor in actors.items():
-            offsets[node] = 0.0
             trips = []
             for _ in range(0 if node == here else TRIPS):
                 began = time.monotonic()

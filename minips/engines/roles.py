@@ -84,14 +84,7 @@ def serve(
 
 
 def run_ps_worker(
-    line: ControlPipe,
-    *,
-    config: Config,
-    problem: Problem,
-    worker: int,
-    token: str,
-    every: int | None = None,
-    state: Any = None,
+    line: ControlPipe, *, config: Config, problem: Problem, worker: int, token: str, every: int | None, state: Any
 ) -> Report:
     """One worker, from its first connection until the run is done or the supervisor says stop; its report."""
     word, addresses = line.wait("meet")
@@ -195,7 +188,7 @@ def _listening(
     tell: Callable[[], None] = lambda: None,
     heard: Callable[[str], None] = lambda word: None,
 ) -> Iterator[threading.Event]:
-    """The event that halt and stop set; a thread gives ``heard`` the supervisor's words, and calls ``tell`` at times."""
+    """The event that halt and stop set; a thread gives ``heard`` the supervisor's words and calls ``tell`` at times."""
     halt, over = threading.Event(), threading.Event()
 
     def listen() -> None:

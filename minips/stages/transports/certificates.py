@@ -21,10 +21,8 @@ def issued(host: str) -> tuple[str, str]:
 
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"minips {host}")])
-    usage = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign"), False
-    )
-    usage |= {"encipher_only": False, "decipher_only": False, "digital_signature": True, "key_cert_sign": True}
+    never = "content_commitment key_encipherment data_encipherment key_agreement crl_sign encipher_only decipher_only"
+    usage = dict.fromkeys(never.split(), False) | {"digital_signature": True, "key_cert_sign": True}
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - VALID, now + VALID)

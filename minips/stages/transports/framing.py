@@ -62,10 +62,7 @@ def _head(count: int) -> struct.Struct:
 
 def padded(frames: Frames) -> list[Buffer]:
     """The frames, each followed by zeros up to a multiple of 64 bytes."""
-    buffers: list[Buffer] = []
-    for frame in frames:
-        buffers += frame, _PADDING[len(frame) % ALIGNMENT]
-    return buffers
+    return [buffer for frame in frames for buffer in (frame, _PADDING[len(frame) % ALIGNMENT])]
 
 
 def lengths_of(frames: Frames) -> bytes:

@@ -86,7 +86,8 @@ class SocketWire(Wire):
             buffers = [b"".join(buffers)]
         try:
             if not hasattr(self._sock, "sendmsg"):
-                for rest in map(memoryview, buffers):
+                for buffer in buffers:
+                    rest = memoryview(buffer)
                     while rest:
                         rest = rest[self._sock.send(rest) :]
             elif (sent := self._sock.sendmsg(buffers[:VECTORS], ancillary)) < total:
