@@ -11,14 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from minips.stage import Buffer, Frames, reason
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
 from minips.stages.transports.wire import POOL, Wire
-
-if TYPE_CHECKING:
-    from minips.stages.transports.pools import Pool
 
 KERNEL_TIMES_OUT = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
 """True where a socket's time-outs are set as POSIX says."""
@@ -29,6 +26,19 @@ SEND_TIMEOUT_S, TICK_S = 60, 1.0
 """How long the peer may take nothing, and how often a wait for it looks at its deadline."""
 
 
+class SharesLarge(Protocol):
+    """Wires that help one with its large messages: see `minips.stages.transports.pools`."""
+
+    least_bytes: int
+    coming: Any
+    """A large message of which parts have come, or None."""
+    others: Sequence["SocketWire"]
+
+    def send(self, tag: int, frames: Frames) -> None: ...
+    def receive(self, deadline: float | None, told: Frames | None = None) -> tuple[int, Frames]: ...
+    def close(self) -> None: ...
+
+
 class SocketWire(Wire):
     """A wire over a stream socket."""
 
@@ -36,8 +46,7 @@ class SocketWire(Wire):
         self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or what behaves like one
         self.receive_into: Callable[..., int] = sock.recv_into
         """Receives bytes into a room, with these flags."""
-        self.pool: Pool | None = None
-        """The wires that help this one with its large messages."""
+        self.pool: SharesLarge | None = None
         if KERNEL_TIMES_OUT:
             sock.settimeout(None)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
