@@ -96,9 +96,7 @@ class SocketWire(Wire):
         try:
             if not hasattr(self._sock, "sendmsg"):
                 for buffer in buffers:
-                    rest = memoryview(buffer)
-                    while rest:
-                        rest = rest[self._sock.send(rest) :]
+                    self._send_all(memoryview(buffer))
             elif (sent := self._sock.sendmsg(buffers[:VECTORS], ancillary)) < total:
                 left = [memoryview(buffer) for buffer in buffers]
                 advance(left, sent)
@@ -106,6 +104,10 @@ class SocketWire(Wire):
                     advance(left, self._sock.sendmsg(left[:VECTORS]))
         except (BlockingIOError, TimeoutError):
             raise TimeoutError(f"the peer took nothing for {SEND_TIMEOUT_S} seconds") from None
+
+    def _send_all(self, left: memoryview) -> None:
+        while left:
+            left = left[self._sock.send(left) :]
 
     def take(self, room: memoryview, deadline: float | None) -> int:
         """Bytes that came into the room. EOFError where the peer is gone, TimeoutError past the deadline."""
