@@ -167,7 +167,9 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
         return self._fit(X, y, weights, None, self.steps)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go on as `PSRegressor` does, one pass over these rows; ``classes``: all of them, in the first call."""
+        """Go on from the parameters for one pass over these rows; the optimizer's state begins anew. ``classes`` names
+        all the classes in the first call.
+        """
         before = getattr(self, "_params", None)
         X, y, weights = self._table(X, y, sample_weight, reset=before is None)
         check_classification_targets(y)

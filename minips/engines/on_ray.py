@@ -102,7 +102,7 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
 
     if address not in (None, "auto", "local") and not re.fullmatch(r"[^/]+:\d+", address):
         raise ValueError(
-            f"Ray takes the address of a cluster's head, as 10.0.0.1:6379, auto or local; got {address!r}."
+            f"Ray takes the address of a cluster's head (10.0.0.1:6379), or auto, or local; got {address!r}."
         )
     if ray.is_initialized():
         here = ray.get_runtime_context().gcs_address

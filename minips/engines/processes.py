@@ -46,7 +46,7 @@ class Processes(LocalEngine):
     def start(self, *names: str) -> list[Child]:
         if multiprocess().current_process().daemon:
             raise RuntimeError(
-                "Processes cannot run within a daemonic process, as of a Pool or a run. Use engine=Threads() there."
+                "Processes cannot run within a daemonic process, such as a Pool's worker. Use engine=Threads() there."
             )
         pipes = [multiprocess().Pipe() for _ in names]
         children: list[Child] = []

@@ -16,7 +16,9 @@ NEAR = {2: 0.2, 4: 2e-2, 8: 1e-4}
 
 
 def check_problem(problem: Problem) -> None:
-    """Check a problem: gradients against finite differences, names, shapes, dtypes, shards, the same bits each time."""
+    """Check a problem: gradients against finite differences, names, shapes and dtypes, equal shards whose gradients
+    average to that of the whole, and the same bits every time.
+    """
     with strictly(f"{problem!r}"):
         params = {name: np.asarray(p) for name, p in problem.init(np.random.default_rng(0)).items()}
         again = problem.init(np.random.default_rng(0))
