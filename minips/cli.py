@@ -242,9 +242,7 @@ def _resumed(options: argparse.Namespace) -> Run | None:
 
 
 def _end(run: Run, options: argparse.Namespace) -> int:
-    """Write a run into the files of the options, first the one that the others could be made of, print it, and say how
-    far it came and where it is kept. Its exit status.
-    """
+    """Write a run into the options' files, first the one that the others could be made of, and print it; its status."""
     try:
         _write(options.save, run.save)
         write_json(options.json, run.to_dict())
@@ -293,10 +291,8 @@ def serve(options: argparse.Namespace) -> int:
         what += " --plaintext" if options.plaintext else ""
         what += " --authority FILE.pem" if getattr(config.transport, "certificate", "") else ""
         count = "one worker. Start it" if config.workers == 1 else f"{config.workers} workers. Start each"
-        print(
-            f"Serving {count} with\n    minips work {what} --connect {where} --token-file {options.token_file}",
-            file=sys.stderr,
-        )
+        how = f"minips work {what} --connect {where} --token-file {options.token_file}"
+        print(f"Serving {count} with\n    {how}", file=sys.stderr)
         try:
             with showing(bool(sys.stderr and sys.stderr.isatty()), read, Terminal(stderr=True)) as watch:
                 served.wait(watch)
@@ -316,10 +312,8 @@ def work(options: argparse.Namespace) -> int:
         print(f"Worker {client.worker} of {client.config.workers} is connected to {options.connect}.", file=sys.stderr)
 
     did = byhand.work(problem, addresses, token=token, rank=options.rank, transport=transport, met=met)
-    sent, received = did.bytes_sent / 1e6, did.bytes_received / 1e6
-    print(
-        f"Worker {did.worker}: the run is over, after {did.pushes} pushes; {sent:.3f} MB sent, {received:.3f} received."
-    )
+    traffic = f"{did.bytes_sent / 1e6:.3f} MB sent, {did.bytes_received / 1e6:.3f} received"
+    print(f"Worker {did.worker}: the run is over, after {did.pushes} pushes; {traffic}.")
     if did.diverged:
         print(f"minips: The run has diverged. {did.diverged}", file=sys.stderr)
     return 3 if did.diverged else 0
@@ -352,9 +346,7 @@ def _tls(transport: Any, **files: str | None) -> Any:
     """The transport with those of these files for TLS that are named. ValueError where it knows none."""
     named = {name: file for name, file in files.items() if file}
     if named and not hasattr(transport, "certificate"):
-        raise ValueError(
-            f"--certificate, --key and --authority are for TLS, which tcp speaks and {transport!r} does not."
-        )
+        raise ValueError(f"--certificate, --key and --authority are for TLS, which tcp speaks and {transport!r} not.")
     return dataclasses.replace(transport, **named)
 
 
@@ -396,10 +388,8 @@ def stages(options: argparse.Namespace) -> None:
 
 def bench(options: argparse.Namespace) -> None:
     """Say where the benchmarks are: a checkout has them, and the installed package does not."""
-    raise WrongValueError(
-        "The benchmarks are no part of the package. In a checkout of minips run: "
-        + shlex.join(["python", "-m", "benchmarks", *(options.rest or ["--help"])])
-    )
+    how = shlex.join(["python", "-m", "benchmarks", *(options.rest or ["--help"])])
+    raise WrongValueError(f"The benchmarks are no part of the package. In a checkout of minips run: {how}")
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -486,9 +476,7 @@ def lab(options: argparse.Namespace) -> None:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Grade an exercise of a notebook: run its cells up to the check in a fresh kernel. Exit status 0 where it is done,
-    else 1.
-    """
+    """Grade an exercise of a notebook: run its cells up to the check in a fresh kernel. Exit status: 0 done, else 1."""
     importlib.import_module("minips.lab.face")  # or it says what is not installed
     from minips.lab.grading import grade
 
@@ -589,9 +577,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"minips {__version__}")
     commands = parser.add_subparsers(metavar="command")
 
-    def add(
-        command: Callable[[argparse.Namespace], int | None], help: str, *options: str, **more: Any
-    ) -> argparse.ArgumentParser:
+    def add(command: Callable[..., int | None], help: str, *options: str, **more: Any) -> argparse.ArgumentParser:
         one = commands.add_parser(command.__name__, help=help, description=command.__doc__, **more)
         one.set_defaults(command=command, parser=one)
         for option in options:

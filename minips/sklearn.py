@@ -24,10 +24,10 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 except ModuleNotFoundError:
-    raise ModuleNotFoundError(
-        'minips.sklearn needs scikit-learn, which is not installed: pip install "minips[lab]".'
-    ) from None
+    raise ModuleNotFoundError('minips.sklearn needs scikit-learn: pip install "minips[lab]".') from None
 
+_READ: Any = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+"""The rows that scikit-learn's check lets through."""
 _CODEC = ("quantizer", "memory", "serializer", "compressor")
 _STAGES = ("transport", "aggregator", "consistency", "optimizer", "exchange")
 
@@ -91,9 +91,7 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
         )
 
     def _table(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, Array, Array | None]:
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=True, reset=reset
-        )
+        X, y = validate_data(self, X, y, multi_output=True, reset=reset, **_READ)
         if self.workers < 1:
             raise ValueError(f"workers must be at least 1; got {self.workers}.")
         if not reset:  # the parameters keep the type that the first rows gave them
@@ -119,7 +117,7 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
 
     def _features(self, X: Any) -> Any:
         check_is_fitted(self)
-        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return validate_data(self, X, reset=False, **_READ)
 
 
 class PSRegressor(RegressorMixin, _Trained):  # type: ignore[misc]
@@ -206,9 +204,8 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
         numbers = np.searchsorted(self.classes_, y)
         known = self.classes_[np.minimum(numbers, len(self.classes_) - 1)] == y
         if not known.all():
-            raise ValueError(
-                f"y has the label {y[~known].tolist()[0]!r}, which is none of the classes {self.classes_}."
-            )
+            stranger = y[~known].tolist()[0]
+            raise ValueError(f"y has the label {stranger!r}, which is none of the classes {self.classes_}.")
         if len(self.classes_) < 2:
             raise ValueError(f"A classifier needs two classes; got 1 class, {self.classes_.tolist()[0]!r}.")
         problem = SoftmaxRegression(X, numbers, classes=len(self.classes_), l2=self.l2, weights=weights)
@@ -221,9 +218,7 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
 
 
 def _curvature(X: Any, batch: int) -> float:
-    """The largest eigenvalue of the mean of ``xxᵀ``, where x is a row of X and a 1, by the power method; and what the
-    mean over a batch of so many rows has more.
-    """
+    """The largest eigenvalue of the mean of ``xxᵀ``, x a row of X and a 1, by the power method; a batch has more."""
     v, one = np.full(X.shape[1], 1.0), 1.0
     largest = 0.0
     for _ in range(20):

@@ -198,9 +198,7 @@ def serving(
 
 
 def _next(address: str | None, place: int) -> str | None:
-    """The address of the server at this place: so many ports after the first one's, unless that is free to be chosen.
-    ValueError for an address that has no port.
-    """
+    """The address so many ports after the first server's, or a free one. ValueError where the first has no port."""
     if address is None or place == 0:
         return address
     head, _, port = address.rpartition(":")

@@ -101,15 +101,13 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
 
     if address not in (None, "auto", "local") and not re.fullmatch(r"[^/]+:\d+", address):
         raise ValueError(
-            f"Ray takes the address of a cluster's head, such as 10.0.0.1:6379, or auto, or local; got {address!r}."
+            f"Ray takes the address of a cluster's head (10.0.0.1:6379), or auto, or local; got {address!r}."
         )
     if ray.is_initialized():
         here = ray.get_runtime_context().gcs_address
         if address not in (None, "auto", here):
-            raise ValueError(
-                f"This process is connected to the Ray cluster at {here}, not to {address}. Use Ray(), or call "
-                "ray.shutdown() before."
-            )
+            advice = "Use Ray(), or call ray.shutdown() before."
+            raise ValueError(f"This process is connected to the Ray cluster at {here}, not to {address}. {advice}")
         yield ray
         return
     with ExitStack() as stack:
@@ -202,11 +200,10 @@ def found_cluster() -> tuple[str, bool]:
 def accepts(address: str) -> bool:
     """True where something accepts connections at ``host:port``."""
     host, _, port = address.rpartition(":")
-    try:
+    with suppress(OSError, ValueError):
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
-    except (OSError, ValueError):
-        return False
-    return True
+        return True
+    return False
 
 
 class _Placement:
@@ -217,9 +214,7 @@ class _Placement:
         self._count = servers + job.config.workers
         self._group: Any = None
         self.events: list[tuple[float, str]] = []
-        self.nodes: dict[str, tuple[str, int]] = {
-            node["NodeID"]: (node["NodeManagerAddress"], node["NodeManagerPort"]) for node in ray.nodes()
-        }
+        self.nodes = {node["NodeID"]: (node["NodeManagerAddress"], node["NodeManagerPort"]) for node in ray.nodes()}
 
     def __enter__(self) -> Self:
         from ray.util.placement_group import placement_group
@@ -291,9 +286,7 @@ class _Placement:
         ]
 
     def _bundles(self) -> list[tuple[int, str]]:
-        """A bundle and its node for each server and then each worker: from all nodes in turn, so that no two servers
-        share a node where there are nodes enough.
-        """
+        """A bundle and its node for each server, then each worker: from all nodes in turn, to keep servers apart."""
         from ray.util.placement_group import placement_group_table
 
         of_node = defaultdict(list)
@@ -323,10 +316,9 @@ class _Placement:
         the middle of the shortest round trip (Cristian 1989, "Probabilistic clock synchronization"); an offset within
         the error of that is 0.
         """
-        ray, offsets, error_s = self.ray, {}, 0.0
+        ray, offsets, error_s = self.ray, dict.fromkeys(actors, 0.0), 0.0
         here = ray.get_runtime_context().get_node_id()
         for node, actor in actors.items():
-            offsets[node] = 0.0
             trips = []
             for _ in range(0 if node == here else TRIPS):
                 began = time.monotonic()

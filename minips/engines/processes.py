@@ -46,8 +46,7 @@ class Processes(LocalEngine):
     def start(self, *names: str) -> list[Child]:
         if multiprocess().current_process().daemon:
             raise RuntimeError(
-                "Processes cannot run within a daemonic process, such as a worker of a Pool or of another run: it may "
-                "start none. Use engine=Threads() there."
+                "Processes cannot run within a daemonic process, such as a Pool's worker. Use engine=Threads() there."
             )
         pipes = [multiprocess().Pipe() for _ in names]
         children: list[Child] = []
@@ -218,7 +217,7 @@ def _fresh_start() -> Iterator[None]:
         prepare = spawn.get_preparation_data
 
         def prepare_without_main(name: str) -> dict[str, Any]:
-            # A child that imported the main module would run a script without a __main__ guard again, and start later.
+            # A child that imports the main module would run a script without a __main__ guard again, and start later.
             try:
                 data = prepare(name)
             except FileNotFoundError:

@@ -85,14 +85,7 @@ def serve(
 
 
 def run_ps_worker(
-    control: ControlPipe,
-    *,
-    config: Config,
-    problem: Problem,
-    worker: int,
-    token: str,
-    every: int | None = None,
-    state: Any = None,
+    control: ControlPipe, *, config: Config, problem: Problem, worker: int, token: str, every: int | None, state: Any
 ) -> Report:
     """One worker, from its first connection until the run is done or the supervisor says stop; its report."""
     word, addresses = control.wait("connect")
@@ -196,9 +189,7 @@ def _listening(
     tell: Callable[[], None] = lambda: None,
     heard: Callable[[str], None] = lambda word: None,
 ) -> Iterator[threading.Event]:
-    """Hear the supervisor in a thread, give ``heard`` its words, and call ``tell`` from time to time; the event that
-    halt and stop set.
-    """
+    """The event that halt and stop set; a thread gives ``heard`` the supervisor's words and calls ``tell`` at times."""
     halt, over = threading.Event(), threading.Event()
 
     def listen() -> None:

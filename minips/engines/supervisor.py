@@ -122,9 +122,7 @@ class Supervisor:
             self.children += started
         return started
 
-    def hear(
-        self, child: Child, wanted: str, limit: float, progress: Callable[[Any], None] = lambda value: None
-    ) -> Any:
+    def hear(self, child: Child, wanted: str, limit: float, progress: Callable[[Any], None] = lambda _: None) -> Any:
         """The value of the child's word ``wanted``; ``progress`` is called with the values of that word before it.
 
         RuntimeError where one of the children fails or leaves early, and after ``limit`` seconds without a word.

@@ -60,9 +60,7 @@ def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = Non
     quantizer = config.push.quantizer
     choices: dict[str, Quantizer | dict[str, Quantizer]] = {"none": Exact(), "all": quantizer}
     if taken := choices.keys() & names:
-        raise ValueError(
-            f"A tensor is called {min(taken)!r}, which is the name of a run to compare with. Rename the tensor."
-        )
+        raise ValueError(f"A tensor is called {min(taken)!r}, which is the name of a run beside it. Rename the tensor.")
     for name in names:
         choices[name] = {escape(name): config.push.quantizer_of(name), "*": Exact()}
     if engine is None:

@@ -25,6 +25,7 @@ HEADER = {
 }
 INTEGERS = [f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)]
 DTYPES = ["float16", "float32", "float64", "bool", *INTEGERS]
+SHAPES: list[tuple[int, ...]] = [(), (0,), (0, 3, 5), (1,), (7,), (2, 3, 4)]
 BOMB_BYTES, BOMB_LIMIT = 10_000_000, 1000
 
 
@@ -112,10 +113,7 @@ def packets() -> Iterator[tuple[str, Packet]]:
     yield "a header of every plain value", Packet(HEADER, {})
     rng = np.random.default_rng(4)
     for dtype in DTYPES:
-        shaped: Parts = {
-            str(shape): np.asarray(100 * rng.random(shape)).astype(dtype)
-            for shape in [(), (0,), (0, 3, 5), (1,), (7,), (2, 3, 4)]
-        }
+        shaped: Parts = {str(shape): np.asarray(100 * rng.random(shape)).astype(dtype) for shape in SHAPES}
         yield f"parts of {dtype}", Packet({"kind": "push"}, {"w": ("exact", shaped)})
     square = rng.standard_normal((6, 8))
     views = {"strided": square[::2, ::3], "transposed": square.T, "reversed": square[::-1]}

@@ -60,18 +60,14 @@ def _check_slopes(problem: Problem, params: Tensors, rng: np.random.Generator) -
     told, found = np.empty(DIRECTIONS), np.empty(DIRECTIONS)
     for number in range(DIRECTIONS):
         ways = {name: np.sign(rng.normal(size=p.shape)) for name, p in params.items()}
-        losses = [
-            problem.loss_and_gradient({name: np.asarray(p + h * ways[name], p.dtype) for name, p in params.items()})[0]
-            for h in (step, -step)
-        ]
+        moved = [{name: np.asarray(p + h * ways[name], p.dtype) for name, p in params.items()} for h in (step, -step)]
+        up, down = (problem.loss_and_gradient(one)[0] for one in moved)
         told[number] = sum(float(np.vdot(gradient[name].astype(float), way)) for name, way in ways.items())
-        found[number] = (losses[0] - losses[1]) / (2 * step)
+        found[number] = (up - down) / (2 * step)
     off = np.abs(told - found) / max(float(np.abs(found).max()), 1e-3)
-    require(
-        float(np.median(off)) <= near,
-        f"the gradient is not that of the loss: along {DIRECTIONS} random directions it promises slopes of "
-        f"{_figures(told)}, and the loss has {_figures(found)}.",
-    )
+    slopes = f"along {DIRECTIONS} random directions it promises slopes of {_figures(told)}"
+    said = f"the gradient is not that of the loss: {slopes}, and the loss has {_figures(found)}."
+    require(float(np.median(off)) <= near, said)
 
 
 def _check_shards(problem: Problem, params: Tensors) -> None:

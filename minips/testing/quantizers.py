@@ -68,8 +68,7 @@ def _check_decoded(quantizer: Quantizer, x: Array, parts: Parts) -> None:
     require(y.shape == x.shape, f"decode gave the shape {y.shape}; `shape_tag` and `zeros_for` keep it.")
     require(y.dtype == x.dtype, f"decode gave {y.dtype}; `shape_tag` and `zeros_for` keep the dtype.")
     require(np.isfinite(y).all(), "decode gave NaN or infinity.")
-    bound = quantizer.error_bound(x)
-    if bound is not None:
+    if (bound := quantizer.error_bound(x)) is not None:
         error = float(np.abs(x.astype(np.float64) - y.astype(np.float64)).max(initial=0))
         rounding = float(np.finfo(x.dtype).eps) * float(np.abs(x).max(initial=0)) if bound else 0.0
         require(error <= bound * (1 + 1e-6) + rounding, f"the error is {error:g}, error_bound says {bound:g}.")

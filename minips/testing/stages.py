@@ -25,10 +25,8 @@ def check_stage(stage: Stage) -> None:
 def check_value(value: Value) -> None:
     """A frozen dataclass whose repr is the code that makes it."""
     cls = type(value)
-    require(
-        dataclasses.is_dataclass(cls) and cast(Any, cls).__dataclass_params__.frozen,
-        f"{cls.__name__} is not frozen: put @dataclass(frozen=True) above the class.",
-    )
+    frozen = dataclasses.is_dataclass(cls) and cast(Any, cls).__dataclass_params__.frozen
+    require(frozen, f"{cls.__name__} is not frozen: put @dataclass(frozen=True) above the class.")
     code = repr(value).replace(cls.__qualname__, cls.__name__)  # a class within a function is called by its last name
     with doing(f"eval({code}), its own repr"):
         again = eval(code, _known() | {cls.__name__: cls})

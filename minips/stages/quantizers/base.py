@@ -71,13 +71,9 @@ def empty_for(parts: Mapping[str, Array], make: Callable[..., Array] = np.empty)
     """An array of the dtype and the shape that the part ``like`` tells, not cleared. ValueError where it is no tag."""
     like = part(parts, "like")
     if like.ndim == 0 or like.shape[0] != 0 or like.dtype.kind != "f":
-        raise ValueError(
-            f"The part 'like' must have the shape (0, …) and a float dtype, got {like.dtype} of {like.shape}."
-        )
+        raise ValueError(f"The part 'like' must have the shape (0, …), of floats; got {like.dtype} of {like.shape}.")
     if math.prod(like.shape[1:]) * like.itemsize > LARGEST_BYTES:
-        raise ValueError(
-            f"An array of shape {like.shape[1:]} is larger than the {LARGEST_BYTES} bytes that are allowed."
-        )
+        raise ValueError(f"An array of shape {like.shape[1:]} is larger than the {LARGEST_BYTES} bytes allowed.")
     return make(like.shape[1:], like.dtype)
 
 

@@ -164,9 +164,7 @@ def scattered(parts: Parts, indices: Array) -> Array:
     """The values of the parts at ``indices``, zeros elsewhere."""
     x, values = zeros_for(parts), part(parts, "values")
     if indices.dtype.kind not in "ui" or indices.ndim != 1 or values.shape != indices.shape or values.dtype.kind != "f":
-        raise ValueError(
-            f"{indices.size} indices of {indices.dtype} do not fit {values.size} values of {values.dtype}."
-        )
+        raise ValueError(f"{indices.size} {indices.dtype} indices do not fit {values.size} {values.dtype} values.")
     if (indices >= x.size).any() or (indices < 0).any():
         raise ValueError(f"Indices from {indices.min()} to {indices.max()} do not fit into {x.size} values.")
     x.reshape(-1)[indices] = values

@@ -35,11 +35,8 @@ def prove(token: str) -> Proof:
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
     tag, frames = (yield AUTH, [PROTOCOL, nonce]) or (ERROR, [])
-    if (
-        tag != AUTH
-        or len(frames) != 2
-        or not hmac.compare_digest(frames[1], _proof(token, b"client", nonce, frames[0]))
-    ):
+    told = (tag, len(frames)) == (AUTH, 2)
+    if not told or not hmac.compare_digest(frames[1], _proof(token, b"client", nonce, frames[0])):
         text = "The server does not know this token. Pass the token that the server was started with."
         yield ERROR, [b"PermissionError", text.encode()]
         raise PermissionError("The client does not know the token.")
@@ -65,9 +62,7 @@ def proved(wire: W, token: str, address: str, timeout: float) -> W:
 
 
 def answer_challenge(wire: Wire, token: str, address: str, timeout: float) -> None:
-    """The client's side. PermissionError where either does not know the token, ConnectionError where it is no minips
-    server.
-    """
+    """The client's side. PermissionError where the tokens differ, ConnectionError where it is no minips server."""
     try:
         tag, frames = wire.receive(timeout, LIMIT_BYTES)
         if tag == ERROR and frames:

@@ -137,9 +137,8 @@ class Transport(Stage):
         """The address without its scheme. ValueError where it is another transport's."""
         scheme, separator, rest = address.partition("://")
         if scheme != self.scheme or not separator:
-            raise ValueError(
-                f"{type(self).__name__} takes an address that starts with {self.scheme}://, got {address!r}."
-            )
+            takes = f"{type(self).__name__} takes an address that starts with {self.scheme}://"
+            raise ValueError(f"{takes}, got {address!r}.")
         return rest
 
 

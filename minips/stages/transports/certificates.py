@@ -12,20 +12,17 @@ VALID = timedelta(days=30)
 
 
 def issued(host: str) -> tuple[str, str]:
-    """A certificate for the IP address ``host``, signed by itself, and its key, as PEM texts. ModuleNotFoundError
-    without `cryptography`.
-    """
+    """A self-signed certificate for the IP ``host`` and its key, as PEM. ModuleNotFoundError without `cryptography`."""
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     from cryptography.x509.oid import NameOID
 
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"minips {host}")])
-    usage = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign"), False
-    )
-    usage |= {"encipher_only": False, "decipher_only": False, "digital_signature": True, "key_cert_sign": True}
+    never = "content_commitment key_encipherment data_encipherment key_agreement crl_sign encipher_only decipher_only"
+    usage = dict.fromkeys(never.split(), False) | {"digital_signature": True, "key_cert_sign": True}
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - VALID, now + VALID)
@@ -36,10 +33,8 @@ def issued(host: str) -> tuple[str, str]:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .sign(key, hashes.SHA256())
     )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM).decode(), secret.decode()
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return certificate.public_bytes(Encoding.PEM).decode(), secret.decode()
 
 
 @contextmanager

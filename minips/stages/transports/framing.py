@@ -77,10 +77,7 @@ def _head(count: int) -> struct.Struct:
 
 def padded(frames: Frames) -> list[Buffer]:
     """The frames, each followed by zeros up to a multiple of 64 bytes."""
-    buffers: list[Buffer] = []
-    for frame in frames:
-        buffers += frame, _PADDING[len(frame) % ALIGNMENT]
-    return buffers
+    return [buffer for frame in frames for buffer in (frame, _PADDING[len(frame) % ALIGNMENT])]
 
 
 def lengths_of(frames: Frames) -> bytes:
@@ -174,9 +171,7 @@ def writable(body: Buffer) -> memoryview:
 
 
 class Blocks:
-    """Memory for what arrives; not cleared, and used again once nothing looks at it any more, since fresh memory costs
-    the system nearly as much time as filling it.
-    """
+    """Memory that is used again once nothing looks at it: fresh memory costs nearly as much time as filling it."""
 
     def __init__(self) -> None:
         self._blocks: list[tuple[memoryview, weakref.ref[Array]]] = []

@@ -121,9 +121,7 @@ class Driven(Future[T]):
 
     @property
     def _waiters(self) -> list[Any]:
-        """The waiters of `concurrent.futures.wait`. It adds its own, which waits without a call that could be driven:
-        so the future is attended from then on.
-        """
+        """For `concurrent.futures.wait`, which makes no call that could be driven: it is attended from then on."""
         if not self.completed():
             self.attend()
         if self._waiting is None:

@@ -33,9 +33,8 @@ class NetworkTransport(Transport):
         """``scheme://host:port`` taken apart; an IPv6 host stands in brackets. None: a free port of this machine."""
         host, separator, port = self.rest(f"{self.scheme}://:0" if address is None else address).rpartition(":")
         if not separator or not port.isdecimal() or int(port) > 65535:
-            raise ValueError(
-                f"{type(self).__name__} takes an address such as {self.scheme}://127.0.0.1:5000, got {address!r}."
-            )
+            takes = f"{type(self).__name__} takes an address such as {self.scheme}://127.0.0.1:5000"
+            raise ValueError(f"{takes}, got {address!r}.")
         return host.strip("[]") or "127.0.0.1", int(port)
 
     def address(self, host: str, port: int) -> str:
@@ -53,9 +52,7 @@ def netloc(host: str, port: int | str) -> str:
 
 
 def check_private(transport: Transport, address: str | None, plaintext: bool = False) -> None:
-    """ValueError where an address can be reached from other machines and nothing would be encrypted, unless that is
-    wanted: ``plaintext``.
-    """
+    """ValueError where other machines can reach an address without encryption, unless ``plaintext`` is wanted."""
     if plaintext or not isinstance(transport, NetworkTransport):
         return
     host, _ = transport.host_and_port(address)

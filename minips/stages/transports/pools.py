@@ -98,9 +98,8 @@ class Pool:
 
     def _shares(self, total: int) -> list[slice]:
         """The bytes that travel over each wire."""
-        wires = len(self._wires)
-        step = -(-total // (ALIGNMENT * wires)) * ALIGNMENT
-        return [slice(step * place, min(step * (place + 1), total)) for place in range(wires)]
+        step = -(-total // (ALIGNMENT * len(self._wires))) * ALIGNMENT
+        return [slice(step * place, min(step * (place + 1), total)) for place in range(len(self._wires))]
 
     def close(self) -> None:
         """Let go of threads and wires, which the first wire has shut down."""

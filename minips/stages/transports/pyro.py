@@ -54,20 +54,6 @@ def _msgpack_only() -> Any:
     return MsgpackOnly
 
 
-@cache
-def _proxy() -> Any:
-    """The class of a proxy that speaks msgpack, and takes nothing else, from its first message on."""
-    from Pyro5.api import Proxy
-
-    class MsgpackProxy(Proxy):  # type: ignore[misc, unused-ignore]
-        def _pyroGetMetadata(self, *told: Any, **known: Any) -> None:  # noqa: N802
-            self._pyroSerializer = "msgpack"
-            self._pyroConnection: Any = _msgpack_only()(self._pyroConnection.sock, _OBJECT, keep_open=True)
-            super()._pyroGetMetadata(*told, **known)
-
-    return MsgpackProxy
-
-
 @register
 @dataclass(frozen=True)
 class Pyro(BlockingTransport):
@@ -78,7 +64,15 @@ class Pyro(BlockingTransport):
     requires = ("Pyro5", "msgpack")
 
     def client(self, sock: Metered) -> Callable[[bytes], bytes]:
-        proxy = _proxy()(_OBJECT, connected_socket=sock)
+        from Pyro5.api import Proxy
+
+        class MsgpackProxy(Proxy):  # type: ignore[misc, unused-ignore]
+            def _pyroGetMetadata(self, *told: Any, **known: Any) -> None:  # noqa: N802
+                self._pyroSerializer = "msgpack"  # from its first message on
+                self._pyroConnection: Any = _msgpack_only()(self._pyroConnection.sock, _OBJECT, keep_open=True)
+                super()._pyroGetMetadata(*told, **known)
+
+        proxy = MsgpackProxy(_OBJECT, connected_socket=sock)
 
         def ask(body: bytes) -> bytes:
             proxy._pyroClaimOwnership()

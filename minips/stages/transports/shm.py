@@ -119,10 +119,8 @@ class _ShmWire(SocketWire):
         descriptor = self._descriptors.pop()
         try:
             size = os.fstat(descriptor).st_size
-            if (
-                not fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
-                or size > 2 * self.max_message_bytes
-            ):
+            sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
+            if not sealed or size > 2 * self.max_message_bytes:
                 raise ValueError(f"a segment of {size} bytes is too large, or it is not sealed against shrinking")
             self._theirs[segment] = mmap.mmap(descriptor, size)
         finally:

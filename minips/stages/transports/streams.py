@@ -106,9 +106,8 @@ class StreamChannel(Channel):
         if not self._background:
             with self._starting:
                 if not self._background and not self._gone:
-                    thread = threading.Thread(
-                        target=self._read_in_background, name=f"minips-read-{self._address}", daemon=True
-                    )
+                    name = f"minips-read-{self._address}"
+                    thread = threading.Thread(target=self._read_in_background, name=name, daemon=True)
                     thread.start()
                     self._background = thread
         self._wake.set()

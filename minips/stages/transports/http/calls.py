@@ -127,14 +127,12 @@ class HttpServer(RemoteServer):
             for pause in (*_BACKOFF_S, None):
                 try:
                     async with self._http.post(self._url, data=_cut(body), headers=headers) as response:
-                        if response.status != 200 or response.content_length is None:
+                        nbytes = response.content_length
+                        if response.status != 200 or nbytes is None:
                             raise ConnectionError(f"it answered {response.status} {response.reason}")
-                        if response.content_length > self._max:
-                            raise ConnectionError(
-                                f"a message of {response.content_length} bytes is larger than the {self._max} that are "
-                                "allowed"
-                            )
-                        return await _read(response.content, response.content_length)
+                        if nbytes > self._max:
+                            raise ConnectionError(f"a message of {nbytes} bytes is larger than the {self._max} allowed")
+                        return await _read(response.content, nbytes)
                 except aiohttp.ClientConnectorError:
                     if pause is None or self._line.content.at_eof():
                         raise
