@@ -19,8 +19,9 @@ from benchmarks import base
 from benchmarks.base import Chart
 from minips import datasets
 from minips.core.codec import Codec
-from minips.core.collectives import PS, Exchange, RingAllReduce
+from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
+from minips.core.exchange import PS, Exchange
 from minips.core.run import Run
 from minips.cost import calibrate, predict
 from minips.cost.quiet import quietly

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from minips import datasets
 from minips.core.codec import Codec
-from minips.core.collectives import PS, AllReduce, Exchange, HalvingDoubling, Hop, RingAllReduce, TreeAllReduce
+from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce
 from minips.core.config import Config, Delays
+from minips.core.exchange import PS, AllReduce, Exchange, Hop
 from minips.core.run import Progress, Run
 from minips.core.shard import Shard
 from minips.drivers.client import Client, Ref

@@ -7,7 +7,7 @@ from typing import Any
 
 from minips import seeds
 from minips.core.codec import Codec
-from minips.core.collectives import PS, AllReduce, Exchange
+from minips.core.exchange import PS, AllReduce, Exchange
 from minips.stage import StageField, Value, ValueField, option
 from minips.stages.aggregators import Aggregator, Mean
 from minips.stages.consistency import BSP, Consistency

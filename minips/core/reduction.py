@@ -18,8 +18,8 @@ import numpy as np
 
 from minips import seeds
 from minips.core.codec import Decoder, Encoder, pack, unpack
-from minips.core.collectives import AllReduce, Hop
 from minips.core.config import Config
+from minips.core.exchange import AllReduce, Hop
 from minips.core.message import DivergedError, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
 from minips.core.sessions import Do, Parcel, Receive, Send, Session

@@ -14,8 +14,8 @@ import numpy as np
 
 from minips import seeds
 from minips.core import saved
-from minips.core.collectives import PS
 from minips.core.config import Config
+from minips.core.exchange import PS
 from minips.core.origin import Origin, check_same, described, origin_of, remade
 from minips.core.partition import Layout, cut_state, join, join_state
 from minips.core.shard import Grant

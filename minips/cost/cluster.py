@@ -10,8 +10,9 @@ import numpy as np
 
 from minips.core.calibration import Calibration
 from minips.core.codec import Codec
-from minips.core.collectives import PS, AllReduce, Exchange, HalvingDoubling, RingAllReduce, TreeAllReduce
+from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce
 from minips.core.config import Config
+from minips.core.exchange import PS, AllReduce, Exchange
 from minips.core.fit import Line
 from minips.core.topology import Machines
 from minips.cost.formulas import (

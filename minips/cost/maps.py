@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from minips.core.calibration import Calibration
 from minips.core.codec import Codec
-from minips.core.collectives import AllReduce
 from minips.core.config import Config
+from minips.core.exchange import AllReduce
 from minips.cost.calibrate import calibrate
 from minips.cost.cluster import all_reduced
 from minips.cost.predict import message_nbytes

@@ -16,8 +16,8 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.calibration import Calibration
 from minips.core.codec import Codec, Encoder
-from minips.core.collectives import AllReduce
 from minips.core.config import Config, Delays
+from minips.core.exchange import AllReduce
 from minips.core.fit import Line
 from minips.core.message import Message
 from minips.core.run import Run

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from minips.core.codec import envelope
-from minips.core.collectives import AllReduce
 from minips.core.config import Config
+from minips.core.exchange import AllReduce
 from minips.core.reduction import AllReduceState
 from minips.cost.walk import Declared, Workload
 from minips.engines.simulated.engine import Simulated

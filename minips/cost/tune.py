@@ -7,8 +7,9 @@ from itertools import combinations
 
 from minips.core.calibration import Calibration
 from minips.core.codec import Codec
-from minips.core.collectives import PS, AllReduce, Exchange, RingAllReduce
+from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
+from minips.core.exchange import PS, AllReduce, Exchange
 from minips.cost.calibrate import alone, calibrate
 from minips.cost.predict import predict
 from minips.cost.probe import steps_to

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from minips.core.calibration import Calibration, rank_lines, update_lines
 from minips.core.codec import Decoder
-from minips.core.collectives import Hop
 from minips.core.config import Config
+from minips.core.exchange import Hop
 from minips.core.fit import Line
 from minips.core.message import Header, Message
 from minips.core.presence import Attending

@@ -12,8 +12,8 @@ from threading import Event
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
-from minips.core.collectives import AllReduce
 from minips.core.config import Config
+from minips.core.exchange import AllReduce
 from minips.core.message import Header, NonFiniteError
 from minips.core.origin import check_same, origin_of
 from minips.core.partition import cut, join, partition

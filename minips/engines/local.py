@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from contextlib import suppress
 from typing import Any
 
-from minips.core.collectives import PS
+from minips.core.exchange import PS
 from minips.core.partition import join
 from minips.core.run import Progress, Rows, Run, State, state_of
 from minips.engines import roles

@@ -25,7 +25,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
-from minips.core.collectives import PS
+from minips.core.exchange import PS
 from minips.core.run import Run
 from minips.engines.actor import Actor, ActorInfo
 from minips.engines.base import Engine, TrainingJob

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from minips import seeds
 from minips.core.calibration import Calibration
-from minips.core.collectives import AllReduce
 from minips.core.config import Config
+from minips.core.exchange import AllReduce
 from minips.core.run import Run
 from minips.core.topology import Machines, Own, Star, Topology, Traffic, check_one_network
 from minips.engines.base import Engine, TrainingJob

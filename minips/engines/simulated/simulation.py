@@ -11,7 +11,7 @@ from math import inf
 from typing import Any
 
 from minips import seeds
-from minips.core.collectives import AllReduce
+from minips.core.exchange import AllReduce
 from minips.core.fit import Line
 from minips.core.message import DivergedError
 from minips.core.run import Progress, Rows

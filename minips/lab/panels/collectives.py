@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from minips.core.collectives import AllReduce, Exchange, RingAllReduce
+from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
+from minips.core.exchange import AllReduce, Exchange
 from minips.core.topology import Network
 from minips.cost import Simulated, Star, Topology, Traffic
 from minips.cost.rehearsal import FixedGradients
