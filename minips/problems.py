@@ -309,9 +309,7 @@ class SoftmaxRegression(Problem):
             )
         self.classes, self.l2 = classes or classes_seen, l2
         if self.classes < classes_seen:
-            raise ValueError(
-                f"y holds the class {classes_seen - 1}, but there are classes 0 to {self.classes - 1} only."
-            )
+            raise ValueError(f"y holds the class {classes_seen - 1}, but classes are 0 to {self.classes - 1} only.")
 
     def init(self, rng: np.random.Generator) -> Tensors:
         return {"W": np.zeros((self.X.shape[1], self.classes), self.X.dtype), "b": np.zeros(self.classes, self.X.dtype)}

@@ -22,19 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from operator import ge, gt, le, lt
 from pkgutil import resolve_name
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Generic,
-    NewType,
-    Self,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +43,8 @@ if TYPE_CHECKING:
 
         def __set__(self, instance: object, value: T | str | Mapping[str, Any]) -> None: ...
 else:
+    from typing import NewType
+
     Array = NewType("Array", np.ndarray)  # by this name in help(), where NDArray[Any] is a line of brackets
 
     class StageField:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import minips as ps
 from minips import stage
-from minips.core.codec import Decoder, Encoder, pack, unpack
+from minips.core.codec import Decoder, Encoder, unpack
 from minips.core.message import PROTOCOL_VERSION, Message, check_finite
+from minips.core.reduction import pack
 from minips.stages.serializers import Packet
 
 PLAIN = ps.Codec()

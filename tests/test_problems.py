@@ -268,7 +268,7 @@ def test_softmax_takes_class_numbers(y):
 
 
 def test_a_class_beyond_the_last_is_refused():
-    with pytest.raises(ValueError, match="y holds the class 2, but there are classes 0 to 1 only"):
+    with pytest.raises(ValueError, match="y holds the class 2, but classes are 0 to 1 only"):
         ps.SoftmaxRegression(X, CLASSES, classes=2)
 
 

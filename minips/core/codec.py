@@ -164,7 +164,7 @@ class Encoder(_End):
             if self._plan:
                 self._plan.learn(bytes(frames[0]), len(frames) - 1, packet)
             if not codec.compressor.identity:
-                frames = _compressed(codec.compressor, frames)
+                frames = compressed(codec.compressor, frames)
         except BaseException:
             self.go_back(mark)
             raise
@@ -321,7 +321,7 @@ def encode_plainly(message: Message, codec: Codec) -> Frames:
     return Encoder(exact, np.random.default_rng(0), UNTIMED).encode(message)
 
 
-def _compressed(compressor: Compressor, frames: Frames) -> Frames:
+def compressed(compressor: Compressor, frames: Frames) -> Frames:
     """The frames, each compressed. An empty frame stays empty."""
     return [compressor.compress(frame) if len(frame) else frame for frame in frames]
 
@@ -333,16 +333,6 @@ def _kinds(parts: object) -> str:
     if not isinstance(parts, dict):
         return type(parts).__name__
     return f"a dict of {', '.join(sorted({type(part).__name__ for part in parts.values()}))}"
-
-
-def pack(packet: Packet, codec: Codec, trace: Trace) -> Frames:
-    """Packet to frames: the envelope, then the compressed frames of the serializer."""
-    began = trace.now()
-    frames = codec.serializer.dumps(packet)
-    serialized = trace.now()
-    frames = _compressed(codec.compressor, frames)
-    trace.laps(("serialize", "compress"), (began, serialized, trace.now()))
-    return [envelope(codec, {}), *frames]
 
 
 def envelope(codec: Codec, stamp: Header, version: int = PROTOCOL_VERSION) -> bytes:

@@ -163,10 +163,8 @@ class WorkerProtocol:
 
     def leave(self, parts: Sequence[Mapping[str, Any]]) -> Session[list[Message]]:
         """Say goodbye to all servers, each of which keeps its part of this worker's state. Returns the answers."""
-        goodbyes = [self._message("bye", state=True) for _ in self.servers]
-        for goodbye, part in zip(goodbyes, parts, strict=True):
-            goodbye.tensors = saved.to_arrays(part)
-        return self._call(self.servers, goodbyes)
+        goodbye = {"kind": "bye", "worker": self.worker, "state": True}
+        return self._call(self.servers, [Message({**goodbye}, saved.to_arrays(part)) for part in parts])
 
     def agree(self) -> Session[None]:
         """Ask the servers which of the pushes that failed here they have taken."""

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from minips import seeds
-from minips.core.codec import Decoder, Encoder, pack, unpack
+from minips.core.codec import Codec, Decoder, Encoder, compressed, envelope, unpack
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Hop
 from minips.core.message import DivergedError, NonFiniteError, check_finite
@@ -198,3 +198,13 @@ def all_reduce(part: Part) -> Session[Any]:
             spans = (*DECODE, "aggregate") if hop.adds else DECODE
             yield Do(spans, values(hop.receives), partial(part.incoming, number, parcel))
     return (yield Do(UPDATE, sum(part.sizes), part.mean))
+
+
+def pack(packet: Packet, codec: Codec, trace: Trace) -> Frames:
+    """Packet to frames: the envelope, then the compressed frames of the serializer."""
+    began = trace.now()
+    frames = codec.serializer.dumps(packet)
+    serialized = trace.now()
+    frames = compressed(codec.compressor, frames)
+    trace.laps(("serialize", "compress"), (began, serialized, trace.now()))
+    return [envelope(codec, {}), *frames]

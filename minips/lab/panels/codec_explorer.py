@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from minips import datasets
-from minips.core.codec import Codec, pack
+from minips.core.codec import Codec
+from minips.core.reduction import pack
 from minips.lab.panels.base import Panel, beside
 from minips.lab.plots import LOOKS, legend_above
 from minips.problems import MLP
