@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks import base
 from minips import cli
 from minips.cost.quiet import Meanwhile
-from minips.engines.progress import showing
+from minips.training.progress import showing
 
 
 def run(options: argparse.Namespace) -> None:

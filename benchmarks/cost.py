@@ -22,17 +22,17 @@ from minips.core.codec import Codec
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.exchange import PS, Exchange
-from minips.core.run import Run
 from minips.cost import calibrate, predict
 from minips.cost.quiet import quietly
-from minips.engines.train import train
 from minips.lab.measure.turns import Spread, Watch
 from minips.problems import Problem, SoftmaxRegression
+from minips.results.run import Run
 from minips.stages.compressors import Lz4
 from minips.stages.memories import ErrorFeedback
 from minips.stages.optimizers import SGD
 from minips.stages.quantizers import Exact, Float16, TopK, Uniform
 from minips.stages.transports import Link
+from minips.training.train import train
 
 FEATURES, ROUNDS = 2_000, 3
 BANDWIDTHS, LATENCIES = (10e6, 100e6, 1000e6), (0.0, 1e-3, 10e-3)

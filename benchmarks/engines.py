@@ -18,16 +18,16 @@ from benchmarks import base
 from benchmarks.base import Chart
 from minips import datasets
 from minips.core.config import Config
-from minips.core.run import Run
 from minips.engines import Engine, Processes
 from minips.engines.on_ray import Ray, connected
-from minips.engines.train import train
 from minips.lab.measure import turns
 from minips.lab.measure.pairs import lacking
 from minips.lab.measure.turns import Spread, Watch
 from minips.problems import MLP, Problem, SoftmaxRegression
+from minips.results.run import Run
 from minips.stage import missing
 from minips.stages.optimizers import SGD
+from minips.training.train import train
 
 ROUNDS = 9
 REFERENCE = "processes"

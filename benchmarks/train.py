@@ -24,13 +24,13 @@ from minips import datasets, seeds
 from minips.core.config import Config
 from minips.engines import Processes
 from minips.engines.supervisor import Supervisor, tell
-from minips.engines.train import train
 from minips.lab.measure import turns, with_torch
 from minips.lab.measure.pairs import lacking
 from minips.lab.measure.turns import START_S, TURN_S, Spread, Watch
 from minips.problems import Problem, SoftmaxRegression
 from minips.stage import Tensors, build
 from minips.stages.optimizers import SGD
+from minips.training.train import train
 
 FEATURES, STEPS, ROUNDS = (1_000, 10_000, 100_000), 100, 5
 TRANSPORT = "shm" if sys.platform == "linux" else "tcp"

@@ -18,7 +18,7 @@ from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
-from minips.lab.lessons import lessons
+from minips.lab.course.lessons import lessons
 from minips.stage import Value
 
 ROOT = Path(__file__).parents[1]

@@ -13,17 +13,15 @@ from minips.core.codec import Codec
 from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce
 from minips.core.config import Config, Delays
 from minips.core.exchange import PS, AllReduce, Exchange, Hop
-from minips.core.run import Progress, Run
 from minips.core.shard import Shard
 from minips.drivers.client import Client, Ref
 from minips.drivers.connecting import connect, status
 from minips.drivers.server import Server
 from minips.engines import Engine, Processes, Threads
-from minips.engines.byhand import work
 from minips.engines.evaluation import CsvLog, EarlyStopping, Eval
-from minips.engines.sweep import RunTable, sensitivity, sweep
-from minips.engines.train import train
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
+from minips.results.run import Progress, Run
+from minips.results.trace import Trace
 from minips.stage import Stage, announce, build, kinds, names, option, register, stage_class
 from minips.stages.aggregators import (
     Aggregator,
@@ -49,7 +47,9 @@ from minips.stages.quantizers.sparse import RandomK, Threshold, TopK
 from minips.stages.schedules import Cosine, Schedule, StepDecay, Warmup
 from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
 from minips.stages.transports import Grpc, Http, InProc, Link, Pipe, Pyro, SharedMemory, Tcp, Thrift, Transport, Zmq
-from minips.trace import Trace
+from minips.training.byhand import work
+from minips.training.sweep import RunTable, sensitivity, sweep
+from minips.training.train import train
 
 # The public names, in the groups of docs/reference.md.
 __all__ = ["Codec", "Config", "Delays", "sensitivity", "sweep", "train"]
@@ -72,7 +72,7 @@ __all__ += ["Stage", "build", "kinds", "names", "option", "register"]
 announce("engine", "simulated", "minips.engines.simulated.engine:Simulated")
 announce("engine", "ray", "minips.engines.on_ray:Ray")
 for _topology in ("Star", "Ring", "Tree", "FatTree", "TwoRacks"):
-    announce("topology", _topology.lower(), f"minips.core.topology:{_topology}")
+    announce("topology", _topology.lower(), f"minips.machines.topology:{_topology}")
 
 
 if TYPE_CHECKING:

@@ -34,11 +34,11 @@ from rich.console import Console
 from minips import __version__, seeds
 from minips.core.codec import Codec
 from minips.core.config import Config
-from minips.core.origin import origin_of
-from minips.core.run import Progress, Run, check_resumable
 from minips.engines.supervisor import handling
 from minips.notation import listed, parse_stage, read_fields
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
+from minips.results.origin import origin_of
+from minips.results.run import Progress, Run, check_resumable
 from minips.stage import NoStageError, Stage, Value, default_of, kinds, names, reason
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
@@ -214,7 +214,7 @@ def demo(options: argparse.Namespace) -> None:
 
 def train(options: argparse.Namespace) -> int:
     """Train once, as the options say. A stage is given as name or name:field=value,field=value."""
-    from minips.engines.train import train as run_it
+    from minips.training.train import train as run_it
 
     check_folders(options.save, options.json, options.trace)
     before = _resumed(options)
@@ -264,9 +264,9 @@ def serve(options: argparse.Namespace) -> int:
     stand at ports that follow each other, in this process; with --index one of them alone, so that each may have a
     machine of its own.
     """
-    from minips.engines import byhand
-    from minips.engines.progress import showing
     from minips.stages.transports.network import check_private
+    from minips.training import byhand
+    from minips.training.progress import showing
 
     check_folders(options.save, options.json, options.trace)
     before = _resumed(options)
@@ -303,7 +303,7 @@ def serve(options: argparse.Namespace) -> int:
 
 def work(options: argparse.Namespace) -> int:
     """Be a worker of servers that were started by hand, until the run is over. The config is theirs."""
-    from minips.engines import byhand
+    from minips.training import byhand
 
     addresses, transport = _reached(options, options.connect)
     problem, token = _problem(options), _token(options.token_file)
@@ -456,7 +456,7 @@ def lab(options: argparse.Namespace) -> None:
     """Copy the lessons to a folder of yours and open them in JupyterLab. What you have changed there is kept. Other
     options are JupyterLab's: --no-browser, --allow-root (which root has to give), and others as --option=value.
     """
-    from minips.lab import jupyter, lessons, state
+    from minips.lab.course import jupyter, lessons, state
 
     if options.reset:
         gone = "Your progress begins anew" if state.reset() else "There was nothing to forget"
@@ -478,7 +478,7 @@ def lab(options: argparse.Namespace) -> None:
 def check(options: argparse.Namespace) -> int:
     """Grade an exercise of a notebook: run its cells up to the check in a fresh kernel. Exit status: 0 done, else 1."""
     importlib.import_module("minips.lab.face")  # or it says what is not installed
-    from minips.lab.grading import grade
+    from minips.lab.course.grading import grade
 
     with wrong_values(), _file(f"{options.notebook} cannot be read", "Name your copy of the lesson."):
         verdict = grade(options.exercise, Path(options.notebook))

@@ -15,7 +15,7 @@ from rich.table import Table
 import minips as ps
 from minips.cost import Calibration, calibrate, predict
 from minips.cost.quiet import quietly
-from minips.engines.progress import bars
+from minips.training.progress import bars
 
 FEATURES = 2000
 """Random Fourier features: 20,010 parameters, 80 kB, so that the link shows."""

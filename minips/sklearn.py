@@ -10,12 +10,12 @@ import numpy as np
 
 from minips.core.codec import Codec
 from minips.core.config import Config
-from minips.core.run import Run
-from minips.engines.train import train
 from minips.notation import parse_stage
 from minips.problems import LinearRegression, Problem, SoftmaxRegression, softmax
+from minips.results.run import Run
 from minips.stage import Array, Tensors
 from minips.stages.optimizers import SGD
+from minips.training.train import train
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin

@@ -13,10 +13,10 @@ import numpy as np
 from minips import seeds
 from minips.core.codec import Codec, Receiver, Sender
 from minips.problems import Problem
+from minips.results.trace import Trace
 from minips.stage import Array, Tensors
 from minips.stages.transports.framing import pieces, split
 from minips.stages.transports.wire import CALL
-from minips.trace import Trace
 
 try:
     import torch

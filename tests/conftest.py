@@ -85,7 +85,7 @@ def registry() -> Iterator[None]:
 @pytest.fixture
 def somebody_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A learner who has done nothing yet: predictions wait, and what is done is noted in the test's own folder."""
-    from minips.lab import predictions
+    from minips.lab.course import predictions
 
     monkeypatch.delenv("MINIPS_AUTOPLAY")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

@@ -7,9 +7,9 @@ import json
 import sys
 
 from minips.lab.course import QUESTIONS
+from minips.lab.course.lessons import arguments, read
 from minips.lab.course.questions import Estimate, Question
-from minips.lab.lessons import arguments, read
-from minips.lab.state import notebooks
+from minips.lab.course.state import notebooks
 
 
 def plain(asked: Question | Estimate) -> str:

@@ -19,8 +19,8 @@ import trustme
 import minips as ps
 from minips import cli, seeds
 from minips.drivers.connecting import transport_of
-from minips.engines import byhand
 from minips.stages.transports.network import check_private
+from minips.training import byhand
 
 MINIPS = [sys.executable, "-m", "minips"]
 WAIT_S = 30.0

@@ -12,11 +12,11 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.core.calibration import Calibration
-from minips.core.fit import Line
 from minips.cost import meters, quiet
 from minips.cost.calibrate import MOST_CROWDED, _server_crowd
 from minips.cost.walk import Walk, Workload
+from minips.machines.calibration import Calibration
+from minips.machines.fit import Line
 
 calibrate = import_module("minips.cost.calibrate")  # minips.cost gives the function of that name
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, classes=3))

@@ -17,7 +17,7 @@ import pytest
 
 import minips as ps
 from minips import cli, demo
-from minips.lab import jupyter, state
+from minips.lab.course import jupyter, state
 
 MINIPS = [sys.executable, "-m", "minips"]
 LONG = 300 * "x"

@@ -11,8 +11,8 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.core.calibration import Calibration
-from minips.core.fit import Line
+from minips.machines.calibration import Calibration
+from minips.machines.fit import Line
 
 OFFICE = cost.Cluster(machines=8, bandwidth_bps=10e9, latency_s=50e-6, compute_s=0.08)
 WAYS = ("ps", "ps:servers=2", "ps:servers=4", "ring", "tree", "halvingdoubling")

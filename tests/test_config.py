@@ -143,7 +143,7 @@ def test_a_config_is_made_of_a_mapping(fields):
 
 
 def test_delays_of_a_worker_that_there_is_not_are_refused():
-    with pytest.raises(ValueError, match=r"worker 4, but there are workers 0 to 3 only"):
+    with pytest.raises(ValueError, match=r"worker 4, but workers are 0 to 3 only"):
         ps.Config(delays=ps.Delays(slow={4: 2.0}))
 
 

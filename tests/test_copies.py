@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from minips.lab import lessons, panels
+from minips.lab import panels
+from minips.lab.course import lessons
 
 ROOT = Path(__file__).parents[1]
 NAMES = [lesson.path.name for lesson in lessons.lessons()]
@@ -120,7 +121,7 @@ def test_a_plain_install_of_the_wheel_carries_the_lessons(tmp_path: Path) -> Non
     install = ["install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path / "site"), str(wheel)]
     subprocess.run([sys.executable, "-m", "pip", *install], check=True, capture_output=True, timeout=120)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    words = "from pathlib import Path; from minips.lab import lessons; print(*lessons.copy_to(Path('mine')).new)"
+    words = "from pathlib import Path; from minips.lab.course import lessons; print(*lessons.copy_to(Path('mine')).new)"
     done = subprocess.run(
         [sys.executable, "-c", words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
     )

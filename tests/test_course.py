@@ -17,10 +17,9 @@ from plain_questions import plain
 from test_lessons import LESSONS, lesson
 
 from minips import lab
-from minips.lab import predictions, state
-from minips.lab.course import EXERCISES, PROMPTS, QUESTIONS, QUIZZES, SENTENCES
+from minips.lab.course import EXERCISES, PROMPTS, QUESTIONS, QUIZZES, SENTENCES, predictions, state
+from minips.lab.course.lessons import arguments
 from minips.lab.course.questions import NONE, Disagreement, Estimate, Question, completed, settled
-from minips.lab.lessons import arguments
 
 OUTCOMES: dict[str, dict[str, dict[str, Any]]] = {}
 TELLING: dict[str, list[str]] = {}

@@ -10,7 +10,7 @@ import pytest
 
 import minips as ps
 from minips import cli
-from minips.engines import train as engine
+from minips.training import train as engine
 
 MINIPS = [sys.executable, "-m", "minips"]
 TRAIN = "train --data synthetic --engine threads --transport inproc --workers 2 --steps 3"

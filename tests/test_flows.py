@@ -6,11 +6,11 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from minips.core.topology import Network, Own
 from minips.cost import Star, Traffic
 from minips.drivers.clockwork import Clockwork
 from minips.engines.simulated import flows
 from minips.engines.simulated.flows import PACKET_BYTES, FlowNetwork
+from minips.machines.topology import Network, Own
 
 STAR = Star(bandwidth_bps=80.0, latency_s=0.5)  # ten bytes per second, a second from host to host
 

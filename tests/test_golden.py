@@ -17,13 +17,13 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.core.calibration import Calibration
-from minips.core.fit import Line
 from minips.core.message import Header
 from minips.core.plan import Plan
+from minips.machines.calibration import Calibration
+from minips.machines.fit import Line
+from minips.results.trace import DECODE, ENCODE, UPDATE
 from minips.stage import Frames, Tensors
 from minips.stages.serializers import Packet
-from minips.trace import DECODE, ENCODE, UPDATE
 
 GOLDEN = Path(__file__).parent / "golden.json"
 WAVERS = ("busy", "waited")

@@ -18,9 +18,9 @@ from scipy import sparse
 
 import minips as ps
 from minips import cli, seeds
-from minips.core import saved
 from minips.drivers.connecting import asking
-from minips.engines import byhand
+from minips.results import saved
+from minips.training import byhand
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(90, 3))

@@ -20,7 +20,7 @@ from nbformat.v4 import new_code_cell
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 
 from minips.lab.course import QUESTIONS
-from minips.lab.lessons import arguments, blanked
+from minips.lab.course.lessons import arguments, blanked
 
 LESSONS = sorted((Path(__file__).parents[1] / "lessons").glob("[0-9]*.ipynb"))
 MACHINE = re.compile(r"/(home|root|tmp|work|Users|private|usr|opt)/\w|[A-Z]:\\\\|127\.0\.0\.1:\d")

@@ -7,9 +7,9 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.core.calibration import Calibration
-from minips.core.fit import Line
 from minips.cost.maps import _spread
+from minips.machines.calibration import Calibration
+from minips.machines.fit import Line
 
 CODECS = {"exact": ps.Codec(), "half": ps.Codec(ps.Float16())}
 FREE = Calibration(cores=64)

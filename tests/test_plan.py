@@ -12,8 +12,8 @@ import minips as ps
 from minips.core.codec import Decoder, Encoder, unpack
 from minips.core.message import Header, Message
 from minips.core.plan import Plan
+from minips.results.trace import UNTIMED
 from minips.stage import Frames, Tensors
-from minips.trace import UNTIMED
 
 DTYPES = ("f4", "f8", "f2", "u1", "i8", ">f4", "?")
 ARRAYS = st.builds(

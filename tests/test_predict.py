@@ -9,11 +9,11 @@ from tap import tapped
 
 import minips as ps
 from minips import cost
-from minips.core.calibration import Calibration
 from minips.core.codec import Encoder
-from minips.core.fit import Line
 from minips.core.message import Message
-from minips.trace import SPANS, Trace
+from minips.machines.calibration import Calibration
+from minips.machines.fit import Line
+from minips.results.trace import SPANS, Trace
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, features=200, classes=3))
 STAGES = ("compensate", "quantize", "serialize", "compress", "decompress", "deserialize", "dequantize")

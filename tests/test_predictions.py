@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from minips import lab
-from minips.lab import predictions, state
-from minips.lab.cells import Answer, Quiz
-from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, SENTENCES
+from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, SENTENCES, predictions, state
+from minips.lab.course.cells import Answer, Quiz
 from minips.lab.course.questions import NONE, Disagreement, Estimate, Item, Option, Prompt, Question, Sentence
 
 pytestmark = pytest.mark.usefixtures("somebody_is_there")
@@ -53,7 +52,7 @@ def course(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestPrediction:
-    def predicted(self, choice: str, key: str = "00.91") -> lab.predictions.Guess:
+    def predicted(self, choice: str, key: str = "00.91") -> predictions.Guess:
         guess = lab.predict(key)
         guess.choice.value = choice
         guess.button.click()

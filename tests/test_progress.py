@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from minips import lab
-from minips.lab import predictions, state
-from minips.lab.course import QUESTIONS, exercises
+from minips.lab.course import QUESTIONS, exercises, predictions, state
 from minips.lab.course.questions import Estimate, Option, Question
 
 

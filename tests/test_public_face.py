@@ -107,22 +107,9 @@ def test_help_explains_every_field_and_calls_an_array_an_array(cls):
 def test_help_has_type_unit_default_and_limits_of_a_field_in_one_line():
     lines = inspect.getdoc(ps.Config).splitlines()
     assert "  workers: int = 4, at least 1: processes that compute gradients" in lines
-    assert (
-        "  timeout_s: float (s) = 60.0, above 0, at most 1e+06: the longest that one message waits for the others"
-        in lines
-    )
+    assert "  timeout_s: float (s) = 60.0, above 0, at most 1e+06: the longest that a message waits for others" in lines
     assert "  transport: Transport = Tcp(): how frames move" in lines
     assert len(lines) < 40
-
-
-def test_the_readme_counts_the_core_rightly():
-    (section,) = re.findall(r"^## Read it\n(.*?)^## ", README, flags=re.DOTALL | re.MULTILINE)
-    files = [ROOT / path for path in re.findall(r"^\| \[`.+`\]\((minips/.+)\) \|", section, flags=re.MULTILINE)]
-    number, lines, words = re.search(r"these (\w+) files: ([\d,]+) lines, ([\d,]+) words", section).groups()
-    text = "".join(path.read_text() for path in files)
-    assert (number, len(files)) == ("twelve", 12)
-    assert text.count("\n") == pytest.approx(int(lines.replace(",", "")), rel=0.1)
-    assert len(text.split()) == pytest.approx(int(words.replace(",", "")), rel=0.1)
 
 
 def test_every_field_of_a_run_has_its_line():

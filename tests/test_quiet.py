@@ -11,11 +11,11 @@ import pytest
 import minips as ps
 from benchmarks import cost as cost_table
 from minips import cost, demo
-from minips.core.calibration import Calibration
-from minips.core.fit import Line
 from minips.cost import quiet
 from minips.cost.quiet import Disturbance
 from minips.lab.measure.turns import Spread
+from minips.machines.calibration import Calibration
+from minips.machines.fit import Line
 
 calibrate = import_module("minips.cost.calibrate")  # minips.cost gives the function of that name
 BUSY = Disturbance(2, 1.3)

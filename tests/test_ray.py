@@ -16,8 +16,8 @@ import pytest
 import minips as ps
 from minips.engines.actor import shifted
 from minips.engines.on_ray import found_cluster
+from minips.results.trace import Trace
 from minips.stages.transports.certificates import issued
-from minips.trace import Trace
 
 PROGRAM = Path(__file__).with_name("on_ray.py")
 PORT = 6379

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minips as ps
-from minips.core import saved
+from minips.results import saved
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.digits())
 TOPK = ps.Codec(quantizer=ps.TopK(fraction=0.05), memory=ps.ErrorFeedback())

@@ -11,9 +11,9 @@ from test_byhand import WAIT_S, Started, Working, assert_same, served
 from test_server import Raw
 
 import minips as ps
-from minips.core import saved
 from minips.drivers.client import Client
-from minips.engines import byhand
+from minips.results import saved
+from minips.training import byhand
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(classes=3))  # --data synthetic
 TOPK = ps.Codec(quantizer=ps.TopK(fraction=0.2), memory=ps.ErrorFeedback())

@@ -17,9 +17,9 @@ from minips import stage
 from minips.core.codec import Decoder, Encoder
 from minips.core.message import Message
 from minips.core.sessions import Do, Receive, Until, nothing
-from minips.core.status import Status
 from minips.engines import roles
 from minips.engines.supervisor import Supervisor
+from minips.results.status import Status
 
 START = {"w": np.zeros(3), "b": np.array(1.0)}
 ONES = {"w": np.ones(3), "b": np.array(1.0)}

@@ -17,12 +17,12 @@ from test_golden import CLOCKS, CONFIGS, Pull
 
 import minips as ps
 from minips import seeds
-from minips.core import reduction, sessions, training
+from minips.core import loop, reduction, sessions
+from minips.core.loop import Call, Seen, train_served
 from minips.core.protocol import ServerProtocol, WorkerProtocol
 from minips.core.reduction import AllReduceState
 from minips.core.sessions import Session
 from minips.core.shard import Shard
-from minips.core.training import Call, Seen, train_served
 from minips.cost import probe, walk
 from minips.drivers import peer
 from minips.engines import replica, worker
@@ -30,7 +30,7 @@ from minips.engines.simulated import central, mutual
 
 EXCHANGES = {"ring": 4, "tree": 5, "halvingdoubling": 8}
 EVERY_CLOCK, COMPUTING = {"threads", "simulated", "predicted"}, {"threads", "simulated"}
-HOLDERS = [training, reduction, worker, replica, peer, central, mutual, walk]
+HOLDERS = [loop, reduction, worker, replica, peer, central, mutual, walk]
 """The modules that hold a training loop, or the session of an all-reduce."""
 LEFT = 3
 """The steps that a worker makes which leaves, or falls silent."""

@@ -11,8 +11,8 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.core.fit import Line
-from minips.trace import DECODE, ENCODE, UPDATE
+from minips.machines.fit import Line
+from minips.results.trace import DECODE, ENCODE, UPDATE
 
 SOFTMAX = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=120, classes=3))
 TOP = ps.Codec(ps.TopK(0.2), ps.ErrorFeedback())

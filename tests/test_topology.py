@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minips as ps
-from minips.core.topology import Network, Own, Traffic, fair_shares, hosts
+from minips.machines.topology import Network, Own, Traffic, fair_shares, hosts
 
 ALIKE = [ps.build("topology", name) for name in ps.names("topology")]
 B = 1e9 / 8

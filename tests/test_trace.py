@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 import minips as ps
-from minips.trace import SPANS, Span, Trace
+from minips.results.trace import SPANS, Span, Trace
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.core.calibration import Calibration
-from minips.core.fit import Line
 from minips.cost.walk import Declared, Port, Walk, Workload
 from minips.drivers.clockwork import Clockwork
+from minips.machines.calibration import Calibration
+from minips.machines.fit import Line
 
 NOTHING = Calibration(cores=64)
 

@@ -20,13 +20,13 @@ import numpy as np
 from minips.core.message import PROTOCOL_VERSION, VERSIONS, Header, Message, check_finite
 from minips.core.partition import named_arrays
 from minips.core.plan import LEARNED_BYTES, Plan
+from minips.results.trace import DECODE, ENCODE, UNTIMED, Trace
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option, reason
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
 from minips.stages.transports.framing import pieces, split
-from minips.trace import DECODE, ENCODE, UNTIMED, Trace
 
 _STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
 _PLAIN, _EXACT = (MsgPack.name, NoCompression.name), Exact()
@@ -365,9 +365,7 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None)
     except Exception as error:
         raise ValueError(f"The first frame is not a minips envelope: {reason(error).rstrip('.')}.") from error
     if version not in VERSIONS:
-        raise ValueError(
-            f"The peer speaks version {version!r} of the protocol, this knows {VERSIONS[0]} to {VERSIONS[-1]}."
-        )
+        raise ValueError(f"The peer speaks protocol version {version!r}, this knows {VERSIONS[0]} to {VERSIONS[-1]}.")
     if plan and names == _PLAIN and (message := plan.read(frames)):
         trace.laps(_OPEN, (began, began, trace.now()))
         return message, fields

@@ -91,9 +91,7 @@ class Config(Value):
     delays: ValueField[Delays | None] = option(None, "slower workers; None: no delay")
     exchange: StageField[Exchange] = option(PS(), "how gradients meet: at servers, or by an all-reduce")
     seed: int = option(0, "of batches, delays and random quantizers", minimum=0, step=1)
-    timeout_s: float = option(
-        60.0, "the longest that one message waits for the others", above=0, maximum=MOST_S, unit="s"
-    )
+    timeout_s: float = option(60.0, "the longest that a message waits for others", above=0, maximum=MOST_S, unit="s")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,9 +108,7 @@ class Config(Value):
             )
         for worker in self.delays.slow if self.delays else ():
             if worker >= self.workers:
-                raise ValueError(
-                    f"Delays.slow names worker {worker}, but there are workers 0 to {self.workers - 1} only."
-                )
+                raise ValueError(f"Delays.slow names worker {worker}, but workers are 0 to {self.workers - 1} only.")
         if isinstance(self.exchange, AllReduce):
             self._check_all_reduce(self.exchange)
 

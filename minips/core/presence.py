@@ -6,7 +6,7 @@ is connected and not silent. The server does not tell apart clients without an i
 
 from minips.core.message import Header
 from minips.core.shard import Shard
-from minips.core.status import WorkerStatus
+from minips.results.status import WorkerStatus
 
 
 class Attending:

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from minips import seeds
-from minips.core import saved
 from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, unpack, wrap
 from minips.core.config import Config
 from minips.core.message import Header, Message
@@ -29,10 +28,11 @@ from minips.core.plan import Plan
 from minips.core.presence import Attendance, Attending
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
 from minips.core.shard import Outcome, Shard, checked
-from minips.core.status import Status
+from minips.results import saved
+from minips.results.status import Status
+from minips.results.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
 from minips.stage import Array, Frames, Tensors, reason
 from minips.stages.aggregators import Contribution
-from minips.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
 
 PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
 KEPT_ROWS = 10_000
@@ -455,9 +455,7 @@ class ServerProtocol:
             if header.get("state"):
                 record.kept = yield Do(DECODE, self.values, partial(self._left, packet))
         elif kind not in KINDS:
-            raise ValueError(
-                f"There is no message of kind {kind!r}; there are {', '.join(KINDS[:-1])} and {KINDS[-1]}."
-            )
+            raise ValueError(f"No message is of kind {kind!r}; there are {', '.join(KINDS[:-1])} and {KINDS[-1]}.")
         if record.resuming and (kind in PUSHES or kind in PULLS) and not record.resume():
             self.restarted.append(worker)
         encoder = record.encoder  # this connection's: a later hello replaces it, and this request must not change that

@@ -23,10 +23,10 @@ from minips.core.exchange import AllReduce, Hop
 from minips.core.message import DivergedError, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
 from minips.core.sessions import Do, Parcel, Receive, Send, Session
+from minips.results.trace import DECODE, ENCODE, UPDATE, Trace
 from minips.stage import Frames, Tensors
 from minips.stages.quantizers import Parts
 from minips.stages.serializers import Packet
-from minips.trace import DECODE, ENCODE, UPDATE, Trace
 
 Encoded = dict[str, tuple[str, Parts]]
 """One piece by tensor name: the quantizer's name and its parts."""

@@ -1,7 +1,5 @@
 """The cost model: closed forms, what this machine takes for each stage, and a prediction to hold against a run."""
 
-from minips.core.calibration import Calibration
-from minips.core.topology import FatTree, Ring, Star, Topology, Traffic, Tree, TwoRacks
 from minips.cost.calibrate import alone, calibrate, problem_words
 from minips.cost.cluster import Cluster, ClusterTable
 from minips.cost.formulas import (
@@ -25,6 +23,8 @@ from minips.cost.predict import Comparison, Prediction, against_measured, compar
 from minips.cost.probe import rounds, steps_to
 from minips.cost.tune import Choice, Tuning, tune
 from minips.engines.simulated.engine import Simulated
+from minips.machines.calibration import Calibration
+from minips.machines.topology import FatTree, Ring, Star, Topology, Traffic, Tree, TwoRacks
 
 __all__ = ["Calibration", "alone", "calibrate", "problem_words"]
 __all__ += ["Cluster", "ClusterTable", "against_measured"]

@@ -19,27 +19,27 @@ import numpy as np
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
-from minips.core.calibration import Calibration
 from minips.core.codec import Codec
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
-from minips.core.fit import Line
 from minips.core.partition import cut, partition
-from minips.core.run import Stop
 from minips.cost import meters
 from minips.cost.meters import Block
 from minips.cost.quiet import quietly, usable_cores
 from minips.cost.walk import EVEN_STEPS, Walk, Workload
 from minips.engines import Processes, Threads
 from minips.engines.local import START_S
-from minips.engines.progress import showing
 from minips.engines.supervisor import Supervisor, tell
 from minips.engines.worker import compute
+from minips.machines.calibration import Calibration
+from minips.machines.fit import Line
 from minips.problems import Problem
+from minips.results.run import Stop
+from minips.results.trace import SPANS
 from minips.stage import Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.serializers import Packet
-from minips.trace import SPANS
+from minips.training.progress import showing
 
 SIZES = (1_000, 10_000, 100_000)
 """Values in the models, where no problem is given."""

@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from minips.core.calibration import Calibration
 from minips.core.codec import Codec
 from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce
 from minips.core.config import Config
 from minips.core.exchange import PS, AllReduce, Exchange
-from minips.core.fit import Line
-from minips.core.topology import Machines
 from minips.cost.formulas import (
     halving_doubling_s,
     parameter_server_s,
@@ -24,10 +21,13 @@ from minips.cost.formulas import (
 )
 from minips.cost.predict import message_nbytes
 from minips.cost.walk import EVEN_STEPS, Declared, Walk, Workload
-from minips.engines.sweep import Table
+from minips.machines.calibration import Calibration
+from minips.machines.fit import Line
+from minips.machines.topology import Machines
 from minips.notation import parse_stage, read_fields
 from minips.stage import Stage, Value, build, default_of
 from minips.stages.quantizers import Quantizer
+from minips.training.sweep import Table
 
 SAMPLE = 1_000_000
 """The most normal values that are encoded to count a codec's bytes, where these depend on the values."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from minips.core.calibration import Calibration
 from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
@@ -17,13 +16,14 @@ from minips.cost.rehearsal import FixedGradients
 from minips.cost.walk import Walk, Workload
 from minips.drivers.clockwork import seldom_collected
 from minips.engines import Engine
-from minips.engines.progress import showing
-from minips.engines.train import train
+from minips.machines.calibration import Calibration
 from minips.stage import Tensors
 from minips.stages.memories import ErrorFeedback
 from minips.stages.optimizers import SGD
 from minips.stages.quantizers import Exact, Float16, TopK, Uniform
 from minips.stages.transports import Link
+from minips.training.progress import showing
+from minips.training.train import train
 
 STEPS, SAMPLE_STEPS = 6, 10
 SAMPLE_S = 3.0

@@ -32,10 +32,10 @@ from minips.drivers.server import Server
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
 from minips.problems import Problem
+from minips.results.trace import Span, Trace
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.transports import Channel, Link
-from minips.trace import Span, Trace
 
 CALL_BYTES = (100, 10_000, 100_000, 1_000_000)
 LINK = Link(bandwidth_bps=1e9, latency_s=2e-3)

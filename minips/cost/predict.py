@@ -14,27 +14,27 @@ import numpy as np
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
-from minips.core.calibration import Calibration
 from minips.core.codec import Codec, Encoder
 from minips.core.config import Config, Delays
 from minips.core.exchange import AllReduce
-from minips.core.fit import Line
 from minips.core.message import Message
-from minips.core.run import Run
-from minips.core.topology import Machines, check_one_network
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.quiet import quietly
 from minips.cost.rehearsal import count_bytes
 from minips.cost.walk import Walk
 from minips.engines import Engine, Processes
 from minips.engines.simulated.engine import Simulated
-from minips.engines.train import train
 from minips.engines.worker import compute
+from minips.machines.calibration import Calibration
+from minips.machines.fit import Line
+from minips.machines.topology import Machines, check_one_network
 from minips.problems import Problem
+from minips.results.run import Run
+from minips.results.trace import SPANS, Trace
 from minips.stage import Tensors
 from minips.stages.consistency import ASP, BSP, SSP, Consistency
 from minips.stages.transports.framing import stream_nbytes
-from minips.trace import SPANS, Trace
+from minips.training.train import train
 
 SLOW = Delays(seconds=0.05, slow={1: 4.0})
 

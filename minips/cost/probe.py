@@ -10,11 +10,11 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
 from minips.core.message import NonFiniteError
-from minips.core.run import Rows
 from minips.engines.base import TrainingJob
 from minips.engines.evaluation import Evaluation
 from minips.engines.simulated.engine import Simulated
 from minips.problems import Problem
+from minips.results.run import Rows
 from minips.stage import Tensors
 from minips.stages.consistency import BSP
 

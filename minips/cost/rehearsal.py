@@ -14,13 +14,13 @@ from minips.core.exchange import AllReduce
 from minips.core.reduction import AllReduceState
 from minips.cost.walk import Declared, Workload
 from minips.engines.simulated.engine import Simulated
-from minips.engines.train import train
 from minips.problems import Problem
+from minips.results.trace import Trace
 from minips.stage import Array, Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
 from minips.stages.serializers import MsgPack, Packet, Serializer
-from minips.trace import Trace
+from minips.training.train import train
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from minips.core.calibration import Calibration
 from minips.core.codec import Codec
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
@@ -14,14 +13,15 @@ from minips.cost.calibrate import alone, calibrate
 from minips.cost.predict import predict
 from minips.cost.probe import steps_to
 from minips.engines import Engine
-from minips.engines.progress import showing
-from minips.engines.train import train
+from minips.machines.calibration import Calibration
 from minips.problems import Problem
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
 from minips.stages.memories import ErrorFeedback
 from minips.stages.quantizers import Exact, Float16, Sign, TopK, Uniform
 from minips.stages.transports import Link
+from minips.training.progress import showing
+from minips.training.train import train
 
 PROBE_STEPS, TRIED = 300, 3
 

@@ -15,28 +15,28 @@ from itertools import count, groupby, takewhile
 from math import isclose
 from typing import Any, cast
 
-from minips.core.calibration import Calibration, rank_lines, update_lines
 from minips.core.codec import Decoder
 from minips.core.config import Config
 from minips.core.exchange import Hop
-from minips.core.fit import Line
+from minips.core.loop import Compute, train_served, train_together
 from minips.core.message import Header, Message
 from minips.core.presence import Attending
 from minips.core.protocol import PUSHES, ServerProtocol, ServerRecord, WorkerProtocol
 from minips.core.reduction import all_reduce
 from minips.core.sessions import Receive, Send, Session, Until
 from minips.core.shard import Shard
-from minips.core.topology import Machines
-from minips.core.training import Compute, train_served, train_together
 from minips.cost.meters import CROWD
 from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, seldom_collected, unrecorded
 from minips.drivers.virtual import Party, ServedParty, TrainingParty, Way
+from minips.machines.calibration import Calibration, rank_lines, update_lines
+from minips.machines.fit import Line
+from minips.machines.topology import Machines
+from minips.results.trace import UNTIMED
 from minips.stage import Buffer, Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import ASP, BSP, SSP
 from minips.stages.optimizers import SGD
 from minips.stages.transports import Link
-from minips.trace import UNTIMED
 
 _MEAN, _SGD = Mean(), SGD()
 MAX_STEPS, EVEN_STEPS = 200, 24

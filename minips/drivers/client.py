@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from minips.core import saved
 from minips.core.codec import unpack
 from minips.core.config import Config
 from minips.core.message import Header, Message
@@ -25,11 +24,12 @@ from minips.core.protocol import ServerRecord, WorkerProtocol
 from minips.core.sessions import Do, Receive, Send, Session, Until, carry_out
 from minips.core.shard import checked
 from minips.drivers.reconnecting import PAUSES_S, Reconnecting
+from minips.results import saved
+from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors, reason
 from minips.stages.transports import Channel
 from minips.stages.transports.base import Closable
 from minips.stages.transports.futures import Driven
-from minips.trace import Trace
 
 T = TypeVar("T")
 LOOK_S = 0.01

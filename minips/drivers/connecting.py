@@ -11,15 +11,15 @@ import numpy as np
 from minips.core.codec import Codec, encode_plainly, unpack
 from minips.core.config import Config, check_seconds
 from minips.core.message import Header, Message
-from minips.core.status import Status
 from minips.drivers.client import Client
 from minips.drivers.reconnecting import PAUSES_S
+from minips.results.status import Status
+from minips.results.trace import Trace
 from minips.stage import build, names, nearest, stage_class
 from minips.stages.serializers import Packet
 from minips.stages.transports import Link, Transport
 from minips.stages.transports.base import check_token
 from minips.stages.transports.link import UNSHAPED
-from minips.trace import Trace
 
 Ask = Callable[..., Header]
 """``ask(kind, **header)``: the header of the answer."""

@@ -16,10 +16,10 @@ from typing import TypeVar
 from minips.core.config import Config
 from minips.core.reduction import AllReduceState, all_reduce
 from minips.core.sessions import Receive, Send, Session, carry_out
+from minips.results.trace import Trace
 from minips.stage import Frames, Tensors, reason
 from minips.stages.transports import Channel, Connection, Service
 from minips.stages.transports.base import Closable, then
-from minips.trace import Trace
 
 T = TypeVar("T")
 _SENT = struct.Struct("<d")

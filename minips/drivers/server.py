@@ -17,15 +17,15 @@ from minips.core.config import Config, check_seconds
 from minips.core.partition import cut, named_arrays, partition
 from minips.core.presence import Attending, Presence
 from minips.core.protocol import ServerProtocol
-from minips.core.run import Progress, Run, Watch, gathered
 from minips.core.sessions import Do, Session, Until
 from minips.core.shard import Shard
-from minips.core.status import Status
 from minips.problems import Problem
+from minips.results.run import Progress, Run, Watch, gathered
+from minips.results.status import Status
+from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Connection, Endpoint, Service
 from minips.stages.transports.base import Closable, check_token
-from minips.trace import Trace
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class Server(Closable):
             raise TypeError(f"Server takes the Config that its clients have; got {config!r}.")
         if not isinstance(index, int) or not 0 <= index < config.servers:
             raise ValueError(
-                f"Config.servers is {config.servers}, so index is 0 to {config.servers - 1}; got {index!r}."
+                f"Config.servers is {config.servers}, so index is 0 to {config.servers - 1}, got {index!r}."
             )
         if updates is not None and not (isinstance(updates, int) and updates > 0):
             raise ValueError(
@@ -116,9 +116,8 @@ class Server(Closable):
         if token is not None:
             check_token(token)
         self.token = secrets.token_hex(16) if token is None else token
-        self._endpoint = self.config.shaped_transport().serve(
-            Service(partial(_WorkerConnection, self)), address, self.token
-        )
+        service = Service(partial(_WorkerConnection, self))
+        self._endpoint = self.config.shaped_transport().serve(service, address, self.token)
         self.address = self._endpoint.address
         self._watcher = threading.Thread(target=self._watch, name=f"minips-watch-{self.index}", daemon=True)
         self._watcher.start()

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from typing import Any, TypeVar
 
+from minips.core.loop import Begin, Call, Compute
 from minips.core.sessions import Do, Receive, Send, Session, Until
-from minips.core.training import Begin, Call, Compute
 from minips.drivers.clockwork import Signal
 
 T = TypeVar("T")

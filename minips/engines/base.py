@@ -4,9 +4,9 @@ from abc import abstractmethod
 from typing import ClassVar, NamedTuple
 
 from minips.core.config import Config
-from minips.core.run import Run, State, Stop, Watch
 from minips.engines.evaluation import Evaluation
 from minips.problems import Problem
+from minips.results.run import Run, State, Stop, Watch
 from minips.stage import Stage, Tensors
 
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minips.core.run import Rows, Run
 from minips.problems import Problem
+from minips.results.run import Rows, Run
 from minips.stage import Tensors
 
 

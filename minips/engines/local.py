@@ -12,12 +12,12 @@ from typing import Any
 
 from minips.core.exchange import PS
 from minips.core.partition import join
-from minips.core.run import Progress, Rows, Run, State, state_of
 from minips.engines import roles
 from minips.engines.base import Engine, TrainingJob
 from minips.engines.replica import check_replicas, requantization_error
 from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, tell
-from minips.trace import Trace
+from minips.results.run import Progress, Rows, Run, State, state_of
+from minips.results.trace import Trace
 
 START_S = 60.0
 """How long the children may take to be ready."""

@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 from minips.core.exchange import PS
-from minips.core.run import Run
 from minips.engines.actor import Actor, ActorInfo
 from minips.engines.base import Engine, TrainingJob
 from minips.engines.local import RunSupervisor
 from minips.engines.shipping import ship
 from minips.engines.supervisor import FAREWELL_S, Child, handling, multiprocess
+from minips.results.run import Run
 from minips.stage import option, reason, register
 from minips.stages.transports import Tcp
 from minips.stages.transports.network import netloc

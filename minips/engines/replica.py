@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from minips.core.config import Config
+from minips.core.loop import Compute, carry_out_loop, train_together
 from minips.core.message import DivergedError, NonFiniteError
 from minips.core.partition import native, partition
 from minips.core.reduction import AllReduceState, all_reduce
-from minips.core.run import Rows
 from minips.core.sessions import Do, Session, nothing
 from minips.core.shard import Shard
-from minips.core.training import Compute, carry_out_loop, train_together
 from minips.drivers.peer import Peer
 from minips.engines.worker import at_step, compute
 from minips.problems import Problem
+from minips.results.run import Rows
+from minips.results.trace import UPDATE, Trace
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
-from minips.trace import UPDATE, Trace
 
 SAMPLES = 8
 SAMPLE_BYTES = 2**23

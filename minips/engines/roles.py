@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from minips.core.config import MOST_S, Config
+from minips.core.loop import Seen
 from minips.core.message import DivergedError, NonFiniteError
 from minips.core.partition import partition
-from minips.core.training import Seen
 from minips.drivers.client import Client
 from minips.drivers.peer import LostError, Peer
 from minips.drivers.server import Server
@@ -28,8 +28,8 @@ from minips.engines.replica import Replica, train_allreduce
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import at_step, train_ps, worker_state
 from minips.problems import Problem
+from minips.results.trace import Trace
 from minips.stage import Tensors
-from minips.trace import Trace
 
 TICK_S = 0.01
 NEWS_TICKS = 10

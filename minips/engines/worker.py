@@ -12,9 +12,9 @@ import numpy as np
 
 from minips import seeds
 from minips.core.config import Config
+from minips.core.loop import Compute, Seen, carry_out_loop, train_served
 from minips.core.message import ADVICE, NonFiniteError
 from minips.core.sessions import Session
-from minips.core.training import Compute, Seen, carry_out_loop, train_served
 from minips.drivers.client import Client
 from minips.problems import Problem
 from minips.stage import Array, Tensors

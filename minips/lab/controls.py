@@ -16,7 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import ipywidgets
 from traitlets import CUnicode, TraitError
 
-from minips.core.tables import html_rows
+from minips.results.tables import html_rows
 from minips.stage import BOUNDS, Stage, Value, check_limits, default_of, names, stage_class
 
 SHOWN_IN = {"bit/s": ("Mbit/s", 1e-6), "s": ("ms", 1e3)}

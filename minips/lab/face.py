@@ -1,12 +1,12 @@
 """The names of `minips.lab`."""
 
 from minips.lab import panels, plots
-from minips.lab.cells import answer, quiz, say
 from minips.lab.course import check, hint
+from minips.lab.course.cells import answer, quiz, say
+from minips.lab.course.predictions import predict
+from minips.lab.course.reports import progress, report
 from minips.lab.panels import *  # noqa: F403
 from minips.lab.plots import timeline
-from minips.lab.predictions import predict
-from minips.lab.reports import progress, report
 from minips.lab.source import show
 from minips.lab.workbench import Workbench
 

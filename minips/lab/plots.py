@@ -22,11 +22,11 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from minips.core.config import Config
-from minips.core.run import Run
 from minips.cost import CodecMap, Comparison
 from minips.lab.source import code
 from minips.lab.style import NARROW_IN
-from minips.trace import DECODE, ENCODE, SPANS, UPDATE
+from minips.results.run import Run
+from minips.results.trace import DECODE, ENCODE, SPANS, UPDATE
 
 Rows = Sequence[tuple[float, int, float]]
 """Rows of (seconds, step, training loss), as `Run.losses` and `Progress.losses` hold them."""

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from minips.core.config import Config
-from minips.core.run import Run
-from minips.core.tables import html_rows
 from minips.cost import Comparison, Prediction
 from minips.lab.source import code
+from minips.results.run import Run
+from minips.results.tables import html_rows
 
 
 class Record(NamedTuple):

@@ -16,20 +16,20 @@ from minips import cost, datasets
 from minips.core.codec import Codec
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config, Delays
-from minips.core.run import Progress, Run
 from minips.engines import Engine
-from minips.engines.train import train
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, shown
 from minips.lab.controls import bare, explained
 from minips.lab.panels.base import Interactive, Job, Picture, beside, numbered, still
 from minips.lab.style import NARROW_IN, STYLE, WIDE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
+from minips.results.run import Progress, Run
 from minips.stage import missing, names, stage_class
 from minips.stages.consistency import ASP
 from minips.stages.memories import ErrorFeedback
 from minips.stages.quantizers import Sign, TopK, Uniform
 from minips.stages.transports import Link
+from minips.training.train import train
 
 REDRAW_S = 0.5
 """The shortest time between two pictures of a run that is under way."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Self
 
 from minips.core.config import Config
-from minips.core.fit import Bound, Line
+from minips.machines.fit import Bound, Line
+from minips.results.trace import DECODE, ENCODE, UPDATE
 from minips.stage import Value, option, reason
-from minips.trace import DECODE, ENCODE, UPDATE
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from minips.core import saved
 from minips.problems import Problem
+from minips.results import saved
 from minips.stage import Tensors, reason
 
 Origin = dict[str, Any]

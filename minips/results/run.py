@@ -13,16 +13,16 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from minips import seeds
-from minips.core import saved
 from minips.core.config import Config
 from minips.core.exchange import PS
-from minips.core.origin import Origin, check_same, described, origin_of, remade
 from minips.core.partition import Layout, cut_state, join, join_state
 from minips.core.shard import Grant
-from minips.core.tables import html_rows
 from minips.problems import Problem
+from minips.results import saved
+from minips.results.origin import Origin, check_same, described, origin_of, remade
+from minips.results.tables import html_rows
+from minips.results.trace import Span, Trace
 from minips.stage import Array, Tensors, reason
-from minips.trace import Span, Trace
 
 Rows = list[tuple[float, int, float]]
 """Rows of (seconds, step, training loss)."""

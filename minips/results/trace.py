@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minips.steps import Step, chrome_events, steps_of
+from minips.results.steps import Step, chrome_events, steps_of
 
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")

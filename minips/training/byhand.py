@@ -14,20 +14,20 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
+from minips.core.loop import Seen
 from minips.core.message import Header, NonFiniteError
-from minips.core.origin import check_same, origin_of
 from minips.core.partition import cut, join, partition
-from minips.core.run import Progress, Run, check_resumable, gathered, server_state
-from minips.core.training import Seen
 from minips.drivers.client import Client
 from minips.drivers.connecting import asking, connect
 from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
-from minips.engines.train import check_problem
 from minips.engines.worker import at_step, train_ps, worker_state
 from minips.problems import Problem
+from minips.results.origin import check_same, origin_of
+from minips.results.run import Progress, Run, check_resumable, gathered, server_state
+from minips.results.trace import Trace
 from minips.stage import Tensors, reason
 from minips.stages.transports import Transport
-from minips.trace import Trace
+from minips.training.train import check_problem
 
 LOOK_S = 0.2
 """The seconds between two looks of a worker for the others."""

@@ -9,15 +9,15 @@ from typing import Any
 
 from minips import seeds
 from minips.core.config import Config
-from minips.core.run import Run, frame
-from minips.core.tables import aligned, html_rows
 from minips.engines import Engine, Threads
-from minips.engines.progress import showing
-from minips.engines.train import train
 from minips.problems import Problem
+from minips.results.run import Run, frame
+from minips.results.tables import aligned, html_rows
 from minips.stage import Value
 from minips.stages.quantizers import Exact, Quantizer
 from minips.stages.transports import InProc
+from minips.training.progress import showing
+from minips.training.train import train
 
 FIGURES: dict[str, Callable[[Run], Any]] = {
     "loss": lambda run: run.losses[-1][2] if run.losses else None,

@@ -9,15 +9,15 @@ from pathlib import Path
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
-from minips.core.origin import origin_of
-from minips.core.run import Progress, Run, check_resumable
 from minips.engines import Engine, Processes
 from minips.engines.base import TrainingJob
 from minips.engines.evaluation import OnEval, evaluation
-from minips.engines.progress import showing
 from minips.engines.supervisor import interrupt_kept
 from minips.problems import Problem
+from minips.results.origin import origin_of
+from minips.results.run import Progress, Run, check_resumable
 from minips.stage import build
+from minips.training.progress import showing
 
 
 @one_blas_thread

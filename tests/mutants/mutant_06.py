@@ -2,7 +2,7 @@
 
 MUTANT = (
     "a worker waits for each answer, with overlap too",
-    "minips/core/training.py",
+    "minips/core/loop.py",
     "        if overlap:\n            travelling = yield Begin(push_pull)\n",
     "        if False:\n            travelling = yield Begin(push_pull)\n",
 )

@@ -8,23 +8,23 @@ import math
 from collections import deque
 from typing import Any
 
-from minips.core.calibration import update_lines
-from minips.core.fit import Line
+from minips.core.loop import Compute, Seen, train_served
 from minips.core.message import NonFiniteError
 from minips.core.partition import cut, join, native, partition
 from minips.core.presence import Attending
 from minips.core.protocol import ServerProtocol, ServerRecord, WorkerProtocol
-from minips.core.run import Run, state_of
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
-from minips.core.training import Compute, Seen, train_served
 from minips.drivers.clockwork import Signal
 from minips.drivers.virtual import ServedParty, Way
 from minips.engines.simulated.simulation import Node, Simulation, Trainer
 from minips.engines.worker import at_step, compute, worker_state
+from minips.machines.calibration import update_lines
+from minips.machines.fit import Line
+from minips.results.run import Run, state_of
+from minips.results.trace import UNTIMED
 from minips.stage import Frames, Tensors
 from minips.stages.transports.framing import size
-from minips.trace import UNTIMED
 
 
 class ServerTeam:

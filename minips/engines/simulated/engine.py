@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minips import seeds
-from minips.core.calibration import Calibration
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
-from minips.core.run import Run
-from minips.core.topology import Machines, Own, Star, Topology, Traffic, check_one_network
 from minips.engines.base import Engine, TrainingJob
+from minips.machines.calibration import Calibration
+from minips.machines.topology import Machines, Own, Star, Topology, Traffic, check_one_network
+from minips.results.run import Run
 from minips.stage import StageField, ValueField, option, register
 
 if TYPE_CHECKING:

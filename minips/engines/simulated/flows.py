@@ -15,9 +15,9 @@ from math import ceil, inf, isfinite
 
 import numpy as np
 
-from minips.core.topology import Edges, Network, Traffic, fair_shares
 from minips.drivers.clockwork import Clockwork, Signal
 from minips.drivers.virtual import Way
+from minips.machines.topology import Edges, Network, Traffic, fair_shares
 
 PACKET_BYTES = 1500
 """Bytes of one packet: those of an Ethernet frame."""

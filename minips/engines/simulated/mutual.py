@@ -8,21 +8,21 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from minips.core.calibration import rank_lines
-from minips.core.fit import Line
+from minips.core.loop import Compute, train_together
 from minips.core.reduction import AllReduceState
-from minips.core.run import Rows, Run, state_of
 from minips.core.sessions import Receive, Send, Session, Until
-from minips.core.training import Compute, train_together
 from minips.drivers.clockwork import Signal, unrecorded
 from minips.drivers.peer import greeting_of
 from minips.drivers.virtual import Way
 from minips.engines.replica import Replica, check_replicas, contribute, requantization_error
 from minips.engines.simulated.simulation import Simulation, Trainer
+from minips.machines.calibration import rank_lines
+from minips.machines.fit import Line
+from minips.results.run import Rows, Run, state_of
+from minips.results.trace import UNTIMED
 from minips.stage import Frames
 from minips.stages.aggregators import Contribution
 from minips.stages.transports.framing import size
-from minips.trace import UNTIMED
 
 _SENT_AT = bytes(8)
 """The frame in which a real message says when it was sent."""

@@ -12,16 +12,16 @@ from typing import Any
 
 from minips import seeds
 from minips.core.exchange import AllReduce
-from minips.core.fit import Line
 from minips.core.message import DivergedError
-from minips.core.run import Progress, Rows
-from minips.core.topology import Network
 from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, seldom_collected
 from minips.drivers.virtual import Party, TrainingParty, Way
 from minips.engines.base import TrainingJob
 from minips.engines.simulated.flows import FlowNetwork
+from minips.machines.fit import Line
+from minips.machines.topology import Network
+from minips.results.run import Progress, Rows
+from minips.results.trace import Span, Trace
 from minips.stage import Tensors, reason
-from minips.trace import Span, Trace
 
 MAX_SPANS = 1_000_000
 NEWS_S = 0.1

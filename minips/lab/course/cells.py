@@ -16,7 +16,7 @@ import ipywidgets
 from IPython.display import display
 
 from minips import seeds
-from minips.lab import state
+from minips.lab.course import state
 from minips.lab.course.questions import PROMPTS, QUIZZES, Item, Prompt, as_html, completed, find, full_key
 from minips.lab.style import STYLE, WIDE
 

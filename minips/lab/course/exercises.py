@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import minips as ps
-from minips.lab import state
+from minips.lab.course import state
 from minips.lab.course.questions import find
 from minips.stage import Array, Tensors
 from minips.testing import check as check_contract

@@ -16,8 +16,8 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
 from minips.engines.supervisor import handling
 from minips.lab.course.exercises import Verdict, done, exercise
+from minips.lab.course.lessons import arguments, read
 from minips.lab.course.questions import full_key
-from minips.lab.lessons import arguments, read
 
 CELL_S = 120
 """How long one cell may take."""

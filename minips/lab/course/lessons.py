@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minips.lab.course import EXERCISES
-from minips.lab.state import notebooks, shelf
+from minips.lab.course.state import notebooks, shelf
 
 LEDGER = ".minips-lessons.json"
 """In a learner's folder: a hash of each copy as it was made, so that a copy that was changed can be told."""

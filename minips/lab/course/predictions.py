@@ -27,10 +27,10 @@ import ipywidgets
 from IPython import get_ipython
 from IPython.display import display
 
-from minips.core.tables import html_rows
-from minips.lab import state
+from minips.lab.course import state
 from minips.lab.course.questions import QUESTIONS, Estimate, Outcome, Question, as_html, find, settled
 from minips.lab.style import STYLE, WIDE
+from minips.results.tables import html_rows
 
 _kept: dict[str, str] = {}
 """What was predicted so far, by key: a cell that is run again does not forget, nor does a new kernel."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from minips import seeds
-from minips.lab import state
+from minips.lab.course import state
 from minips.stage import nearest
 
 NONE = "none of these"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from minips.core.tables import aligned, html_rows
-from minips.lab import state
+from minips.lab.course import state
+from minips.lab.course.lessons import Lesson, lessons
 from minips.lab.course.questions import NONE, QUESTIONS, Estimate
-from minips.lab.lessons import Lesson, lessons
+from minips.results.tables import aligned, html_rows
 
 FILE = "report.html"
 CSS = """

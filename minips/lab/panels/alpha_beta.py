@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from minips.core.fit import Line
 from minips.lab.controls import named
 from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS, MEASURED, PREDICTED
+from minips.machines.fit import Line
 from minips.stage import Frames, Value, option
 from minips.stages.transports import Link, Tcp, Transport
 

@@ -14,12 +14,12 @@ from minips.core.reduction import pack
 from minips.lab.panels.base import Panel, beside
 from minips.lab.plots import LOOKS, legend_above
 from minips.problems import MLP
+from minips.results.trace import Trace
 from minips.stage import Array, Tensors, Value, option
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Quantizer, Uniform, contractive
 from minips.stages.serializers import Packet
 from minips.stages.transports.framing import stream_nbytes
-from minips.trace import Trace
 
 STEPS, BINS = 100, 41
 

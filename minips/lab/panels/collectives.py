@@ -13,15 +13,15 @@ from matplotlib.figure import Figure
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Exchange
-from minips.core.topology import Network
 from minips.cost import Simulated, Star, Topology, Traffic
 from minips.cost.rehearsal import FixedGradients
-from minips.engines.train import train
 from minips.lab.panels.base import Panel, beside
 from minips.lab.plots import LOOKS, legend_above
 from minips.lab.source import code
+from minips.machines.topology import Network
 from minips.stage import Value, names, option, stage_class
 from minips.stages.transports import Link
+from minips.training.train import train
 
 WAYS = {"ps": "parameter server", "halvingdoubling": "halving-doubling"}
 """The field's names of exchanges, where they differ from those here."""

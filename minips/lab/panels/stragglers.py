@@ -6,15 +6,15 @@ from matplotlib.figure import Figure
 
 from minips import datasets
 from minips.core.config import Config, Delays
-from minips.core.run import Run
 from minips.engines import Threads
-from minips.engines.train import train
 from minips.lab import plots
 from minips.lab.panels.base import Panel
 from minips.lab.source import code
 from minips.problems import SoftmaxRegression
+from minips.results.run import Run
 from minips.stage import Value, option
 from minips.stages.consistency import SSP, Consistency
+from minips.training.train import train
 
 WORKERS, STEPS, COMPUTE_S = 4, 20, 0.02
 SHOWN_S = 0.3

@@ -1,0 +1,1 @@
+"""What a run is: train, resume, sweep, by hand; on any engine."""
