@@ -85,7 +85,7 @@ def work(address: tuple[str, int], token: bytes) -> None:
             rows = np.random.default_rng([*key, said["clock"], 0, 0]).choice(len(X), size, replace=False, shuffle=False)
             loss, gradients = loss_and_gradient(params, X[rows], y[rows])
             pushed = {"worker": worker, "clock": said["clock"], "version": said["version"], "loss": loss}
-            said, params = ask(server, "push_pull", compress(gradients, codec, errors), memory=memory, **pushed)
+            said, params = ask(server, "push_pull", packed(gradients, codec, errors), memory=memory, **pushed)
         ask(server, "bye", worker=worker)
     report(f"Worker {worker}, after {said['clock']} pushes", params)
 
@@ -173,13 +173,13 @@ class Shard:
         return told | {"stuck": "", "seconds": now - self.began, "done": self.done, "diverged": self.diverged or None}
 
 
-def compress(tensors: Tensors, codec: str, errors: Tensors) -> Packet:
+def packed(tensors: Tensors, codec: str, errors: Tensors) -> Packet:
     """The packet of tensors, with error feedback: C(p) is sent of p = x + e, and the rest is the next e. So what a bit
     cannot hold is not lost, it comes later (Karimireddy et al. 2019).
     """
     wanted = {name: x + errors.get(name, 0) for name, x in tensors.items()}
     packet = [(name, codec, quantized(p, codec)) for name, p in wanted.items()]
-    errors |= {name: wanted[name] - restored(parts, codec) for name, _, parts in packet}
+    errors |= {name: wanted[name] - dequantized(parts, codec) for name, _, parts in packet}
     return packet
 
 
@@ -191,7 +191,7 @@ def quantized(x: Array, codec: str) -> Tensors:
     return {"bits": np.packbits(x >= 0), "scale": np.array([scale]), "like": np.empty((0, *x.shape), x.dtype)}
 
 
-def restored(parts: Tensors, codec: str) -> Array:
+def dequantized(parts: Tensors, codec: str) -> Array:
     """The array that these parts stand for."""
     if codec == "exact":
         return parts["values"]
@@ -217,7 +217,7 @@ def decode(frames: list[bytes]) -> tuple[Header, Tensors]:
     arrays, tensors = iter(frames[2:]), {}
     for name, how, described in index:
         parts = {part: np.frombuffer(next(arrays), dtype).reshape(shape) for part, dtype, shape in described}
-        tensors[name] = restored(parts, how)
+        tensors[name] = dequantized(parts, how)
     return envelope | header, tensors
 
 
@@ -297,7 +297,7 @@ def answer(frames: list[bytes], connection: Any, shard: Shard) -> list[bytes]:
         params = shard.wait(worker, shard.clocks[worker]) if "pull" in kind else {}
         shard.diverged = said.get("diverged", shard.diverged)  # a goodbye's; its connection's end says the rest
         reply |= {"kind": "reply", "version": shard.version}
-        out = encode(reply, compress(params, "exact", {}), clock=shard.clocks[worker], done=shard.done, outcome=outcome)
+        out = encode(reply, packed(params, "exact", {}), clock=shard.clocks[worker], done=shard.done, outcome=outcome)
         shard.traffic[worker] += sum(map(len, frames)), sum(map(len, out))
         return out
 

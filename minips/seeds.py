@@ -25,7 +25,7 @@ delay = _stream(1)
 push = _stream(2)
 """The quantizer of what a worker pushes to a server, by (seed, worker, server)."""
 pull = _stream(3)
-"""The quantizer of a server's answers to one worker, where the pull codec has a memory, by (seed, worker, server)."""
+"""The quantizer of answers to one worker, of rows or through a memory, by (seed, worker, server)."""
 all_reduce = _stream(4)
 """The quantizer of a rank's hops, by (seed, rank)."""
 shared_pull = _stream(5)

@@ -346,7 +346,7 @@ def connected(nano, address, worker=None):
         nano.prove(stream, b"token")
 
         def call(kind, gradients=None, **header):
-            packet = nano.compress(gradients, "exact", {}) if gradients else []
+            packet = nano.packed(gradients, "exact", {}) if gradients else []
             return nano.ask(stream, kind, packet, worker=worker, **header)[0]
 
         if worker is not None:

@@ -707,7 +707,7 @@ def test_wait_returns_the_run_once_its_updates_are_applied():
             raw.say("hello"), other.say("hello")
             for clock in (0, 1):
                 raw.push(clock=clock, loss=1.0)
-                with pytest.raises(TimeoutError, match=rf"not over after 0\.1 seconds: {2 * clock} updates"):
+                with pytest.raises(TimeoutError, match=rf"not over in 0\.1 seconds: {2 * clock} pushes applied"):
                     server.wait(0.1)
                 other.push(clock=clock, loss=3.0)
             assert raw.say("alive").header["done"]

@@ -4,8 +4,8 @@
 
 Every encoded message describes itself. Its first frame is a small msgpack map, the envelope: the protocol's version and
 the names of serializer and compressor; the packet names the memory and each tensor's quantizer. So a receiver decodes
-any sender's messages without a shared configuration. Memories and random draws make encoders and decoders stateful:
-each pair of a sender and a receiver has its own encoder and decoder.
+any sender's messages without a shared configuration. Memories and random draws make encoders and decoders stateful: one
+decoder has one sender; an encoder with a memory has one receiver, one without may have several.
 """
 
 from collections import defaultdict
@@ -336,8 +336,8 @@ def _kinds(parts: object) -> str:
 
 
 def envelope(codec: Codec, stamp: Header, version: int = PROTOCOL_VERSION) -> bytes:
-    """The first frame of a message: what a receiver needs to read the others, and ``stamp``. An answer has the
-    protocol ``version`` of its request.
+    """The first frame of a message: what a receiver needs to read the others, and in an answer the ``stamp``, the
+    fields for one worker. An answer has the protocol ``version`` of its request.
     """
     return bytes(msgpack.packb({"v": version, "s": codec.serializer.name, "c": codec.compressor.name, **stamp}))
 

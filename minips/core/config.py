@@ -77,7 +77,7 @@ class Config(Value):
     steps: int = option(200, "clocks of all the workers: the run applies workers × steps pushes", minimum=1, step=1)
     epochs: int | None = option(None, "passes of each worker over its rows, in place of steps", minimum=1)
     batch_size: int | None = option(
-        32, "rows of one gradient; None or more than there are: the worker's whole shard", minimum=1
+        32, "rows of one gradient; None or more than there are: all of the worker's rows", minimum=1
     )
     sampling: str = option(
         "batch",

@@ -13,8 +13,8 @@ from minips.stage import Tensors
 
 
 class Compute(NamedTuple):
-    """The loss and the gradients at this clock, from the parameters that the worker has ``seen``; None where the worker
-    gives the gradient up, since its round was completed without it.
+    """The loss and the gradients at this clock, from the parameters that the worker has ``seen``; None where a
+    simulated straggler gives the gradient up, since its round was completed without it.
     """
 
     clock: int
@@ -41,7 +41,7 @@ class Await(NamedTuple):
 
 class Seen(NamedTuple):
     """The parameters that a worker computes its next gradient from, their versions by server, and with overlap the
-    parameters of the answer that came while the last gradient was computed.
+    parameters of the last answer, for the gradient after it.
     """
 
     params: Tensors
@@ -55,7 +55,7 @@ def train_served(
     """The loop of a worker with servers: gradient, push, pull, until the servers have said that the run is over, or
     ``over()``. Returns what the worker has seen last; ``seen`` is that of a saved run.
 
-    With ``overlap`` the worker computes the next gradient while the last one travels, from parameters one step older.
+    With ``overlap`` the worker computes gradient k + 1 while push k travels, from the answer to push k − 1.
     """
     travelling: Any = None
     if seen is None:

@@ -2,8 +2,8 @@
 
 A **Message** is a header of plain values and named arrays. The client says
 
-    hello      {worker, client}                           introduces the client; what are the tensors?
-    push       {worker, clock, version, loss} + gradients   acknowledged once they count
+    hello      {worker, client, again}                    introduces the client; answered with the layout of the tensors
+    push       {worker, clock, version, loss} + gradients   answered with its outcome, perhaps before its round ends
     pull       {worker, names, rows}                      answered with parameters once the consistency model allows it
     push_pull  a push, and the pull after it, in one message
     alive      {worker}                                   shows that the worker is still connected
@@ -11,8 +11,8 @@ A **Message** is a header of plain values and named arrays. The client says
     bye        {worker, diverged, failed, state} + arrays   leaves, with a reason or its part of the run's state
     status     {}                                         asks for the progress of the run and its workers
 
-and the server answers each but the last with ``{version, clock, done, outcome}`` and, for a pull, the parameters. The
-envelope holds the fields for one worker (clock, done, outcome), so that the server encodes the rest once for all.
+and the server answers each but the last with ``{version}`` and, for a pull, the parameters. The envelope of an answer
+has a stamp for its one worker, ``{clock, done, outcome, busy, waited}``, so that the rest is encoded once for all.
 """
 
 from dataclasses import dataclass, field

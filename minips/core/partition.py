@@ -103,7 +103,7 @@ def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:
 
 
 def cut_state(state: Mapping[str, Any], index: int, layout: Mapping[str, Layout]) -> dict[str, Any]:
-    """One server's part of a worker's state: its codec, and its pieces of the parameters that the worker has seen."""
+    """One server's part of a worker's state: encoder and decoder (``link``), and its pieces of what is `Seen`."""
     seen = state["seen"] and [cut(part, layout) if isinstance(part, dict) else part for part in state["seen"]]
     return {"link": state["links"][index], "seen": seen}
 

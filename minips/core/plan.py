@@ -1,9 +1,10 @@
 """The part of a message that stays the same from step to step, where its arrays are sent exactly.
 
 From one message of a sender to the next, arrays keep their names, dtypes and shapes; their values change, and a few
-numbers in the header. `MsgPack` writes the constant part into the index, the second half of its first frame. A `Plan`
-keeps the last index of arrays that were sent exactly, without memory or compressor. It writes and reads messages with
-the same index at once; all others take the general way, stage after stage. Bytes and errors are the same on both ways.
+numbers in the header. `MsgPack` writes the constant part into the index, the second half of the frame after the
+envelope, here called the head. A `Plan` keeps the last index of arrays that were sent exactly, without memory or
+compressor. It writes and reads messages with the same index at once; all others take the general way, stage after
+stage. Bytes and errors are the same on both ways.
 """
 
 from typing import Any
@@ -24,7 +25,7 @@ LEARNED_BYTES = 2**16
 class Plan:
     """The last index that was written or read, and by name the dtype and shape of each array in it.
 
-    A sender has one plan for each receiver. A server reads all its connections with one, in several threads; so each
+    Each encoder has one plan, and each reader; a server reads all its connections with one, in several threads, so each
     attribute is one tuple, stored and read at once. ``envelope`` is the first frame of each message that is written.
     """
 

@@ -31,7 +31,7 @@ class Presence:
         self.lost = False
         """True where its connection closed without a goodbye."""
         self.parted = False
-        """True where the client has said goodbye; the server then refuses a later hello over another connection."""
+        """True where the client has said goodbye; the server then refuses a hello of it with ``again``."""
         self.informed = False
         """True once an answer has told it that the run is over."""
         self.leaves = False
@@ -48,7 +48,7 @@ class Presence:
 
 
 class Attendance:
-    """The presence of all the workers. The server's lock is held around each call, but not around ``present``."""
+    """The presence of all the workers. The server's lock is held around each call; ``present`` may be read without."""
 
     def __init__(self, shard: Shard, silence_s: float) -> None:
         self.shard, self.silence_s = shard, silence_s

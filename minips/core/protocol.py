@@ -1,13 +1,16 @@
 """The protocol between workers and servers, written once: real runs, simulations and predictions all follow it.
 
 A worker has a session for each call. The session encodes all messages of the call, then sends them all, then receives
-the answers in the order of the servers. A server has a session for each request. Between two needs of a session no
-other session of its party runs; the work of a `Do` may run beside that of other sessions.
+the answers in the order of the servers. A server has a session for each request. While a session runs from one need to
+the next, no other session of its party does; the work of a `Do` may run beside that of other sessions.
 
-Worker and clock identify a push, which counts once. The server acknowledges a repetition without decoding it; a push
-that it refuses leaves its clock, parameters and memories as they were. A worker that has received an error asks the
-server (``alive``) before its next call: the worker's clock there says which pushes were taken, and the worker sets its
-memories back to where they were before the others. So the memories at both ends agree.
+Worker and clock identify a push, which counts once. The server acknowledges a repetition without dequantizing it; a
+push that it refuses leaves the worker's clock, the parameters and the memories as they were. A worker whose push may or
+may not have been taken asks the server before its next call (``alive``, or ``hello`` where pulls have a memory): its
+clock there says which pushes were taken, and it sets its memories back to where they were before the others, so that
+both ends agree.
+
+Saved runs go through all of this as ``state``, ``restore``, ``resume`` and what a worker leaves; skip them at first.
 """
 
 import math
@@ -110,7 +113,7 @@ class ServerRecord:
 
 
 class WorkerProtocol:
-    """One worker's side of the protocol. Each method returns the session of a call; its docstring names the result.
+    """One worker's side of the protocol. Most methods return the session of a call; the docstring names the result.
 
     ``client`` is the identity that reserves this worker for one client; the server does not tell apart clients without.
     """
@@ -123,7 +126,7 @@ class WorkerProtocol:
 
     @property
     def clock(self) -> int:
-        """Completed pushes at the furthest server: with backup workers a push may be late at another one."""
+        """The clock of the next push at the furthest server: with backup workers a push may be late at another one."""
         return max(server.clock for server in self.servers)
 
     @property
@@ -158,7 +161,7 @@ class WorkerProtocol:
         return self._call(self.servers, [self._message(kind, **fields) for _ in self.servers])
 
     def tell(self, index: int, kind: str, **fields: Any) -> Session[list[Message]]:
-        """Send one server a message without tensors. Returns the answer."""
+        """Send one server a message without tensors. Returns a list of its answer."""
         return self._call([self.servers[index]], [self._message(kind, **fields)])
 
     def leave(self, parts: Sequence[Mapping[str, Any]]) -> Session[list[Message]]:
@@ -336,8 +339,8 @@ class ServerProtocol:
     """One server's side of the protocol: `answer` is the session of a request, `leave` that of a worker that is gone.
 
     ``layout`` is this server's part of the parameters. The protocol calls ``changed()`` when waiting sessions may be
-    ready, and ``updated()`` after each update. It no longer counts a worker that is silent for ``silence_s`` seconds of
-    ``shard.now()``.
+    ready, and ``updated()`` after each update. Its driver asks the ``attendance`` for workers that are silent for
+    ``silence_s`` seconds of ``shard.now()``, and carries out `leave`.
     """
 
     def __init__(
@@ -407,10 +410,10 @@ class ServerProtocol:
 
     def answer(self, frames: Parcel, connection: Attending, received_at: float) -> Session[Parcel]:
         """Answer one request from this connection, as PROTOCOL.md says. Returns the answer."""
-        packet, request = yield Do(RECEIVING[:1], self.values, partial(self.unpack, frames))
+        packet, envelope = yield Do(RECEIVING[:1], self.values, partial(self.unpack, frames))
         header, kind = packet.header, packet.header.get("kind")
         if kind == "status":
-            return (yield Do((), self.values, partial(self._tell_status, header, request), alone=True))
+            return (yield Do((), self.values, partial(self._tell_status, header, envelope), alone=True))
         if kind == "hello":
             self.attendance.admit(connection, header)
         worker = self.shard.validate_worker(header.get("worker"))
@@ -422,7 +425,7 @@ class ServerProtocol:
         try:
             stamp, waited, answer = yield from self._answer(kind, worker, header, packet)
             busy = self.shard.now() - received_at - waited
-            answer = self.wrap({**stamp, "busy": busy, "waited": waited}, answer, request)
+            answer = self.wrap({**stamp, "busy": busy, "waited": waited}, answer, envelope)
             presence.informed, presence.sent = stamp["done"], presence.sent + sum(map(len, answer))
             return answer
         finally:
@@ -551,10 +554,10 @@ class ServerProtocol:
         return outcome, waited
 
     def leave(self, worker: int, event: str = "") -> Session[None]:
-        """Count a worker no longer, with or without a goodbye; ``event`` is kept where the run still counted on it."""
+        """Stop counting a worker, with or without a goodbye; ``event`` is kept where the run still counted on it."""
         if event and worker in self.shard.live and not self.shard.done:
             self.events.append((self.shard.now(), event))
-        if self.shard.part(worker):
+        if self.shard.depart(worker):
             with suppress(RuntimeError):  # there is no push to refuse, and waiting sessions are told why
                 yield Do(UPDATE, self.values, self.shard.apply, alone=True)
                 self._record()
@@ -593,7 +596,7 @@ class ServerProtocol:
         shard = self.shard
         if shard.version == self._version:
             return
-        self._version, self._encoded = shard.version, ((), None)  # the update after the next one reuses that memory
+        self._version, self._encoded = shard.version, ((), None)  # the next update reuses that memory
         began, aggregating, applying = shard.parameters.times
         aggregated = began + aggregating
         self.trace.laps(UPDATE, (began, aggregated, aggregated + applying))

@@ -2,8 +2,8 @@
 
 A session is a generator without thread, socket, lock or clock. It yields its next need, and the driver resumes it with
 what it needed: `Do`, the result of some work; `Send`, a message that the driver sends to another party; `Receive`, the
-next message of one; `Until`, a condition that has come to hold. An error of the work, or an error that answers a
-message, is raised in the session.
+next message of one; `Until`, a condition that has come to hold. An error of the work, of an answer or of a wait is
+raised in the session.
 
 A driver carries sessions out, and decides how and in which time: threads with sockets and the wall clock; a simulated
 cluster with the real arrays; a prediction, where sizes stand in for arrays and nothing is computed.
@@ -22,9 +22,9 @@ NO_LOCK = nullcontext()
 
 @dataclass(eq=False, slots=True)
 class Do:
-    """Work on so many values, in these spans; the driver resumes the session with the result of ``call``. The span
-    ``transfer`` is the processor's part of sending or receiving a message. Other sessions of the same party may run
-    meanwhile, unless the work runs ``alone``.
+    """Work on so many values; the driver resumes the session with the result of ``call``. A driver in virtual time
+    charges these spans (``transfer`` is the processor's part of a message); in a real run codec, client and server
+    record them. Other sessions of the same party may run meanwhile, unless the work runs ``alone``.
     """
 
     spans: tuple[str, ...]

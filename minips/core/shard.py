@@ -3,14 +3,16 @@
 A shard is a state machine without thread, socket or wall clock. A server's sessions call it in real runs, simulations
 and predictions, and a test can call it in any order. One call has to end before the next.
 
-With rounds (BSP) a push waits in the shard until its round has its quorum; the round is then applied as one aggregate,
-in worker order. Without rounds (SSP, ASP) each push is applied at once, scaled by 1/workers, so that under plain SGD
-one clock of all the workers moves the parameters as far as one round does. With momentum this holds once the velocity
-is steady. Other steps do not shrink with the gradient: with n workers, weight decay is applied n times in a clock, Adam
+With rounds (BSP) the shard holds a push, and answers ``held`` at once, until its round is complete: with its quorum, or
+with a push of every live worker. The round is then applied as one aggregate, in worker order. Without rounds (SSP, ASP)
+each push is applied at once, scaled by 1/workers, so that under plain SGD one clock of all the workers (as many applied
+pushes as there are workers) moves the parameters as far as one round. With momentum this holds once the velocity is
+steady. Other steps do not shrink with the gradient: with n workers, weight decay is applied n times in a clock, Adam
 moves n times as far, Adagrad about √n times. Divide ``weight_decay`` or ``lr`` by that.
 
 An update that would make a parameter NaN or infinite is not applied: the run ends there, with the parameters before it.
-An aggregator or an optimizer that raises ends the run too: the optimizer's state may have changed in part.
+After an aggregator or an optimizer has raised, the shard is stuck: it refuses all new pushes, for the optimizer's state
+may have changed in part.
 """
 
 import copy
@@ -37,7 +39,7 @@ over: it came after the end of the run, or ended the run, as its update would ha
 
 
 OUTSTANDING = 64
-"""Pushes that a worker may have outstanding: for so many late ones a repetition has the same outcome again."""
+"""The late pushes of each worker that the shard remembers, to give a repetition the same outcome again."""
 
 
 _STATE = ("version", "rounds", "applied", "clocks", "recent_losses", "policy_state")
@@ -72,9 +74,9 @@ def checked(gradients: Mapping[str, Array], params: Tensors) -> Tensors:
 class Shard:
     """Parameters, and the rules by which they change.
 
-    ``updates`` is how many applied pushes end the run; None for a shard without an end. ``now()`` is the time
-    that a consistency model sees. After ``every`` so many applied pushes the shard pauses: pushes and, with rounds,
-    pulls wait for `go_on`.
+    ``updates`` counts pushes, not versions: so many applied ones end the run; None for a shard without end. ``now()``
+    is the time that a consistency model sees. Each time that ``every`` more pushes are applied (with rounds: workers ×
+    rounds) the shard pauses: pushes and, with rounds, pulls wait for `go_on`.
     """
 
     def __init__(
@@ -94,8 +96,8 @@ class Shard:
         self.quorum = consistency.quorum(workers)
         self._least = aggregator.least
         self.parameters = Parameters(params, aggregator, optimizer, now)
-        self.version = 0
-        self.rounds = 0
+        self.version = self.rounds = 0
+        """Updates, and complete rounds: the same number, but in a run resumed from one without rounds."""
         self.applied = 0
         self._counted = 0
         """The count for pauses: applied pushes or, with rounds, workers × complete rounds. All servers complete the
@@ -121,7 +123,7 @@ class Shard:
         """Why no further round can be completed: too few workers for the aggregator, or a stage that raised."""
         self._failed = False
         self.done = False
-        """True once the run's updates have been applied, or it has diverged."""
+        """True once the run is over: its updates are applied, it has diverged, or `end` was called."""
         self.diverged: str | None = None
         """Why the run has ended before its updates were applied."""
         self._held: dict[int, Contribution] = {}
@@ -175,7 +177,7 @@ class Shard:
         return self._counted >= self.pause_at and not self.done
 
     def pause(self, at: float | None = None) -> float:
-        """Pause at this count or (None) at the next clock of all the workers or an earlier pause. Returns the count."""
+        """Pause at this count or (None) at the next clock of all the workers, unless one comes sooner; the count."""
         soon = (self._counted // self.workers + 1) * self.workers
         self.pause_at = min(self.pause_at, soon) if at is None else at
         return self.pause_at
@@ -225,7 +227,7 @@ class Shard:
 
     def push(self, contribution: Contribution, checked: bool = False) -> Outcome:
         """Take a push, and make the update that it completes. ValueError, with nothing changed, where it does not fit
-        the parameters or is not finite; RuntimeError where a stage raises, which ends the run.
+        the parameters or is not finite; RuntimeError where a stage raises: the shard is stuck then.
 
         ``checked``: the caller has called `is_new`, `may_push` and `check` already.
         """
@@ -341,9 +343,9 @@ class Shard:
         return self.parameters.lend()
 
     def join(self, worker: int) -> int:
-        """Count a worker that connects, for the first time or again. Returns its clock.
+        """Count a worker again that had left; at first all count, connected or not. Returns its clock.
 
-        A worker that comes back continues at the clock of the slowest other one, so that no worker waits for it.
+        It continues at the clock of the slowest other one, or at its own where that is later: no worker waits for it.
         """
         if self.validate_worker(worker) not in self.live:
             at, missed = self.clocks[worker], self._missed[worker]
@@ -354,13 +356,13 @@ class Shard:
         return self.clocks[worker]
 
     def leave(self, worker: int) -> None:
-        """Count a worker no longer: no other one waits for it. Its pushes so far count."""
-        if self.part(worker):
+        """Stop counting a worker: no other one waits for it. Its pushes so far count."""
+        if self.depart(worker):
             with suppress(RuntimeError):  # there is no push to refuse; `stuck` tells waiting workers why
                 self.apply()
 
-    def part(self, worker: int) -> bool:
-        """Count a worker no longer, as `leave` does. Returns True where an update is due now, which `apply` makes."""
+    def depart(self, worker: int) -> bool:
+        """Stop counting a worker, as `leave` does. Returns True where an update is due now, which `apply` makes."""
         self.live.discard(self.validate_worker(worker))
         self._slowest = None
         return self.quorum is not None and self._complete_round(None)
@@ -376,7 +378,7 @@ class Shard:
         checked(gradients, self.parameters.arrays)
 
     def _complete_round(self, last: Contribution | None) -> bool:
-        """True where the round under way is complete, so that its update is due; ``last`` is the newest push."""
+        """True where the round has its quorum, or a push of every live worker; ``last`` is the newest push."""
         assert self.quorum is not None
         arrived = 0 if self._failed or self.done else len(self._held)
         if not arrived or (arrived < self.quorum and not self.live <= self._held.keys()):

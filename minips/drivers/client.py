@@ -84,7 +84,7 @@ class Client(Closable):
         self._dials: list[Callable[[], Channel]] = []
         self._numbers = count()
         self._leaves, self.resumed_at = False, 0
-        """True where the servers will keep this worker's state; and how many updates they had applied at `resume`."""
+        """True where the servers will keep this worker's state; and how many pushes they had applied at `resume`."""
         transport = config.shaped_transport()
         try:
             for index, address in enumerate(addresses):
@@ -105,7 +105,7 @@ class Client(Closable):
 
     @property
     def clock(self) -> int:
-        """This worker's completed pushes, at the furthest server.
+        """The clock of this worker's next push, at the furthest server: so many came before.
 
         Each server counts by itself: with backup workers a push can be late at one and in time at another.
         """
@@ -119,7 +119,7 @@ class Client(Closable):
     def push(
         self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
     ) -> "Driven[str]":
-        """Send gradients; the future holds the outcome: applied, held (until the round is complete), late or over.
+        """Send gradients; the future holds the outcome: applied, held (for its round), late, duplicate or over.
 
         ``loss`` is the training loss of the gradients, ``versions`` are those of the parameters from which they were
         computed (None: the last pull's). Without rounds (SSP, ASP) the server scales each push by 1/workers. ValueError

@@ -43,9 +43,9 @@ class Server(Closable):
     """Holds parameters, applies what workers push, answers their pulls.
 
     ``params`` are all the parameters, arrays of floating-point numbers by name; of several servers (``config.servers``)
-    this one is number ``index`` and keeps its part. ``updates`` is how many applied pushes end the run; None for a
+    this one is number ``index`` and keeps its part. ``updates`` counts applied pushes that end the run; None for a
     server without an end, which keeps only the last rows of what it records. The server no longer counts a worker that
-    is silent for ``silence_s`` seconds. After ``every`` so many clocks of all the workers the server pauses until
+    is silent for ``silence_s`` seconds. After each ``every`` clocks of all the workers the server pauses until
     `go_on`. ``state`` is this server's state of a saved run.
 
     TypeError or ValueError for an argument that could not work.
@@ -186,7 +186,7 @@ class Server(Closable):
             if progress:
                 progress(Progress(self.shard.applied, self.shard.updates or 0, self.losses))
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"The run is not over after {timeout:g} seconds: {self.shard.applied} updates.")
+                raise TimeoutError(f"The run is not over in {timeout:g} seconds: {self.shard.applied} pushes applied.")
             if self._closing.wait(LOOK_S):
                 break
         self.let_go(self.config.timeout_s)
@@ -235,7 +235,7 @@ class Server(Closable):
             **counts,
             **times,
             "began_at": began_at,
-            "bytes_sent": sum(worker.received for worker in self._present),
+            "bytes_sent": sum(worker.received for worker in self._present),  # as the workers count them
             "bytes_received": sum(worker.sent for worker in self._present),
             "stopped": shard.updates is not None and shard.applied < shard.updates and not shard.diverged,
             "diverged": shard.diverged,

@@ -19,7 +19,7 @@ class Contribution(NamedTuple):
     gradients: Tensors
     loss: float = float("nan")
     staleness: int = 0
-    """Versions that were made between its reading and its being combined; the shard counts them."""
+    """Versions between its reading and its being combined (SSP's bound counts clocks); the shard counts them."""
 
 
 class Aggregator(Stage):

@@ -1,7 +1,7 @@
-"""The contract of a memory, what one side of one link remembers about one tensor from step to step.
+"""The contract of a memory, what a sender or its receiver remembers of one tensor from step to step.
 
 A quantizer is pure; a memory stands around it. The sender's half changes what is quantized and then looks at what came
-out; the receiver's half completes what came in. Each half keeps its own ``state``, a dict per tensor and link that
+out; the receiver's half completes what came in. Each half keeps its own ``state``, a dict for each tensor that
 starts empty and that the codec carries; the stage itself holds only its fields.
 
     sender    p = compensate(x, state)      parts = quantizer.encode(contractive(quantizer, p))
@@ -23,7 +23,7 @@ State = dict[str, Array]
 
 
 class Memory(Stage):
-    """The contract. ``stateless`` memories are skipped by the codec, and cost nothing."""
+    """The contract. ``state`` gets new arrays, and no writes into old ones. The codec skips ``stateless`` memories."""
 
     kind: ClassVar[str] = "memory"
     stateless: ClassVar[bool] = False

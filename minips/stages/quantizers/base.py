@@ -24,7 +24,7 @@ class Quantizer(Stage):
 
     ``decode(encode(x))`` has the shape and the dtype of ``x``, for any float dtype and any shape, empty and 0-d
     included. Decoding needs the parts alone, never the fields of the quantizer that made them. ``x`` is never changed;
-    the parts may alias it. ``x`` must be finite: the codec refuses NaN and infinity before they come here. What is
+    the parts may alias it. ``x`` must be finite: client, server and `Sender` refuse NaN and infinity. What is
     promised of it holds up to magnitudes a thousand times below the largest of the dtype, so that sums stay finite.
     """
 

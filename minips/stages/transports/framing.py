@@ -190,15 +190,15 @@ class Framer:
     """The messages of a stream. The bytes that come next belong into ``room``; `took` says how many came; `message` is
     the next message, once all of it has come.
 
-    Small messages are read ahead, so that one system call brings a whole one; the frames of large ones are read into
-    the memory where they will live.
+    Messages are read ahead, so that one system call brings a whole small one; of one that has come in part the frames
+    are read into the memory where they will live.
     """
 
     def __init__(self, max_message_bytes: int) -> None:
         self.max_message_bytes = max_message_bytes
         self._ahead, self._start, self._stop = memoryview(bytearray(AHEAD_BYTES)), 0, 0
         self._left: memoryview | None = None
-        """The room for the rest of a large message."""
+        """The room for the rest of a message that has come in part."""
         self._coming: tuple[int, memoryview, tuple[int, ...]] = 0, memoryview(b""), ()
         self._blocks = Blocks()
         self.room, self.begun = self._ahead, False
@@ -276,7 +276,7 @@ class Framer:
         return room[len(some) :]
 
     def _begin(self, some: memoryview, tag: int, sizes: tuple[int, ...], total: int) -> None:
-        """Have room for the frames of a large message, of which some bytes have come."""
+        """Have room for the frames of a message, of which some bytes have come."""
         block = self._blocks.take(total)
         block[: len(some)] = some
         self._start = self._stop = 0

@@ -29,7 +29,7 @@ class Driven(Future[T]):
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
-        """A future's lock. What is set before it is looked for, and looked at after it was made, is seen by both."""
+        """The lock. Who completes sets the state, then looks for it; who waits makes it, then looks at the state."""
         if self._made is None:
             with _MAKING:
                 self._made = self._made or threading.Condition()
@@ -76,7 +76,7 @@ class Driven(Future[T]):
         raise NotImplementedError
 
     def completed(self) -> bool:
-        """True once it holds a result or an error. Unlike ``done``, it has nothing done about that."""
+        """True once it holds a result or an error. Unlike ``done``, it does not call `attend`."""
         return self._state == "FINISHED"  # it is never cancelled, and a look needs no lock
 
     def done(self) -> bool:
