@@ -135,9 +135,9 @@ UNFIT = [
     (lambda: ps.Server({"w": INTEGERS}, LOCAL), ValueError, r"'w' must hold floating-point.*got int64.*astype"),
     (lambda: ps.Server({"w": INTEGERS > 0}, LOCAL), ValueError, "'w' must hold floating-point.*got bool"),
     (lambda: ps.Server(START, "asp"), TypeError, "takes the Config.*got 'asp'"),
-    (lambda: ps.Server(START, LOCAL, index=7), ValueError, "index is 0 to 0; got 7"),
-    (lambda: ps.Server(START, LOCAL, index=-1), ValueError, "index is 0 to 0; got -1"),
-    (lambda: ps.Server(START, LOCAL, index="0"), ValueError, "index is 0 to 0; got '0'"),
+    (lambda: ps.Server(START, LOCAL, index=7), ValueError, "index is 0 to 0, got 7"),
+    (lambda: ps.Server(START, LOCAL, index=-1), ValueError, "index is 0 to 0, got -1"),
+    (lambda: ps.Server(START, LOCAL, index="0"), ValueError, "index is 0 to 0, got '0'"),
     (lambda: ps.Server(START, LOCAL, updates=-1), ValueError, "at least 1, or None.*got -1"),
     (lambda: ps.Server(START, LOCAL, updates=1.5), ValueError, r"at least 1, or None.*got 1\.5"),
     (lambda: ps.Server(START, LOCAL, silence_s=0), ValueError, "silence_s takes seconds above 0.*got 0"),
@@ -202,7 +202,7 @@ def test_an_unknown_worker_is_refused(kind, worker):
 
 def test_an_unknown_kind_is_refused():
     with serve() as server, Raw(server) as raw:
-        with pytest.raises(ValueError, match="no message of kind 'dance'"):
+        with pytest.raises(ValueError, match="No message is of kind 'dance'"):
             raw.say("dance")
         assert raw.say("pull").tensors
 

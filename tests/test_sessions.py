@@ -111,7 +111,7 @@ SERVED = {
         {"overlap": True},
     ),
     "one that has left is waited for": Mutation(
-        Shard.part,
+        Shard.depart,
         "self.live.discard(self.validate_worker(worker))",
         "self.validate_worker(worker)",
         EVERY_CLOCK,

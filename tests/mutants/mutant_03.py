@@ -2,7 +2,7 @@
 
 MUTANT = (
     "an array's bytes are a copy of it",
-    "minips/stages/serializers.py",
+    "minips/stages/serializers/base.py",
     "return np.frombuffer(array, np.uint8).data",
     "return memoryview(array.tobytes())",
 )

@@ -2,7 +2,7 @@
 
 MUTANT = (
     "Blosc does not shuffle",
-    "minips/stages/compressors.py",
+    "minips/stages/compressors/libraries.py",
     "blosc2.Filter.SHUFFLE",
     "blosc2.Filter.NOFILTER",
 )

@@ -2,7 +2,7 @@
 
 MUTANT = (
     "error feedback forgets what was not sent",
-    "minips/stages/memories.py",
+    "minips/stages/memories/feedback.py",
     'state["error"] = np.asarray(p - sent)',
     'state["error"] = np.zeros_like(p)',
 )

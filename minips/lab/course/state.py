@@ -15,7 +15,7 @@ from pathlib import Path
 
 def shelf() -> Path:
     """The folder of the lessons: a checkout's, or the one that was installed with the package."""
-    package = Path(__file__).parents[1]
+    package = Path(__file__).parents[2]
     checkout = (package.parent / "lessons").is_dir() and (package.parent / "pyproject.toml").exists()
     return (package.parent if checkout else package) / "lessons"
 
