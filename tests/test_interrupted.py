@@ -344,7 +344,7 @@ def test_a_worker_that_fails_while_a_stopped_run_comes_to_its_end_is_an_event(mo
 
 def test_a_stop_that_the_workers_are_too_slow_for_says_so(monkeypatch):
     monkeypatch.setattr(local, "FAREWELL_S", 0.1)
-    config = BASE.with_({"delays": ps.Delays(seconds=0.01, slow={1: 60.0}), "steps": 10})
+    config = BASE.with_({"delays": ps.Delays(seconds=0.01, slow={1: 500.0}), "steps": 10})
     began = threading.Event()
     run = ps.train(PROBLEM, config, engine="threads", stop=began, progress=lambda told: began.set())
     assert (run.stopped, run.updates) == (True, 0)
