@@ -176,6 +176,24 @@ def test_the_end_of_a_worker_carries_the_run(engine, exchange):
             ps.train(mended, config, engine="threads", resume=run)
 
 
+def test_no_goodbye_completes_a_round_before_the_server_has_heard_of_the_end(monkeypatch):
+    go_on, close = ps.Server.go_on, ps.Client.close
+
+    def late(server, end=False):
+        time.sleep(0.3)
+        go_on(server, end)
+
+    def after_the_one_that_fails(client, **words):
+        time.sleep(0.1 * (client.worker == 0))
+        close(client, **words)
+
+    monkeypatch.setattr(ps.Server, "go_on", late)
+    monkeypatch.setattr(ps.Client, "close", after_the_one_that_fails)
+    with pytest.raises(RuntimeError, match="worn out") as caught:
+        ps.train(Breaks(*ps.datasets.digits()), BASE.with_({"servers": 1}), engine="threads")
+    assert (caught.value.run.updates, caught.value.run.stopped) == (10, True)
+
+
 @pytest.mark.parametrize("exchange", [ps.PS(), ps.RingAllReduce()], ids=repr)
 @pytest.mark.parametrize("engine", ["threads", "simulated"])
 @pytest.mark.parametrize("callback", ["progress", "stop"])

@@ -85,7 +85,8 @@ class RunSupervisor(Supervisor):
         """The results, once all children have sent their reports."""
         limit = FAREWELL_S if self.servers or self.ending else REPORT_S
         self.ending = True
-        tell(self.servers, "end")  # so that no worker waits for another
+        tell(self.servers, "end")  # so that no worker waits for another, and before a goodbye can complete a round
+        self.wait(lambda: all("finished" in server.heard or server.gone for server in self.servers), limit)
         self._collect(self.workers, limit)
         self._collect(self.servers, REPORT_S)
         return self._results()
