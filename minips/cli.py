@@ -35,11 +35,11 @@ from minips import __version__, seeds
 from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.engines.supervisor import handling
-from minips.notation import listed, parse_stage, read_fields
+from minips.notation import parse_stage, read_fields
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
-from minips.stage import NoStageError, Stage, Value, default_of, kinds, names, reason
+from minips.stage import NoStageError, Stage, Value, default_of, kinds, missing, names, reason, stage_class
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
@@ -375,9 +375,17 @@ def _say(line: str, indent: int = 4) -> None:
     print("\n".join(folded))
 
 
+def _listed(kind: str, name: str) -> dict[str, Any]:
+    """A stage by its name: its class, fields with their defaults, first line of help, extra and missing modules."""
+    cls: Any = stage_class(kind, name)
+    fields = {field.name: default_of(field) for field in dataclasses.fields(cls)}
+    of = {"kind": kind, "name": name, "class": cls.__name__, "fields": fields}
+    return {**of, "help": (cls.__doc__ or "").strip().split("\n")[0], "extra": cls.extra, "missing": missing(cls)}
+
+
 def stages(options: argparse.Namespace) -> None:
     """The catalogue: every stage of every kind, its fields, and which extra is missing."""
-    rows = [listed(kind, name) for kind in ([options.kind] if options.kind else kinds()) for name in names(kind)]
+    rows = [_listed(kind, name) for kind in ([options.kind] if options.kind else kinds()) for name in names(kind)]
     if options.json:
         return print(json.dumps(rows, indent=1, default=lambda value: value.to_dict()))
     for row in rows:
@@ -424,7 +432,7 @@ def _ray() -> str:
     """The state of Ray on this machine, in words."""
     from minips.engines.on_ray import found_cluster
 
-    if absent := listed("engine", "ray")["missing"]:
+    if absent := missing(stage_class("engine", "ray")):
         return f'{", ".join(absent)} missing; pip install "minips[ray]" lets a run use several machines'
     address, answers = found_cluster()
     if not address:

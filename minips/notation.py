@@ -1,12 +1,11 @@
-"""Stages as text: what the command line and sweeps take, ``name:field=value,field=value``."""
+"""Stages as text, ``name:field=value,field=value``, as the command line, `Cluster` and the estimators take them."""
 
 import ast
-import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from minips.stage import Stage, build, default_of, missing, stage_class
+from minips.stage import Stage, build, stage_class
 
 
 def parse_stage(kind: str, text: "str | Mapping[str, Any] | Stage") -> Any:
@@ -51,14 +50,3 @@ def _argument(node: ast.expr) -> Any:
                 raise ValueError("a field comes twice")
             return fields
     return ast.literal_eval(node)
-
-
-def listed(kind: str, name: str) -> dict[str, Any]:
-    """A stage by its name: its class, fields with their defaults, first line of help, extra and missing modules."""
-    cls: Any = stage_class(kind, name)
-    fields, help = (
-        {field.name: default_of(field) for field in dataclasses.fields(cls)},
-        (cls.__doc__ or "").strip().split("\n")[0],
-    )
-    of = {"kind": kind, "name": name, "class": cls.__name__, "fields": fields, "help": help}
-    return {**of, "extra": cls.extra, "missing": missing(cls)}

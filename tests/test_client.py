@@ -509,7 +509,7 @@ def test_a_client_carries_out_every_need_of_a_session():
         raise ArithmeticError("once")
 
     with cluster() as (_, connect), connect() as client:
-        locked, link = client._stepping.locked, client._servers[0]
+        locked, server = client._stepping.locked, client._servers[0]
 
         def session():
             assert locked()
@@ -521,9 +521,9 @@ def test_a_client_carries_out_every_need_of_a_session():
                 assert locked()
             yield Until(lambda: True, 0)
             yield Until(ready.is_set, 0)
-            frames = yield Do((), 0, partial(link.encode, Message({"kind": "alive", "worker": 0})))
+            frames = yield Do((), 0, partial(server.encode, Message({"kind": "alive", "worker": 0})))
             yield Send(0, frames, 0)
-            _, stamp = yield Do((), 0, partial(link.decode, (yield Receive(0))))
+            _, stamp = yield Do((), 0, partial(server.decode, (yield Receive(0))))
             assert locked()
             return stamp["clock"]
 

@@ -314,3 +314,14 @@ def test_a_receivers_half_that_parts_from_the_senders_is_told(registry, restore)
     wrong = ps.register(dataclasses.dataclass(frozen=True)(Wrong))()
     with pytest.raises(AssertionError, match="the receiver restored what no entry of the sender's state is"):
         check_memory(wrong)
+
+
+def test_a_memory_that_writes_into_what_it_has_remembered_is_told(registry):
+    def update(self, p, sent, state):
+        state.setdefault("error", np.zeros_like(p))[...] = p - sent
+
+    wrong = ps.register(
+        dataclasses.dataclass(frozen=True)(type("Wrong", (ps.ErrorFeedback,), {"name": "wrong", "update": update}))
+    )()
+    with pytest.raises(AssertionError, match="read-only"):
+        check_memory(wrong)

@@ -143,12 +143,12 @@ class Trial:
     def work(self, worker: int, address: str) -> None:
         try:
             with ps.connect(address, self.config, worker=worker, token=TOKEN, pauses_s=SOON) as client:
-                link = client._servers[0]
+                server = client._servers[0]
                 for number in range(PUSHES):
                     while number not in self.acknowledged[worker]:
                         pulls = (number + worker) % 2 == 0
                         call = (client.push_pull if pulls else client.push)(gradient(self.seed, worker, number))
-                        clock = link.clock - 1
+                        clock = server.clock - 1
                         while self.sent[worker] and self.sent[worker][-1][0] >= clock:
                             self.sent[worker].pop()  # it was taken back
                         self.sent[worker].append((clock, number))

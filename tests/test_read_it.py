@@ -5,6 +5,7 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRACT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 MOST = {"core": (16, 3_600), "all": (32, 6_200)}
 """The most files, and their lines."""
 CONTRACTS = ("minips/stage.py", "minips/seeds.py", "minips/stages/consistency.py", "minips/stages/*/base.py")
@@ -41,13 +43,15 @@ config = ps.Config(workers=1)
 with ps.Server(problem.init(np.random.default_rng(0)), config).serve() as server:
     with ps.connect(server.address, config, token=server.token) as client:
         params = client.pull().result(10)
+        connecting = set(entered)
         for step in range(4):  # of the first messages a plan is learned
             entered.clear()
             loss, gradient = problem.loss_and_gradient(params)
             params = client.push_pull(gradient, loss=loss).result(10)
         ways = set(entered)
 sys.setprofile(None)
-print(*sorted(name for name in ways if name.startswith(sys.argv[1])), sep="\\n")
+for names in (ways, connecting):
+    print(*sorted(name for name in names if name.startswith(sys.argv[1])))
 """
 
 
@@ -104,10 +108,16 @@ def test_the_list_is_as_long_as_it_says_and_no_longer():
     assert len(set(files.values())) == len(files)
     for part, most in ((core, MOST["core"]), (files.values(), MOST["all"])):
         assert (len(part) <= most[0], lines(part) <= most[1]) == (True, True), (len(part), lines(part))
-    said = re.search(r"(\d+) files, ([\d,]+) lines.*?(\d+) files, ([\d,]+) lines", README, re.DOTALL).groups()
-    counted = [len(core), lines(core), len(files), lines(files.values())]
-    for got, wanted in zip((int(text.replace(",", "")) for text in said), counted, strict=True):
-        assert got == pytest.approx(wanted, rel=0.02)
+    words = sum(len((ROOT / path).read_text(encoding="utf-8").split()) for path in core)
+    package = lines(path.relative_to(ROOT) for path in (ROOT / "minips").rglob("*.py"))
+    for sentence, counted in {
+        r"one file of (\d+) lines": [lines(["examples/nano.py"])],
+        r"(\d+) files, ([\d,]+) lines, ([\d,]+) words": [len(core), lines(core), words],
+        r"with the core, (\d+) files, ([\d,]+) lines:": [len(files), lines(files.values())],
+        r"the package, ([\d,]+) lines in all": [package],
+    }.items():
+        told = [int(text.replace(",", "")) for text in re.search(sentence, README).groups()]
+        assert told == pytest.approx(counted, rel=0.02), sentence
 
 
 def test_the_list_is_closed_and_no_file_uses_a_later_one():
@@ -121,7 +131,17 @@ def test_the_list_is_closed_and_no_file_uses_a_later_one():
             outside = {path for path in used & seen - core if not any(fnmatch(path, one) for one in CONTRACTS)}
             assert outside == set(), f"{files[number]} of the core uses another file than its own and the contracts"
         seen.add(files[number])
+    contracts = {number for number, path in files.items() if any(fnmatch(path, one) for one in CONTRACTS)}
+    assert contracts == set(range(1, 11))
     assert files[max(files)] == "minips/core/loop.py"
+    assert imported("minips/core/loop.py") <= {files[number] for number in range(1, 24)}
+
+
+def test_the_layers_are_those_that_the_readme_draws():
+    (drawn,) = re.findall(r"^`(benchmarks → .*)`\.$", README, flags=re.MULTILINE)
+    (layers,) = [one["layers"] for one in CONTRACT if one["type"] == "layers"]
+    rooms = [name.removeprefix("minips.") for layer in layers for name in layer.split(" : ")]
+    assert [room for room in rooms if room in drawn.split(" → ")] == drawn.split(" → ")
 
 
 def test_what_is_left_out_is_used():
@@ -134,6 +154,9 @@ def test_a_gradient_enters_no_file_that_is_not_listed():
     done = subprocess.run(
         [sys.executable, "-c", WAY, str(ROOT / "minips")], capture_output=True, text=True, check=True, timeout=60
     )
-    entered = {str(Path(name).relative_to(ROOT)) for name in done.stdout.split()}
+    entered, connecting = (
+        {str(Path(name).relative_to(ROOT)) for name in row.split()} for row in done.stdout.splitlines()
+    )
+    assert "minips/stages/transports/endpoints.py" in connecting - set(listed()[0].values())
     assert {"minips/core/shard.py", "minips/drivers/client.py"} <= entered
     assert entered - set(listed()[0].values()) == set()

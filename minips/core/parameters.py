@@ -43,9 +43,7 @@ class Parameters:
             self._blocks = [*_blocks(self.arrays)]
         self.states: list[dict[str, Any]] = [{} for _ in self._blocks]
         """The optimizer's state, of each block."""
-        np.empty(
-            4 * BLOCK
-        )  # once this is freed, glibc keeps the memory of later, smaller arrays instead of unmapping it
+        np.empty(4 * BLOCK)  # freed at once: from now on glibc keeps a block's memory instead of unmapping it
 
     def restore(self, states: Sequence[dict[str, Any]]) -> None:
         """Let the optimizer resume from these states. ValueError where they are of other blocks."""

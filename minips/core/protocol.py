@@ -613,12 +613,12 @@ class ServerProtocol:
             for rows in recorded:
                 del rows[:-KEPT_ROWS]
 
-    def _tell_status(self, question: Header, request: Header) -> Parcel:
-        """The answer to a status request with these fields and this envelope."""
+    def _tell_status(self, question: Header, envelope: Header) -> Parcel:
+        """The answer to a status request with this header and this envelope."""
         header = {"kind": "reply", "memory": "none", **self.status().to_dict()}
         if question.get("config"):
             header |= {"config": self.config.public(), **({"problem": self.origin} if self.origin else {})}
-        return self.wrap({}, self._plain(Message(header)), request)
+        return self.wrap({}, self._plain(Message(header)), envelope)
 
     def _plain(self, message: Message) -> Parcel:
         return encode_plainly(message, self.config.pull)

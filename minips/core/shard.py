@@ -97,7 +97,7 @@ class Shard:
         self._least = aggregator.least
         self.parameters = Parameters(params, aggregator, optimizer, now)
         self.version = self.rounds = 0
-        """Updates, and complete rounds: the same number, but in a run resumed from one without rounds."""
+        """Updates; and complete rounds, where there are rounds: as many, unless the run resumed one without rounds."""
         self.applied = 0
         self._counted = 0
         """The count for pauses: applied pushes or, with rounds, workers × complete rounds. All servers complete the

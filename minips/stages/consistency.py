@@ -75,7 +75,7 @@ class BSP(Consistency):
 @register
 @dataclass(frozen=True)
 class SSP(Consistency):
-    """Stale synchronous parallel: a worker reads at most ``staleness`` clocks ahead of the slowest; pushes never wait.
+    """Stale synchronous parallel: a worker reads at most ``staleness`` clocks ahead of the slowest one.
 
     A pull at clock c sees every update that was stamped c − staleness − 1 or earlier.
     Source: Ho et al. 2013, "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", section

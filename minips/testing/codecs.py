@@ -81,6 +81,8 @@ def _remember(memory: Memory, xs: list[Array]) -> list[Array]:
         _check_like(y, x, "restore")
         require(same_bits(x, before), "the gradient was changed.")
         results += [p.copy(), y.copy()]
+        for state in (ours, theirs):  # what a push that fails goes back to
+            state |= {name: unwritable(remembered) for name, remembered in state.items()}
     if memory.stateless:
         require(not ours and not theirs, f"it is called stateless and wrote {list(ours) or list(theirs)}.")
         require(same_bits(p, xs[-1]), "it is called stateless and changed what is sent.")

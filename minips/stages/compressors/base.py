@@ -1,7 +1,7 @@
 """The contract of a compressor, fewer bytes for the same bytes, and the one that leaves them as they are.
 
-``decompress(compress(b), limit)`` equals ``b``, and it never makes more than ``limit``
-bytes, whatever it is fed. A peer that sends a bomb gets a ValueError, not the memory.
+``decompress(compress(b), limit)`` equals ``b``, and it never makes more than ``limit`` bytes, whatever it is fed. A
+peer that sends a bomb gets a ValueError, not the memory.
 """
 
 from abc import abstractmethod

@@ -1,7 +1,7 @@
 """The contract of a memory, what a sender or its receiver remembers of one tensor from step to step.
 
-A quantizer is pure; a memory stands around it. The sender's half changes what is quantized and then looks at what came
-out; the receiver's half completes what came in. Each half keeps its own ``state``, a dict for each tensor that
+A quantizer is pure; a memory stands around it. The sender's end changes what is quantized and then looks at what came
+out; the receiver's end completes what came in. Each end keeps its own ``state``, a dict for each tensor that
 starts empty and that the codec carries; the stage itself holds only its fields.
 
     sender    p = compensate(x, state)      parts = quantizer.encode(contractive(quantizer, p))

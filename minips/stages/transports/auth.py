@@ -35,8 +35,8 @@ def prove(token: str) -> Proof:
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
     tag, frames = (yield AUTH, [PROTOCOL, nonce]) or (ERROR, [])
-    told = (tag, len(frames)) == (AUTH, 2)
-    if not told or not hmac.compare_digest(frames[1], _proof(token, b"client", nonce, frames[0])):
+    proves = (tag, len(frames)) == (AUTH, 2)
+    if not proves or not hmac.compare_digest(frames[1], _proof(token, b"client", nonce, frames[0])):
         text = "The server does not know this token. Pass the token that the server was started with."
         yield ERROR, [b"PermissionError", text.encode()]
         raise PermissionError("The client does not know the token.")
