@@ -620,7 +620,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--outputs", action="store_true", help="copies with all outputs, which tell the answers")
     one.add_argument("--reset", action="store_true", help="forget which exercises and predictions are done, and stop")
     one = add(check, "grade an exercise of a notebook")
-    one.add_argument("exercise", metavar="EXERCISE", help="its number, such as 5.2")
+    one.add_argument("exercise", metavar="EXERCISE", help="its number, such as 8.2")
     one.add_argument("notebook", metavar="FILE.ipynb", help="your copy of the lesson")
     return parser
 

@@ -28,7 +28,7 @@ def notebook(path: Path, *cells: str) -> str:
 @pytest.mark.outside
 def test_a_solved_exercise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     after = "open('after.txt', 'w')"
-    guess = "guess = lab.predict('08.1')\nguess.require()"
+    guess = "guess = lab.predict('16.1')\nguess.require()"
     path = notebook(tmp_path, IMPORTS, guess, SOLVED, "%time 1 / 0", CHECK, after)
     assert cli.main(["check", "0.3", path]) == 0
     assert capsys.readouterr().out.startswith("✓ 00.3 is done.")

@@ -598,7 +598,7 @@ class TestShow:
         assert listing.source.startswith("def take(")
         assert "\n    worker, clock" in listing.source
 
-    def test_what_lesson_02_tells_to_look_for_stands_there(self) -> None:
+    def test_what_lesson_03_tells_to_look_for_stands_there(self) -> None:
         source = lab.show(ps.Shard.take).source
         assert '"late"' in source
         assert '"held"' in source

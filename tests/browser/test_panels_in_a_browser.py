@@ -188,7 +188,7 @@ def test_every_control_of_the_workbench(jupyter: Lab) -> None:
 
 
 def test_the_keyboard_alone(jupyter: Lab) -> None:
-    guess = 'guess = lab.predict("08.1")'
+    guess = 'guess = lab.predict("16.1")'
     jupyter.write(START + guess, f"lab.Workbench(problem, {LONG}, predict=False)")
     jupyter.run_all()
     page = jupyter.page
@@ -331,15 +331,15 @@ def test_the_kernel_restarted_says_what_to_do(jupyter: Lab) -> None:
 
 ASK = """from minips import lab
 from minips.lab.course.questions import estimate
-estimate("09.91", "How long does the step take?", "ms", expected=(10.0, 30.0), because="Its bytes need 20 ms.",
+estimate("17.91", "How long does the step take?", "ms", expected=(10.0, 30.0), because="Its bytes need 20 ms.",
          otherwise="It took another time.", timed=True)
-guess = lab.predict("09.91")"""
-TABLE = "lab.answer('08.1', 'rule      accuracy\\nmean          0.20\\nmedian        0.91')"
+guess = lab.predict("17.91")"""
+TABLE = "lab.answer('16.1', 'rule      accuracy\\nmean          0.20\\nmedian        0.91')"
 
 
 def test_a_number_an_answer_a_quiz_and_the_report(jupyter: Lab, tmp_path: Path) -> None:
     page = jupyter.page
-    jupyter.write(ASK, "took_ms = 26.0\nguess.compare(took_ms=took_ms)", TABLE, "lab.quiz('08')", "lab.report()")
+    jupyter.write(ASK, "took_ms = 26.0\nguess.compare(took_ms=took_ms)", TABLE, "lab.quiz('16')", "lab.report()")
     for cell in (0, 1, 2, 3):
         jupyter.run_cell(cell)
     mine = jupyter.control("Your prediction (ms)")
@@ -362,11 +362,11 @@ def test_a_number_an_answer_a_quiz_and_the_report(jupyter: Lab, tmp_path: Path) 
 
     quiz = jupyter.output(3)
     asked = quiz.locator(".widget-radio")
-    for number, item in enumerate(QUIZZES["08"]):
+    for number, item in enumerate(QUIZZES["16"]):
         asked.nth(number).get_by_label(item.right, exact=True).check()
         expect(quiz).to_contain_text(item.explained[item.right])
     expect(quiz).to_contain_text("Your first answers: 5 of 5 right.")
-    wrong = next(option for option in QUIZZES["08"][0].explained if option != QUIZZES["08"][0].right)
+    wrong = next(option for option in QUIZZES["16"][0].explained if option != QUIZZES["16"][0].right)
     asked.first.get_by_label(wrong, exact=True).check()
     expect(quiz).to_contain_text("✗ No.")
     looked_at(jupyter)

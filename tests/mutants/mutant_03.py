@@ -1,8 +1,8 @@
-"""Lesson 03: arrays that are copied on their way into frames."""
+"""Lesson 03: a bounded staleness that waits for nobody."""
 
 MUTANT = (
-    "an array's bytes are a copy of it",
-    "minips/stages/serializers/base.py",
-    "return np.frombuffer(array, np.uint8).data",
-    "return memoryview(array.tobytes())",
+    "SSP answers every pull at once",
+    "minips/stages/consistency.py",
+    "return slowest >= clock - self.staleness",
+    "return True",
 )

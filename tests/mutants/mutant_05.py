@@ -1,8 +1,8 @@
-"""Lesson 05: a memory that forgets."""
+"""Lesson 05: arrays that are copied on their way into frames."""
 
 MUTANT = (
-    "error feedback forgets what was not sent",
-    "minips/stages/memories/feedback.py",
-    'state["error"] = np.asarray(p - sent)',
-    'state["error"] = np.zeros_like(p)',
+    "an array's bytes are a copy of it",
+    "minips/stages/serializers/base.py",
+    "return np.frombuffer(array, np.uint8).data",
+    "return memoryview(array.tobytes())",
 )

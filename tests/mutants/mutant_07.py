@@ -1,8 +1,8 @@
-"""Lesson 07: an SSP that bounds nothing."""
+"""Lesson 07: a Blosc that does not shuffle."""
 
 MUTANT = (
-    "SSP waits for nobody",
-    "minips/stages/consistency.py",
-    "return slowest >= clock - self.staleness",
-    "return True",
+    "Blosc does not shuffle",
+    "minips/stages/compressors/libraries.py",
+    "blosc2.Filter.SHUFFLE",
+    "blosc2.Filter.NOFILTER",
 )

@@ -1,8 +1,8 @@
-"""Lesson 08: a median that takes the largest value."""
+"""Lesson 08: a memory that forgets."""
 
 MUTANT = (
-    "the median takes the largest value of each coordinate",
-    "minips/stages/aggregators/robust.py",
-    "np.median(pieces, axis=0)",
-    "np.max(pieces, axis=0)",
+    "error feedback forgets what was not sent",
+    "minips/stages/memories/feedback.py",
+    'state["error"] = np.asarray(p - sent)',
+    'state["error"] = np.zeros_like(p)',
 )

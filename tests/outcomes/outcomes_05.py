@@ -1,28 +1,23 @@
 """Lesson 05: values under which each option of its questions comes true, and none."""
 
-from math import inf, nan
-
 OUTCOMES = {
-    "05.1": {"expected": {"ratio": 9.04}, "otherwise": {"ratio": 26.9}},
-    "05.2": {
-        "from one worker on": {"workers": 1},
-        "from a few on, 2 to 10": {"workers": 2},
-        "from more than 10 on": {"workers": 64},
-        "never, however many they are": {"workers": inf},
-        "none of these": {"workers": nan},
+    "05.1": {
+        "about 40 000 bytes": {"ratio": 1.0},
+        "about 80 000 bytes": {"ratio": 2.1},
+        "more than 160 000 bytes": {"ratio": 5.9},
+        "none of these": {"ratio": 3.3},
     },
-    "05.3": {
-        "fewer: the memory repeats itself": {"times": 0.5},
-        "about as many: each push moves one": {"times": 1.05},
-        "about twice as many": {"times": 2.2},
-        "many times as many": {"times": 6.0},
-        "none of these": {"times": nan},
+    "05.2": {
+        "A and B": {"honest": True, "ran_a": 0, "ran_b": 0},
+        "A alone": {"honest": True, "ran_a": 0, "ran_b": 1},
+        "B alone": {"honest": True, "ran_a": 2, "ran_b": 0},
+        "neither A nor B": {"honest": True, "ran_a": 2, "ran_b": 1},
+        "none of these": {"honest": False, "ran_a": 2, "ran_b": 0},
     },
 }
 
 TELLING = {
-    "05.1": ["9 times", "nine times", "ten times", "10 times"],
-    "05.2": ["a bias, which no average", "divides its variance", "from 2 workers"],
-    "05.3": ["win again and again", "turn comes", "twice as many"],
+    "05.1": ["17", "six times"],
+    "05.2": ["too late", "done its work", "any text"],
 }
 """Words that would give the answer away between the question and its outcome."""

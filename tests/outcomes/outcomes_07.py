@@ -1,47 +1,24 @@
 """Lesson 07: values under which each option of its questions comes true, and none."""
 
-from math import nan
-
 OUTCOMES = {
     "07.1": {
-        "BSP with one backup worker": {"backup": 1.1, "ssp": 0.9, "asp": 0.3},
-        "SSP, two clocks ahead": {"backup": 0.36, "ssp": 0.9, "asp": 0.3},
-        "ASP, which never waits": {"backup": 0.36, "ssp": 0.9, "asp": 1.2},
-        "none of these": {"backup": 0.36, "ssp": nan, "asp": 0.3},
+        "about half": {"left": 0.5},
+        "about nine tenths": {"left": 0.93},
+        "all of them": {"left": 1.004},
+        "none of these": {"left": 0.1},
     },
     "07.2": {
-        "about 1 mean time": {"ratio": 1.01},
-        "about 2 mean times": {"ratio": 2.08},
-        "about 4 mean times": {"ratio": 3.9},
-        "none of these": {"ratio": 0.5},
+        "both of them": {"dense": 0.4, "yes": 0.4},
+        "only yes or no": {"dense": 1.01, "yes": 0.6},
+        "only dense": {"dense": 0.6, "yes": 1.01},
+        "neither of them": {"dense": 1.01, "yes": 1.0},
+        "none of these": {"dense": -1.0, "yes": 0.6},
     },
-    "07.3": {
-        "nearly all of them": {"nines": 0.9},
-        "about half of them": {"nines": 0.5},
-        "none of them": {"nines": 0.0},
-        "none of these": {"nines": 0.1},
-    },
-    "07.4": {
-        "2, as with fresh ones": {"fresh": 2.0, "old": 1.95},
-        "about half of that": {"fresh": 2.0, "old": 1.0},
-        "less than a quarter of that": {"fresh": 2.0, "old": 0.45},
-        "none of these": {"fresh": 2.0, "old": 0.6},
-    },
-    "07.5": {
-        "against time only": {"in_time": 2.3, "in_bytes": 1.1},
-        "against bytes only": {"in_time": 1.1, "in_bytes": 2.0},
-        "against both": {"in_time": 2.3, "in_bytes": 2.0},
-        "none of these": {"in_time": 1.1, "in_bytes": 1.1},
-    },
-    "07.6": {"expected": {"percent": 69.0}, "otherwise": {"percent": 15.0}},
+    "07.3": {"expected": {"best": 370.0}, "otherwise": {"best": 17.0}},
 }
 
 TELLING = {
-    "07.1": ["use up their lead", "head start"],
-    "07.2": ["a single long step", "2.08"],
-    "07.3": ["each of its pushes is dropped", "never sees"],
-    "07.4": ["turns back too late", "2\\sin"],
-    "07.5": ["few versions old helps"],
-    "07.6": ["most of what was missing", "stays missing"],
+    "07.1": ["as good as random", "mantissas", "nothing to gain"],
+    "07.2": ["runs of zeros", "hardly any value is zero", "zeros"],
 }
 """Words that would give the answer away between the question and its outcome."""

@@ -1,32 +1,28 @@
 """Lesson 08: values under which each option of its questions comes true, and none."""
 
-from math import nan
+from math import inf, nan
 
 OUTCOMES = {
-    "08.1": {
-        "nearly as many": {"share": 0.9},
-        "about half as many": {"share": 0.5},
-        "at most a third of them": {"share": 0.21},
-        "none of these": {"share": nan},
-    },
+    "08.1": {"expected": {"ratio": 9.04}, "otherwise": {"ratio": 26.9}},
     "08.2": {
-        "after x, only slower": {"near": 1.0, "far": 900.0},
-        "to 1.1 and no further": {"near": 1.0, "far": 1.1},
-        "nowhere: it stays at 1.0": {"near": 1.0, "far": 1.0},
-        "none of these": {"near": 1.1, "far": 1.2},
+        "from one worker on": {"workers": 1},
+        "from a few on, 2 to 10": {"workers": 2},
+        "from more than 10 on": {"workers": 64},
+        "never, however many they are": {"workers": inf},
+        "none of these": {"workers": nan},
     },
     "08.3": {
-        "the mean": {"mean": 0.9, "median": 0.5, "trimmed": 0.5, "krum": 0.1},
-        "the trimmed mean, trim = 1": {"mean": 0.2, "median": 0.5, "trimmed": 0.9, "krum": 0.1},
-        "Krum, bad = 1": {"mean": 0.2, "median": 0.5, "trimmed": 0.5, "krum": 0.9},
-        "the median": {"mean": 0.2, "median": 0.9, "trimmed": 0.5, "krum": 0.1},
-        "none of these": {"mean": 0.2, "median": 0.9, "trimmed": 0.9, "krum": 0.1},
+        "fewer: the memory repeats itself": {"times": 0.5},
+        "about as many: each push moves one": {"times": 1.05},
+        "about twice as many": {"times": 2.2},
+        "many times as many": {"times": 6.0},
+        "none of these": {"times": nan},
     },
 }
 
 TELLING = {
-    "08.1": ["a fifth of 100", "follow the noise", "cannot make up"],
-    "08.2": ["becomes the third", "1.1 and no"],
-    "08.3": ["the middle value lies among the honest"],
+    "08.1": ["9 times", "nine times", "ten times", "10 times"],
+    "08.2": ["a bias, which no average", "divides its variance", "from 2 workers"],
+    "08.3": ["win again and again", "turn comes", "twice as many"],
 }
 """Words that would give the answer away between the question and its outcome."""

@@ -1,4 +1,4 @@
-"""The course: what each lesson asks, says and checks, a file for each, which is found by its name (``lesson_07.py``).
+"""The course: what each lesson asks, says and checks, a file for each, which is found by its name (``lesson_14.py``).
 
 What they share is in ``questions`` and ``exercises``.
 """

@@ -154,7 +154,7 @@ def past_the_straggler(config: Any, rng: np.random.Generator) -> str:
     with case(f"{where},"):
         refuse_if(after.updates < before.updates, f"{after.updates} updates were applied, not {before.updates}.")
         refuse_if(ratio >= 0.6, f"the run took {ratio:.2f} of the time; less than 0.60 is asked for.")
-    return f"{where}, the run took {ratio:.2f} of the time. Lesson 07 asks what that costs."
+    return f"{where}, the run took {ratio:.2f} of the time. Lesson 14 asks what that costs."
 
 
 @asks(

@@ -1,5 +1,5 @@
-"""Questions and sentences of the lessons, by key: ``question("08.1", …)`` in ``lesson_08.py`` is
-``lab.predict("08.1")`` in the notebook, ``sentence("08.3", …)`` is ``lab.say("08.3", …)``, and so on.
+"""Questions and sentences of the lessons, by key: ``question("16.1", …)`` in ``lesson_16.py`` is
+``lab.predict("16.1")`` in the notebook, ``sentence("16.3", …)`` is ``lab.say("16.3", …)``, and so on.
 
 A notebook hands measured values over, by name; what they mean is decided here. An option has a rule over the values,
 by which the run says which one came true, and a reason of its own. The `Expected` one is that from which the lesson's
@@ -215,7 +215,7 @@ def full_key(key: Any) -> str:
     """The key with the lesson's number in two digits.
 
     >>> full_key("5.2")
-    '05.2'
+    '08.2'
     """
     lesson, dot, number = str(key).partition(".")
     return f"{lesson:0>2}{dot}{number}"

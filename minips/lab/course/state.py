@@ -31,8 +31,8 @@ def notebooks() -> list[Path]:
 def notebook(key: str) -> str:
     """The file name of the lesson that a key belongs to, under which the learner's progress is kept.
 
-    >>> notebook("08.1")
-    '08_trust_nobody.ipynb'
+    >>> notebook("16.1")
+    '16_trust_nobody.ipynb'
     """
     return next((path.name for path in notebooks() if path.name[:2] == key[:2]), key[:2])
 

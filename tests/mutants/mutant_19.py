@@ -1,4 +1,4 @@
-"""Lesson 10: links that carry twice as much as they can."""
+"""Lesson 19: links that carry twice as much as they can."""
 
 MUTANT = (
     "the simulated links carry twice their bandwidth",

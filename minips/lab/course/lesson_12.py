@@ -1,4 +1,4 @@
-"""Lesson 06: move frames."""
+"""Lesson 12: move frames."""
 
 import threading
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from minips.stages.transports.endpoints import StreamTransport
 from minips.testing import check_transport
 
 timed_question(
-    "06.1",
+    "12.1",
     "A megabyte there and back over HTTP: how many times as long does the JSON list take as the bytes?",
     Option(
         "less than 3 times",
@@ -39,7 +39,7 @@ timed_question(
 )
 
 timed_question(
-    "06.2",
+    "12.2",
     "A kilobyte there and back: how long does HTTP take, compared with minips' own TCP?",
     Option(
         "HTTP is faster",
@@ -62,7 +62,7 @@ timed_question(
 )
 
 timed_estimate(
-    "06.3",
+    "12.3",
     "40 calls at once, through one pool of at most 8 connections; the server needs 0.05 s for each, side by side. How "
     "many times as long as one call do all 40 take?",
     "× one call",
@@ -74,7 +74,7 @@ timed_estimate(
 )
 
 timed_question(
-    "06.4",
+    "12.4",
     "Most of a call's time is latency here. Ten calls, each made before the first is answered: how long do all of them "
     "take, compared with one?",
     Expected(
@@ -97,7 +97,7 @@ timed_question(
 )
 
 timed_estimate(
-    "06.5",
+    "12.5",
     "Ten calls with 10 MB each, all made before the first is answered: how many times as long as one such call do they "
     "take?",
     "× one call",
@@ -110,21 +110,21 @@ timed_estimate(
 )
 
 timed_sentence(
-    "06.1",
+    "12.1",
     "The JSON text has {characters:.0f} characters for each number of 4 bytes. Its call takes {times.median:.0f} times "
     "as long as that with the bytes (median of {turns} paired turns, quartiles {times.low:.0f} to {times.high:.0f}).",
     expect="characters > 16 and times.low > 10",
 )
 
 timed_sentence(
-    "06.2",
+    "12.2",
     "A call of 1 kB: HTTP takes {times.median:.1f} times as long as TCP (median of {rounds} rounds, quartiles "
     "{times.low:.1f} to {times.high:.1f}).",
     expect="times.median > 2",
 )
 
 timed_sentence(
-    "06.12",
+    "12.12",
     "Of the time of a call over minips' Http (medians and quartiles of 200): to parse both heads takes "
     "{parse.median:.1%} ({parse.low:.1%} to {parse.high:.1%}), to hand over one task and wait for it {hand.median:.0%} "
     "({hand.low:.0%} to {hand.high:.0%}), aiohttp alone {alone.median:.0%} ({alone.low:.0%} to {alone.high:.0%}). So "
@@ -133,20 +133,20 @@ timed_sentence(
 )
 
 timed_sentence(
-    "06.3",
+    "12.3",
     "{label}, from the fastest to the slowest: {order}. {slow} takes {times.median:.1f} times as long as {fast} "
     "(quartiles {times.low:.1f} to {times.high:.1f}).",
     expect="times.low > 1.5",
 )
 
 sentence(
-    "06.28",
+    "12.28",
     "serpent writes 1,000,000 bytes as {text:,}, MessagePack as {packed:,}.",
     expect="text > 1.3e6 and packed < 1.001e6",
 )
 
 timed_sentence(
-    "06.4",
+    "12.4",
     "1 MB there and back: Pyro with serpent takes {serpent.median:.0f} times as long as TCP (median of {rounds} "
     "rounds, quartiles {serpent.low:.0f} to {serpent.high:.0f}), Pyro with MessagePack {msgpack.median:.1f} times "
     "({msgpack.low:.1f} to {msgpack.high:.1f}).",
@@ -154,7 +154,7 @@ timed_sentence(
 )
 
 timed_sentence(
-    "06.5",
+    "12.5",
     "minips' Pyro is number {place} of the {all} transports of minips that took part, at 1 MB: it takes "
     "{times.median:.1f} times as long as TCP (median of {rounds} rounds, quartiles {times.low:.1f} to "
     "{times.high:.1f}). So this one is relatively slow too.",
@@ -162,39 +162,39 @@ timed_sentence(
 )
 
 sentence(
-    "06.13",
+    "12.13",
     "No .proto file, and the answers are {answer} and, with asyncio, {awaited}.",
     expect="answer == 'NO .PROTO ANYWHERE' and awaited == 'NOR HERE'",
 )
 
 sentence(
-    "06.14",
+    "12.14",
     "One call; sent: {sent}, answered: {totals}.",
     expect="sent == [100, 20, 3] and totals == [100, 120, 123]",
 )
 
 sentence(
-    "06.15",
+    "12.15",
     "{size} values arrived, as an array of shape {shape} and dtype {dtype}. A number in the place of a name was "
     "refused: {refused}.",
     expect="size == 6 and shape == [2, 3] and dtype == 'float32' and refused",
 )
 
 sentence(
-    "06.16",
+    "12.16",
     "ZeroMQ raised no error; an answer came: {answered}. minips' Zmq, which asks whether anybody is there: {ours}.",
     expect="not answered and ours == 'ConnectionError'",
 )
 
 sentence(
-    "06.17",
+    "12.17",
     "Connections for 40 calls: {as_in_the_lecture} as in the lecture, {one_after_another} for one call after another, "
     "{all_at_once} for all calls at once through a pool of at most 8.",
     expect="as_in_the_lecture == 40 and one_after_another == 1 and all_at_once == 8",
 )
 
 timed_sentence(
-    "06.18",
+    "12.18",
     "With 4 connections the 40 calls take {small.median:.1f} times as long as one call (median of {turns} turns, "
     "quartiles {small.low:.1f} to {small.high:.1f}), with 40 connections {large.median:.1f} times ({large.low:.1f} to "
     "{large.high:.1f}).",
@@ -202,96 +202,96 @@ timed_sentence(
 )
 
 timed_sentence(
-    "06.6",
+    "12.6",
     "With pool=0 a call takes {times.median:.2f} times as long (median of 60 pairs, quartiles {times.low:.2f} to "
     "{times.high:.2f}).",
     expect="times.median > 1",
 )
 
 timed_sentence(
-    "06.7",
+    "12.7",
     "Over two connections the 32 MB take {share.median:.0%} of the time over one (median of {rounds} pairs, quartiles "
     "{share.low:.0%} to {share.high:.0%}).",
     expect="0.3 < share.median < 2",
 )
 
 timed_sentence(
-    "06.19",
+    "12.19",
     "After 0.1 s there came: {came}. Calls handled so far: {before}. Later: {later}. Calls handled: {handled}.",
     expect="came == 'TimeoutError' and before == 0 and later == 'TAKE YOUR TIME' and handled == 1",
 )
 
 timed_sentence(
-    "06.20",
+    "12.20",
     "gRPC's deadline: {came} at the caller. Was the server told? {told}.",
     expect="came == 'DEADLINE_EXCEEDED' and told == 'yes'",
 )
 
 timed_sentence(
-    "06.21",
+    "12.21",
     "aiohttp, three calls through a pool of one: with enough time they open {enough} connection, and {short} where "
     "each call times out.",
     expect="enough == 1 and short == 3",
 )
 
 sentence(
-    "06.22",
+    "12.22",
     "{answer} after one call of the caller and {served} at the server.",
     expect="answer == 'ONCE MORE' and served == 3",
 )
 
 sentence(
-    "06.26",
+    "12.26",
     "Within a hundredth of a second there come {doubled} workers of 200 when the waits only double, and {least} to "
     "{most} when they are drawn as well (five seeds).",
     expect="doubled == 200 and most < 50",
 )
 
 sentence(
-    "06.23",
+    "12.23",
     "With the server there: {first}. Without it: {second}. With a new server at the same address: {third}.",
     expect="first == 'HERE' and second == 'ConnectionError' and third == 'BACK AGAIN'",
 )
 
 timed_sentence(
-    "06.8",
+    "12.8",
     "1 byte each: ten futures take {times.median:.2f} times as long as one call (median of {turns} turns, quartiles "
     "{times.low:.2f} to {times.high:.2f}).",
     expect="times.median < 2",
 )
 
 timed_sentence(
-    "06.9",
+    "12.9",
     "10 MB each: ten futures take {times.median:.1f} times as long as one call (median of {turns} turns, quartiles "
     "{times.low:.1f} to {times.high:.1f}).",
     expect="times.median > 5",
 )
 
 timed_sentence(
-    "06.11",
+    "12.11",
     "Worker 0 computes while its message travels for {waiting:.0%} of its computing time when it waits "
     "for each answer, and for {overlap:.0%} with overlap.",
     expect="waiting < 0.01 and overlap > 0.5",
 )
 
 timed_sentence(
-    "06.24",
+    "12.24",
     "A step of a worker that waits takes {times.median:.2f} times as long as one with overlap (median of 19 steps, "
     "quartiles {times.low:.2f} to {times.high:.2f}).",
     expect="1.3 < times.median < 2.3",
 )
 
-sentence("06.10", "Staleness with overlap: at most {stale} version.", expect="stale == 1")
+sentence("12.10", "Staleness with overlap: at most {stale} version.", expect="stale == 1")
 
 timed_sentence(
-    "06.25",
+    "12.25",
     "After a pause a call of 1 kB takes {times.median:.1f} times as long as one right after another (medians of 100 "
     "calls, quartiles {times.low:.1f} to {times.high:.1f}).",
     expect="times.median > 1.3",
 )
 
 sentence(
-    "06.27",
+    "12.27",
     "Your transport carried the messages of four workers, and the model reads {accuracy:.0%} of the held-out digits. "
     "Is it among minips' transports? {listed}.",
     expect="accuracy > 0.9 and listed == 'yes'",
@@ -302,7 +302,7 @@ PATIENCE_S, WAIT_S, BASE_S = 3.0, 10.0, 0.05
 
 
 @asks(
-    "06.1",
+    "12.1",
     "What does send put into the queue: bytes, or a reference to the sender's list of buffers?",
     "bytearray(frame) is a copy that may be written to. And queue.get takes a timeout; look at what it raises then.",
     "send puts the tag and a list of copies. receive gets them within the time-out, and turns the queue's own error "
@@ -374,7 +374,7 @@ def _gives_up(transport: StreamTransport, timeout: float) -> None:
 
 
 @asks(
-    "06.2",
+    "12.2",
     "Open the channel once, before the loop.",
     "Collect the futures in a list first; ask for their results when all questions have been sent.",
     "Two list comprehensions within one with: the first one calls, the second one waits.",
@@ -443,7 +443,7 @@ class _WatchedChannel(Channel):
 
 
 @asks(
-    "06.3",
+    "12.3",
     "A loop over range(attempts), with try and except ConnectionError in it, and return where it works.",
     "On the last attempt let the error through: a bare raise within except does that. After any other, wait: when the "
     "with has ended, its channel is closed.",

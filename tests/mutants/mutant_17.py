@@ -1,4 +1,4 @@
-"""Lesson 09: a prediction of the bytes that counts a step too many."""
+"""Lesson 17: a prediction of the bytes that counts a step too many."""
 
 MUTANT = (
     "the predicted bytes are those of one step more",

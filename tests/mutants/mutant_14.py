@@ -1,7 +1,7 @@
-"""Lesson 02: a bounded staleness that waits for nobody."""
+"""Lesson 14: an SSP that bounds nothing."""
 
 MUTANT = (
-    "SSP answers every pull at once",
+    "SSP waits for nobody",
     "minips/stages/consistency.py",
     "return slowest >= clock - self.staleness",
     "return True",

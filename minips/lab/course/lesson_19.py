@@ -1,4 +1,4 @@
-"""Lesson 10: do without a server."""
+"""Lesson 19: do without a server."""
 
 import math
 from collections import Counter
@@ -14,7 +14,7 @@ from minips.lab.course.questions import Expected, Option, card, estimate, senten
 from minips.stage import Array
 
 timed_question(
-    "10.1",
+    "19.1",
     "Four workers. How long does a step by ring take, compared with one server?",
     Expected(
         "clearly less",
@@ -37,7 +37,7 @@ timed_question(
 )
 
 timed_question(
-    "10.2",
+    "19.2",
     "Four workers, a small gradient, a long way to travel. Which way is the slowest now?",
     Option(
         "the way over a server",
@@ -59,7 +59,7 @@ timed_question(
 )
 
 estimate(
-    "10.3",
+    "19.3",
     "The cable between the racks has a fifth of a link's bandwidth. The zigzag ring has the same hops and the same "
     "bytes as the ring in order. How many times as long does it take?",
     "times as long",
@@ -70,60 +70,60 @@ estimate(
     "in every hop, in order one.",
 )
 
-sentence("10.1", "By the formulas, from fast to slow: {order}.")
+sentence("19.1", "By the formulas, from fast to slow: {order}.")
 
 timed_sentence(
-    "10.2",
+    "19.2",
     "Of one server's time a step takes: ring {ring:.0%} (the middle half of its steps: {low:.0%} to {high:.0%}), "
     "halving-doubling {halving:.0%}, tree {tree:.0%}, four servers {four:.0%}. (Medians of {count} steps.)",
     expect="ring < 0.7 and halving < 0.7 and ring < 0.7 * tree",
 )
 
 timed_sentence(
-    "10.3",
+    "19.3",
     "One server: the least time, with both directions busy, is {share:.0%} of the formula with two phases. "
     "Measured: {measured:.0%}.",
     expect="0.9 * share < measured < 0.95",
 )
 
 timed_sentence(
-    "10.4",
+    "19.4",
     "Four servers: measured {four[1]:+.0%} against the formula (the middle half of {count} steps: {four[0]:+.0%} to "
     "{four[2]:+.0%}). Ring: {ring[1]:+.0%} ({ring[0]:+.0%} to {ring[2]:+.0%}).",
     expect="four[1] > -0.1 and ring[1] > -0.1",
 )
 
 sentence(
-    "10.5",
+    "19.5",
     "With 8 workers one server takes {phases:.1f} times as long as the ring in two phases, and {overlapped:.1f} times "
     "at the least, with pushes and pulls at the same time.",
     expect="9 < phases < 9.3 and 5 < overlapped < 5.3",
 )
 
 timed_sentence(
-    "10.6",
+    "19.6",
     "Of one server's time a step takes: tree {tree:.0%}, halving-doubling {halving:.0%}, ring {ring:.0%} (the middle "
     "half of its steps: {low:.0%} to {high:.0%}). (Medians of {count} steps.)",
     expect="ring > 1.8",
 )
 
 sentence(
-    "10.7",
+    "19.7",
     "With 64 workers the ring has {latency:.1f} times the latency of our tree, which sends everything at each hop. The "
     "ring's bytes take {size:.0%} of that tree's time.",
     expect="latency > 10 and size < 0.2",
 )
 
-sentence("10.8", "{kilobytes:.0f} kB: fastest {fastest}, slowest {slowest}.")
+sentence("19.8", "{kilobytes:.0f} kB: fastest {fastest}, slowest {slowest}.")
 
 sentence(
-    "10.9",
+    "19.9",
     "In virtual time the way that the formulas choose is within 3 % of the fastest one at {right} of {count} sizes.",
     expect="right == count",
 )
 
 sentence(
-    "10.10",
+    "19.10",
     "From 4 to 64 workers a step takes longer by these factors. One server: {one:.1f} in two phases, {one_least:.1f} "
     "at the least. Four servers: {four:.1f} and {four_least:.1f}. Ring: {ring:.1f}. Tree that sends everything: "
     "{tree:.1f}. Tree in pieces: {pieces:.1f}. Halving-doubling: {halving:.1f}. As many servers as workers: {n:.1f}.",
@@ -131,13 +131,13 @@ sentence(
 )
 
 sentence(
-    "10.11",
+    "19.11",
     "{way}: twenty tensors alone take {times:.1f} times as long as one buffer, in virtual time.",
     expect="times > 1",
 )
 
 sentence(
-    "10.12",
+    "19.12",
     "Accuracy with 32 bits: {accuracy:.1%} in the mean of {count} seeds. With 16 bits it is higher by {points:.1f} ± "
     "{points_half:.1f} percentage points (paired by seed; 95 % interval; one image is {image:.1f} points), and the "
     "training loss differs by {loss:.3%} at most. Bytes: {share:.0%}, for headers do not shrink.",
@@ -145,15 +145,15 @@ sentence(
 )
 
 sentence(
-    "10.13",
+    "19.13",
     "The largest error with fp16 is {half:.3%} of the mean, the smallest with 4 bits {four:.1%}.",
     expect="half < 0.01 < four",
 )
 
-sentence("10.14", "Zigzag takes {times:.1f} times as long, in virtual time.", expect="3 < times < 5")
+sentence("19.14", "Zigzag takes {times:.1f} times as long, in virtual time.", expect="3 < times < 5")
 
 timed_sentence(
-    "10.15",
+    "19.15",
     "Beside one pull of the neighbour's our pull takes {virtual[0]:.2f} times as long in virtual time and "
     "{emulated[0]:.2f} times as long over the emulated link (the middle half of {count} pulls: {low[0]:.2f} to "
     "{high[0]:.2f}). Beside two: {virtual[1]:.2f} and {emulated[1]:.2f} times ({low[1]:.2f} to {high[1]:.2f}). So both "
@@ -161,65 +161,65 @@ timed_sentence(
     expect="1.8 < virtual[0] < 2.1 and 2.6 < virtual[1] < 3.1 and 1.3 < emulated[0] < 2.4 < emulated[1] < 5",
 )
 
-sentence("10.16", "{way}: in virtual time {ratio:.2f} of what its formula says.", expect="0.9 < ratio < 1.1")
+sentence("19.16", "{way}: in virtual time {ratio:.2f} of what its formula says.", expect="0.9 < ratio < 1.1")
 
 sentence(
-    "10.17",
+    "19.17",
     "For {same} of the {count} ways the real run sent exactly as many bytes as the simulated one.",
     expect="same == count",
 )
 
 sentence(
-    "10.18",
+    "19.18",
     "The {replicas} replicas have {digests} SHA-256 among them. The parameters of ring and server differ by at most "
     "{far:.0e} of the largest one.",
     expect="replicas == 4 and digests == 1 and far < 1e-4",
 )
 
 timed_sentence(
-    "10.19",
+    "19.19",
     "Eight workers, 80 kB: the tree in pieces takes {share:.0%} of the time of the tree that sends everything at each "
     "hop (median of {count} steps; the middle half: {low:.0%} to {high:.0%}).",
     expect="low < 0.95 and share < 1.5",
 )
 
 sentence(
-    "10.20",
+    "19.20",
     "64 workers, the bytes alone: ring {ring:.2f} S/B, tree that sends everything {tree:.0f} S/B, tree in pieces "
     "{pieces:.2f} S/B.",
     expect="ring < 2 and 4 < pieces < 6 and tree == 12",
 )
 
 sentence(
-    "10.21",
+    "19.21",
     "With latencies and 200 kB: ring {ring:.2f} s, tree that sends everything {tree:.2f} s, tree in pieces "
     "{pieces:.2f} s (in virtual time {virtual:.2f} s).",
     expect="pieces < ring < tree and virtual < ring and abs(virtual / pieces - 1) < 0.1",
 )
 
 timed_sentence(
-    "10.22",
+    "19.22",
     "Measured at 80 kB, medians of {count} steps, from fast to slow: {order}. One server takes {share:.0%} of the time "
     "of two phases; the least would be {least:.0%}.",
     expect="0.9 * least < share < 1",
 )
 
 sentence(
-    "10.23",
+    "19.23",
     "Ring and tree cost the same at {kilobytes:.1f} kB. In virtual time the {below} is faster at half of that size, "
     "the {above} at twice that size.",
     expect="below == 'tree' and above == 'ring'",
 )
 
 sentence(
-    "10.24",
+    "19.24",
     "Half of the gradient's values are larger than {size:.0e}. In fp16 {now:.0%} of them become 0. Were they a hundred "
     "times smaller, {less:.1%} would; ten thousand times smaller, {small:.0%}; a million times smaller, {tiny:.0%}.",
     expect="now == 0 and less < 0.05 and 0.1 < small < tiny",
 )
 
 sentence(
-    "10.25",
+    "19.25",
     "{label}: from 2 to 32 workers the error grows by these factors (mean of {count} seeds, 95 % interval): ring "
     "{ring:.1f} ± {ring_half:.1f}, tree {tree:.1f} ± {tree_half:.1f}, halving-doubling {halving:.1f} ± "
     "{halving_half:.1f}.",
@@ -227,7 +227,7 @@ sentence(
 )
 
 sentence(
-    "10.26",
+    "19.26",
     "Halving-doubling with 4 bits, from 2 to 32 workers: with a range for each piece the error grows by a factor of "
     "{plain:.2f} ± {plain_half:.2f}, with a range for each 8 values by {factor:.2f} ± {factor_half:.2f} ({count} "
     "seeds, 95 % interval). That supports the narrower ranges as the cause.",
@@ -235,29 +235,29 @@ sentence(
 )
 
 sentence(
-    "10.27",
+    "19.27",
     "Fastest here: {fastest}. Halving-doubling takes {halving:.1f} times as long as the ring.",
     expect="fastest == 'ring' and halving > 2",
 )
 
 card(
-    "10.28",
+    "19.28",
     "n = {n}: each worker sent {sent:.3f} S per step, the bound is {bound:.3f} S.",
     expect="1 <= sent / bound < 1.06",
 )
 
 sentence(
-    "10.29",
+    "19.29",
     "Your exchange trained {replicas} worker processes, which ended with {digests} SHA-256 among them. It is listed: "
     "{listed}.",
     expect="replicas == 4 and digests == 1 and listed",
 )
 
-sentence("10.30", "Over the zigzag network a ring in your order takes {share:.0%} of the zigzag ring's time.")
+sentence("19.30", "Over the zigzag network a ring in your order takes {share:.0%} of the zigzag ring's time.")
 
 
 @asks(
-    "10.1",
+    "19.1",
     "Write both formulas with a for the messages and b for the copies: a·α + b·S/B. Set them equal.",
     "S = αB (a₁ − a₂) / (b₂ − b₁). The tree has a₂ = b₂ = 2⌈log₂n⌉.",
     "⌈log₂n⌉ is (workers - 1).bit_length(). The ring's messages and copies stand in the table above; put all "
@@ -281,7 +281,7 @@ def crossover(function: Any, rng: np.random.Generator) -> str:
 
 
 @asks(
-    "10.2",
+    "19.2",
     "With k pieces, rank r receives piece p in turn r − 1 + p of the way up, and passes it on in turn r + p.",
     "The way up has n − 1 + k − 1 turns: in turn t rank r sends piece t − r, if there is such a piece.",
     "The way down is the same from the other end: the distance from the last rank takes the place of the rank.",
@@ -344,7 +344,7 @@ def _turn(values: Array, hops: "tuple[ps.Hop, ...]") -> Array:
 
 
 @asks(
-    "10.3",
+    "19.3",
     "If there are workers on both sides of a cable, the ring must cross it there and back, at least once. How could it "
     "cross it twice?",
     "Stand at a switch. Finish all that hangs on one of its cables before you go down the next one.",

@@ -1,4 +1,4 @@
-"""Lesson 06: a worker that waits for each answer, with overlap too."""
+"""Lesson 12: a worker that waits for each answer, with overlap too."""
 
 MUTANT = (
     "a worker waits for each answer, with overlap too",

@@ -1,7 +1,7 @@
-"""Lesson 09: what is wrong, the piece of the solution, and what stands there instead."""
+"""Lesson 17: what is wrong, the piece of the solution, and what stands there instead."""
 
 BROKEN = {
-    "09.1": {
+    "17.1": {
         "powers of two": ("1e6", "2**20"),
         "a gigabit of two": ("1e9", "2**30"),
         "bits": ("bits / 32", "8 * bits / 32"),
@@ -17,7 +17,7 @@ BROKEN = {
             "return vars(ps.cost)['ring_allreduce_s'](workers, nbytes, bandwidth, latency_s)",
         ),
     },
-    "09.2": {
+    "17.2": {
         "one size": ("(1_000, 30_000, 100_000)", "(30_000,)"),
         "nothing fixed": ("return line.fixed_s, line.each_s", "return 0.0, line.at(10_000) / 10_000"),
         "all of it fixed": ("return line.fixed_s, line.each_s", "return line.fixed_s, 0.0"),

@@ -1,7 +1,7 @@
-"""Lesson 06: what is wrong, the piece of the solution, and what stands there instead."""
+"""Lesson 12: what is wrong, the piece of the solution, and what stands there instead."""
 
 BROKEN = {
-    "06.1": {
+    "12.1": {
         "by reference": ("[memoryview(bytearray(frame)) for frame in frames]", "frames"),
         "another list of the same": ("[memoryview(bytearray(frame)) for frame in frames]", "list(frames)"),
         "read-only copies": ("memoryview(bytearray(frame))", "bytes(frame)"),
@@ -10,7 +10,7 @@ BROKEN = {
         "hangs up too soon": ("except queue.Empty:\n", "except queue.Empty:\n            self.shutdown()\n"),
         "loses the tag": ("self.outbox.put((tag, ", "self.outbox.put((0, "),
     },
-    "06.2": {
+    "12.2": {
         "lazy": ("[channel.call(frames) for frames in questions]", "(channel.call(frames) for frames in questions)"),
         "backwards": ("for future in futures", "for future in futures[::-1]"),
         "the last is forgotten": ("for frames in questions", "for frames in questions[:-1]"),
@@ -21,7 +21,7 @@ BROKEN = {
         ),
         "one for each": ("channel.call(frames) for", "transport.connect(address, token).call(frames) for"),
     },
-    "06.3": {
+    "12.3": {
         "never again": ("range(attempts)", "range(1)"),
         "one too few": ("range(attempts)", "range(attempts - 1)"),
         "no error in the end": ("attempts - 1:", "attempts:"),

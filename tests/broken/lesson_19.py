@@ -1,7 +1,7 @@
-"""Lesson 10: what is wrong, the piece of the solution, and what stands there instead."""
+"""Lesson 19: what is wrong, the piece of the solution, and what stands there instead."""
 
 BROKEN = {
-    "10.1": {
+    "19.1": {
         "four workers": ("2 * (workers - 1), 2 * (workers - 1) / workers", "6, 1.5"),
         "one level more": ("(workers - 1).bit_length()", "workers.bit_length()"),
         "rounded down": ("(workers - 1).bit_length()", "(workers.bit_length() - 1)"),
@@ -10,7 +10,7 @@ BROKEN = {
         "the tree has no bytes": ("(tree_copies - ring_copies)", "ring_copies"),
         "bits": ("latency * bandwidth", "8 * latency * bandwidth"),
     },
-    "10.2": {
+    "19.2": {
         "one piece": ("return workers", "return 1"),
         "two pieces": ("return workers", "return 2"),
         "the last piece stays": ("0 <= goes < k", "0 <= goes < k - 1"),
@@ -20,7 +20,7 @@ BROKEN = {
         "round the end": ("to=after", "to=(after + 1) % workers - 1"),
         "all of it each time": ("range(goes, goes + 1)", "range(goes + 1)"),
     },
-    "10.3": {
+    "19.3": {
         "as they are listed": ("nx.dfs_preorder_nodes(graph)", "graph"),
         "rack by rack": (
             '[node for node in nx.dfs_preorder_nodes(graph) if node.startswith("worker")]',
