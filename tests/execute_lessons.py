@@ -49,7 +49,7 @@ def smaller(picture: str) -> str:
 
 
 if __name__ == "__main__":
-    os.environ.update(MINIPS_AUTOPLAY="1", PYDEVD_DISABLE_FILE_VALIDATION="1")
+    os.environ.update(MINIPS_AUTOPLAY="1", MINIPS_RECORD="1", PYDEVD_DISABLE_FILE_VALIDATION="1")
     os.environ.pop("MPLBACKEND", None)
     for number in sys.argv[1:] or [""]:
         for path in sorted(LESSONS.glob(f"{number}*.ipynb")):

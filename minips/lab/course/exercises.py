@@ -85,7 +85,7 @@ def check(key: str, thing: Any) -> Verdict:
 
 def _verdict(asked: Exercise, thing: Any) -> Verdict:
     try:
-        with _limited():
+        with limited():
             words = asked.test(thing)
         return done(asked.key, words)
     except Refused as refusal:
@@ -112,7 +112,7 @@ class _TooLong(BaseException):
 
 
 @contextmanager
-def _limited() -> Iterator[None]:
+def limited() -> Iterator[None]:
     """Raise `_TooLong` in the main thread after `LIMIT_S`, where the system has such an alarm."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield

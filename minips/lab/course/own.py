@@ -1,0 +1,396 @@
+"""The learner's own server, which grows: rounds in lesson 03, a header in 05, a quantizer in 08, a memory in 10.
+
+    Server = lab.own("server", lesson="08")     # the learner's, as far as the lessons before 08, or the given one
+
+    class Server(Server):                       # a cell adds what the lesson is about
+        ...
+
+    lab.keep(Server)                            # in server.py, beside the notebooks
+    run = lab.train_own(Server, problem)        # four workers, over pipes
+
+A `Server` has ``params``, and ``handle(worker, message)``, which returns the answers to send: pairs of a worker and an
+answer. Messages and answers are pairs of a kind and named arrays: ``push`` and ``pull``; ``applied``, ``params`` and
+``error``. What else it may have are static methods: ``pack`` and ``unpack`` (bytes of named arrays, and back),
+``encode`` and ``decode`` (a quantizer), ``compensate`` and ``remember`` (a worker's memory).
+
+``server.py`` has a section for each of these lessons, under a comment with its number, in their order; so has the given
+server, ``given_server.py``. A class is taken as far as the lessons before the one that asks, if it passes their checks.
+"""
+
+import builtins
+import dis
+import linecache
+import pickle
+import re
+import types
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+
+from minips.lab.course import state
+from minips.lab.course.exercises import Refused, case, limited, refuse_if
+from minips.lab.source import show
+from minips.problems import SoftmaxRegression
+from minips.stage import Tensors
+from minips.testing.base import same_bits
+
+FILE = "server.py"
+GIVEN = Path(__file__).with_name("given_server.py")
+WAIT_S = 20.0
+"""How long a worker waits for an answer."""
+BATCH = 32
+"""Rows of a worker's step."""
+
+Check = Callable[[type, np.random.Generator], None]
+
+
+@dataclass
+class OwnRun:
+    """What came of `train_own`."""
+
+    params: Tensors
+    accuracy: float
+    """On held-out rows, where the problem has some."""
+    bytes_sent: int
+    """Of all pushes."""
+    log: list[tuple[int, str]]
+    """The worker and the kind of each message, in the order in which the server took them."""
+
+
+def own(name: str, lesson: str) -> type:
+    """The learner's class from ``server.py`` as of the lessons before this one, where it passes their checks; else the
+    given one. It prints which. ValueError for another name.
+    """
+    if name != "server":
+        raise ValueError(f'There is no {name!r} of your own; there is "server".')
+    path = Path(FILE)
+    if state.autoplay() or not path.exists():
+        print(f"The given server, as of the lessons before {lesson}.")
+        return _load(GIVEN, lesson)
+    try:
+        with limited():
+            mine = _load(path, lesson)
+            for number, check in CHECKS.items():
+                if number < lesson:
+                    check(mine, np.random.default_rng(0))
+    except (Exception, SystemExit) as error:
+        print(f"The given server: yours does not pass. {type(error).__name__}: {error}")
+        return _load(GIVEN, lesson)
+    print(f"Your own server, from {FILE}.")
+    return mine
+
+
+def keep(cls: type) -> None:
+    """Write a class to ``server.py``, in the section of its lesson; lessons that are missing before it get the given
+    sections. ValueError where it has none of the methods, or uses what only the notebook has.
+    """
+    number = next((number for number, method in METHODS.items() if method in vars(cls)), None)
+    if number is None:
+        raise ValueError(f"Expected a class with one of {', '.join(METHODS.values())}; {cls.__name__} has none.")
+    text = "\n".join([*_imports(cls), "", "", show(cls).source.strip()]).strip()
+    text = re.sub(r"^class \w+", "class Server", text, flags=re.MULTILINE)
+    if state.autoplay():
+        print(f"In a run with a learner the class would be kept in {FILE}.")
+        return
+    sections = {known: part for known, part in _sections(GIVEN).items() if known < number}
+    path = Path(FILE)
+    if path.exists():
+        sections |= _sections(path)
+    sections[number] = text
+    body = [f"# Lesson {known}\n{part}\n" for known, part in sorted(sections.items())]
+    path.write_text("\n\n".join(['"""My parameter server."""\n', *body]), encoding="utf-8")
+    linecache.checkcache(str(path))
+    print(f"It is kept in {FILE}.")
+
+
+def _sections(path: Path) -> dict[str, str]:
+    """The parts of the file, by the numbers of their lessons."""
+    _, *parts = re.split(r"^# Lesson (\d\d)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {number: part.strip() for number, part in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _load(path: Path, lesson: str) -> type:
+    """The last class of the sections before this lesson; of lesson 03 itself where there are none."""
+    text = path.read_text(encoding="utf-8")
+    cut = next((m.start() for m in re.finditer(r"^# Lesson (\d\d)\n", text, re.MULTILINE) if m[1] >= lesson), None)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(text[:cut], str(path), "exec"), names)
+    if "Server" not in names:
+        raise ValueError(f"{path.name} has no class Server in the lessons before {lesson}.")
+    found: type = names["Server"]
+    return found
+
+
+def _imports(cls: type) -> list[str]:
+    """The import lines of what the methods of a class use. ValueError where something stands in the notebook alone."""
+    lines: set[str] = set()
+    for member in vars(cls).values():
+        function = getattr(member, "__func__", member)
+        if not isinstance(function, types.FunctionType):
+            continue
+        codes = [function.__code__]
+        for code in codes:
+            codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+            for name in {*code.co_names} & {*function.__globals__} - {"Server"} - {*vars(builtins)}:
+                thing = function.__globals__[name]
+                if isinstance(thing, types.ModuleType):
+                    lines.add(f"import {thing.__name__}" + (f" as {name}" if thing.__name__ != name else ""))
+                elif (place := getattr(thing, "__module__", "__main__")) != "__main__" and callable(thing):
+                    lines.add(f"from {place} import {thing.__name__} as {name}")
+                elif isinstance(thing, int | float | str | bytes):
+                    lines.add(f"{name} = {thing!r}")
+                elif name not in _attributes(code):
+                    raise ValueError(f"{cls.__name__} uses {name!r}, which only the notebook has. Put it in the class.")
+    return sorted(lines)
+
+
+def _attributes(code: types.CodeType) -> set[str]:
+    """The names that code uses only as attributes."""
+    used: dict[str, set[bool]] = {}
+    for step in dis.get_instructions(code):
+        if isinstance(step.argval, str):
+            used.setdefault(step.argval, set()).add("GLOBAL" in step.opname or "NAME" in step.opname)
+    return {name for name, kinds in used.items() if kinds == {False}}
+
+
+DEFAULTS: dict[str, Callable[..., Any]] = {
+    "pack": pickle.dumps,
+    "unpack": pickle.loads,
+    "encode": lambda tensors: tensors,
+    "decode": lambda parts, like: parts,
+    "compensate": lambda tensors, memory: tensors,
+    "remember": lambda compensated, sent: {},
+}
+"""What happens where a class lacks the method."""
+
+
+def _method(cls: type, name: str) -> Callable[..., Any]:
+    return getattr(cls, name, DEFAULTS[name])
+
+
+def train_own(
+    cls: type, problem: SoftmaxRegression, workers: int = 4, steps: int = 100, lr: float = 0.5, seed: int = 0
+) -> OwnRun:
+    """Train with a server of this class: a thread for it and for each worker, pipes between them.
+
+    RuntimeError where the server or a worker stopped with an error, or an answer did not come within 20 seconds.
+    """
+    params = problem.init(np.random.default_rng(seed))
+    server, sent = cls(params, workers, lr), [0] * workers
+    log: list[tuple[int, str]] = []
+    failed: list[Exception] = []
+    pipes = [Pipe() for _ in range(workers)]
+
+    def carry(role: Callable[..., None], *given: Any) -> None:
+        try:
+            role(*given)
+        except Exception as error:
+            failed.append(error)
+            for end in (end for pair in pipes for end in pair):
+                end.close()
+
+    crew = [Thread(target=carry, args=(_serve, server, [mine for mine, _ in pipes], log))]
+    for i, (_, theirs) in enumerate(pipes):
+        rng = np.random.default_rng([seed, i])
+        crew.append(Thread(target=carry, args=(_work, cls, problem.shard(i, workers), theirs, steps, rng, sent, i)))
+    for thread in crew:
+        thread.start()
+    for thread in crew:
+        thread.join()
+    for end in (end for pair in pipes for end in pair):
+        end.close()
+    if failed:
+        raise RuntimeError(f"The run ended early. {type(failed[0]).__name__}: {failed[0]}") from failed[0]
+    held_out = problem.held_out() or problem
+    return OwnRun(server.params, held_out.accuracy(server.params), sum(sent), log)
+
+
+def _serve(server: Any, pipes: list[Connection], log: list[tuple[int, str]]) -> None:
+    cls, open_pipes = type(server), list(pipes)
+    while open_pipes:
+        ready = [one for one in wait(open_pipes, timeout=WAIT_S) if isinstance(one, Connection)]
+        if not ready:
+            raise TimeoutError(f"No worker sent anything for {WAIT_S:g} seconds. Was a push never answered?")
+        for pipe in ready:
+            try:
+                kind, tensors = pipe.recv_bytes().decode(), _method(cls, "unpack")(pipe.recv_bytes())
+            except (EOFError, OSError):
+                open_pipes.remove(pipe)
+                continue
+            worker = pipes.index(pipe)
+            log.append((worker, kind))
+            if kind == "push":
+                tensors = _method(cls, "decode")(tensors, server.params)
+            for to, (said, values) in server.handle(worker, (kind, tensors)):
+                pipes[to].send_bytes(said.encode())
+                pipes[to].send_bytes(_method(cls, "pack")(values))
+
+
+def _work(
+    cls: type,
+    problem: SoftmaxRegression,
+    pipe: Connection,
+    steps: int,
+    rng: np.random.Generator,
+    sent: list[int],
+    worker: int,
+) -> None:
+    def ask(kind: str, data: bytes) -> Tensors:
+        pipe.send_bytes(kind.encode())
+        pipe.send_bytes(data)
+        if not pipe.poll(WAIT_S):
+            raise TimeoutError(f"The server did not answer worker {worker}'s {kind} within {WAIT_S:g} seconds.")
+        said, values = pipe.recv_bytes().decode(), pipe.recv_bytes()
+        if said == "error":
+            raise RuntimeError(f"The server refused a {kind} of worker {worker}.")
+        answer: Tensors = _method(cls, "unpack")(values)
+        return answer
+
+    pack = _method(cls, "pack")
+    memory: Tensors = {}
+    with pipe:
+        for _ in range(steps):
+            params = ask("pull", pack({}))
+            gradient = problem.gradient(params, rng.choice(problem.rows, BATCH, replace=False))
+            gradient = _method(cls, "compensate")(gradient, memory)
+            parts = _method(cls, "encode")(gradient)
+            memory = _method(cls, "remember")(gradient, _method(cls, "decode")(parts, gradient))
+            data = pack(parts)
+            sent[worker] += len(data)
+            ask("push", data)
+
+
+def _drawn(rng: np.random.Generator) -> Tensors:
+    """Named arrays, as gradients are."""
+    return {"W": rng.normal(size=(int(rng.integers(2, 9)), 3)).astype("f4"), "b": rng.normal(size=3).astype("f4")}
+
+
+def _copy(tensors: Tensors) -> Tensors:
+    return {name: x.copy() for name, x in tensors.items()}
+
+
+def check_rounds(cls: type, rng: np.random.Generator) -> None:
+    """Refused unless it answers all pushes of a round at once, with the mean in the workers' order applied."""
+    workers, lr, start = int(rng.integers(2, 6)), 0.25, _drawn(rng)
+    server: Any = cls(_copy(start), workers, lr)
+    wanted = _copy(start)
+    for turn in range(3):
+        pushes = [{name: rng.normal(size=p.shape).astype(p.dtype) for name, p in start.items()} for _ in range(workers)]
+        order = rng.permutation(workers).tolist()
+        for name, p in wanted.items():
+            p -= lr * sum(push[name] for push in pushes) / workers
+        for count, worker in enumerate(order, 1):
+            where = f"{workers} workers, round {turn}, push {count} of {workers} (worker {worker}):"
+            with case(where):
+                answers = server.handle(worker, ("push", _copy(pushes[worker])))
+                if count < workers:
+                    refuse_if(answers, f"it answered {len(answers)} messages; the round is not whole yet.")
+                    continue
+                got = sorted((to, said) for to, (said, _) in answers)
+                everyone = [(to, "applied") for to in range(workers)]
+                refuse_if(got != everyone, f"it answered {got}, expected {everyone}.")
+                for name, p in wanted.items():
+                    near = np.allclose(server.params[name], p, rtol=1e-5, atol=1e-6)
+                    refuse_if(not near, f"{name!r} is not what the mean of the gradients, times lr, makes of it.")
+        with case(f"{workers} workers, after round {turn}, a pull:"):
+            ((to, (said, params)),) = server.handle(order[0], ("pull", {}))
+            refuse_if((to, said) != (order[0], "params"), f"it answered {to, said}, expected {(order[0], 'params')}.")
+            alike = all(np.allclose(params[name], p, rtol=1e-5, atol=1e-6) for name, p in wanted.items())
+            refuse_if(not alike, "it answered other parameters than those after the round.")
+    _same_in_any_order(cls, rng)
+
+
+def _same_in_any_order(cls: type, rng: np.random.Generator) -> None:
+    start = {"w": rng.normal(size=50).astype("f4")}
+    pushes = [{"w": (rng.normal(size=50) * 10.0 ** rng.integers(-3, 4)).astype("f4")} for _ in range(4)]
+    ends = []
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        server: Any = cls(_copy(start), 4, 0.25)
+        for worker in order:
+            server.handle(worker, ("push", _copy(pushes[worker])))
+        ends.append(server.params["w"])
+    alike = same_bits(*ends)
+    refuse_if(not alike, "The same pushes in another order of arrival end at other bits. Add in the workers' order.")
+
+
+def check_pack(cls: Any, rng: np.random.Generator) -> None:
+    """Refused unless bytes that it packs come back as the same arrays, with little beside the arrays, and no pickle."""
+    trials: list[Tensors] = [
+        {},
+        {"w": rng.normal(size=5).astype("f4")},
+        _drawn(rng),
+        {"s": np.asarray(rng.normal(), "f4"), "none": np.zeros((0, 3), "f8")},
+        {"cube": rng.normal(size=(2, 3, 4)), "codes": rng.integers(-9, 9, 11).astype("i1"), "ünder": np.arange(3)},
+        {"part": np.asfortranarray(rng.normal(size=(4, 6)))[1:, ::2]},
+    ]
+    for tensors in trials:
+        before = _copy(tensors)
+        with case(f"For {', '.join(f'{k} {x.dtype}{list(x.shape)}' for k, x in tensors.items()) or 'no arrays'}:"):
+            data = cls.pack(tensors)
+            refuse_if(not isinstance(data, bytes | bytearray), f"pack returned a {type(data).__name__}, not bytes.")
+            back = cls.unpack(bytes(data))
+            refuse_if(list(back) != list(before), f"the names came back as {list(back)}.")
+            for name, x in before.items():
+                refuse_if(not same_bits(np.asarray(back[name]), x), f"{name!r} is not the same to the bit.")
+            arrays = sum(x.nbytes for x in before.values())
+            limit = arrays + 100 + 100 * len(before)
+            refuse_if(len(data) > limit, f"{len(data)} bytes for arrays of {arrays}; at most {limit} are asked for.")
+    with suppress(Exception):
+        pickle.loads(data)
+        raise Refused("These are pickle's bytes. Write the header yourself.")
+
+
+def check_quantizer(cls: Any, rng: np.random.Generator) -> None:
+    """Refused unless it sends at most half the bytes, and what comes back is nearer to the gradient than nothing is."""
+    large = {"W": rng.normal(size=(40, 10)).astype("f4"), "b": rng.normal(size=10).astype("f4")}
+    for what, tensors in (("normal values", large), ("zeros", {name: 0 * x for name, x in large.items()})):
+        with case(f"For {what}:"):
+            before = _copy(tensors)
+            parts = cls.encode(tensors)
+            refuse_if(not isinstance(parts, dict), f"encode returned a {type(parts).__name__}, not a dict of arrays.")
+            sent, whole = (sum(np.asarray(x).nbytes for x in one.values()) for one in (parts, before))
+            refuse_if(2 * sent > whole, f"the parts have {sent} bytes of {whole}; at most half is asked for.")
+            travelled = _method(cls, "unpack")(_method(cls, "pack")(parts))
+            back = cls.decode(travelled, before)
+            for name, x in before.items():
+                got = np.asarray(back[name])
+                told = f"{name!r} came back as {got.dtype}{list(got.shape)}, expected {x.dtype}{list(x.shape)}."
+                refuse_if((got.dtype, got.shape) != (x.dtype, x.shape), told)
+                refuse_if(not np.isfinite(got).all(), f"{name!r} came back with NaN or infinity.")
+                refuse_if(not same_bits(tensors[name], x), f"encode changed {name!r}.")
+                error, size = float(((got - x) ** 2).sum()), float((x**2).sum())
+                refuse_if(error > size or (size and error == size), f"{name!r} is as far off as zeros would be.")
+
+
+def check_memory(cls: Any, rng: np.random.Generator) -> None:
+    """Refused unless what was sent and what is remembered add up to all gradients, at each step."""
+    memory: Tensors = {}
+    total = {"W": np.zeros((6, 3)), "b": np.zeros(3)}
+    arrived = _copy(total)
+    for step in range(12):
+        gradient = {name: rng.normal(size=x.shape) for name, x in total.items()}
+        before = _copy(gradient)
+        with case(f"Step {step}:"):
+            compensated = cls.compensate(gradient, memory)
+            sent = {name: np.where(np.abs(x) >= np.abs(x).max(), x, 0) for name, x in compensated.items()}
+            memory = cls.remember(compensated, sent)
+            for name, x in before.items():
+                refuse_if(not same_bits(gradient[name], x), f"compensate changed the gradient {name!r}.")
+                total[name] += x
+                arrived[name] += sent[name]
+                kept = memory.get(name, 0)
+                whole = np.allclose(arrived[name] + kept, total[name], atol=1e-9)
+                refuse_if(not whole, f"of {name!r}, what was sent and what is remembered do not add up.")
+
+
+METHODS = {"03": "handle", "05": "pack", "08": "encode", "10": "compensate"}
+"""The method by which the class of each lesson is known."""
+CHECKS: dict[str, Check] = {"03": check_rounds, "05": check_pack, "08": check_quantizer, "10": check_memory}
+"""What a class has to pass."""

@@ -1,0 +1,222 @@
+"""The learner's own server: its checks, its file, and its way through lessons 03, 05, 08 and 10."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minips as ps
+from minips import lab
+from minips.lab.course import own
+from minips.lab.course.exercises import Refused
+
+PARTS = {
+    "03": """
+class Server:
+    def __init__(self, params, workers, lr):
+        self.params, self.workers, self.lr, self.held = params, workers, lr, {}
+
+    def handle(self, worker, message):
+        kind, tensors = message
+        if kind == "pull":
+            return [(worker, ("params", self.params))]
+        self.held[worker] = tensors
+        if len(self.held) < self.workers:
+            return []
+        for name, p in self.params.items():
+            p -= self.lr * np.mean([self.held[one][name] for one in sorted(self.held)], axis=0)
+        answers = [(one, ("applied", {})) for one in self.held]
+        self.held = {}
+        return answers
+""",
+    "05": """
+class Server(Server):
+    @staticmethod
+    def pack(tensors):
+        heads = [struct.pack("<I", len(tensors))]
+        for name, x in tensors.items():
+            head = repr((name, x.dtype.str, x.shape)).encode()
+            heads.append(struct.pack("<I", len(head)) + head)
+        return b"".join(heads + [x.tobytes() for x in tensors.values()])
+
+    @staticmethod
+    def unpack(data):
+        (count,), at, heads, tensors = struct.unpack_from("<I", data), 4, [], {}
+        for _ in range(count):
+            (size,) = struct.unpack_from("<I", data, at)
+            heads.append(ast.literal_eval(data[at + 4 : at + 4 + size].decode()))
+            at += 4 + size
+        for name, dtype, shape in heads:
+            tensors[name] = np.frombuffer(data, dtype, int(np.prod(shape)), at).reshape(shape)
+            at += tensors[name].nbytes
+        return tensors
+""",
+    "08": """
+class Server(Server):
+    @staticmethod
+    def encode(tensors):
+        signs = {f"{name} signs": np.packbits(x > 0) for name, x in tensors.items()}
+        return signs | {f"{name} size": np.abs(x).mean().astype("f4") for name, x in tensors.items()}
+
+    @staticmethod
+    def decode(parts, like):
+        found = {}
+        for name, x in like.items():
+            bits = np.unpackbits(parts[f"{name} signs"], count=x.size).reshape(x.shape)
+            found[name] = ((2.0 * bits - 1) * parts[f"{name} size"]).astype(x.dtype)
+        return found
+""",
+    "10": """
+class Server(Server):
+    @staticmethod
+    def compensate(tensors, memory):
+        return {name: x + memory[name] if memory else x for name, x in tensors.items()}
+
+    @staticmethod
+    def remember(compensated, sent):
+        return {name: compensated[name] - sent[name] for name in sent}
+""",
+}
+
+
+@pytest.fixture
+def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The names of a learner's notebook, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MINIPS_AUTOPLAY")
+    return {"__name__": "__main__"}
+
+
+def written(notebook: dict[str, Any], source: str, tmp_path: Path, number: str) -> Any:
+    """The class of a cell, which has a file name, as in a notebook."""
+    import linecache
+
+    name = f"<cell {number} {len(source)}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    exec("import ast, struct\nimport numpy as np", notebook)
+    exec(compile(source, name, "exec"), notebook)
+    return notebook["Server"]
+
+
+def test_a_learners_server_grows_from_lesson_to_lesson_and_trains_the_digits(
+    notebook: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, source in PARTS.items():
+        if number > "03":
+            notebook["Server"] = lab.own("server", lesson=number)
+            assert capsys.readouterr().out == "Your own server, from server.py.\n"
+        lab.keep(written(notebook, source, tmp_path, number))
+        capsys.readouterr()
+    mine = lab.own("server", lesson="11")
+    assert "Your own" in capsys.readouterr().out
+    problem = ps.SoftmaxRegression(*ps.datasets.digits())
+    run = lab.train_own(mine, problem, steps=150)
+    exact = lab.train_own(own._load(own.GIVEN, "08"), problem, steps=150)
+    assert run.accuracy > 0.9
+    assert run.bytes_sent < exact.bytes_sent / 5
+    assert len(run.log) == 4 * 150 * 2
+    assert [*tmp_path.iterdir()] == [tmp_path / "server.py"]
+
+
+@pytest.mark.parametrize("number", own.CHECKS)
+def test_the_given_server_passes(number: str) -> None:
+    later = {"03": "05", "05": "08", "08": "10", "10": "11"}[number]
+    for seed in range(5):
+        own.CHECKS[number](own._load(own.GIVEN, later), np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize(
+    ("number", "old", "new", "words"),
+    [
+        ("03", "if len(self.held) < self.workers:", "if len(self.held) < 1:", "not whole yet"),
+        ("03", "sorted(self.held)", "self.held", "other bits"),
+        ("03", "        self.held = {}\n", "", "push 1 of"),
+        ("03", "self.lr * np.mean", "np.mean", "times lr"),
+        ("05", "x.tobytes()", "x.astype('f4').tobytes()", "w|s|cube|part|W"),
+        ("05", "x.shape)", "(x.size,))", "same to the bit"),
+        ("08", "np.packbits(x > 0)", "(x > 0)", "nearer|came back|stopped|far off|count|unpackbits"),
+        ("08", "2.0 * bits - 1", "1 - 2.0 * bits", "far off"),
+        ("10", "x + memory[name] if memory else x", "x", "add up"),
+        ("10", "compensated[name] - sent[name]", "compensated[name]", "add up"),
+    ],
+)
+def test_a_broken_server_is_refused(
+    notebook: dict[str, Any], tmp_path: Path, number: str, old: str, new: str, words: str
+) -> None:
+    assert old in PARTS[number]
+    for known in PARTS:
+        if known <= number:
+            source = PARTS[known].replace(old, new) if known == number else PARTS[known]
+            broken = written(notebook, source, tmp_path, known)
+    with pytest.raises(Refused, match=words):
+        own.CHECKS[number](broken, np.random.default_rng(1))
+
+
+def test_one_that_does_not_pass_is_replaced_and_said_so(
+    notebook: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = PARTS["03"].replace("len(self.held) < self.workers", "len(self.held) < 1")
+    lab.keep(written(notebook, broken, tmp_path, "03"))
+    server = lab.own("server", lesson="05")
+    assert "The given server: yours does not pass." in capsys.readouterr().out
+    own.check_rounds(server, np.random.default_rng(0))
+    (tmp_path / "server.py").write_text("# Lesson 03\nraise SystemExit\n")
+    own.check_rounds(lab.own("server", lesson="05"), np.random.default_rng(0))
+
+
+def test_what_is_missing_before_is_given_and_what_is_kept_again_is_replaced(
+    notebook: dict[str, Any], tmp_path: Path
+) -> None:
+    notebook["Server"] = lab.own("server", lesson="10")
+    for _ in range(2):
+        lab.keep(written(notebook, PARTS["10"], tmp_path, "10"))
+    text = (tmp_path / "server.py").read_text()
+    assert [line for line in text.splitlines() if line.startswith("# Lesson")] == [
+        f"# Lesson {number}" for number in own.CHECKS
+    ]
+    assert text.count("def compensate") == 1
+
+
+def test_what_the_class_uses_travels_along_or_is_refused(notebook: dict[str, Any], tmp_path: Path) -> None:
+    notebook |= {"LIMIT": 3, "help_me": written}
+    uses = PARTS["03"].replace("        if kind ==", "        os.getpid(), LIMIT\n        if kind ==")
+    notebook["os"] = os
+    lab.keep(written(notebook, uses, tmp_path, "03"))
+    text = (tmp_path / "server.py").read_text()
+    assert "import os\n" in text
+    assert "import numpy as np\n" in text
+    assert "LIMIT = 3\n" in text
+    notebook["help_me"] = written(notebook, "class Helper:\n    pass\nclass Server:\n    pass\n", tmp_path, "x")
+    alone = PARTS["03"].replace("        if kind ==", "        Helper()\n        if kind ==")
+    with pytest.raises(ValueError, match="'Helper', which only the notebook has"):
+        lab.keep(written(notebook, alone, tmp_path, "03"))
+    with pytest.raises(ValueError, match="one of handle, pack, encode, compensate"):
+        lab.keep(type("Server", (), {}))
+    with pytest.raises(ValueError, match='there is "server"'):
+        lab.own("client", lesson="05")
+
+
+def test_a_server_that_never_answers_ends_the_run_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "WAIT_S", 0.5)
+
+    class Silent(own._load(own.GIVEN, "05")):  # type: ignore[misc]
+        def handle(self, worker: int, message: Any) -> list[Any]:
+            return []
+
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=80, features=4, classes=3))
+    with pytest.raises(RuntimeError, match=r"within 0\.5 seconds|sent anything for 0\.5 seconds"):
+        lab.train_own(Silent, problem, steps=3)
+
+
+def test_unattended_runs_take_the_given_one_and_write_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lab.keep(lab.own("server", lesson="05"))
+    assert capsys.readouterr().out == (
+        "The given server, as of the lessons before 05.\n"
+        "In a run with a learner the class would be kept in server.py.\n"
+    )
+    assert not [*tmp_path.iterdir()]
