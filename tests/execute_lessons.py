@@ -4,13 +4,16 @@ The saved outputs are what a reader without a kernel sees, and what the test run
 """
 
 import base64
+import datetime
 import io
 import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import nbformat
+from minutes import pieces
 from nbclient import NotebookClient
 from PIL import Image
 
@@ -30,13 +33,23 @@ def execute(path: Path) -> None:
         resources = {"metadata": {"path": folder}}
         options = {"timeout": 240, "store_widget_state": False, "coalesce_streams": True}
         NotebookClient(book, resources=resources, **options).execute()
-    book.metadata = nbformat.from_dict({**metadata, "minips": {"measured": MEASURED}})
+    taken = [round(sum(map(seconds, part)), 1) for part in pieces(book)]
+    book.metadata = nbformat.from_dict({**metadata, "minips": {"measured": MEASURED, "seconds": taken}})
     for cell in book.cells:
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", []):
             if "image/png" in output.get("data", {}):
                 output.data["image/png"] = smaller(output.data["image/png"])
     nbformat.write(book, path)
+
+
+def seconds(cell: Any) -> float:
+    """How long a cell ran."""
+    told = cell.metadata.get("execution", {})
+    begin, end = told.get("iopub.status.busy"), told.get("iopub.status.idle")
+    if not (begin and end):
+        return 0.0
+    return (datetime.datetime.fromisoformat(end) - datetime.datetime.fromisoformat(begin)).total_seconds()
 
 
 def smaller(picture: str) -> str:

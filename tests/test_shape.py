@@ -1,0 +1,125 @@
+"""The shape of a lesson: objectives, minutes within the budget, five lines to remember, a quiz, an answer in words that
+the learner measured, homework, links forward.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minutes import CORE_MIN, HOMEWORK_MIN, Minutes, filled, minutes, pieces
+from test_lessons import LESSONS, headings, lesson
+
+from minips.lab.course.lessons import arguments
+
+SHORT, LONG = 10, 16
+"""Lines of a cell, and of one that defines a function or a class."""
+SHAPED = [path for path in LESSONS if "**Afterwards you can**" in lesson(path).cells[0].source]
+"""Those of the second edition."""
+each_lesson = pytest.mark.parametrize("path", SHAPED, ids=lambda path: path.stem)
+GLOSSARY = LESSONS[0].parent / "GLOSSARY.md"
+
+
+@cache
+def measured(path: Path) -> tuple[Minutes, Minutes]:
+    return minutes(path)
+
+
+def markdown(cells: list[Any]) -> str:
+    return "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+def section(book: Any, name: str) -> list[Any]:
+    """The cells from this heading to the next one of its rank."""
+    starts = [i for i, cell in enumerate(book.cells) if cell.cell_type == "markdown" and cell.source.startswith("## ")]
+    (start,) = [i for i in starts if book.cells[i].source.splitlines()[0] == f"## {name}"]
+    end = next((i for i in starts if i > start), len(book.cells))
+    found: list[Any] = book.cells[start:end]
+    return found
+
+
+@each_lesson
+def test_keeps_its_budget(path: Path) -> None:
+    core, homework = measured(path)
+    assert core.minutes <= CORE_MIN
+    assert homework.minutes <= HOMEWORK_MIN
+    assert core.seconds > 0
+    assert core.predictions >= 1
+    assert core.panels <= 1
+    assert core.exercises == homework.exercises == 1
+
+
+@each_lesson
+def test_begins_with_question_objectives_needs_and_minutes(path: Path) -> None:
+    first = lesson(path).cells[0].source
+    parts = re.fullmatch(
+        r"# (.+)\n\n\*\*The question\.\*\* (.+)\n\n\*\*Afterwards you can\*\*\n\n((?:- .+\n)+)\n"
+        r"\*\*What you need\.\*\* (.+)\n\n\*\*How long\.\*\* About (\d+) minutes, and (\d+) for the homework\.",
+        first.strip(),
+    )
+    assert parts, first
+    assert 3 <= len(parts[3].strip().splitlines()) <= 5
+    for number in re.findall(r"\b(\d\d)\b", parts[4]):
+        assert number < path.stem[:2], f"lesson {number} comes later"
+    for told, counted in zip(parts.groups()[4:], measured(path), strict=True):
+        assert abs(int(told) - counted.minutes) <= 3, (told, counted.minutes)
+
+
+@each_lesson
+def test_ends_with_five_lines_a_quiz_homework_and_further(path: Path) -> None:
+    book = lesson(path)
+    order = [name for name in re.findall(r"^## (.+)$", markdown(book.cells), re.MULTILINE)]
+    assert order[-4:] == ["Remember", "Quiz", "Homework", "Further"]
+    assert len(re.findall(r"^- .+", markdown(section(book, "Remember")), re.MULTILINE)) == 5
+    assert [key for cell in section(book, "Quiz") for key in arguments(cell, "quiz")] == [path.stem[:2]]
+    further = markdown(section(book, "Further"))
+    assert re.search(r"https://(doi\.org/10\.|arxiv\.org/abs/)", further), "no paper with a DOI or an arXiv number"
+    last = further.strip().splitlines()[-1]
+    assert (link := re.match(r"Next: \[lesson (\d\d)\]\((\d\d_\w+\.ipynb)\)", last)), last
+    assert link[1] == link[2][:2] > path.stem[:2]
+
+
+@each_lesson
+def test_asks_for_something_measured_in_two_sentences(path: Path) -> None:
+    book = lesson(path)
+    core, homework = pieces(book)
+    assert [key for cell in [*core, *homework] for key in arguments(cell, "answer")]
+
+
+@each_lesson
+def test_no_cell_is_longer_than_one_reads(path: Path) -> None:
+    core, homework = pieces(lesson(path))
+    for cell in [*core, *homework]:
+        if cell.cell_type == "code":
+            defines = re.search(r"^(def|class|@)", cell.source, re.MULTILINE)
+            assert len(filled(cell.source)) <= (LONG if defines else SHORT), cell.source
+
+
+@each_lesson
+def test_its_links_lead_somewhere(path: Path) -> None:
+    """To lessons that there are, and to entries of the glossary, one at least."""
+    terms = headings_of(GLOSSARY)
+    text = markdown(lesson(path).cells)
+    for name, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", text):
+        target = path.parent / (name or path.name)
+        assert target.exists(), name
+        if target == GLOSSARY:
+            assert anchor in terms, anchor
+        elif anchor:
+            assert anchor in headings(lesson(target)), anchor
+    assert "](GLOSSARY.md#" in text
+
+
+def headings_of(page: Path) -> set[str]:
+    """The anchors of a page."""
+    return {name.strip().replace(" ", "-") for name in re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)}
+
+
+@pytest.mark.skipif(not SHAPED, reason="no lesson has the shape yet")
+def test_each_term_of_the_glossary_is_linked_from_a_lesson_and_explained() -> None:
+    linked = {term for path in SHAPED for term in re.findall(r"\(GLOSSARY\.md#([^)]+)\)", markdown(lesson(path).cells))}
+    entries = re.findall(r"^### (.+)\n\n(.+)", GLOSSARY.read_text(), re.MULTILINE)
+    assert len({name for name, _ in entries}) == len(entries)
+    assert {name.replace(" ", "-") for name, _ in entries} == linked
+    assert all(len(words) > 40 for _, words in entries)
