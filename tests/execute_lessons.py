@@ -7,6 +7,7 @@ import base64
 import datetime
 import io
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -35,11 +36,12 @@ def execute(path: Path) -> None:
         NotebookClient(book, resources=resources, **options).execute()
     taken = [round(sum(map(seconds, part)), 1) for part in pieces(book)]
     book.metadata = nbformat.from_dict({**metadata, "minips": {"measured": MEASURED, "seconds": taken}})
-    for cell in book.cells:
+    for number, cell in enumerate(book.cells):
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", []):
             if "image/png" in output.get("data", {}):
                 output.data["image/png"] = smaller(output.data["image/png"])
+                output.metadata["image/png"] = {"alt": words_beside(book, number)}
     nbformat.write(book, path)
 
 
@@ -50,6 +52,15 @@ def seconds(cell: Any) -> float:
     if not (begin and end):
         return 0.0
     return (datetime.datetime.fromisoformat(end) - datetime.datetime.fromisoformat(begin)).total_seconds()
+
+
+def words_beside(book: Any, number: int) -> str:
+    """The caption of a cell's pictures, in the cells next to it, without its marks: what a screen reader reads."""
+    near = [book.cells[i] for i in (number + 1, number - 1, number + 2) if 0 <= i < len(book.cells)]
+    captions = [
+        re.search(r"\*?(The (?:still )?picture[^*]*)", cell.source) for cell in near if cell.cell_type == "markdown"
+    ]
+    return next((" ".join(found[1].split()) for found in captions if found), "")
 
 
 def smaller(picture: str) -> str:

@@ -97,6 +97,14 @@ def test_no_cell_is_longer_than_one_reads(path: Path) -> None:
 
 
 @each_lesson
+def test_each_picture_has_its_caption_as_alternative_text(path: Path) -> None:
+    for cell in lesson(path).cells:
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                assert len(output.metadata.get("image/png", {}).get("alt", "")) > 40, cell.source
+
+
+@each_lesson
 def test_its_links_lead_somewhere(path: Path) -> None:
     """To lessons that there are, and to entries of the glossary, one at least."""
     terms = headings_of(GLOSSARY)

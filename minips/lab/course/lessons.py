@@ -13,6 +13,8 @@ from minips.lab.course.state import notebooks, shelf
 
 LEDGER = ".minips-lessons.json"
 """In a learner's folder: a hash of each copy as it was made, so that a copy that was changed can be told."""
+GLOSSARY = "GLOSSARY.md"
+"""The page that lessons link to for what a word means."""
 LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
     "file_extension": ".py",
@@ -73,9 +75,9 @@ def copy_to(folder: Path, *, outputs: bool = False) -> Copied:
         made = dict(json.loads(ledger.read_text()))
     except (FileNotFoundError, ValueError, TypeError):
         made = {}  # then nothing is known of the copies, and all of them stay
-    for lesson in lessons():
-        name = lesson.path.name
-        fresh = lesson.path.read_bytes() if outputs else blanked(lesson.path)
+    for path in [*(lesson.path for lesson in lessons()), shelf() / GLOSSARY]:
+        name = path.name
+        fresh = path.read_bytes() if outputs or name == GLOSSARY else blanked(path)
         there = _hash((folder / name).read_bytes()) if (folder / name).exists() else None
         if there in (None, made.get(name), _hash(fresh)):
             if there != _hash(fresh):
