@@ -32,6 +32,8 @@ from minips.lab.course.questions import QUESTIONS, Estimate, Outcome, Question, 
 from minips.lab.style import STYLE, WIDE
 from minips.results.tables import html_rows
 
+MAKE, MADE = "This is my prediction", "It is made"
+"""The button's text before and after."""
 _kept: dict[str, str] = {}
 """What was predicted so far, by key: a cell that is run again does not forget, nor does a new kernel."""
 
@@ -58,7 +60,7 @@ class Guess:
         else:
             self.choice = ipywidgets.Text(description=f"Your prediction ({question.unit})", **WIDE)
         self.button = ipywidgets.Button(
-            description="This is my prediction",
+            description=MAKE,
             tooltip="It is final then.",
             layout={"width": "auto", "align_self": "flex-start"},
         )
@@ -94,6 +96,8 @@ class Guess:
                 raise ValueError(f"{choose} first.")
             _kept[self.question.key] = chosen
             self._show(state.note("question", self.question.key, predicted=chosen))
+            self.button.disabled = False  # or the page would lose the keyboard's focus
+            self.button.description = MADE
 
     def require(self) -> None:
         """PredictFirstError, without a traceback, while no prediction is in; a notebook skips the cell instead."""

@@ -1,0 +1,80 @@
+"""Whole lessons in a browser, by the keyboard alone: each cell is run, each prediction made, each quiz answered."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_page import CLIPPED, LESSONS, Lab
+from playwright.sync_api import expect
+
+from minips.lab.course.lessons import arguments, read
+
+pytestmark = [pytest.mark.campaign, pytest.mark.outside, pytest.mark.timeout(900)]
+
+IDLE = """() => {
+    const panel = window.jupyterapp.shell.currentWidget
+    return panel.sessionContext.session.kernel.status === 'idle'
+        && !panel.node.querySelector('.jp-InputPrompt')?.textContent.includes('*')
+        && ![...panel.node.querySelectorAll('.jp-InputPrompt')].some(one => one.textContent.includes('*'))
+}"""
+ACTIVE = "() => window.jupyterapp.shell.currentWidget.content.activeCellIndex"
+FOCUSED = """() => { const one = document.activeElement; return [one.type || one.tagName, one.name || '',
+    one.textContent.trim(), one.closest('.jp-Cell') ? 1 : 0] }"""
+
+
+def answer(lab: Lab, groups: int) -> None:
+    """Go back into the output of the cell above, choose the first option that the keyboard meets of each question."""
+    keys, met = lab.page.keyboard, set()
+    for _ in range(60):
+        keys.press("Shift+Tab")
+        kind, group, *_ = lab.page.evaluate(FOCUSED)
+        if kind == "radio" and group not in met:
+            met.add(group)
+            keys.press("Space")
+        if len(met) == groups:
+            return
+    pytest.fail(f"the keyboard met {len(met)} of {groups} questions")
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1280, "Light"), (768, "Dark")])
+@pytest.mark.parametrize("number", ["00", "03", "08"])
+def test_from_opening_to_end(jupyter: Lab, tmp_path: Path, number: str, width: int, theme: str) -> None:
+    (path,) = LESSONS.glob(f"{number}_*.ipynb")
+    page, cells, seconds = jupyter.page, read(path)["cells"], {}
+    kept = Path(os.environ.get("MINIPS_SCREENSHOTS", tmp_path))
+    jupyter.open(path.name)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.evaluate(f"() => window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
+    page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+    keys = page.keyboard
+    keys.press("Escape")
+    keys.press("Control+Home")
+    assert page.evaluate(ACTIVE) == 0
+    for index, cell in enumerate(cells):
+        begun = time.monotonic()
+        keys.press("Shift+Enter")
+        page.wait_for_function(IDLE, timeout=180_000)
+        seconds[index] = time.monotonic() - begun
+        asked, quiz = arguments(cell, "predict"), arguments(cell, "quiz")
+        if asked or quiz:
+            page.wait_for_timeout(500)
+            answer(jupyter, 5 if quiz else 1)
+            if asked:
+                while page.evaluate(FOCUSED)[2] != "This is my prediction":
+                    keys.press("Tab")
+                keys.press("Enter")
+            page.screenshot(path=kept / f"{number}-{width}-{theme}-{index:02}-asked.png")
+            keys.press("Escape")  # from the widget to its cell
+            keys.press("ArrowDown")
+        assert page.evaluate(ACTIVE) == index + 1, "the next cell is where the keyboard is"
+        if cell["cell_type"] == "code":
+            page.screenshot(path=kept / f"{number}-{width}-{theme}-{index:02}.png")
+            assert page.evaluate(CLIPPED) == [], index
+    assert jupyter.tracebacks() == 0
+    outputs = page.locator(".jp-OutputArea")
+    expect(outputs.get_by_text("This cell waits for your prediction")).to_have_count(0)
+    report: dict[str, Any] = {str(index): round(value, 1) for index, value in seconds.items() if value > 1}
+    print(f"\n{path.stem} {width} {theme}: {sum(seconds.values()):.0f} s; over a second: {json.dumps(report)}")
