@@ -1,8 +1,8 @@
-"""Lesson 06: a reader that lets errors of any kind through."""
+"""Lesson 06: a reader that raises another error than the contract says."""
 
 MUTANT = (
-    "what cannot be read raises errors of any kind",
+    "frames that cannot be read raise TypeError",
     "minips/stages/serializers/base.py",
-    '    except Exception as error:\n        raise ValueError(f"The frames are',
-    '    except AttributeError as error:\n        raise ValueError(f"The frames are',
+    'raise ValueError(f"The frames are not a packet',
+    'raise TypeError(f"The frames are not a packet',
 )
