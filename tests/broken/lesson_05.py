@@ -4,15 +4,18 @@ BROKEN = {
     "05.1": {
         "the shape is lost": (".reshape(shape)", ""),
         "one dimension alone": (".reshape(shape)", ".reshape(shape[:1])"),
-        "the dtype is lost": ("np.dtype(data[2 : 2 + length].decode())", 'np.dtype("<f8")'),
-        "struct.error": ("(struct.error, TypeError)", "TypeError"),
-        "a large header": ("+ dtype + sizes", "+ dtype + sizes + bytes(80)"),
-        "numpy's own order": ("array.tobytes()", "array.tobytes('F')"),
+        "all is float32": ("np.frombuffer(data, dtype,", "np.frombuffer(data, '<f4',"),
+        "struct.error": ("except struct.error", "except KeyError"),
+        "a large header": ("for name, x in tensors.items()})", "for name, x in tensors.items()}, indent=60)"),
+        "numpy's own order": ("x.tobytes()", "x.tobytes('F')"),
+        "all arrays begin alike": ("start += tensors[name].nbytes", "pass"),
         "what is cut short is filled up": (
-            "data[2 + length + 4 * ndim :]",
-            "data[2 + length + 4 * ndim :] + bytes(200)",
+            "(length,) = struct",
+            "data = data + bytes(2000)\n            (length,) = struct",
         ),
-        "pickle": ("array.tobytes()", "array.tobytes() if array.ndim else __import__('pickle').dumps(array)"),
+        "empty arrays count as one": ("np.prod(shape, dtype=int)", "np.prod([size or 1 for size in shape], dtype=int)"),
+        "a pickle": ('return struct.pack("<I", len(header)) + header', "return pickle.dumps(tensors)\n        header"),
+        "the name is lost": ("tensors[name]", "tensors['W']"),
     },
     "05.2": {
         "one piece": ("while len(data) < count:", "for _ in range(1):"),
@@ -22,16 +25,5 @@ BROKEN = {
         "another error": ("raise ConnectionError", "raise ValueError"),
         "the length in one piece": ("read(connection, 4)", "connection.recv(4)"),
         "the other end first": ('"<I"', '">I"'),
-    },
-    "05.3": {
-        "a copy": (".view(np.uint8).data", ".view(np.uint8).tobytes()"),
-        "not as bytes": ("x.reshape(-1).view(np.uint8).data", "x.data"),
-        "no quantizer": ("tensors[name] = quantizer,", "tensors[name] = 'exact',"),
-        "any error": ("except Exception as error", "except KeyError as error"),
-        "a header that grows": (
-            "json.dumps([packet.header, index])",
-            "json.dumps([packet.header, index, ' ' * 30_000])",
-        ),
-        "no shape": (".reshape(shape)", ""),
     },
 }
