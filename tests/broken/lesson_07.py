@@ -9,6 +9,12 @@ BROKEN = {
         "seconds are not 0": ('/ seconds if seconds else float("inf")', "/ seconds"),
         "upside down": ("8 * (before - after) / seconds", "seconds / (8 * (before - after))"),
         "always": ("8 * (before - after) / seconds if seconds else ", ""),
+        "as it was given": ("compress + workers * decompress", "compress + decompress"),
+        "four workers": ("workers * decompress", "4 * decompress"),
+        "each compresses in turn": ("compress + workers * decompress", "workers * (compress + decompress)"),
+        "the workers' part": ("compress + workers * decompress", "workers * compress + decompress"),
+        "the server's line": ("8 * (before", "8 * workers * (before"),
+        "no worker by itself": ("workers=1", "workers=4"),
     },
     "07.2": {
         "no shuffle": ("data[:whole].reshape(-1, 4).T.tobytes()", "data[:whole].tobytes()"),
@@ -18,14 +24,5 @@ BROKEN = {
         "no limit": ("decompress(buffer, limit)", "decompress(buffer, 2**31)"),
         "any bytes go": ("ps.Zlib().decompress(buffer, limit)", "__import__('zlib').decompress(buffer)"),
         "values of three": ("4", "3"),
-    },
-    "07.3": {
-        "no gaps": ("np.diff(positions, prepend=np.uint32(0))", "positions"),
-        "the first is lost": ("prepend=np.uint32(0)", "prepend=positions[:1]"),
-        "one too few": ("np.diff(positions, prepend=np.uint32(0))", "np.diff(positions)"),
-        "too wide": ("np.cumsum(gaps, dtype=np.uint32)", "np.cumsum(gaps)"),
-        "too narrow": ("gaps.tobytes()", "gaps.astype(np.uint16).astype(np.uint32).tobytes()"),
-        "in place": ("gaps = np.diff(", "positions[1:] -= positions[:-1].copy(); gaps = np.diff("),
-        "pieces of text": ("zlib.compress(gaps.tobytes())", "str(gaps.tolist())"),
     },
 }
