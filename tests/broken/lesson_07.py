@@ -5,7 +5,7 @@ BROKEN = {
         "bytes per second": ("8 * (before - after)", "(before - after)"),
         "what is left": ("(before - after)", "after"),
         "all of it": ("(before - after)", "before"),
-        "negative": ("if after >= before:\n        return 0.0\n", ""),
+        "negative": ("    if after >= before:\n        return 0.0\n", ""),
         "seconds are not 0": ('/ seconds if seconds else float("inf")', "/ seconds"),
         "upside down": ("8 * (before - after) / seconds", "seconds / (8 * (before - after))"),
         "always": ("8 * (before - after) / seconds if seconds else ", ""),
