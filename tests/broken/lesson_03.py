@@ -1,50 +1,66 @@
 """Lesson 03: what is wrong, the piece of the solution, and what stands there instead."""
 
-VELOCITY = "state[name] = self.momentum * state.get(name, np.zeros_like(p)) + grads[name]"
+STEP = "p -= self.lr * sum(self.held[i][name] for i in range(self.workers)) / self.workers"
 
 BROKEN = {
     "03.1": {
-        "no momentum": ("self.momentum * state.get(name, np.zeros_like(p)) + grads[name]", "grads[name]"),
-        "one velocity for all": (
-            VELOCITY,
-            f"name, g = 'v', grads[name]\n            {VELOCITY.replace('grads[name]', 'g')}",
+        "applies each push at once": ("len(self.held) < self.workers", "False"),
+        "one push too early": ("< self.workers:", "< self.workers - 1:"),
+        "never whole": ("< self.workers:", "<= self.workers:"),
+        "the sum": (" / self.workers", ""),
+        "the last push alone": (STEP, "p -= self.lr * tensors[name]"),
+        "in the order of arrival": (
+            STEP,
+            "p -= self.lr * sum(push[name] for push in self.held.values()) / self.workers",
         ),
-        "damped": ("+ grads[name]", "+ (1 - self.momentum) * grads[name]"),
-        "a new array": ("p -= self.lr * state[name]", "params[name] = p - self.lr * state[name]"),
         "uphill": ("p -=", "p +="),
-        "a velocity of its own": ("self.momentum *", "0.9 *"),
-        "does nothing": ("p -= self.lr * state[name]", "pass"),
-        "kept in the class": (
-            "    def step(self, params, grads, state):",
-            "    kept = {}\n\n    def step(self, params, grads, state):\n        state = self.kept",
+        "a rate of its own": ("p -= self.lr *", "p -= 0.1 *"),
+        "keeps the old round": ("        self.held = {}\n        return", "        return"),
+        "answers the last one alone": (
+            'return [(i, ("applied", {})) for i in range(self.workers)]',
+            'return [(worker, ("applied", {}))]',
         ),
-        "fields that are missing": ("momentum: float = ps.option(0.9,", "keep: float = ps.option(0.9,"),
+        "answers early, too": ("return []", 'return [(worker, ("applied", {}))]'),
+        "another word": ('(i, ("applied", {}))', '(i, ("done", {}))'),
+        "no answer to a pull": ('return [(worker, ("params", self.params))]', "return []"),
+        "two workers only": ("range(self.workers)) / self.workers", "range(2)) / 2"),
+        "does nothing": (STEP, "pass"),
     },
     "03.2": {
         "any kind goes": ('kind != "push"', "False"),
-        "shapes go": ("!= params[name].shape", "is None"),
-        "names go": ("tensors.keys() != params.keys()", "False"),
-        "too few names go": ("tensors.keys() != params.keys()", "tensors.keys() - params.keys()"),
-        "no sentence": ('f"There is no {kind!r}; there are push and pull."', '""'),
-        "refuses everything": ('if kind == "pull":\n        return params', 'return "error", "no"'),
-        "not in place": ("params[name] -= lr * gradient", "params[name] = params[name] - lr * gradient"),
-        "uphill": ("-= lr", "+= lr"),
+        "shapes go": ("!= self.params[name].shape", "is None"),
+        "names go": ("tensors.keys() != self.params.keys()", "False"),
+        "too few names go": ("tensors.keys() != self.params.keys()", "tensors.keys() - self.params.keys()"),
+        "no sentence": ('(worker, ("error", wrong))', '(worker, ("error", ""))'),
+        "no list": ('[(worker, ("error", wrong))]', '("error", wrong)'),
+        "silent": ('[(worker, ("error", wrong))]', "[]"),
+        "refuses everything": (
+            'if kind == "pull":\n            return ""',
+            'if kind == "pull":\n            return "no"',
+        ),
+        "refuses each push": ('(gradient)}."\n        return ""', '(gradient)}."\n        return "no"'),
         "a push of None stops it": ("not isinstance(tensors, dict)", "False"),
         "None alone is no dict": ("not isinstance(tensors, dict)", "tensors is None"),
-        "as many names": ("tensors.keys() != params.keys()", "len(tensors) != len(params)"),
+        "as many names": ("tensors.keys() != self.params.keys()", "len(tensors) != len(self.params)"),
         "as many values": (
-            "np.shape(gradient) != params[name].shape",
-            "np.size(gradient) not in (1, params[name].size)",
+            "np.shape(gradient) != self.params[name].shape",
+            "np.size(gradient) not in (1, self.params[name].size)",
         ),
         "what numpy would not broadcast": (
-            "np.shape(gradient) != params[name].shape",
-            "np.broadcast_shapes(np.shape(gradient), params[name].shape) != params[name].shape",
+            "np.shape(gradient) != self.params[name].shape",
+            "np.broadcast_shapes(np.shape(gradient), self.params[name].shape) != self.params[name].shape",
         ),
-        "one order of the names": ("tensors.keys() != params.keys()", "[*tensors] != [*params]"),
-        "half a push": (
-            """            return "error", f"{name!r} must have""",
-            """            params[next(iter(params))] += 1
-            return "error", f"{name!r} must have""",
+        "one order of the names": ("tensors.keys() != self.params.keys()", "[*tensors] != [*self.params]"),
+        "counted all the same": (
+            'return [(worker, ("error", wrong))] if wrong else super().handle(worker, message)',
+            """if wrong:
+            super().handle(worker, ("push", {name: 0 * p for name, p in self.params.items()}))
+            return [(worker, ("error", wrong))]
+        return super().handle(worker, message)""",
+        ),
+        "hands on first": (
+            "wrong = self.fault(*message)",
+            "wrong, _ = self.fault(*message), super().handle(worker, message)",
         ),
     },
 }

@@ -1,8 +1,8 @@
-"""Lesson 03: a bounded staleness that waits for nobody."""
+"""Lesson 03: a rule of rounds that waits for nobody."""
 
 MUTANT = (
-    "SSP answers every pull at once",
+    "BSP answers every pull at once",
     "minips/stages/consistency.py",
-    "return slowest >= clock - self.staleness",
-    "return True",
+    "return slowest >= clock\n",
+    "return True\n",
 )

@@ -8,23 +8,15 @@ OUTCOMES = {
         "none of these": {"four": 0.0, "eight": 3.2},
     },
     "03.2": {
-        "the server's parameters alone": {"stopped": False, "server": 1.0, "worker": 0.0},
-        "the worker's parameters alone": {"stopped": False, "server": 0.0, "worker": 1.0},
-        "the parameters of both": {"stopped": False, "server": 1.0, "worker": 1.0},
-        "no parameters: the call ends with an error": {"stopped": True, "server": 0.0, "worker": 0.0},
-        "none of these": {"stopped": False, "server": 0.0, "worker": 0.0},
-    },
-    "03.3": {
-        "nearly as long as A": {"share": 0.95},
-        "clearly less, and more than half as long": {"share": 0.66},
-        "half as long, or less": {"share": 0.5},
-        "none of these": {"share": 3.0},
+        "not at all: every bit is the same": {"least": 0.0, "most": 0.0},
+        "by rounding: less than a hundred-thousandth of the largest parameter": {"least": 1e-8, "most": 1e-7},
+        "by more than rounding, in each of five pairs": {"least": 0.01, "most": 0.03},
+        "none of these": {"least": 0.0, "most": 0.03},
     },
 }
 
 TELLING = {
     "03.1": ["n − 1", "2.3 times"],
-    "03.2": ["copy", "copies", "copied", "never hears"],
-    "03.3": ["header of its own", "half of the values"],
+    "03.2": ["more than rounding", "operating system decides", "depends on the order of arrival"],
 }
 """Words that would give the answer away between the question and its outcome."""

@@ -1,16 +1,23 @@
-"""Lesson 03: build a parameter server in forty lines."""
+"""Lesson 03: write a server in forty lines."""
 
 import copy
-import dataclasses
 import inspect
 from typing import Any
 
 import numpy as np
 
-import minips as ps
-from minips.lab.course.exercises import Refused, asks, case, distance, drawn_seed, is_own, refuse_if
-from minips.lab.course.questions import Expected, Option, card, question, sentence, timed_question, timed_sentence
-from minips.stage import Tensors
+from minips.lab.course.exercises import Refused, asks, case, refuse_if
+from minips.lab.course.own import check_rounds
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    prompt,
+    quiz,
+    sentence,
+    timed_question,
+    timed_sentence,
+)
 
 timed_question(
     "03.1",
@@ -39,230 +46,158 @@ timed_question(
     otherwise="With four workers no gradient was stale at all, so there is nothing to compare with.",
 )
 
-question(
+timed_question(
     "03.2",
-    "The worker calls apply_gradients(g) on what .to_here() brought. Whose parameters change?",
+    "Four workers train twice with the same seed, and nobody waits. How far apart do the two runs end?",
     Option(
-        "the server's parameters alone",
-        lambda stopped, server, worker: not stopped and server > 0 and worker == 0,
-        "What came is a reference in disguise: the call went to the server's object.",
+        "not at all: every bit is the same",
+        lambda least, most: least == most == 0,
+        "In each pair of runs the messages happened to arrive in the same order.",
+    ),
+    Option(
+        "by rounding: less than a hundred-thousandth of the largest parameter",
+        lambda least, most: 0 < most < 1e-5 and least >= 0,
+        "The same gradients were added in another order, and only their rounding differs.",
     ),
     Expected(
-        "the worker's parameters alone",
-        lambda stopped, server, worker: not stopped and server == 0 and worker > 0,
-        "What came is a copy. The call changes the copy, and the server never hears of it. No error says so.",
+        "by more than rounding, in each of five pairs",
+        lambda least, most: 1e-5 <= least <= most,
+        "The seed fixes each worker's batches, and not the order in which messages arrive. Another order gives a "
+        "worker other parameters, and so other gradients, from which the next ones follow. The operating system "
+        "decides that order anew in each run.",
     ),
-    Option(
-        "the parameters of both",
-        lambda stopped, server, worker: not stopped and server > 0 and worker > 0,
-        "Server and worker hold the same array: what one changes, the other sees.",
-    ),
-    Option(
-        "no parameters: the call ends with an error",
-        lambda stopped, server, worker: stopped and server == 0 and worker == 0,
-        "What came has no method apply_gradients, or it refuses to be called away from its owner.",
-    ),
-    otherwise="The call changed nothing and raised nothing, or it did both.",
+    otherwise="Some of the five pairs differ by more than rounding, and some do not.",
 )
 
-timed_question(
-    "03.3",
-    "How long does B, with two servers, take for the same 30 steps, compared with A?",
-    Option(
-        "nearly as long as A",
-        lambda share: 0.92 <= share < 2,
-        "The bytes are not what takes the time here: computing, and waiting for the cores, is the same for both.",
-    ),
-    Expected(
-        "clearly less, and more than half as long",
-        lambda share: 0.53 < share < 0.92,
-        "Each link carries half of the values, so their time is halved. The rest of a step is not: a message of half "
-        "the size has the same latency and a header of its own, and computing takes as long as before.",
-    ),
-    Option(
-        "half as long, or less",
-        lambda share: 0 < share <= 0.53,
-        "Each link carries half of the values, and nothing but these bytes takes time.",
-    ),
-    otherwise="B took at least twice as long as A: something else disturbed the runs.",
+sentence(
+    "03.1",
+    "Trained by hand with four workers, the model reads {mean:.1%} ± {half:.1%} of the held-out digits (five seeds, "
+    "95 % interval).",
+    expect="mean - half > 0.9",
 )
 
 timed_sentence(
-    "03.1",
+    "03.2",
     "{name}: a gradient is {mean:.2f} versions stale on average (five runs, from {low:.2f} to {high:.2f}); the stalest "
     "one was {most}.",
     expect="low > 0",
 )
 
 sentence(
-    "03.2",
-    "{name}: the loss after 40 steps is {mean:.3f} ± {half:.3f} (five seeds, 95 % interval).",
-    expect="mean + half < 1",
-)
-
-sentence(
     "03.3",
-    "As far as the links decide, B takes {links:.0%} of A's time. Without latency it takes {bare:.0%}, and half of the "
-    "bytes that B's workers send is {half:.0%} of those of A's. So there headers and latency make what is over half. "
-    "What the measured share has beyond that is neither.",
-    expect="links > bare + 0.02 and abs(bare - half) < 0.02 and 0.5 < half",
+    "With a server that waits for whole rounds, two runs with the same seed differ by {most:g} at most (five pairs). "
+    "The largest staleness in them is {old}.",
+    expect="most == 0 and old == 0",
 )
 
-timed_sentence(
+sentence(
     "03.4",
-    "Without a bound (ASP) {broken} of {reads} reads lag by more than 3 clocks, and the worst by {most}.",
-    expect="broken > 0 and most > 3",
+    "Worker 0 pushes: {first}. May it pull now? {early}. Worker 1 pushes: {second}. May worker 0 pull now? {late}. "
+    "The parameters are {moved}: minus the mean of (2, 0) and (0, 4). Worker 1 sends its push again: {again}.",
+    expect="first == 'held' and not early and second == 'applied' and late and moved == [-1.0, -2.0] and "
+    "again == 'duplicate'",
 )
 
-sentence(
-    "03.5",
-    "Trained by hand, the model reads {mean:.1%} ± {half:.1%} of the held-out digits (five seeds, 95 % interval).",
-    expect="mean - half > 0.9",
+prompt(
+    "03.1",
+    "In two sentences: what does the server that waits give you that the other one does not, and is one of them more "
+    "accurate here? Use the interval of the difference.",
+    "With BSP two runs of one seed end at the same bits, with ASP they do not. The 95 % interval of the difference in "
+    "accuracy is what these five seeds can say: where zero lies in it, they show no difference.",
 )
 
-sentence(
-    "03.6",
-    "Another function asks for the local name: {local}. With a global statement: {declared}. To pickle a lambda: "
-    "{unnamed}. To pickle a function that has a name: {named}; it becomes {nbytes} bytes, little more than its name.",
-    expect="local == 'NameError' and declared == 'no error' and unnamed in ('PicklingError', 'AttributeError') and "
-    "named == 'no error' and nbytes < 100",
-)
-
-sentence("03.7", "local_value(), called on the copy, ends with: {error}.", expect="error == 'AttributeError'")
-
-sentence(
-    "03.8",
-    "Before the call the server's parameters were {before}, afterwards they are {after}; the worker got {answer}.",
-    expect="after[0] == before[0] - 0.5 and answer == after",
-)
-
-timed_sentence(
-    "03.9",
-    "The worker that pulls once has the loss {ten:.2f} after 10 steps and {hundred:.2f} after 100. The one that pulls "
-    "each time ends at {often:.2f}. The difference at 100 steps is {more:.1f} ± {half:.1f} (five seeds in pairs, 95 % "
-    "interval), and at least {least:.1f}.",
-    expect="least > 0 and hundred > ten",
-)
-
-sentence(
-    "03.10",
-    "The least that the workers sent in one of the three runs is {least:,} bytes, the most {most:,}: an optimizer "
-    "changes no message.",
-    expect="least == most",
-)
-
-sentence(
-    "03.11",
-    "After adding 7 to the fetched b, the server holds {after_copy}; after a push it holds {after_push}.",
-    expect="after_copy == [0, 0] and after_push[0] < 0",
-)
-
-sentence(
-    "03.12",
-    "The parameters with one server and with two differ by {far:g}: the same to the last bit.",
-    expect="far == 0",
-)
-
-timed_sentence(
-    "03.13",
-    "B takes {share:.1%} of A's time on this machine: the median of five pairs of runs, in threads; half of the pairs "
-    "lie from {low:.1%} to {high:.1%}.",
-    expect="0.5 < share < 0.92",
-)
-
-card(
-    "03.14",
-    "s = {s}: in {reads} reads, the least count was at most {most} behind the reader's clock.",
-    expect="reads > 50 and most <= s",
-)
-
-sentence(
-    "03.15",
-    "Your optimizer trained with four worker processes: the model reads {accuracy:.0%} of the held-out digits. In the "
-    "list of optimizers: {listed}.",
-    expect="accuracy > 0.9 and listed",
-)
-
-
-sentence(
-    "03.16",
-    "In the other process the ending is {there}, in this one it is {here}.",
-    expect="there == 'model/ours' and here is None",
+quiz(
+    "03",
+    Item(
+        "Why does handle return a list of answers, and not one answer?",
+        {
+            "A push may be answered later, and then several workers at once.": "Under BSP a push that is held gets no "
+            "answer, and the push that completes a round brings the answers of all workers.",
+            "A pull has many arrays.": "All arrays of a pull travel in one answer: a dict of named arrays.",
+            "Every message has to be sent to all workers.": "A pull is answered to the worker that asked, and to "
+            "nobody else.",
+        },
+    ),
+    Item(
+        "What makes a gradient stale?",
+        {
+            "Pushes of other workers between a worker's pull and its push.": "Each of them makes a new version, so the "
+            "gradient is applied to other parameters than those that it was computed from.",
+            "A slow link alone.": "A slow link gives others more time to push. With one worker alone nothing is stale, "
+            "however slow the link is.",
+            "A learning rate that is too large.": "The learning rate decides how much a stale gradient matters. It "
+            "does not change the number of versions in between.",
+        },
+    ),
+    Item(
+        "Under BSP, why is no rule for pulls needed in our server?",
+        {
+            "A worker waits for the answer to its push before it pulls.": "That answer comes when the round is whole, "
+            "so each pull sees the parameters of a whole round.",
+            "Pulls change nothing, so their time does not matter.": "They do change nothing. But it matters what they "
+            "read: a pull in the middle of a round must not see half of it.",
+            "The loop takes pulls last.": "The loop takes messages as they arrive. It knows nothing of their kinds.",
+        },
+    ),
+    Item(
+        "Why add the gradients of a round in the workers' order?",
+        {
+            "Sums of rounded numbers depend on the order, and the arrival differs from run to run.": "With a fixed "
+            "order the same gradients give the same bits.",
+            "Otherwise the mean would be wrong by a factor.": "The mean is right in any order, but for its last bits.",
+            "The first worker's gradient counts most.": "All gradients of a round count the same in the mean.",
+        },
+    ),
+    Item(
+        "An answer to a push gets lost, and the worker sends the push again. What does our server under ASP do?",
+        {
+            "It applies the gradient twice.": "Nothing in a message tells a repeated push from a new one. minips' "
+            "pushes carry the worker's clock, and a second one with the same clock is a duplicate.",
+            "It answers with an error.": "It has no way to tell that the push is a repetition.",
+            "It applies the gradient once.": "For that, it would have to remember which pushes it has applied, and "
+            "the push would have to say which one it is.",
+        },
+    ),
 )
 
 
 @asks(
     "03.1",
-    "The velocity v has to survive until the next step, and each tensor has its own: state is yours to keep it in.",
-    "v = state.get(name), and zeros like p the first time: np.zeros_like(p).",
-    "Three lines for each name: the new v from the old one and the gradient, v into state, and the step into p "
-    "in place.",
+    "A push that comes early has to be kept somewhere until its round is whole, and nobody is answered before that.",
+    "Keep a dict in __init__, from worker to gradients. Once it has as many entries as there are workers, the round is "
+    "whole.",
+    "Three parts: keep the push; return [] while some are missing; else go through the names, take one step with the "
+    "mean in the order of range(self.workers), empty the dict, and answer everyone.",
 )
-def momentum(optimizer: Any, rng: np.random.Generator) -> str:
-    """Give the optimizer momentum: v ← momentum·v + g, then p ← p − lr·v."""
-    is_own(optimizer, ps.Optimizer, "Momentum()")
-    fields = {field.name for field in dataclasses.fields(optimizer)}
-    refuse_if(not {"lr", "momentum"} <= fields, f"Expected the fields lr and momentum; {optimizer!r} has others.")
-    for dtype in ("float64", "float32"):
-        mine = dataclasses.replace(optimizer, lr=float(rng.uniform(0.01, 0.5)), momentum=float(rng.uniform(0.3, 0.95)))
-        for _ in range(2):  # the second time with a fresh state: nothing may be left from the first
-            _follows_the_formula(mine, dtype, rng)
-    problem = ps.LinearRegression(*ps.datasets.diabetes())
-    mine = dataclasses.replace(optimizer, lr=0.05, momentum=0.8)
-    config = ps.Config(workers=2, steps=15, optimizer=mine, seed=drawn_seed(rng))
-    run = ps.train(problem, config, engine=ps.Processes())
-    like = dataclasses.replace(config, optimizer=ps.SGD(lr=0.05, momentum=0.8))
-    far = distance(run.params, ps.train(problem, like, engine=ps.Threads()).params)
-    with case(f"With seed {config.seed}"):
-        refuse_if(not far <= 1e-5, f"two spawned workers ended {far:.2g} away from SGD(lr=0.05, momentum=0.8).")
-    return "The formula holds on random tensors, and two spawned workers trained with it."
+def rounds(server: Any, rng: np.random.Generator) -> str:
+    """Make the server hold pushes until every worker has sent one, apply their mean once, and answer all."""
+    _is_server(server)
+    for _ in range(4):  # with other numbers of workers
+        check_rounds(server, rng)
+    return "Whole rounds are applied with their mean, in every order of arrival to the same bits, and all are answered."
 
 
-def _follows_the_formula(mine: Any, dtype: str, rng: np.random.Generator) -> None:
-    shapes: dict[str, tuple[int, ...]] = {"w": (int(rng.integers(2, 6)), 3), "u": (4,), "v": (4,), "b": ()}
-    params: Tensors = {name: np.array(rng.normal(size=shape), dtype) for name, shape in shapes.items()}
-    wanted: Tensors = {name: p.astype("float64") for name, p in params.items()}
-    own = ps.SGD(lr=mine.lr, momentum=mine.momentum)
-    objects, state, own_state = dict(params), dict[str, Any](), dict[str, Any]()
-    for step in range(1, 5):
-        grads: Tensors = {name: np.array(rng.normal(size=shape), dtype) for name, shape in shapes.items()}
-        own.step(wanted, {name: g.astype("float64") for name, g in grads.items()}, own_state)
-        mine.step(params, grads, state)
-        for name, shape in shapes.items():
-            tensor = f"tensor {name!r} {dtype}{list(shape)}"
-            with case(f"At step {step}, {tensor}, lr={mine.lr:.3f}, momentum={mine.momentum:.3f}:"):
-                other = params[name] is not objects[name]
-                refuse_if(other, "params holds another array now. Change the arrays in place, with p -= …")
-                far = float(np.abs(params[name] - wanted[name]).max())
-                later = " The first step was right, so look at what is kept between steps." if step > 1 else ""
-                near = far <= (1e-9 if dtype == "float64" else 1e-4)
-                refuse_if(not near, f"off the formula by {far:.3g}.{later}")
+def _is_server(server: Any) -> None:
+    refuse_if(not isinstance(server, type), f"Expected your class, such as Server, got {server!r}.")
+    refuse_if(not callable(getattr(server, "handle", None)), f"{server.__name__} has no method handle.")
+    wants = len(inspect.signature(server).parameters)
+    refuse_if(wants != 3, f"Expected {server.__name__}(params, workers, lr); it takes {wants} arguments.")
 
 
 @asks(
     "03.2",
-    "Look before you leap: check the whole message first, and change parameters only when all of it is good.",
-    "For a push: is it a dict at all? Then compare tensors.keys() with params.keys(), then each gradient's shape with "
-    "its parameter's.",
-    "Answer ('error', f'There is no {kind}') for any kind that is neither push nor pull.",
+    "Look before you leap: check the whole message first, and hand it on only when all of it is good.",
+    "For a push: is it a dict at all? Then compare tensors.keys() with self.params.keys(), then each gradient's shape "
+    "with its parameter's.",
+    "Write a second method that returns a sentence about the first fault, or an empty one. Let handle ask it: a fault "
+    "becomes the only answer, and anything else goes to super().handle(worker, message).",
 )
-def careful_handle(handle: Any, rng: np.random.Generator) -> str:
-    """Make handle() answer nonsense with ('error', a sentence) and leave every parameter as it was."""
-    refuse_if(not callable(handle), f"Expected the function handle, got {handle!r}.")
-    if len(inspect.signature(handle).parameters) != 3:
-        raise Refused("Expected handle(params, message, lr), with these three arguments.")
-    lr, d = 0.25, int(rng.integers(3, 8))
-    params = {"w": rng.normal(size=(d, 2)), "b": rng.normal(size=2)}
-    good = {name: rng.normal(size=p.shape) for name, p in params.items()}
-    wanted = {name: params[name] - lr * good[name] for name in params}
-    objects = dict(params)
-    handle(params, ("push", good), lr)
-    for name in wanted:
-        refuse_if(not np.allclose(params[name], wanted[name]), f"After a good push {name!r} is not p − lr·g any more.")
-        refuse_if(params[name] is not objects[name], f"The push put another array under {name!r}; change it in place.")
-    got = handle(params, ("pull", None), lr)
-    as_it_is = isinstance(got, dict) and all(np.array_equal(got.get(name, np.nan), p) for name, p in params.items())
-    refuse_if(not as_it_is, "A pull no longer answers with all the parameters.")
+def careful(server: Any, rng: np.random.Generator) -> str:
+    """Make handle answer nonsense with ("error", a sentence), leave every parameter, and count it towards no round."""
+    _is_server(server)
+    d, lr = int(rng.integers(3, 8)), 0.25
+    start = {"w": rng.normal(size=(d, 2)), "b": rng.normal(size=2)}
+    good = {name: rng.normal(size=p.shape) for name, p in start.items()}
     backwards = dict(reversed(good.items()))
     kind = str(rng.choice(["shove", "poll", "pushed", "", "PUSH"]))
     bad: dict[str, tuple[Any, Any]] = {
@@ -281,20 +216,49 @@ def careful_handle(handle: Any, rng: np.random.Generator) -> str:
         f"a push of 'w' with shape (2,) in place of ({d}, 2)": ("push", {**backwards, "w": np.ones(2)}),
         f"a push of 'w' with shape (2, {d}) in place of ({d}, 2)": ("push", {**backwards, "w": np.ones((2, d))}),
     }
-    for what, message in bad.items():
-        before = copy.deepcopy(params)
-        with case(f"For {what}"):
-            try:
-                answer = handle(params, message, lr)
-            except Exception as error:
-                raise Refused(f"it stopped with {type(error).__name__}: {error}. The server would die.") from None
-            changed = [name for name in before if not np.array_equal(before[name], params[name])]
-            refuse_if(changed or params.keys() != before.keys(), f"it changed {', '.join(changed) or 'names'}.")
-            said = f"{type(answer).__name__} {str(answer)[:40]!r}"
-            right = isinstance(answer, tuple) and len(answer) == 2 and answer[0] == "error" and str(answer[1]).strip()
-            refuse_if(not right, f"it answered {said}, expected ('error', 'a sentence').")
-    wanted = {name: params[name] - lr * good[name] for name in params}
-    handle(params, ("push", backwards), lr)
-    near = all(np.allclose(params[name], wanted[name]) for name in wanted)
-    refuse_if(not near, "After all the nonsense a good push, its names in another order, is not p − lr·g any more.")
+    for workers in (1, 2):
+        served = server(copy.deepcopy(start), workers, lr)
+        _good_messages_work(served, start, good, workers, lr)
+        for what, message in bad.items():
+            _is_refused(served, what, message)
+        before = copy.deepcopy(served.params)
+        _good_messages_work(served, before, backwards, workers, lr, f"After all the nonsense, {workers} workers:")
     return f"Good messages work as before; {len(bad)} bad ones were refused, and nothing was changed."
+
+
+def _good_messages_work(
+    served: Any, before: Any, good: Any, workers: int, lr: float, where: str = "With good messages:"
+) -> None:
+    with case(where):
+        for worker in range(workers):
+            served.handle(worker, ("push", copy.deepcopy(good)))
+        for name, p in before.items():
+            near = np.allclose(served.params[name], p - lr * good[name])
+            refuse_if(not near, f"after a push of each worker {name!r} is not p − lr·g, g the mean of the gradients.")
+        got = served.handle(0, ("pull", {}))
+        right = isinstance(got, list) and len(got) == 1 and got[0][0] == 0 and got[0][1][0] == "params"
+        refuse_if(not right, "a pull is not answered with the parameters, to the worker that asked.")
+        same = all(np.array_equal(got[0][1][1].get(name, np.nan), p) for name, p in served.params.items())
+        refuse_if(not same, "a pull is answered with other parameters than the server's.")
+
+
+def _is_refused(served: Any, what: str, message: Any) -> None:
+    before = copy.deepcopy(served.params)
+    with case(f"For {what}"):
+        try:
+            answers = served.handle(0, message)
+        except Exception as error:
+            raise Refused(f"it stopped with {type(error).__name__}: {error}. The server would die.") from None
+        same = served.params.keys() == before.keys()
+        changed = [name for name in before if not same or not np.array_equal(before[name], served.params[name])]
+        refuse_if(changed, f"it changed {', '.join(changed)}.")
+        said = f"{type(answers).__name__} {str(answers)[:40]!r}"
+        right = isinstance(answers, list) and len(answers) == 1 and _is_error(answers[0])
+        refuse_if(not right, f"it answered {said}, expected [(0, ('error', 'a sentence'))].")
+
+
+def _is_error(answer: Any) -> bool:
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], tuple) and len(answer[1]) == 2):
+        return False
+    to, (kind, words) = answer
+    return bool(to == 0 and kind == "error" and isinstance(words, str) and words.strip())

@@ -1,0 +1,44 @@
+"""Lesson 04: what is wrong, the piece of the solution, and what stands there instead."""
+
+BROKEN = {
+    "04.1": {
+        "calls the copy": ("reference.rpc_sync().apply(", "reference.to_here().apply("),
+        "reads all of it": ("reference.rpc_sync().pull()", "reference.to_here().params"),
+        "asks for what another process owns": ("reference.rpc_sync().pull()", "reference.local_value().params"),
+        "pulls once": (
+            "    for _ in range(steps):\n        params = reference.rpc_sync().pull()",
+            "    params = reference.rpc_sync().pull()\n    for _ in range(steps):",
+        ),
+        "a step too few": ("range(steps)", "range(steps - 1)"),
+        "pushes twice": (
+            "        reference.rpc_sync().apply(gradient(params))",
+            "        g = gradient(params)\n        for _ in (1, 2):\n            reference.rpc_sync().apply(g)",
+        ),
+        "no history": ("        self.history.append(gradients)\n", ""),
+        "the history comes along": ("return self.params", "self.sent = self.params, self.history; return self.sent[0]"),
+        "the answer brings everything": (
+            "self.params = self.params - 0.5 * gradients",
+            "self.params = self.params - 0.5 * gradients\n        return self.params, self.history",
+        ),
+        "does nothing": ("        reference.rpc_sync().apply(gradient(params))", "        gradient(params)"),
+        "no pull": ("reference.rpc_sync().pull()", "np.zeros(3)"),
+        "a future that nobody waits for": ("reference.rpc_sync().pull()", "reference.rpc_async().pull()"),
+    },
+    "04.2": {
+        "waits each time": ("[client.push(gradients) for", "[client.push(gradients).result(10) or Done() for"),
+        "never waits": ("        future.result(10)", "        pass"),
+        "only half of them": ("for future in waiting:", "for future in waiting[: calls // 2]:"),
+        "sends half": ("for _ in range(calls)]", "for _ in range(calls // 2)]"),
+        "the other way round": ("return one_by_one, together", "return together, one_by_one"),
+        "the clock stops too early": (
+            "    for future in waiting:\n        future.result(10)\n    together = perf_counter() - began\n",
+            "    together = perf_counter() - began\n    for future in waiting:\n        future.result(10)\n",
+        ),
+        "made up": ("return one_by_one, together", "return 1.0, 0.1"),
+        "one number": ("return one_by_one, together", "return together"),
+        "the first part does not wait": (
+            "        client.push(gradients).result(10)\n    one_by_one",
+            "        client.push(gradients)\n    one_by_one",
+        ),
+    },
+}
