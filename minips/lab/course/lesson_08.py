@@ -125,8 +125,8 @@ prompt(
     "08.1",
     "A worker sits behind a slow link, and its steps are quick. Which row of the table do you choose, by which number "
     "and its interval? On which link would you choose another? Two sentences.",
-    "I choose one value in a hundred with a memory, 156 ± 38 kB: the interval of one in a thousand, 123 ± 36, overlaps "
-    "with it, and takes twice the steps. On a fast link steps cost more than bytes, and I would choose 8 bits.",
+    "I choose one value in a hundred with a memory: its interval of kB overlaps with that of one in a thousand, the "
+    "least of all, and it takes half the steps. On a fast link steps cost more than bytes, and I would choose 8 bits.",
 )
 
 quiz(

@@ -16,6 +16,9 @@ def errors(counts: Array, curves: Mapping[str, ArrayLike]) -> None:
         ax.loglog(counts, curve, label=name, **look.line)
     ax.set(xlabel="gradients that were averaged", ylabel="relative error of the average")
     ax.set_xticks(counts[::2].tolist(), map(str, counts[::2].tolist()))
+    low, high = ax.get_ylim()
+    ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5) if low < tick < high]
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
     ax.grid(alpha=0.3)
     ax.legend()
