@@ -1,8 +1,8 @@
-"""Lesson 08: a memory that forgets."""
+"""Lesson 08: signs of the wrong size."""
 
 MUTANT = (
-    "error feedback forgets what was not sent",
-    "minips/stages/memories/feedback.py",
-    'state["error"] = np.asarray(p - sent)',
-    'state["error"] = np.zeros_like(p)',
+    "the scale of the signs is half of the mean magnitude",
+    "minips/stages/quantizers/signs.py",
+    "scale = total / max(x.size, 1)",
+    "scale = total / max(x.size, 1) / 2",
 )
