@@ -19,7 +19,7 @@ BROKEN = {
             "np.add(x, memory.get(name, 0), out=x)",
         ),
         "what was sent": ("x - sent[name]", "sent[name]"),
-        "zeros alone": ("x - sent[name]", "np.where(sent[name] == 0, 1, 0)"),
+        "zeros alone": ("x - sent[name]", "np.where(sent[name] == 0, x, 0 * x)"),
         "the largest is lost": ("x - sent[name]", "np.where(x - sent[name] > 1, 1, x - sent[name])"),
         "one for all": ("name: x - sent[name]", "'W': x - sent[name]"),
         "in double precision": ("x + memory.get(name, 0)", "x + np.float64(1) * memory.get(name, np.zeros(x.shape))"),
