@@ -33,15 +33,15 @@ def row(number: str) -> tuple[str, str]:
 
 
 def test_nothing_is_done_at_first() -> None:
-    assert row("00") == ("0 of 3", "0 of 2")
+    assert row("00") == ("0 of 2", "0 of 2")
 
 
 def test_an_exercise_counts_once_it_is_passed() -> None:
     assert not lab.check("00.1", "no")
-    assert row("00")[0] == "0 of 3"
+    assert row("00")[0] == "0 of 2"
     for key in ("00.1", "0.1"):
         assert lab.check(key, "yes")
-    assert row("00")[0] == "1 of 3 (00.1)"
+    assert row("00")[0] == "1 of 2 (00.1)"
     assert len(state.facts()) == 1
 
 
@@ -73,7 +73,7 @@ def test_what_was_noted_of_an_earlier_edition_is_set_aside_and_said() -> None:
         {"notebook": "00_gone.ipynb", "exercise": "00.1"},
     ]
     file.write_text("".join(json.dumps(answer) + "\n" for answer in answers))
-    assert row("00") == ("0 of 3", "0 of 2")
+    assert row("00") == ("0 of 2", "0 of 2")
     assert "3 older notes belong to no lesson that there is" in repr(lab.progress())
     assert "3 older notes belong to no lesson that there is" in lab.progress()._repr_html_()
 
@@ -95,7 +95,7 @@ def test_a_note_of_another_edition_does_not_hide_one_of_this() -> None:
     with state.state_file().open("a") as file:
         file.write(json.dumps({"notebook": "00_gone.ipynb", "exercise": "00.1"}) + "\n")
         file.write(json.dumps({"notebook": "00_gone.ipynb", "exercise": ["00.1"]}) + "\n")
-    assert row("00")[0] == "1 of 3 (00.1)"
+    assert row("00")[0] == "1 of 2 (00.1)"
 
 
 def test_nothing_is_noted_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypat
     verdict = lab.check("00.1", "yes")
     assert verdict
     assert "could not be noted" in repr(verdict)
-    assert row("00") == ("0 of 3", "0 of 2")
+    assert row("00") == ("0 of 2", "0 of 2")
     guess = guessed("little")
     guess.commit()
     assert "could not be noted" in guess.note.value
@@ -121,15 +121,15 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypat
 def test_what_cannot_be_read_is_left_out() -> None:
     assert lab.check("00.1", "yes")
     with state.state_file().open("ab") as file:
-        file.write(b'nonsense\n[]\n\xff\xfe\n{"notebook": "00_train_in_a_minute.ipynb", "exercise": "00.2"}\n')
-    assert row("00")[0] == "2 of 3 (00.1, 00.2)"
+        file.write(b'nonsense\n[]\n\xff\xfe\n{"notebook": "00_train_in_a_minute.ipynb", "exercise": "00.3"}\n')
+    assert row("00")[0] == "2 of 2 (00.1, 00.3)"
 
 
 def test_reset_forgets() -> None:
     lab.check("00.1", "yes")
     state.reset()
     state.reset()
-    assert row("00")[0] == "0 of 3"
+    assert row("00")[0] == "0 of 2"
 
 
 @pytest.mark.parametrize(

@@ -194,12 +194,12 @@ def test_an_exercise_is_failed_and_then_solved(jupyter: Lab) -> None:
     jupyter.run_all()
     expect(jupyter.output(2)).to_contain_text("✗ 00.3: not yet.")
     expect(jupyter.output(2)).to_contain_text("A hint: lab.hint(")
-    expect(jupyter.output(3)).to_contain_text("0 of 3")
+    expect(jupyter.output(3)).to_contain_text("0 of 2")
     jupyter.run_cell(1, "bytes_per_push = lambda run: run.bytes_sent / run.updates")
     jupyter.run_cell(2)
     expect(jupyter.output(2)).to_contain_text("✓ 00.3 is done.")
     jupyter.run_cell(3)
-    expect(jupyter.output(3)).to_contain_text("1 of 3 (00.3)")
+    expect(jupyter.output(3)).to_contain_text("1 of 2 (00.3)")
 
 
 def test_the_stop_button_of_the_notebook(jupyter: Lab) -> None:
