@@ -1,6 +1,7 @@
 """The learner's own server: its checks, its file, and its way through lessons 03, 05, 08 and 10."""
 
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,9 @@ def test_one_that_does_not_pass_is_replaced_and_said_so(
 ) -> None:
     broken = PARTS["03"].replace("len(self.held) < self.workers", "len(self.held) < 1")
     lab.keep(written(notebook, broken, tmp_path, "03"))
+    assert "It is not kept: it does not pass the check of lesson 03." in capsys.readouterr().out
+    assert not (tmp_path / "server.py").exists()
+    (tmp_path / "server.py").write_text(f"import numpy as np\n# Lesson 03\nimport numpy as np\n{broken}")
     server = lab.own("server", lesson="05")
     assert "The given server: yours does not pass." in capsys.readouterr().out
     own.check_rounds(server, np.random.default_rng(0))
@@ -198,6 +202,12 @@ def test_what_the_class_uses_travels_along_or_is_refused(notebook: dict[str, Any
         lab.own("client", lesson="05")
 
 
+def test_pickle_is_no_header() -> None:
+    pickled = type("Server", (), {"pack": staticmethod(pickle.dumps), "unpack": staticmethod(pickle.loads)})
+    with pytest.raises(Refused, match="pickle's bytes"):
+        own.check_pack(pickled, np.random.default_rng(1))
+
+
 def test_a_server_that_never_answers_ends_the_run_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "WAIT_S", 0.5)
 
@@ -217,6 +227,6 @@ def test_unattended_runs_take_the_given_one_and_write_nothing(
     lab.keep(lab.own("server", lesson="05"))
     assert capsys.readouterr().out == (
         "The given server, as of the lessons before 05.\n"
-        "In a run with a learner the class would be kept in server.py.\n"
+        "In a run with a learner the class would be kept in server.py, if it passes the check.\n"
     )
     assert not [*tmp_path.iterdir()]

@@ -24,7 +24,6 @@ import pickle
 import re
 import types
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -88,8 +87,10 @@ def own(name: str, lesson: str) -> type:
 
 
 def keep(cls: type) -> None:
-    """Write a class to ``server.py``, in the section of its lesson; lessons that are missing before it get the given
-    sections. ValueError where it has none of the methods, or uses what only the notebook has.
+    """Write a class that passes its lesson's check to ``server.py``, in the section of that lesson.
+
+    Lessons that are missing before it get the given sections. ValueError where it has none of the methods, or uses what
+    only the notebook has.
     """
     number = next((number for number, method in METHODS.items() if method in vars(cls)), None)
     if number is None:
@@ -97,7 +98,13 @@ def keep(cls: type) -> None:
     text = "\n".join([*_imports(cls), "", "", show(cls).source.strip()]).strip()
     text = re.sub(r"^class \w+", "class Server", text, flags=re.MULTILINE)
     if state.autoplay():
-        print(f"In a run with a learner the class would be kept in {FILE}.")
+        print(f"In a run with a learner the class would be kept in {FILE}, if it passes the check.")
+        return
+    try:
+        with limited():
+            CHECKS[number](cls, np.random.default_rng())
+    except Exception as error:
+        print(f"It is not kept: it does not pass the check of lesson {number}. {error}")
         return
     sections = {known: part for known, part in _sections(GIVEN).items() if known < number}
     path = Path(FILE)
@@ -342,9 +349,11 @@ def check_pack(cls: Any, rng: np.random.Generator) -> None:
             arrays = sum(x.nbytes for x in before.values())
             limit = arrays + 100 + 100 * len(before)
             refuse_if(len(data) > limit, f"{len(data)} bytes for arrays of {arrays}; at most {limit} are asked for.")
-    with suppress(Exception):
+    try:
         pickle.loads(data)
-        raise Refused("These are pickle's bytes. Write the header yourself.")
+    except Exception:
+        return
+    raise Refused("These are pickle's bytes. Write the header yourself.")
 
 
 def check_quantizer(cls: Any, rng: np.random.Generator) -> None:
