@@ -160,7 +160,7 @@ quiz(
     ),
 )
 
-WITHIN, MOST_RUNS = 1.02, 12
+WITHIN, MOST_RUNS = 1.02, 10
 
 
 @asks(
@@ -171,7 +171,7 @@ WITHIN, MOST_RUNS = 1.02, 12
     "A loop while high / low is above 1.02. The middle by ratio is the root of low · high. Return low.",
 )
 def largest(function: Any, rng: np.random.Generator) -> str:
-    """Find the largest learning rate that ends well, to within 2 %, in at most 12 runs."""
+    """Find the largest learning rate that ends well, to within 2 %, in at most 10 runs."""
     refuse_if(not callable(function), f"Expected the function largest(ends_well, low, high), got {function!r}.")
     for trial in range(12):
         low = float(rng.uniform(0.005, 0.02))
