@@ -10,14 +10,6 @@ BROKEN = {
         "another's array": ("total = sum(rows)", "total = sum(rows); gradients[0]['w'] *= 1.5"),
     },
     "01.2": {
-        "least squares": ("np.clip(r, -self.delta, self.delta)", "r"),
-        "the loss alone is clipped": ("self.delta * (np.abs(r) - self.delta / 2)", "self.delta**2 / 2"),
-        "a delta of its own": ("self.delta", "1.0"),
-        "one side only": ("np.clip(r, -self.delta, self.delta)", "np.minimum(r, self.delta)"),
-        "a sum": ("losses.mean()", "losses.sum()"),
-        "always float64": ("X.T @ slopes", "X.T.astype(float) @ slopes"),
-    },
-    "01.3": {
         "all at once": ("rows[start : start + most]", "rows if start == 0 else rows[:0]"),
         "pieces count alike": ("len(piece) * g", "most * g"),
         "the last piece is lost": ("range(0, len(rows), most)", "range(0, len(rows) - most, most)"),

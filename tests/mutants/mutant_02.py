@@ -1,0 +1,8 @@
+"""Lesson 02: accumulation that adds up where it should average."""
+
+MUTANT = (
+    "the gradients of accumulated batches are added up and not averaged",
+    "minips/engines/worker.py",
+    "{name: g / config.accumulate for name, g in gradients.items()}",
+    "{name: g for name, g in gradients.items()}",
+)
