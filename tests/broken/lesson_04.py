@@ -15,7 +15,22 @@ BROKEN = {
             "        g = gradient(params)\n        for _ in (1, 2):\n            reference.rpc_sync().apply(g)",
         ),
         "no history": ("        self.history.append(gradients)\n", ""),
-        "the history comes along": ("return self.params", "self.sent = self.params, self.history; return self.sent[0]"),
+        "the history comes along": (
+            """return self.params
+
+
+def work(reference, gradient, steps):
+    for _ in range(steps):
+        params = reference.rpc_sync().pull()
+""",
+            """return self.params, self.history
+
+
+def work(reference, gradient, steps):
+    for _ in range(steps):
+        params, _ = reference.rpc_sync().pull()
+""",
+        ),
         "the answer brings everything": (
             "self.params = self.params - 0.5 * gradients",
             "self.params = self.params - 0.5 * gradients\n        return self.params, self.history",

@@ -3,6 +3,6 @@
 MUTANT = (
     "SGD adds the gradient",
     "minips/stages/optimizers/base.py",
-    "p -= lr * g",
-    "p += lr * g",
+    "np.subtract(p, np.multiply(",
+    "np.add(p, np.multiply(",
 )

@@ -217,21 +217,22 @@ def careful(server: Any, rng: np.random.Generator) -> str:
         f"a push of 'w' with shape (2, {d}) in place of ({d}, 2)": ("push", {**backwards, "w": np.ones((2, d))}),
     }
     for workers in (1, 2):
-        served = server(copy.deepcopy(start), workers, lr)
-        _good_messages_work(served, start, good, workers, lr)
+        served, twin = (server(copy.deepcopy(start), workers, lr) for _ in range(2))
+        _good_messages_work(served, twin, good, workers, lr, "With good messages:")
         for what, message in bad.items():
             _is_refused(served, what, message)
-        before = copy.deepcopy(served.params)
-        _good_messages_work(served, before, backwards, workers, lr, f"After all the nonsense, {workers} workers:")
+        _good_messages_work(served, twin, backwards, workers, lr, f"After all the nonsense, {workers} workers:")
     return f"Good messages work as before; {len(bad)} bad ones were refused, and nothing was changed."
 
 
-def _good_messages_work(
-    served: Any, before: Any, good: Any, workers: int, lr: float, where: str = "With good messages:"
-) -> None:
+def _good_messages_work(served: Any, twin: Any, good: Any, workers: int, lr: float, where: str) -> None:
+    """Refused where a round of good pushes does something else than it should, or than with a twin without nonsense."""
+    before = copy.deepcopy(served.params)
     with case(where):
-        for worker in range(workers):
-            served.handle(worker, ("push", copy.deepcopy(good)))
+        for worker in reversed(range(workers)):
+            answers, wanted = (one.handle(worker, ("push", copy.deepcopy(good))) for one in (served, twin))
+            alike = [(to, said) for to, (said, _) in answers] == [(to, said) for to, (said, _) in wanted]
+            refuse_if(not alike, f"a push is answered {answers}, and by a server without nonsense {wanted}.")
         for name, p in before.items():
             near = np.allclose(served.params[name], p - lr * good[name])
             refuse_if(not near, f"after a push of each worker {name!r} is not p − lr·g, g the mean of the gradients.")

@@ -238,10 +238,12 @@ def together(measure: Any, rng: np.random.Generator) -> str:
             case(f"With {calls} calls on a link of {1000 * latency:.0f} milliseconds:"),
         ):
             began = time.perf_counter()
-            found = measure(client, gradients, calls)
+            found = measure(watched := _Watched(client), gradients, calls)
             took = time.perf_counter() - began
             arrived = int(np.round(-server.params["w"][0] / 0.5 / gradients["w"][0]))
             refuse_if(arrived != 2 * calls, f"{arrived} pushes were applied at its end, expected {2 * calls}.")
+            waited = len(watched.waited)
+            refuse_if(waited != 2 * calls, f"{waited} of {2 * calls} answers were waited for.")
             refuse_if(not (isinstance(found, tuple) and len(found) == 2), f"it returned {found!r}, not two numbers.")
             first, second = map(number, found)
             least = 1.8 * latency
@@ -251,3 +253,27 @@ def together(measure: Any, rng: np.random.Generator) -> str:
             refuse_if(second > first / 2, f"the second part takes {second / first:.0%} of the first. Does it wait?")
             shares.append(second / first)
     return f"Sent together, the pushes take {np.mean(shares):.0%} of the time of those that wait one by one."
+
+
+class _Watched:
+    """A client that notes which of its pushes were waited for."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.waited = set[Any]()
+
+    def push(self, gradients: Any) -> Any:
+        future = self._client.push(gradients)
+        return _Future(future, lambda: self.waited.add(future))
+
+
+class _Future:
+    def __init__(self, future: Any, waited: Callable[[], None]) -> None:
+        self._future, self._waited = future, waited
+
+    def done(self) -> bool:
+        return bool(self._future.done())
+
+    def result(self, timeout: float | None = None) -> Any:
+        self._waited()
+        return self._future.result(timeout)
