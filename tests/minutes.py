@@ -1,4 +1,4 @@
-"""How long a lesson takes, by a rule: `python tests/minutes.py 05 08`, or all of them without a number.
+"""The minutes of a lesson, by a rule: `python tests/minutes.py 05 08`, or all of them without a number.
 
 words / 120 + lines of code / 10 + 2 for each prediction + 3 for each panel + 12 for each exercise + 3 for the quiz
 + the minutes that its cells run. Words are those of Markdown, without folded solutions; lines those of the code cells
@@ -25,7 +25,7 @@ NEEDS_A_KERNEL = "needs a running kernel"
 
 
 class Minutes(NamedTuple):
-    """What a piece of a lesson has, and how long it takes."""
+    """The contents of a piece of a lesson, and its minutes."""
 
     words: int
     lines: int

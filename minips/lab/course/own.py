@@ -25,11 +25,9 @@ import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,10 +38,13 @@ from minips.problems import SoftmaxRegression
 from minips.stage import Tensors
 from minips.testing.base import same_bits
 
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
 FILE = "server.py"
 GIVEN = Path(__file__).with_name("given_server.py")
 WAIT_S = 20.0
-"""How long a worker waits for an answer."""
+"""A worker's longest wait for an answer."""
 BATCH = 32
 """Rows of a worker's step."""
 
@@ -52,7 +53,7 @@ Check = Callable[[type, np.random.Generator], None]
 
 @dataclass
 class OwnRun:
-    """What came of `train_own`."""
+    """The outcome of `train_own`."""
 
     params: Tensors
     accuracy: float
@@ -175,7 +176,7 @@ DEFAULTS: dict[str, Callable[..., Any]] = {
     "compensate": lambda tensors, memory: tensors,
     "remember": lambda compensated, sent: {},
 }
-"""What happens where a class lacks the method."""
+"""The stand-ins for methods that a class lacks."""
 
 
 def _method(cls: type, name: str) -> Callable[..., Any]:
@@ -189,6 +190,8 @@ def train_own(
 
     RuntimeError where the server or a worker stopped with an error, or an answer did not come within 20 seconds.
     """
+    from multiprocessing import Pipe  # not everywhere does it work
+
     params = problem.init(np.random.default_rng(seed))
     server, sent = cls(params, workers, lr), [0] * workers
     log: list[tuple[int, str]] = []
@@ -219,7 +222,9 @@ def train_own(
     return OwnRun(server.params, held_out.accuracy(server.params), sum(sent), log)
 
 
-def _serve(server: Any, pipes: list[Connection], log: list[tuple[int, str]]) -> None:
+def _serve(server: Any, pipes: "list[Connection]", log: list[tuple[int, str]]) -> None:
+    from multiprocessing.connection import Connection, wait
+
     cls, open_pipes = type(server), list(pipes)
     while open_pipes:
         ready = [one for one in wait(open_pipes, timeout=WAIT_S) if isinstance(one, Connection)]
@@ -243,7 +248,7 @@ def _serve(server: Any, pipes: list[Connection], log: list[tuple[int, str]]) -> 
 def _work(
     cls: type,
     problem: SoftmaxRegression,
-    pipe: Connection,
+    pipe: "Connection",
     steps: int,
     rng: np.random.Generator,
     sent: list[int],
@@ -402,4 +407,4 @@ def check_memory(cls: Any, rng: np.random.Generator) -> None:
 METHODS = {"03": "handle", "05": "pack", "08": "encode", "10": "compensate"}
 """The method by which the class of each lesson is known."""
 CHECKS: dict[str, Check] = {"03": check_rounds, "05": check_pack, "08": check_quantizer, "10": check_memory}
-"""What a class has to pass."""
+"""The check of each lesson's class."""

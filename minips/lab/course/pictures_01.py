@@ -9,7 +9,7 @@ from minips.stage import Array, Tensors
 
 
 def draw_shards(gradients: Sequence[Tensors], mean: Tensors, full: Tensors, digit: int = 3) -> None:
-    """What a step adds to the 64 weights of a digit: for each worker, for the mean, for all rows; and the difference of
+    """The step of the 64 weights of a digit: for each worker, for the mean, for all rows; and the difference of
     the last two, magnified by a power of ten that its title gives.
     """
 

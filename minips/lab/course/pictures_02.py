@@ -46,7 +46,7 @@ def draw_noise(batches: Sequence[int], one: Array, teams: Sequence[int], many: A
 
 
 def draw_ends(sent: Mapping[str, float], ended: Mapping[str, Array]) -> None:
-    """Where runs end against the bytes that they sent: a mark for each seed."""
+    """The ends of runs against the bytes that they sent: a mark for each seed."""
     _, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
     for (name, losses), look in zip(ended.items(), LOOKS, strict=False):
         at = sent[name] / 1e3 + np.linspace(-1, 1, len(losses))  # beside each other

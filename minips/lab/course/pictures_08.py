@@ -15,7 +15,7 @@ NEVER = 2.0
 
 
 def histogram(values: Array) -> None:
-    """How many values lie in each bin."""
+    """The number of values in each bin."""
     _, ax = pyplot.subplots(figsize=(6.4, 2.6), layout="constrained")
     ax.hist(values, bins=61, color=HERE)
     ax.set(xlabel="gradient (loss per unit of W)", ylabel="values in a bin")

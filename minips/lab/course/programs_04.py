@@ -25,8 +25,8 @@ LONGEST = 300
 """Characters of an error that are shown."""
 
 
-class Outcome(NamedTuple):
-    """What came of a program: the errors of its two processes, or nothing, and what the worker printed."""
+class ProgramRun(NamedTuple):
+    """The outcome of a program: the errors of its two processes, or nothing, and what the worker printed."""
 
     server: str
     worker: str
@@ -59,7 +59,7 @@ class Pair:
             self.values = recorded(KEY)
             print(f"They are those of torch {self.values['torch']}.")
 
-    def run(self, name: str, program: str) -> Outcome:
+    def run(self, name: str, program: str) -> ProgramRun:
         """Run a program in both processes; ValueError where torch is missing and nothing was recorded by this name."""
         if self.here:
             if not self._process:  # it was closed, and a learner runs a cell again
@@ -70,7 +70,7 @@ class Pair:
             self.values[name] = [*shown, told["said"][1]]
         if name not in self.values:
             raise ValueError(f"torch is not here, and nothing was recorded of {name!r}.")
-        return Outcome(*self.values[name])
+        return ProgramRun(*self.values[name])
 
     def close(self) -> None:
         """End the process that starts the others, and keep what came of the programs, where that is asked for."""

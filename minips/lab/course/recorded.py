@@ -1,4 +1,4 @@
-"""What a machine may lack: values that were kept when the lessons were executed, with the machine and the date.
+"""Values of what a machine may lack, kept when the lessons were executed, with the machine and the date.
 
 values = lab.recorded("04.torch")       # where torch is missing
 lab.record("04.torch", values)          # where it is there; written by `tests/execute_lessons.py` alone
