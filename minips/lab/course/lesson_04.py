@@ -264,10 +264,10 @@ class _Watched:
 
     def push(self, gradients: Any) -> Any:
         future = self._client.push(gradients)
-        return _Future(future, lambda: self.waited.add(future))
+        return _WatchedPush(future, lambda: self.waited.add(future))
 
 
-class _Future:
+class _WatchedPush:
     def __init__(self, future: Any, waited: Callable[[], None]) -> None:
         self._future, self._waited = future, waited
 
