@@ -238,7 +238,7 @@ def together(measure: Any, rng: np.random.Generator) -> str:
             case(f"With {calls} calls on a link of {1000 * latency:.0f} milliseconds:"),
         ):
             began = time.perf_counter()
-            found = measure(watched := _Watched(client), gradients, calls)
+            found = measure(watched := _NotedClient(client), gradients, calls)
             took = time.perf_counter() - began
             arrived = int(np.round(-server.params["w"][0] / 0.5 / gradients["w"][0]))
             refuse_if(arrived != 2 * calls, f"{arrived} pushes were applied at its end, expected {2 * calls}.")
@@ -255,7 +255,7 @@ def together(measure: Any, rng: np.random.Generator) -> str:
     return f"Sent together, the pushes take {np.mean(shares):.0%} of the time of those that wait one by one."
 
 
-class _Watched:
+class _NotedClient:
     """A client that notes which of its pushes were waited for."""
 
     def __init__(self, client: Any) -> None:
@@ -264,10 +264,10 @@ class _Watched:
 
     def push(self, gradients: Any) -> Any:
         future = self._client.push(gradients)
-        return _Future(future, lambda: self.waited.add(future))
+        return _NotedPush(future, lambda: self.waited.add(future))
 
 
-class _Future:
+class _NotedPush:
     def __init__(self, future: Any, waited: Callable[[], None]) -> None:
         self._future, self._waited = future, waited
 

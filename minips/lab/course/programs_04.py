@@ -25,8 +25,8 @@ LONGEST = 300
 """Characters of an error that are shown."""
 
 
-class ProgramRun(NamedTuple):
-    """The outcome of a program: the errors of its two processes, or nothing, and what the worker printed."""
+class Ending(NamedTuple):
+    """The errors of a program's two processes, or nothing, and what the worker printed."""
 
     server: str
     worker: str
@@ -59,7 +59,7 @@ class Pair:
             self.values = recorded(KEY)
             print(f"They are those of torch {self.values['torch']}.")
 
-    def run(self, name: str, program: str) -> ProgramRun:
+    def run(self, name: str, program: str) -> Ending:
         """Run a program in both processes; ValueError where torch is missing and nothing was recorded by this name."""
         if self.here:
             if not self._process:  # it was closed, and a learner runs a cell again
@@ -70,7 +70,7 @@ class Pair:
             self.values[name] = [*shown, told["said"][1]]
         if name not in self.values:
             raise ValueError(f"torch is not here, and nothing was recorded of {name!r}.")
-        return ProgramRun(*self.values[name])
+        return Ending(*self.values[name])
 
     def close(self) -> None:
         """End the process that starts the others, and keep what came of the programs, where that is asked for."""
@@ -188,7 +188,7 @@ class Reference:
 
     def rpc_async(self) -> "Calls":
         """Calls of the object's methods that return a future: its ``wait()`` returns the result."""
-        return Calls(lambda *call: Future(self._call(*call)))
+        return Calls(lambda *call: Promise(self._call(*call)))
 
     def _call(self, name: str, args: tuple[Any, ...]) -> Any:
         method = getattr(self._owned, name)
@@ -212,7 +212,7 @@ class Calls:
         return self._made(name, args)
 
 
-class Future:
+class Promise:
     """A result that ``wait()`` returns."""
 
     def __init__(self, result: Any) -> None:

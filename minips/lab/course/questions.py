@@ -214,7 +214,7 @@ def find(what: str, known: Mapping[str, T], key: Any) -> T:
 def full_key(key: Any) -> str:
     """The key with the lesson's number in two digits.
 
-    >>> full_key("5.2")
+    >>> full_key("8.2")
     '08.2'
     """
     lesson, dot, number = str(key).partition(".")
