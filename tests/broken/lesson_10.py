@@ -9,6 +9,7 @@ BROKEN = {
         "a share of it": ("p - sent", "0.99 * (p - sent)"),
         "only what is large": ("p - sent", "np.where(np.abs(p - sent) > 0.05, p - sent, 0 * p)"),
         "half precision": ("p - sent", "(p - sent).astype(np.float16)"),
+        "written into the gradient": ("p - sent", "np.subtract(p, sent, out=p)"),
         "never more than one": ("p - sent", "np.clip(p - sent, -1, 1)"),
     },
     "10.2": {

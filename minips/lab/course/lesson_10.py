@@ -6,10 +6,11 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course import own
-from minips.lab.course.exercises import asks, case, conforms, refuse_if
+from minips.lab.course.exercises import asks, case, is_own, refuse_if
 from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
 from minips.stage import Array
 from minips.stages.memories import State
+from minips.testing.base import same_bits
 
 question(
     "10.1",
@@ -234,7 +235,7 @@ quiz(
 )
 def mended(memory: Any, rng: np.random.Generator) -> str:
     """Find a quantizer with which Saver loses something, and mend the memory."""
-    conforms(memory, ps.Memory, "Mended()")
+    is_own(memory, ps.Memory, "Mended()")
     quantizers = [
         ps.TopK(fraction=0.1),
         ps.Sign(),
@@ -259,10 +260,12 @@ def _all_of(memory: ps.Memory, quantizer: ps.Quantizer, gradients: list[Array]) 
     state: State = {}
     arrived = np.zeros(gradients[0].shape)
     for gradient in gradients:
+        before = gradient.copy()
         p = memory.compensate(gradient, state)
         sent = quantizer.decode(quantizer.encode(p, None))
-        memory.update(p, sent, state)
         arrived += sent
+        memory.update(p, sent, state)
+        refuse_if(not same_bits(gradient, before), "the gradient was changed.")
     return arrived, memory.compensate(np.zeros_like(gradients[0]), state)
 
 
