@@ -141,6 +141,7 @@ def test_the_given_server_passes(number: str) -> None:
         ("08", "2.0 * bits - 1", "1 - 2.0 * bits", "far off"),
         ("10", "x + memory[name] if memory else x", "x", "add up"),
         ("10", "compensated[name] - sent[name]", "compensated[name]", "add up"),
+        ("10", "compensated[name] - sent[name]", "np.where(sent[name] == 0, compensated[name], 0)", "add up"),
     ],
 )
 def test_a_broken_server_is_refused(
