@@ -26,8 +26,8 @@ timed_question(
     Option(
         "about as stale",
         lambda four, eight: 0 <= eight <= 1.3 * four > 0,
-        "Twice as many workers pushed, and yet no more pushes fell between a worker's pull and its push: the workers "
-        "took their turns in larger blocks.",
+        "Twice as many workers pushed, and yet hardly more pushes fell between a worker's pull and its push. That "
+        "can happen where the workers take their turns in larger blocks.",
     ),
     Expected(
         "about twice as stale",
@@ -52,7 +52,7 @@ timed_question(
     Option(
         "not at all: every bit is the same",
         lambda least, most: least == most == 0,
-        "In each pair of runs the messages happened to arrive in the same order.",
+        "In each pair of runs the messages happened to arrive in orders that gave the same bits.",
     ),
     Option(
         "by rounding: less than a hundred-thousandth of the largest parameter",
@@ -113,7 +113,8 @@ quiz(
         {
             "A push may be answered later, and then several workers at once.": "Under BSP a push that is held gets no "
             "answer, and the push that completes a round brings the answers of all workers.",
-            "A pull has many arrays.": "All arrays of a pull travel in one answer: a dict of named arrays.",
+            "A pull has many arrays, and each is an answer.": "All arrays of a pull travel in one answer: a dict "
+            "of named arrays.",
             "Every message has to be sent to all workers.": "A pull is answered to the worker that asked, and to "
             "nobody else.",
         },
@@ -123,9 +124,11 @@ quiz(
         {
             "Pushes of other workers between a worker's pull and its push.": "Each of them makes a new version, so the "
             "gradient is applied to other parameters than those that it was computed from.",
-            "A slow link alone.": "A slow link gives others more time to push. With one worker alone nothing is stale, "
+            "A slow link between a worker and the server, by itself.": "A slow link gives "
+            "others more time to push. With one worker alone nothing is stale, "
             "however slow the link is.",
-            "A learning rate that is too large.": "The learning rate decides how much a stale gradient matters. It "
+            "A learning rate that is too large for so many workers.": "The learning rate "
+            "decides how much a stale gradient matters. It "
             "does not change the number of versions in between.",
         },
     ),
@@ -134,15 +137,15 @@ quiz(
         {
             "A worker waits for the answer to its push before it pulls.": "That answer comes when the round is whole, "
             "so each pull sees the parameters of a whole round.",
-            "Pulls change nothing, so their time does not matter.": "They do change nothing. But it matters what they "
-            "read: a pull in the middle of a round must not see half of it.",
+            "Pulls change nothing, so their time does not matter.": "They change nothing, but their time matters: a "
+            "worker that pulls before its round is whole computes its next gradient from the old parameters.",
             "The loop takes pulls last.": "The loop takes messages as they arrive. It knows nothing of their kinds.",
         },
     ),
     Item(
         "Why add the gradients of a round in the workers' order?",
         {
-            "Sums of rounded numbers depend on the order, and the arrival differs from run to run.": "With a fixed "
+            "Sums of rounded numbers depend on their order.": "The arrival differs from run to run. With a fixed "
             "order the same gradients give the same bits.",
             "Otherwise the mean would be wrong by a factor.": "The mean is right in any order, but for its last bits.",
             "The first worker's gradient counts most.": "All gradients of a round count the same in the mean.",
@@ -186,7 +189,7 @@ def _is_server(server: Any) -> None:
 
 @asks(
     "03.2",
-    "Look before you leap: check the whole message first, and hand it on only when all of it is good.",
+    "Check the whole message first, and hand it on only when all of it is good.",
     "For a push: is it a dict at all? Then compare tensors.keys() with self.params.keys(), then each gradient's shape "
     "with its parameter's.",
     "Write a second method that returns a sentence about the first fault, or an empty one. Let handle ask it: a fault "

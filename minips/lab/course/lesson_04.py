@@ -54,12 +54,12 @@ timed_question(
     Option(
         "at most two thirds as long",
         lambda ratio: 0 < ratio <= 2 / 3,
-        "torch's agent is written in C++, and minips is written in Python: with a small message that decides here.",
+        "torch's agent is written in C++, and minips in Python. How much of the time that is, this run does not say.",
     ),
     Option(
         "about as long, within a factor of 1.5",
         lambda ratio: 2 / 3 < ratio < 1.5,
-        "Both send a small message and wait for the answer, and on this machine that is most of the time.",
+        "Both send a small message and wait for the answer, and that may be most of the time on this machine.",
     ),
     Expected(
         "more than 1.5 times as long",
@@ -159,8 +159,8 @@ quiz(
         {
             "The caller goes on, and gets the result from a future.": "The call is the same. Only the waiting is moved "
             "to where the result is needed.",
-            "The method runs at the caller.": "The method runs at the owner in both cases.",
-            "The result is never sent.": "It is sent, and the future's wait() returns it.",
+            "The method runs at the caller, and no call travels.": "The method runs at the owner in both cases.",
+            "The owner runs the method, and sends no result.": "It is sent, and the future's wait() returns it.",
         },
     ),
 )

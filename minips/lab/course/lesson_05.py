@@ -79,8 +79,8 @@ sentence(
 
 timed_sentence(
     "05.2",
-    "For {size}, JSON takes about {times:,.0f} times as long as MessagePack there and back (five repeats; half of them "
-    "from {low:,.0f} to {high:,.0f}).",
+    "For {size}, json takes about {times:,.0f} times as long there and back as msgpack with its raw frames (five "
+    "repeats; half of them from {low:,.0f} to {high:,.0f}).",
     expect="low > 10",
 )
 
@@ -107,7 +107,7 @@ sentence("05.6", "The array is not copied by {names}.", expect="names == 'msgpac
 
 sentence(
     "05.7",
-    "Your server sent {ratio:.2f} times the bytes of the arrays, the one with pickle {pickle:.2f} times. The "
+    "With your pack the workers sent {ratio:.2f} times the bytes of the arrays, with pickle {pickle:.2f} times. The "
     "parameters of the two runs differ by {far:g}.",
     expect="far == 0",
 )
@@ -141,7 +141,7 @@ quiz(
             "dtype with the order of its bytes, and shape": "The same bytes read as another dtype are other numbers, "
             "and no error tells you. The shape is not in the bytes either.",
             "the number of bytes alone": "The same number of bytes may be float32 or int32 values, in one row or ten.",
-            "the largest and the smallest value": "The bytes hold each value exactly once dtype and shape are known.",
+            "the largest and the smallest value": "Once dtype and shape are known, the bytes give every value.",
         },
     ),
     Item(
@@ -151,24 +151,25 @@ quiz(
             "about 17 digits bring such a float back exactly.",
             "it adds the dtype and the shape to each number": "It adds neither: a list of lists has its shape, and "
             "all numbers are written alike.",
-            "it pads each number to a fixed width": "It writes no more digits than are needed. Zero is short.",
+            "it pads each number with zeros to the width of the longest": "It writes no more "
+            "digits than are needed. Zero is short.",
         },
     ),
     Item(
         "A program prints the length of a list's text as the original size. What is the fair original of an array?",
         {
-            "its nbytes: the number of values times the bytes of one": "That is what would be sent without any format.",
-            "the length of the text": "Nobody would send the text. The same data looks better the longer its text is.",
+            "the array's nbytes": "The values times the bytes of one: that is what would be sent without any format.",
+            "the length of the text": "Nobody would send the text. Beside a long text any size looks small.",
             "the length of its pickle": "A pickle holds the array and a header. It is one of the formats to compare.",
         },
     ),
     Item(
-        "MessagePack is slow for a list of a million floats and quick for a frame. What differs?",
+        "Why is a list of floats in MessagePack longer than the array of the same numbers?",
         {
-            "a list has a million Python objects to write, a frame is one block of memory": "Each float of the list "
-            "gets its own type byte. The frame is handed out as it lies.",
-            "a frame is compressed": "Nothing is compressed. The frame has exactly the bytes of the array.",
-            "a frame has fewer digits": "A frame has the same values to the bit.",
+            "each number gets a byte that tells its type": "That makes 9 bytes for 8, or for a float32, which becomes "
+            "a float64 in the list, 9 bytes for 4.",
+            "each number is written in decimal digits": "JSON does that. MessagePack keeps a float's 8 bytes.",
+            "each number gets the shape of the array": "The shape is nowhere in a list of plain numbers.",
         },
     ),
     Item(

@@ -91,7 +91,7 @@ sentence(
 prompt(
     "06.1",
     "A server calls one of these readers in a loop that catches ValueError and nothing else. With which reader does it "
-    "live on? And which damage does no reader notice? Two sentences.",
+    "always go on? And which damage does no reader notice? Two sentences.",
     "With the reader of minips, since all that it raises is ValueError; the others raise something else now and then, "
     "and the loop would end. No reader notices that a value has changed, so those need a checksum or a connection "
     "that is authenticated.",
@@ -102,7 +102,7 @@ quiz(
     Item(
         "Why does it not help to check the result of pickle.loads?",
         {
-            "the functions that the pickle names have been called by then": "loads makes an object by calling them.",
+            "the functions in it have been called by then": "loads makes an object by calling them.",
             "the result has no type to check": "It has one. A server can check it, after the harm is done.",
             "a pickle hides its type until it is used": "The type is known as soon as loads returns.",
         },
@@ -110,7 +110,7 @@ quiz(
     Item(
         "A filter finds every name in the package numpy. What is wrong with it?",
         {
-            "it trusts thousands of functions, and one is enough": "Some run text as Python, some open files. Nobody "
+            "one of its many functions is enough": "Some run text as Python, some open files. Nobody "
             "has looked at all of them with a stranger's arguments.",
             "numpy's functions are written in C": "The language is not the trouble; what they do is.",
             "arrays need names outside of numpy": "With protocols 4 and 5 they need names of numpy alone.",
@@ -120,14 +120,14 @@ quiz(
         "What makes MessagePack with raw frames safer than pickle?",
         {
             "it names no functions, only values": "There is nothing in it that a reader would call.",
-            "it is encrypted": "It is not. Whoever sees the bytes can read them.",
-            "it is shorter": "The length says nothing of what the bytes can do.",
+            "its bytes are encrypted on the way": "They are not. Whoever sees the bytes can read them.",
+            "its messages are much shorter": "The length says nothing of what the bytes can do.",
         },
     ),
     Item(
-        "A frame of 40 kB says that it unpacks to 10 MB. What should a receiver do?",
+        "A frame of 40 kB unpacks to 10 MB, more than the receiver's limit. What should the receiver do?",
         {
-            "stop as soon as more than its limit has come out": "Then the memory never holds more than that.",
+            "stop unpacking at its limit": "Then the memory never holds more than that.",
             "unpack it and look at the length": "The memory has been taken by then. That is server A again.",
             "refuse all compressed frames": "That is safe, and gives up what compression saves.",
         },
@@ -135,7 +135,7 @@ quiz(
     Item(
         "A byte of an array's values is changed on the way. Which reader of this lesson notices?",
         {
-            "none": "Each pattern of bits is a number. A checksum or an authenticated connection would notice.",
+            "none": "Each pattern of bits is a value. A checksum or an authenticated connection would notice.",
             "np.load, for it checks the header": "The header is whole; it says nothing of the values.",
             "the one of minips, for it raises ValueError": "It raises that for what is no packet. This is one.",
         },

@@ -205,7 +205,7 @@ quiz(
     Item(
         "zstd saves a tenth of the 8-bit codes, and LZ4 nothing. What does zstd use?",
         {
-            "codes near the middle are more frequent": "Frequent bytes get short words. LZ4 has no such words: it uses "
+            "some codes are more frequent": "Frequent bytes get short words. LZ4 has no such words: it uses "
             "repeated pieces only.",
             "codes that hardly matter can be dropped": "Nothing is dropped: it is lossless, and gives every bit back.",
             "it shuffles the bytes first": "That is Blosc, and a code is one byte, so there is nothing to reorder.",

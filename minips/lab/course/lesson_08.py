@@ -26,15 +26,15 @@ question(
     "A model with 10 010 values, trained until it reads 90 % of the held-out digits: how many times as many steps does "
     "it take with one bit for each value as with 32 bits?",
     Option(
-        "fewer than three quarters",
-        lambda times: 0 < times < 0.75,
+        "fewer than half",
+        lambda times: 0 < times < 0.5,
         "The signs gave small values longer steps than they would have had, and that helped more than it hurt.",
     ),
     Expected(
         "about as many",
-        lambda times: 0.75 <= times <= 1.4,
+        lambda times: 0.5 <= times <= 1.4,
         "The error of a message is large, but the next message has another one, from another batch at other "
-        "parameters. A step needs the right direction on average more than the right size of each value.",
+        "parameters. So the five ratios scatter about 1: on other seeds the mean may move by a third.",
     ),
     Option(
         "two to ten times as many",
@@ -51,7 +51,7 @@ question(
 
 sentence(
     "08.1",
-    "{blank} numbers are zero because a pixel is blank. Half of the others are below {half:.0%} of the largest.",
+    "{blank} numbers are zero because a pixel is blank. Half the others are below {half:.0%} of the largest magnitude.",
     expect="half < 0.2",
 )
 
@@ -87,7 +87,7 @@ sentence(
 
 sentence(
     "08.7",
-    "On this model the largest 5 % of the values hold {tail:.0%} of the square; of normally distributed values they "
+    "On this model the largest 1 % of the values hold {tail:.0%} of the square; of normally distributed values they "
     "hold {normal:.0%}. With one value in a hundred, {without} of 5 runs read 90 % within 160 steps without a memory, "
     "{fed} of 5 with it.",
     expect="abs(tail - normal) < 0.05 and without < 5 and fed == 5",
@@ -95,7 +95,7 @@ sentence(
 
 sentence(
     "08.8",
-    "One value in a thousand with a memory reads 90 % with {fewer:.0f} ± {fewer_half:.0f} times fewer bytes than 32 "
+    "Top 0.1 % with a memory reaches 90 % with {fewer:.0f} ± {fewer_half:.0f} times fewer bytes than 32 "
     "bits, in {slower:.1f} ± {slower_half:.1f} times as many steps (five seeds, in pairs).",
     expect="fewer - fewer_half > 10 and slower - slower_half > 1",
 )
@@ -135,7 +135,7 @@ quiz(
         "A tensor of 10 values is sent with one bit for each. Why are there far more than 10 bits on the wire?",
         {
             "a scale and a header come with it": "The scale says how large the signs are, and the header names the "
-            "tensor. Both weigh the same for 10 values and for a million.",
+            "tensor. Both weigh nearly the same for 10 values and for a million.",
             "each bit is sent as a byte": "Eight bits are packed into one byte.",
             "a sign needs two bits, for plus, minus and zero": "Sign has two levels only: zero is sent as plus.",
         },
@@ -143,10 +143,10 @@ quiz(
     Item(
         "Four evenly spaced levels erred more than two. Why can that be?",
         {
-            "they have to reach the largest value, so most values share one level": "A few large values stretch the "
+            "most values share one of the levels": "A few large values stretch the "
             "range. The two levels of Sign stay where most values are.",
             "two bits hold fewer levels than one": "Two bits hold four levels, one bit holds two.",
-            "the scale of Uniform is rounded": "Its ends are sent exactly enough; the levels are far apart.",
+            "the scale of Uniform is rounded": "Its ends are sent exactly. The levels between are far apart.",
         },
     ),
     Item(
@@ -160,7 +160,7 @@ quiz(
     Item(
         "After 40 steps scheme A reads 92 % and scheme B 90 %. What follows?",
         {
-            "little: B may be unfinished, and have sent far fewer bytes": "Compare steps and bytes until the same "
+            "little: B may be unfinished": "B may have sent far fewer bytes. Compare steps and bytes until the same "
             "accuracy, over several seeds.",
             "A is the better scheme": "It is ahead at that step. At equal bytes it may be far behind.",
             "B can never reach 92 %": "40 steps do not tell where a run ends.",
@@ -171,7 +171,7 @@ quiz(
         {
             "large ones": "Scale and header do not grow with the number of values, so their share vanishes.",
             "small ones": "There the fixed part is larger than the bits.",
-            "none: half the rule is missing": "With 10 010 values the measured ratio was not far from 32.",
+            "none: half the rule is missing": "With 10 010 values the ratio was much nearer to 32 than with 650.",
         },
     ),
 )
@@ -180,7 +180,7 @@ quiz(
 @asks(
     "08.1",
     "How large can a place be? A place among 256 values fits into one byte, 0 to 255. And among 257?",
-    "A value takes 4 bytes. Its place takes 1 byte where size is at most 256, 2 bytes up to 65 536, and 4 beyond.",
+    "The last place is size - 1. What is the largest number in 1 byte, and in 2 bytes? The next size is 4 bytes.",
     "Three cases for the bytes of a place, by size; then k times the bytes of one value with its place.",
 )
 def topk_bytes(function: Any, rng: np.random.Generator) -> str:
@@ -202,7 +202,7 @@ def topk_bytes(function: Any, rng: np.random.Generator) -> str:
 @asks(
     "08.2",
     "A byte as int8 counts from −128 to 127. How long must a step be, so that the largest magnitude is 127 steps?",
-    "encode makes two parts of each tensor: the codes, np.rint(x / step) as int8, and the step. Give them two names, "
+    "encode makes two parts of each tensor: the codes, as int8, and the step. Give them two names, "
     "made from the tensor's.",
     "decode multiplies codes and step, and takes the dtype of like[name]. In a tensor of zeros the step would be 0: "
     "take a tiny one in its place.",
