@@ -20,7 +20,7 @@ IDLE = """() => {
         && !panel.node.querySelector('.jp-InputPrompt')?.textContent.includes('*')
         && ![...panel.node.querySelectorAll('.jp-InputPrompt')].some(one => one.textContent.includes('*'))
 }"""
-ACTIVE = "() => window.jupyterapp.shell.currentWidget.content.activeCellIndex"
+ACTIVE = "index => window.jupyterapp.shell.currentWidget.content.activeCellIndex === index"
 FOCUSED = """() => {
     const one = document.activeElement, groups = [...document.querySelectorAll('.widget-radio')]
     return [one.type || one.tagName, groups.indexOf(one.closest('.widget-radio')), one.textContent.trim()]
@@ -63,7 +63,7 @@ def test_from_opening_to_end(jupyter: Lab, tmp_path: Path, number: str, width: i
     keys = page.keyboard
     keys.press("Escape")
     keys.press("Control+Home")
-    assert page.evaluate(ACTIVE) == 0
+    page.wait_for_function(ACTIVE, arg=0, timeout=10_000)
     for index, cell in enumerate(cells):
         begun = time.monotonic()
         keys.press("Shift+Enter")
@@ -79,8 +79,9 @@ def test_from_opening_to_end(jupyter: Lab, tmp_path: Path, number: str, width: i
                 keys.press("Enter")
             page.screenshot(path=kept / f"{number}-{width}-{theme}-{index:02}-asked.png")
             keys.press("Escape")  # from the widget to its cell
+            page.wait_for_timeout(300)
             keys.press("ArrowDown")
-        assert page.evaluate(ACTIVE) == index + 1, "the next cell is where the keyboard is"
+        page.wait_for_function(ACTIVE, arg=index + 1, timeout=10_000)  # the keyboard is at the next cell
         if cell["cell_type"] == "code":
             page.screenshot(path=kept / f"{number}-{width}-{theme}-{index:02}.png")
             assert page.evaluate(CLIPPED) == [], index

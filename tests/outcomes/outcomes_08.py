@@ -5,7 +5,7 @@ from math import nan
 OUTCOMES = {
     "08.1": {"expected": {"ratio": 9.04}, "otherwise": {"ratio": 26.9}},
     "08.2": {
-        "fewer than three quarters": {"times": 0.5},
+        "fewer than half": {"times": 0.4},
         "about as many": {"times": 0.97},
         "two to ten times as many": {"times": 2.5},
         "about 32 times as many, or it never gets there": {"times": 32.0},

@@ -83,15 +83,15 @@ sentence(
 sentence(
     "09.3",
     "In |x|²: nearest rounding has a bias² of {bias:.3f} and no variance, random rounding a variance of "
-    "{variance:.3f}. The average of 16 should err by {formula:.4f}; measured {measured:.4f}.",
+    "{variance:.3f}. The squared error of an average of 16 should be {formula:.4f}; measured {measured:.4f}.",
     expect="abs(measured / formula - 1) < 0.1 and measured < bias < variance",
 )
 
 sentence(
     "09.4",
     "The step of QSGD is {wider:.0f} times the step of the eight levels, at the same 3 bits. The largest value is "
-    "{largest:.2f} of such a step. One copy errs by {error:.1f}: worse than sending nothing. Its average "
-    "beats nearest rounding from about {workers} workers on.",
+    "{largest:.2f} of such a step. One copy errs by {error:.1f}: worse than sending nothing. Of 1, 2, 4, … 1024 "
+    "workers, {workers} is the first number whose average beats nearest rounding.",
     expect="error > 1 and largest < 1 and workers > 16",
 )
 
@@ -124,8 +124,8 @@ sentence(
 
 sentence(
     "09.9",
-    "With one step and 8 workers, nearest rounding raises the held-out loss by {near:.3f} ± {near_half:.3f}, as with "
-    "one worker ({one:.3f}). Random rounding changes it by {random:+.3f} ± {random_half:.3f}.",
+    "With three levels and 8 workers, nearest rounding raises the held-out loss by {near:.3f} ± {near_half:.3f}, as "
+    "with one worker ({one:.3f}). Random rounding changes it by {random:+.3f} ± {random_half:.3f}.",
     expect="near - near_half > 0.05 and abs(near / one - 1) < 0.4 and abs(random) + random_half < near / 4",
 )
 
@@ -150,8 +150,8 @@ quiz(
     Item(
         "A scheme is unbiased. What does that say about one message?",
         {
-            "nothing about its size of error": "QSGD with three levels is unbiased, and one copy is further off than "
-            "zeros would be.",
+            "nothing about the size of its error": "QSGD with three levels is unbiased, and one copy is further off "
+            "than zeros would be.",
             "it is nearly right": "Right on average, over many draws. A single draw may be far off.",
             "it is nearer than nearest rounding": "On the same levels no rounding is nearer than nearest rounding.",
         },
@@ -168,20 +168,20 @@ quiz(
     Item(
         "Why did nearest rounding on eight levels lose little when each worker had 32 rows of its own?",
         {
-            "a value falls on different sides of a border in different batches": "So its rounding error changes from "
-            "worker to worker, and averages out as a random one does.",
+            "a value crosses borders from batch to batch": "So its rounding error changes from worker to worker, and "
+            "averages out as a random one does.",
             "small batches have smaller gradients": "They are noisier, and not smaller.",
-            "32 rows are too few to have a bias": "The bias belongs to the rounding. With nearly all rows in each "
-            "batch it stayed.",
+            "32 rows are too few to have a bias": "The bias belongs to the rounding. With 1024 rows in each batch it "
+            "stayed.",
         },
     ),
     Item(
         "All values of a gradient are rounded up or down by one common random number. What is wrong?",
         {
-            "the errors of all values go the same way": "Each value is right on average, but the sum of all errors "
-            "varies far more than with a draw for each value.",
+            "the errors of a message no longer cancel": "Mean and variance of each value are as before, but the "
+            "errors no longer cancel: their sum varies far more than with a draw for each value.",
             "it is biased": "The mean of each value is right.",
-            "nothing: the mean is right": "The mean is, but the errors of one message add up and do not cancel.",
+            "nothing: the mean is right": "Each value is right, but the errors of one message do not cancel.",
         },
     ),
 )
@@ -195,8 +195,8 @@ ALLOWED = 0.16
 @asks(
     "09.1",
     "A value of 2.3 steps has to become 2 in seven cases of ten and 3 in three of ten. Draw from rng.",
-    "Add a number between 0 and 1 to each value, drawn from rng, and round down: "
-    "np.floor(x / step + rng.random(x.shape)).",
+    "Only the codes change. What np.rint does to x / step, do in two moves: add a number drawn for each value, as "
+    "`at_random` does in this lesson, and round down.",
     "Mind the values below zero: astype(np.int8) cuts −2.3 to −2, while np.floor goes down to −3. "
     "So which of the two comes first?",
 )

@@ -24,7 +24,7 @@ question(
     Option(
         "about as many: each push moves one",
         lambda times: 0.9 <= times <= 1.3,
-        "Both send 400 values, and chose their places about equally often anew.",
+        "Both sent 400 values of W, to about as many different places.",
     ),
     Expected(
         "about twice as many",
@@ -198,29 +198,30 @@ quiz(
     Item(
         "For top-k the bound on what is held was several times as large as what was measured. Does that refute it?",
         {
-            "no: a bound holds for all inputs, and these were not the worst": "It takes for granted that each step "
+            "no: these were not the worst inputs": "It takes for granted that each step "
             "leaves the largest share that top-k can leave. Real gradients leave less.",
-            "yes: a bound has to be reached": "A bound says that nothing lies above it. It may be far above all.",
+            "no: a bound holds only on average": "For top-k it holds for each single input.",
             "yes: the measured value shows that top-k is no contraction": "A value below the bound agrees with it.",
         },
     ),
     Item(
         "Error feedback around QSGD with few levels held ever more. What is the cause?",
         {
-            "one draw errs by more than the gradient is long, and that error is added to the next": "The memory is "
-            "filled with noise, the noise of the next draw grows with it, and so on.",
-            "QSGD is biased": "Its mean is right. Its variance is what is too large.",
-            "200 steps are too few": "The curve grew to the end: more steps make it worse.",
+            "one draw errs by more than its input is long": "The memory is "
+            "filled with noise, and what is quantized next is longer by it. So is the next noise, and so on.",
+            "QSGD is biased, and the memory adds that up": "Its mean is right. Its variance is what is too large.",
+            "200 steps are too few to empty the memory": "The curve grew to the end: more steps make it worse.",
         },
     ),
     Item(
-        "A run with a memory beats one without, at the same lr, and the memory has a momentum of 0.9. What is to be "
-        "checked before the memory gets the credit?",
+        "With TwoBit and error feedback, the step size is made five times as long. How far from the minimum does w "
+        "stay in the end?",
         {
-            "whether a longer step alone does as much": "A momentum of 0.9 adds a steady gradient up ten times, so the "
-            "parameters move further at the same lr.",
-            "whether both sent the same number of bytes": "They used the same quantizer, so they did.",
-            "whether the memory stayed bounded": "The run ended well: it did. That does not say what made it better.",
+            "about five times as far": "In the end w hops by lr · t around the minimum, and lr is five times as long.",
+            "as far: the threshold sets it": "That is so without a memory. With one, gradients below the threshold add "
+            "up until they are sent.",
+            "nearer: the memory empties sooner": "That concerns the way down. In the end one hop is lr · t, and a "
+            "longer hop ends further off.",
         },
     ),
 )
@@ -231,7 +232,7 @@ quiz(
     "Measure `lost` with a quantizer that sends no zeros, such as ps.Sign(), and then look at the last line of Saver.",
     "`sent == 0` takes every value that is not zero for one that has arrived whole. Which quantizers send a value in "
     "part?",
-    "What is held is the difference of two arrays that update is given. No case has to be told apart.",
+    "No case has to be told apart, so np.where can go. Which part of C(p) + e′ = p is the memory to keep?",
 )
 def mended(memory: Any, rng: np.random.Generator) -> str:
     """Find a quantizer with which Saver loses something, and mend the memory."""
