@@ -48,7 +48,7 @@ question(
         "it stays within 3 percentage points",
         lambda accuracy, change: accuracy >= 50 and -3 <= change <= 3,
         "What is not sent is not dropped. It waits in the worker's memory, and later gradients are added to it, until "
-        "it is among the largest. Most of it arrives some steps late, and this model does not mind.",
+        "it is among the largest. Most of it arrives some steps late, and that does this model little harm.",
     ),
     otherwise="The accuracy rose, or it fell by an amount between the options.",
 )
@@ -97,7 +97,7 @@ sentence(
 timed_sentence(
     "00.9",
     "One worker alone sends all of A's bytes for a push. Its median transfer takes {middle:.2f} times A's, "
-    "and the slowest of its quickest tenth {quick:.2f} times A's ({spans} transfers).",
+    "the 10th percentile {quick:.2f} times A's ({spans} transfers).",
     expect="min(quick, middle) < 0.8",
 )
 
@@ -115,7 +115,7 @@ quiz(
     Item(
         "What does a worker send to the server at each step?",
         {
-            "a gradient: arrays with the names and shapes of the parameters": "It travels with the step's number. The "
+            "its gradient": "Arrays of the parameters' names and shapes, with the number of the step. The "
             "images stay where they are.",
             "the images of its batch": "Each worker keeps its images. The server never sees one.",
             "its new parameters": "A worker takes no step of its own. The server changes the parameters and sends "
@@ -125,8 +125,8 @@ quiz(
     Item(
         "5 % of the values are sent, and more than 5 % of the bytes. Why?",
         {
-            "positions, names and shapes travel too": "Each value that is sent needs its position, and names and "
-            "shapes take as many bytes as before.",
+            "positions, names and shapes travel too": "Each value that is sent needs its position. Names and shapes "
+            "do not shrink.",
             "what the memory keeps travels too": "The memory stays in the worker, and nothing of it is sent but what "
             "is later among the largest.",
             "the server asks for the rest afterwards": "The server asks for nothing. A value that was not sent comes "
@@ -166,7 +166,7 @@ quiz(
 @asks(
     "00.1",
     "Which stage decides how many bits a value takes? Look for it in the picture of a gradient's path.",
-    "ps.names('quantizer') lists the candidates. Sign() sends one bit for each value, Uniform(bits=4) four.",
+    "ps.names('quantizer') lists the candidates. A quarter of 32 bits is 8, and names and shapes take a part of it.",
     "Give Config a push codec with one of them as its quantizer. Is the accuracy too low? Which stage remembers "
     "what was left out?",
 )

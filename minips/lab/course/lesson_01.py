@@ -155,8 +155,8 @@ quiz(
         "The rows are sorted by digit, so each worker's gradient points far away from the whole one. When does that "
         "do harm?",
         {
-            "where a step is taken with one worker's gradient at a time": "Each step then goes where that worker's "
-            "digits want it. The errors do not cancel within a step.",
+            "where each step uses one worker's gradient alone": "Each step then lowers the loss of that "
+            "worker's digits alone. The errors do not cancel within a step.",
             "in each step with the mean of all": "That mean is the whole gradient: only the grouping changed.",
             "in the rounding of the mean": "The mean is off in the last digits, as it is with shuffled rows.",
         },
@@ -178,8 +178,8 @@ quiz(
 @asks(
     "01.1",
     "A worker's gradient is the mean over its rows. What is it times the number of its rows?",
-    "Add n·g over the workers, and divide by the number of all the rows.",
-    "A dictionary with one weighted mean for each name: the weights are the numbers of rows, and they add up to 1.",
+    "Two things in the line change: what is added up, and what the sum is divided by.",
+    "A dictionary with one weighted mean for each name. A weight is a part of all the rows; the weights add up to 1.",
 )
 def combine(function: Any, rng: np.random.Generator) -> str:
     """Combine the gradients of unequal shards, so that each row counts once."""

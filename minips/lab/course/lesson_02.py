@@ -57,7 +57,7 @@ question(
 
 sentence(
     "02.1",
-    "The mean of {draws:,} gradients of 4 rows is off by {off:.3f}. One of them is off by {each:.1f} on average.",
+    "The mean of {draws:,} gradients of 4 rows is off by {off:.3f}. The typical error of one of them is {each:.1f}.",
     expect="off < 3 * each / draws**0.5 and each > 0.5",
 )
 
@@ -104,7 +104,7 @@ sentence(
 
 prompt(
     "02.1",
-    "By how much may the step be longer with accumulate=4, and with accumulate=8? Give the numbers with their "
+    "By how much may the step be longer with accumulate=4, and with accumulate=8? Give the largest rates with their "
     "intervals, and say why it is not 4 and 8. Two sentences.",
     "With accumulate=4 the largest step is about three times as long as with one row, with accumulate=8 about four "
     "times, and the intervals do not overlap. The noise falls with the number of rows, but the border of the "
@@ -119,8 +119,8 @@ quiz(
             "it halves": "The variance is a quarter, and the error is its root.",
             "it falls to a quarter": "That is the variance. The error is measured in the units of the gradient, and "
             "is the root of it.",
-            "it stays: the gradient is right on average": "Right on average means that the errors have no preferred "
-            "direction. Their size falls.",
+            "it stays: the gradient is right on average": "Right on average means that the mean of the errors "
+            "is zero. Their size falls.",
         },
     ),
     Item(
@@ -152,7 +152,7 @@ quiz(
     Item(
         "With all the rows and a step of 1.1 · 2/λ the loss grows. Would twice as many rows help?",
         {
-            "no: the step overshoots without any noise": "Each step along the steepest direction ends farther from the "
+            "no: the step overshoots without any noise": "At the largest curvature each step ends farther from the "
             "minimum than it began. Noise has no part in it.",
             "yes: the variance would be half": "A gradient of all the rows has no variance from drawing them.",
             "yes: each row would weigh less": "The mean, and with it the curvature λ, stays about the same.",
@@ -168,7 +168,7 @@ WITHIN, MOST_RUNS = 1.02, 10
     "Each run halves what you do not know, if you choose the learning rate well. Which one lies between a rate that "
     "ends well and one that does not?",
     "Keep two rates: low has ended well, high has not. Try a rate between them; it replaces one of the two.",
-    "A loop while high / low is above 1.02. The middle by ratio is the root of low · high. Return low.",
+    "A while loop that ends when the two rates are near enough. In it: one middle by ratio, one run, one if.",
 )
 def largest(function: Any, rng: np.random.Generator) -> str:
     """Find the largest learning rate that ends well, to within 2 %, in at most 10 runs."""
@@ -228,7 +228,7 @@ def _ends_well(lr: float, many: int, seed: int) -> bool:
 )
 def noise(function: Any, rng: np.random.Generator) -> str:
     """Estimate σ² and the squared length of the true gradient from the gradients of one round, both unbiased."""
-    refuse_if(not callable(function), f"Expected the function noise(gradients, rows), got {function!r}.")
+    refuse_if(not callable(function), f"Expected the function noise_of(gradients, rows), got {function!r}.")
     for _ in range(10):
         workers, rows = int(rng.integers(2, 9)), int(rng.integers(1, 65))
         true: Tensors = {"w": rng.normal(size=(3, 2)), "b": np.asarray(rng.normal())}
