@@ -1,7 +1,9 @@
 """The learner's own server: its checks, its file, and its way through lessons 03, 05, 08 and 10."""
 
+import linecache
 import os
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 import minips as ps
 from minips import lab
-from minips.lab.course import own
+from minips.lab.course import exercises, own
 from minips.lab.course.exercises import Refused
 
 PARTS = {
@@ -92,8 +94,6 @@ def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def written(notebook: dict[str, Any], source: str, tmp_path: Path, number: str) -> Any:
     """The class of a cell, which has a file name, as in a notebook."""
-    import linecache
-
     name = f"<cell {number} {len(source)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     exec("import ast, struct\nimport numpy as np", notebook)
@@ -219,6 +219,42 @@ def test_a_server_that_never_answers_ends_the_run_with_a_sentence(monkeypatch: p
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=80, features=4, classes=3))
     with pytest.raises(RuntimeError, match=r"within 0\.5 seconds|sent anything for 0\.5 seconds"):
         lab.train_own(Silent, problem, steps=3)
+
+
+def test_what_stops_one_worker_or_the_server_ends_the_run_with_its_words() -> None:
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=80, features=4, classes=3))
+    given: Any = own._load(own.GIVEN, "08")
+
+    class Refuses(given):  # type: ignore[misc]
+        def handle(self, worker: int, message: Any) -> list[Any]:
+            if worker == 2 and message[0] == "push":
+                return [(worker, ("error", "Worker 2 may not."))]
+            answers: list[Any] = super().handle(worker, message)
+            return answers
+
+    class Breaks(given):  # type: ignore[misc]
+        @staticmethod
+        def unpack(data: bytes) -> Any:
+            raise EOFError("of the learner's own")
+
+    for _ in range(5):
+        with pytest.raises(RuntimeError, match=r"refused a push of worker 2: Worker 2 may not\."):
+            lab.train_own(Refuses, problem, steps=3)
+        with pytest.raises(RuntimeError, match="EOFError: of the learner's own"):
+            lab.train_own(Breaks, problem, steps=3)
+    assert not [thread for thread in threading.enumerate() if "carry" in thread.name]
+
+
+def test_one_that_never_ends_is_not_kept_and_not_taken(
+    notebook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(exercises, "LIMIT_S", 0.5)
+    endless = PARTS["03"].replace("        self.held[worker] = tensors\n", "        while True:\n            pass\n")
+    lab.keep(written(notebook, endless, tmp_path, "03"))
+    assert "It was stopped after 0.5 seconds." in capsys.readouterr().out
+    (tmp_path / "server.py").write_text(f"# Lesson 03\nimport numpy as np\n{endless}")
+    lab.own("server", lesson="05")
+    assert "The given server: yours does not pass. TooLong: It was stopped" in capsys.readouterr().out
 
 
 def test_unattended_runs_take_the_given_one_and_write_nothing(

@@ -90,8 +90,8 @@ def _verdict(asked: Exercise, thing: Any) -> Verdict:
         return done(asked.key, words)
     except Refused as refusal:
         words = str(refusal)
-    except _TooLong as error:
-        words = f"It was stopped after {LIMIT_S:g} seconds. Does a loop never end?{_place(error.__traceback__)}"
+    except TooLong as error:
+        words = f"{error}{_place(error.__traceback__)}"
     except KeyboardInterrupt as interrupt:
         said = f"{asked.key}: the check was interrupted."
         interrupt.args = (said,)
@@ -107,19 +107,19 @@ def done(key: str, words: str) -> Verdict:
     return Verdict(key, True, "\n".join(filter(None, [words, state.note("exercise", key)])))
 
 
-class _TooLong(BaseException):
+class TooLong(BaseException):
     """Past an answer's own ``except Exception``."""
 
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """Raise `_TooLong` in the main thread after `LIMIT_S`, where the system has such an alarm."""
+    """Raise `TooLong` in the main thread after `LIMIT_S`, where the system has such an alarm."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def ring(number: int, frame: FrameType | None) -> None:
-        raise _TooLong
+        raise TooLong(f"It was stopped after {LIMIT_S:g} seconds. Does a loop never end?")
 
     before, began = signal.signal(signal.SIGALRM, ring), time.monotonic()
     left, interval = signal.setitimer(signal.ITIMER_REAL, LIMIT_S)

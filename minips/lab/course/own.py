@@ -17,7 +17,6 @@ answer. Messages and answers are pairs of a kind and named arrays: ``push`` and 
 server, ``given_server.py``. A class is taken as far as the lessons before the one that asks, if it passes their checks.
 """
 
-import builtins
 import dis
 import linecache
 import pickle
@@ -32,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minips.lab.course import state
-from minips.lab.course.exercises import Refused, case, limited, refuse_if
+from minips.lab.course.exercises import Refused, TooLong, case, limited, refuse_if
 from minips.lab.source import show
 from minips.problems import SoftmaxRegression
 from minips.stage import Tensors
@@ -46,7 +45,7 @@ GIVEN = Path(__file__).with_name("given_server.py")
 WAIT_S = 20.0
 """A worker's longest wait for an answer."""
 BATCH = 32
-"""Rows of a worker's step."""
+"""Rows of a worker's step, where its shard has so many."""
 
 Check = Callable[[type, np.random.Generator], None]
 
@@ -80,7 +79,7 @@ def own(name: str, lesson: str) -> type:
             for number, check in CHECKS.items():
                 if number < lesson:
                     check(mine, np.random.default_rng(0))
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, TooLong) as error:
         print(f"The given server: yours does not pass. {type(error).__name__}: {error}")
         return _load(GIVEN, lesson)
     print(f"Your own server, from {FILE}.")
@@ -104,8 +103,8 @@ def keep(cls: type) -> None:
     try:
         with limited():
             CHECKS[number](cls, np.random.default_rng())
-    except Exception as error:
-        print(f"It is not kept: it does not pass the check of lesson {number}. {error}")
+    except (Exception, TooLong) as error:
+        print(f"It is not kept: it does not pass the check of lesson {number}. {type(error).__name__}: {error}")
         return
     sections = {known: part for known, part in _sections(GIVEN).items() if known < number}
     path = Path(FILE)
@@ -125,7 +124,7 @@ def _sections(path: Path) -> dict[str, str]:
 
 
 def _load(path: Path, lesson: str) -> type:
-    """The last class of the sections before this lesson; of lesson 03 itself where there are none."""
+    """The last class of the sections before this lesson. ValueError where there is none."""
     text = path.read_text(encoding="utf-8")
     cut = next((m.start() for m in re.finditer(r"^# Lesson (\d\d)\n", text, re.MULTILINE) if m[1] >= lesson), None)
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -143,29 +142,23 @@ def _imports(cls: type) -> list[str]:
         function = getattr(member, "__func__", member)
         if not isinstance(function, types.FunctionType):
             continue
-        codes = [function.__code__]
-        for code in codes:
-            codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-            for name in {*code.co_names} & {*function.__globals__} - {"Server"} - {*vars(builtins)}:
-                thing = function.__globals__[name]
-                if isinstance(thing, types.ModuleType):
-                    lines.add(f"import {thing.__name__}" + (f" as {name}" if thing.__name__ != name else ""))
-                elif (place := getattr(thing, "__module__", "__main__")) != "__main__" and callable(thing):
-                    lines.add(f"from {place} import {thing.__name__} as {name}")
-                elif isinstance(thing, int | float | str | bytes):
-                    lines.add(f"{name} = {thing!r}")
-                elif name not in _attributes(code):
-                    raise ValueError(f"{cls.__name__} uses {name!r}, which only the notebook has. Put it in the class.")
+        for name in _globals_of(function.__code__) & {*function.__globals__} - {"Server"}:
+            thing = function.__globals__[name]
+            if isinstance(thing, types.ModuleType):
+                lines.add(f"import {thing.__name__}" + (f" as {name}" if thing.__name__ != name else ""))
+            elif callable(thing) and thing.__module__ != "__main__":
+                lines.add(f"from {thing.__module__} import {thing.__name__} as {name}")
+            elif isinstance(thing, int | float | str | bytes):
+                lines.add(f"{name} = {thing!r}")
+            else:
+                raise ValueError(f"{cls.__name__} uses {name!r}, which only the notebook has. Put it in the class.")
     return sorted(lines)
 
 
-def _attributes(code: types.CodeType) -> set[str]:
-    """The names that code uses only as attributes."""
-    used: dict[str, set[bool]] = {}
-    for step in dis.get_instructions(code):
-        if isinstance(step.argval, str):
-            used.setdefault(step.argval, set()).add("GLOBAL" in step.opname or "NAME" in step.opname)
-    return {name for name, kinds in used.items() if kinds == {False}}
+def _globals_of(code: types.CodeType) -> set[str]:
+    """The global names that code reads, and the code within it."""
+    own = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    return own.union(*(_globals_of(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))
 
 
 DEFAULTS: dict[str, Callable[..., Any]] = {
@@ -192,37 +185,38 @@ def train_own(
     """
     from multiprocessing import Pipe  # not everywhere does it work
 
-    params = problem.init(np.random.default_rng(seed))
-    server, sent = cls(params, workers, lr), [0] * workers
+    server, sent = cls(problem.init(np.random.default_rng(seed)), workers, lr), [0] * workers
     log: list[tuple[int, str]] = []
     failed: list[Exception] = []
-    pipes = [Pipe() for _ in range(workers)]
+    at_server, at_workers = zip(*(Pipe() for _ in range(workers)), strict=True)
 
-    def carry(role: Callable[..., None], *given: Any) -> None:
+    def carry(ends: "tuple[Connection, ...]", role: Callable[..., None], *given: Any) -> None:
+        """Each thread closes its own ends, and no other: the one at the other end notices."""
         try:
             role(*given)
         except Exception as error:
             failed.append(error)
-            for end in (end for pair in pipes for end in pair):
+        finally:
+            for end in ends:
                 end.close()
 
-    crew = [Thread(target=carry, args=(_serve, server, [mine for mine, _ in pipes], log))]
-    for i, (_, theirs) in enumerate(pipes):
+    roles: list[tuple[Any, ...]] = [(at_server, _serve, server, at_server, log, failed)]
+    for i, pipe in enumerate(at_workers):
         rng = np.random.default_rng([seed, i])
-        crew.append(Thread(target=carry, args=(_work, cls, problem.shard(i, workers), theirs, steps, rng, sent, i)))
-    for thread in crew:
+        roles.append(((pipe,), _work, cls, problem.shard(i, workers), pipe, steps, rng, sent, i))
+    threads = [Thread(target=carry, args=role, daemon=True) for role in roles]
+    for thread in threads:
         thread.start()
-    for thread in crew:
+    for thread in threads[1:]:
         thread.join()
-    for end in (end for pair in pipes for end in pair):
-        end.close()
+    threads[0].join(WAIT_S)  # the learner's code may never end
     if failed:
         raise RuntimeError(f"The run ended early. {type(failed[0]).__name__}: {failed[0]}") from failed[0]
     held_out = problem.held_out() or problem
     return OwnRun(server.params, held_out.accuracy(server.params), sum(sent), log)
 
 
-def _serve(server: Any, pipes: "list[Connection]", log: list[tuple[int, str]]) -> None:
+def _serve(server: Any, pipes: "tuple[Connection, ...]", log: list[tuple[int, str]], failed: list[Exception]) -> None:
     from multiprocessing.connection import Connection, wait
 
     cls, open_pipes = type(server), list(pipes)
@@ -232,17 +226,19 @@ def _serve(server: Any, pipes: "list[Connection]", log: list[tuple[int, str]]) -
             raise TimeoutError(f"No worker sent anything for {WAIT_S:g} seconds. Was a push never answered?")
         for pipe in ready:
             try:
-                kind, tensors = pipe.recv_bytes().decode(), _method(cls, "unpack")(pipe.recv_bytes())
+                kind, data = pipe.recv_bytes().decode(), pipe.recv_bytes()
             except (EOFError, OSError):
+                if failed:  # then the round of the others is never whole
+                    return
                 open_pipes.remove(pipe)
                 continue
-            worker = pipes.index(pipe)
+            worker, tensors = pipes.index(pipe), _method(cls, "unpack")(data)
             log.append((worker, kind))
             if kind == "push":
                 tensors = _method(cls, "decode")(tensors, server.params)
             for to, (said, values) in server.handle(worker, (kind, tensors)):
                 pipes[to].send_bytes(said.encode())
-                pipes[to].send_bytes(_method(cls, "pack")(values))
+                pipes[to].send_bytes(values.encode() if said == "error" else _method(cls, "pack")(values))
 
 
 def _work(
@@ -261,22 +257,21 @@ def _work(
             raise TimeoutError(f"The server did not answer worker {worker}'s {kind} within {WAIT_S:g} seconds.")
         said, values = pipe.recv_bytes().decode(), pipe.recv_bytes()
         if said == "error":
-            raise RuntimeError(f"The server refused a {kind} of worker {worker}.")
+            raise RuntimeError(f"The server refused a {kind} of worker {worker}: {values.decode()}")
         answer: Tensors = _method(cls, "unpack")(values)
         return answer
 
     pack = _method(cls, "pack")
     memory: Tensors = {}
-    with pipe:
-        for _ in range(steps):
-            params = ask("pull", pack({}))
-            gradient = problem.gradient(params, rng.choice(problem.rows, BATCH, replace=False))
-            gradient = _method(cls, "compensate")(gradient, memory)
-            parts = _method(cls, "encode")(gradient)
-            memory = _method(cls, "remember")(gradient, _method(cls, "decode")(parts, gradient))
-            data = pack(parts)
-            sent[worker] += len(data)
-            ask("push", data)
+    for _ in range(steps):
+        params = ask("pull", pack({}))
+        gradient = problem.gradient(params, rng.choice(problem.rows, min(BATCH, problem.rows), replace=False))
+        gradient = _method(cls, "compensate")(gradient, memory)
+        parts = _method(cls, "encode")(gradient)
+        memory = _method(cls, "remember")(gradient, _method(cls, "decode")(parts, gradient))
+        data = pack(parts)
+        sent[worker] += len(data)
+        ask("push", data)
 
 
 def _drawn(rng: np.random.Generator) -> Tensors:
