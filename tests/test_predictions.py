@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from minips import lab
@@ -361,3 +362,18 @@ class TestLockedCells:
         lock.visit(ast.parse("guess.require()\nrun = 1"))
         tree = ast.parse(cell)
         assert lock.visit(tree) is tree
+
+
+class TestInterval:
+    def test_is_that_of_student(self) -> None:
+        drawn = np.random.default_rng(0).normal(3.0, 2.0, size=(2000, 6))
+        means, halves = lab.interval(drawn.T)
+        inside = np.abs(means - 3.0) < halves
+        assert 0.94 < inside.mean() < 0.96
+        one = lab.interval(drawn[0])
+        assert (one.mean, one.half) == pytest.approx((means[0], halves[0]))
+
+    @pytest.mark.parametrize("values", [3.0, [], [3.0]])
+    def test_wants_two_values(self, values: Any) -> None:
+        with pytest.raises(ValueError, match="two values or more; got"):
+            lab.interval(values)

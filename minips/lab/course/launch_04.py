@@ -65,7 +65,7 @@ def _pair(program: str, limit: float) -> dict[str, list[str]]:
         for pid in running.values():
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-        errors = ["still waiting, and then ended" if r in running else _read(folder / f"{r}.error") for r in (0, 1)]
+        errors = ["still waiting when it was stopped" if r in running else _read(folder / f"{r}.error") for r in (0, 1)]
         return {"errors": errors, "said": [_read(folder / f"{rank}.said") for rank in (0, 1)]}
 
 

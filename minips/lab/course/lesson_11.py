@@ -8,6 +8,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, drawn_seed, refuse_if
+from minips.lab.course.intervals import interval
 from minips.lab.course.questions import Expected, Item, Option, prompt, question, quiz, sentence
 
 question(
@@ -175,8 +176,6 @@ quiz(
 )
 
 SHARE, SEEDS = 0.75, 8
-T95 = {3: 4.303, 4: 3.182, 5: 2.776, 8: 2.365}
-"""Student's t for 95 %, by the number of pairs."""
 
 
 @asks(
@@ -205,7 +204,7 @@ def beat_signs(plan: Any, rng: np.random.Generator) -> str:
         if len(points) == SEEDS // 2 and sum(points) <= 0:
             break  # what half of the seeds do not show, the others do not make good
     n = len(points)
-    mean, half = float(np.mean(points)), T95[n] * float(np.std(points, ddof=1)) / math.sqrt(n)
+    mean, half = interval(points)
     said = f"{mean:+.1f} ± {half:.1f} percentage points from signs with feedback ({n} seeds, pairs)"
     refuse_if(not mean - half > 0, f"With {ratio:.2f} of the bytes: {said}. The whole interval has to be above zero.")
     return f"{ratio:.2f} of the bytes, and {said}."
@@ -215,7 +214,7 @@ def beat_signs(plan: Any, rng: np.random.Generator) -> str:
     "11.2",
     "A harm is a difference of two runs with the same seed. Take it for each problem first; then take their mean.",
     "replace(config, seed=seed) changes the seed and keeps the memory. enumerate(problems) counts the seeds.",
-    "Collect the differences in a list. `interval` above does this for five: where does n come in?",
+    "Collect the differences in a list. How far do they scatter, and how does their number come in?",
 )
 def harm(function: Any, rng: np.random.Generator) -> str:
     """Write harm, of problems, config and name: the mean added loss, and half of its 95 % interval."""
@@ -239,7 +238,7 @@ def harm(function: Any, rng: np.random.Generator) -> str:
             for one in (alone, none)
         ]
         added = np.subtract(losses[0], losses[1])
-        wanted = float(added.mean()), T95[n] * float(added.std(ddof=1)) / math.sqrt(n)
+        wanted = interval(added)
         with case(f"For {name} of {n} problems, {push!r}:"):
             got = function(problems, config, name)
             pair = isinstance(got, tuple) and len(got) == 2

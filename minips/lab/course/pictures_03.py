@@ -8,7 +8,7 @@ from matplotlib import pyplot
 from minips.lab.plots import LOOKS
 
 
-def staleness(found: Mapping[str, Sequence[Sequence[int]]]) -> None:
+def draw_staleness(found: Mapping[str, Sequence[Sequence[int]]]) -> None:
     """A panel for each name: how many gradients of its runs had which staleness, up to 20 versions."""
     _, axes = pyplot.subplots(1, len(found), figsize=(8, 2.8), layout="constrained", sharex=True, sharey=True)
     for ax, look, (name, runs) in zip(axes, LOOKS, found.items(), strict=False):

@@ -14,7 +14,7 @@ NEVER = 2.0
 """Where the marks stand of runs that did not get there, times the largest number of the others."""
 
 
-def histogram(values: Array) -> None:
+def draw_histogram(values: Array) -> None:
     """The number of values in each bin."""
     _, ax = pyplot.subplots(figsize=(6.4, 2.6), layout="constrained")
     ax.hist(values, bins=61, color=HERE)
@@ -22,7 +22,7 @@ def histogram(values: Array) -> None:
     pyplot.show()
 
 
-def before_and_after(x: Array, quantizers: Mapping[str, Quantizer]) -> None:
+def draw_before_and_after(x: Array, quantizers: Mapping[str, Quantizer]) -> None:
     """The histogram of one gradient and of what each quantizer makes of it, two rows of three."""
     reach = float(np.abs(x).max())
     bins = np.linspace(-reach, reach, 62).tolist()
@@ -40,7 +40,7 @@ def before_and_after(x: Array, quantizers: Mapping[str, Quantizer]) -> None:
     pyplot.show()
 
 
-def until_90(rows: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
+def draw_until_90(rows: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
     """Steps and kilobytes of each run of each scheme, by its name; a run that did not get there is infinite."""
     _, axes = pyplot.subplots(1, 2, figsize=(9.6, 3.8), layout="constrained", sharey=True)
     for side, (ax, what) in enumerate(zip(axes, ("steps", "kB sent by the four workers"), strict=True)):

@@ -9,7 +9,7 @@ from minips.lab.plots import LOOKS
 from minips.stage import Array
 
 
-def errors(counts: Array, curves: Mapping[str, ArrayLike]) -> None:
+def draw_errors(counts: Array, curves: Mapping[str, ArrayLike]) -> None:
     """The error of the average against the number of gradients that were averaged."""
     _, ax = pyplot.subplots(figsize=(6.4, 3.4), layout="constrained")
     for (name, curve), look in zip(curves.items(), LOOKS, strict=False):
@@ -25,7 +25,7 @@ def errors(counts: Array, curves: Mapping[str, ArrayLike]) -> None:
     pyplot.show()
 
 
-def variances(
+def draw_variances(
     levels: Sequence[int], bound: Sequence[float], formula: Sequence[float], measured: Sequence[float]
 ) -> None:
     """The variance of QSGD by its number of levels: the bound, the formula, and what was drawn."""

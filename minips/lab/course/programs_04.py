@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -93,6 +94,7 @@ class Pair:
         try:
             self.values |= self._told(process)
         except (ValueError, OSError):  # torch cannot be imported
+            process.kill()
             self._end(process)
             return False
         return True
@@ -109,7 +111,10 @@ class Pair:
             raise
 
     def _told(self, process: "subprocess.Popen[str]") -> Any:
-        return json.loads(process.stdout.readline() if process.stdout else "")
+        assert process.stdout
+        if not select.select([process.stdout], [], [], 2 * LIMIT_S)[0]:
+            raise TimeoutError(f"The process that starts torch's programs said nothing for {2 * LIMIT_S:g} seconds.")
+        return json.loads(process.stdout.readline())
 
     def _end(self, process: "subprocess.Popen[str]") -> None:
         self._process = None
