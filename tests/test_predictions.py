@@ -102,6 +102,20 @@ class TestPrediction:
             assert "You predicted: this" in repr(one.compare(share=0.5))
         assert lab.predict("00.91").choice.value == "this"
 
+    @pytest.mark.parametrize(("key", "choice"), [("00.91", "this"), ("00.92", "0,5")])
+    def test_the_page_is_never_told_to_disable_the_button_that_was_pressed(
+        self, key: str, choice: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        guess = lab.predict(key)
+        guess.choice.value = choice
+        told: list[dict[str, Any]] = []
+        monkeypatch.setattr(guess.button, "send_state", lambda key: told.append(guess.button.get_state(key)))
+        guess.button.click()
+        assert guess.value
+        assert told
+        assert {state.get("disabled", False) for state in told} == {False}
+        assert guess.button.description == predictions.MADE
+
     def test_a_new_kernel_does_not_forget(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.predicted("that")
         monkeypatch.setattr(predictions, "_kept", {})

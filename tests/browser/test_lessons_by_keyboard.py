@@ -21,6 +21,7 @@ IDLE = """() => {
         && ![...panel.node.querySelectorAll('.jp-InputPrompt')].some(one => one.textContent.includes('*'))
 }"""
 ACTIVE = "index => window.jupyterapp.shell.currentWidget.content.activeCellIndex === index"
+IN_NOTEBOOK = "() => document.activeElement.closest('.jp-Notebook') !== null"
 FOCUSED = """() => {
     const one = document.activeElement, groups = [...document.querySelectorAll('.widget-radio')]
     return [one.type || one.tagName, groups.indexOf(one.closest('.widget-radio')), one.textContent.trim()]
@@ -60,6 +61,9 @@ def test_from_opening_to_end(jupyter: Lab, tmp_path: Path, number: str, width: i
     page.set_viewport_size({"width": width, "height": 900})
     page.evaluate(f"() => window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
     page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+    page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=f"JupyterLab {theme}")
+    page.evaluate("() => window.jupyterapp.shell.activateById(window.jupyterapp.shell.currentWidget.id)")
+    page.wait_for_function(IN_NOTEBOOK)  # a change of the layout may take the focus from it
     keys = page.keyboard
     keys.press("Escape")
     keys.press("Control+Home")

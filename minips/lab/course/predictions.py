@@ -95,9 +95,10 @@ class Guess:
                 choose = "Choose one of the options" if isinstance(self.question, Question) else "Type a number above 0"
                 raise ValueError(f"{choose} first.")
             _kept[self.question.key] = chosen
-            self._show(state.note("question", self.question.key, predicted=chosen))
-            self.button.disabled = False  # or the page would lose the keyboard's focus
-            self.button.description = MADE
+            with self.button.hold_sync():  # were it disabled for a moment, the page would lose the keyboard's focus
+                self._show(state.note("question", self.question.key, predicted=chosen))
+                self.button.disabled = False
+                self.button.description = MADE
 
     def require(self) -> None:
         """PredictFirstError, without a traceback, while no prediction is in; a notebook skips the cell instead."""
