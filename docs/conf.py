@@ -30,6 +30,7 @@ CONTENTS = f"""
 :caption: Lessons
 {LESSONS}
 lessons/README
+lessons/GLOSSARY
 ```
 
 ```{{toctree}}
