@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import ipywidgets
-from traitlets import CUnicode, TraitError
+from traitlets import CUnicode, TraitError, Unicode, dlink
 
 from minips.results.tables import html_rows
 from minips.stage import BOUNDS, Stage, Value, check_limits, default_of, names, stage_class
@@ -109,6 +109,7 @@ class StagePicker:
         self._help, self._changed, self._narrow = help, changed, narrow
         self.dropdown = ipywidgets.Dropdown(options=names(self.kind), value=stage.name, **_named(before, shown))
         self.dropdown.full_name = self.label
+        self._placed = Explained(self.dropdown)
         self.row, self.rest = Row(ipywidgets.VBox(), {}), Row(ipywidgets.VBox(), {})
         if narrow is None:
             self.row.panel.add_class("minips-form")
@@ -173,8 +174,10 @@ class StagePicker:
         split = len(fields) if self._narrow is None else self._narrow
         self.row.controls, self.rest.controls = {"": self.dropdown, **dict(fields[:split])}, dict(fields[split:])
         for row in (self.row, self.rest):
-            gone = [one for one in row.panel.children if one is not self.dropdown]
-            row.panel.children = [placed(widget) for widget in row.controls.values()]
+            gone = [one for one in row.panel.children if one is not self._placed]
+            row.panel.children = [
+                self._placed if widget is self.dropdown else placed(widget) for widget in row.controls.values()
+            ]
             close(*gone)
 
 
@@ -191,16 +194,26 @@ def bare(widget: Any) -> Any:
     return widget
 
 
-def placed(widget: Any) -> Any:
-    """The control as it stands on the page: a number with the note under it, a checkbox with its name beside it."""
-    if isinstance(widget, Number):
-        return ipywidgets.VBox([widget, widget.note])
-    if isinstance(widget, ipywidgets.Checkbox):
-        words = f"<span aria-hidden='true' title='{html.escape(widget.tooltip, quote=True)}'>{widget.shown}</span>"
-        row = ipywidgets.HBox([bare(widget), ipywidgets.HTML(words)], layout={"align_items": "center"})
-        row.add_class("minips-check")
-        return row
-    return widget
+class Explained(ipywidgets.VBox):  # type: ignore[misc]
+    """A control as it stands on the page, with the note under it where it has one; a pointer that rests anywhere on it
+    sees its tooltip, which ipywidgets shows on a control's name alone.
+    """
+
+    description = Unicode(help="of a box: none, which its view asks for").tag(sync=True)
+
+    def __init__(self, widget: Any, shown: Any = None) -> None:
+        super().__init__([shown or widget, *([widget.note] if isinstance(widget, Number) else [])])
+        dlink((widget, "tooltip"), (self, "tooltip"))
+
+
+def placed(widget: Any) -> Explained:
+    """The control as it stands on the page; a checkbox has its name beside it."""
+    if not isinstance(widget, ipywidgets.Checkbox):
+        return Explained(widget)
+    words = ipywidgets.HTML(f"<span aria-hidden='true'>{html.escape(widget.shown)}</span>")
+    row = ipywidgets.HBox([bare(widget), words], layout={"align_items": "center"})
+    row.add_class("minips-check")
+    return Explained(widget, row)
 
 
 def named(before: str, shown: str) -> str:

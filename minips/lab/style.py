@@ -35,7 +35,8 @@ STYLE = f"""<style>
 .minips-panel .minips-told, .minips-panel .minips-bare > .widget-label,
 .minips-panel .minips-bare .widget-label-basic > span {{
     position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}}
-.minips-panel .minips-form .minips-check, .minips-panel .widget-gridbox > .minips-check {{margin-left: 140px}}
+.minips-panel .minips-form .minips-check,
+.minips-panel .widget-gridbox > .widget-vbox > .minips-check {{margin-left: 140px}}
 .minips-panel .minips-check > .widget-checkbox {{flex: none; width: 24px; min-width: 0}}
 .minips-panel :is(.jupyter-widget-Collapse-contents, .widget-tab-contents) {{padding: 4px 6px}}
 .minips-panel .minips-slim {{flex-wrap: wrap; height: auto}}

@@ -19,7 +19,7 @@ from minips.core.config import Config, Delays
 from minips.engines import Engine
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, shown
-from minips.lab.controls import bare, explained
+from minips.lab.controls import Explained, bare, explained
 from minips.lab.panels.base import Interactive, Job, Picture, beside, numbered, still
 from minips.lab.style import NARROW_IN, STYLE, WIDE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
@@ -138,7 +138,13 @@ class Workbench(Interactive):
         self.which = ipywidgets.Dropdown(options=columns, description=which, tooltip="what Run trains", **WIDE)
         presets = ["as it was opened", *PRESETS]
         self.preset = ipywidgets.Dropdown(options=presets, description=preset, tooltip="sets both columns", **WIDE)
-        self.predict = ipywidgets.Checkbox(value=predict, description=words, indent=False, layout={"width": "auto"})
+        self.predict = ipywidgets.Checkbox(
+            value=predict,
+            description=words,
+            indent=False,
+            tooltip="measure the stages, and say the seconds and bytes of a run before it",
+            layout={"width": "auto"},
+        )
         there = [name for name in names("engine") if name in REAL and not missing(stage_class("engine", name))]
         offered = [(str(one), one) for one in dict.fromkeys([self.engine, *there])]
         self.engines = ipywidgets.Dropdown(
@@ -153,12 +159,14 @@ class Workbench(Interactive):
         bare(self.job.bar).layout.width = "140px"
         for button in (self.job.run_button, self.job.stop_button):
             button.layout.width = "84px"
-        bar = [self.job.run_button, self.job.stop_button, self.job.bar, self.which, self.preset]
+        bar = [self.job.run_button, self.job.stop_button, self.job.bar, Explained(self.which), Explained(self.preset)]
         self._names: dict[str, Any] = {}
         first = self._grid(FIRST)
         more = self._grid([name for name in self.columns["A"].rows if name not in FIRST])
         errors = [column.error for column in self.columns.values()]
-        folded = ipywidgets.Accordion([ipywidgets.VBox([self.predict, self.engines, more])], titles=("More",))
+        folded = ipywidgets.Accordion(
+            [ipywidgets.VBox([Explained(self.predict), Explained(self.engines), more])], titles=("More",)
+        )
         code = ipywidgets.HBox([column.code for column in self.columns.values()], layout={"flex_flow": "row wrap"})
         sections = {
             "Results": self.table,

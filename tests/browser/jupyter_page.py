@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -67,6 +68,12 @@ CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel
             ...overlapping.map(one => 'overlaps: ' + one.outerHTML.slice(0, 200))]
 })"""
 """What is cut off or lies over something else in the panels, as pieces of HTML."""
+
+
+UNTOLD = """() => [...document.querySelectorAll('.minips-panel :is(select, input, button)')]
+    .filter(one => one.offsetParent !== null && !one.closest('[title]:not([title=""])'))
+    .map(one => one.outerHTML.slice(0, 200))"""
+"""The controls over which a resting pointer is shown nothing, as pieces of HTML."""
 
 
 class Lab:
@@ -178,6 +185,39 @@ def jupyterlab(home: Path) -> Iterator[tuple[str, Path, int]]:
                 with suppress(ProcessLookupError):
                     os.killpg(server.pid, signal.SIGKILL)
                 server.wait(5)
+
+
+@contextmanager
+def newcomers(home: Path, *command: str) -> Iterator[str]:
+    """A JupyterLab of somebody who has no settings, as ``python -m command`` starts it: its address, with the token."""
+    home.mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "XDG"))}
+    environment |= {"HOME": str(home), "TMPDIR": str(home)}
+    with (
+        (home / "server.log").open("w+") as log,
+        subprocess.Popen(
+            [sys.executable, "-m", *command, "--no-browser", "--allow-root"],
+            cwd=home,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        ) as server,
+    ):
+        try:
+            deadline = time.monotonic() + 60
+            while "is running at" not in (home / "server.log").read_text() and time.monotonic() < deadline:
+                assert server.poll() is None, (home / "server.log").read_text()
+                time.sleep(0.2)
+            found = re.search(r"http://localhost:\d+/lab\S*\?token=\w+", (home / "server.log").read_text())
+            assert found, (home / "server.log").read_text()
+            yield found[0]
+        finally:
+            server.terminate()
+            try:
+                server.wait(15)
+            except subprocess.TimeoutExpired:
+                server.kill()
 
 
 def _wait_for(server: "subprocess.Popen[bytes]", address: str, log: Path) -> None:

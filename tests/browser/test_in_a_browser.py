@@ -5,8 +5,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from jupyter_page import CLIPPED, Lab
-from playwright.sync_api import expect
+from jupyter_page import CLIPPED, Lab, newcomers
+from playwright.sync_api import Browser, expect
 
 import minips as ps
 from minips.lab.columns import FIRST, STAGES, shown
@@ -69,6 +69,23 @@ def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_
     jupyter.control("B consistency backup").fill("9")
     jupyter.control("B consistency backup").press("Enter")
     expect(outputs.get_by_role("alert").first).to_contain_text("needs more than 9 workers")
+
+
+@pytest.mark.parametrize(
+    ("command", "asked"), [(("minips", "lab"), 0), (("jupyterlab",), 1)], ids=["minips lab", "JupyterLab as it comes"]
+)
+def test_no_question_covers_the_first_lesson(
+    chromium: Browser, tmp_path: Path, command: tuple[str, ...], asked: int
+) -> None:
+    with newcomers(tmp_path / "home", *command) as address:
+        page = chromium.new_page()
+        page.goto(address)
+        expect(page.locator(".jp-Launcher, .jp-Notebook").first).to_be_visible()
+        if asked:
+            expect(page.get_by_text("official Jupyter news")).to_have_count(1)
+        page.wait_for_timeout(3_000)
+        assert page.get_by_text("official Jupyter news").count() == asked
+        page.close()
 
 
 def test_the_first_screen_of_the_workbench_holds_all_that_a_first_run_needs(jupyter: Lab) -> None:
@@ -198,6 +215,12 @@ def test_an_exercise_is_failed_and_then_solved(jupyter: Lab) -> None:
     jupyter.run_cell(1, "bytes_per_push = lambda run: run.bytes_sent / run.updates")
     jupyter.run_cell(2)
     expect(jupyter.output(2)).to_contain_text("✓ 00.3 is done.")
+    jupyter.run_cell(3)
+    expect(jupyter.output(3)).to_contain_text("1 of 2 (00.3)")
+    jupyter.run_cell(1, "def bytes_per_push(run):\n    while True:\n        pass")
+    jupyter.run_cell(2)
+    expect(jupyter.output(2)).to_contain_text("It was stopped after 20 seconds. Does a loop never end?")
+    expect(jupyter.output(2)).to_contain_text("In bytes_per_push, line 3 of your cell: pass")
     jupyter.run_cell(3)
     expect(jupyter.output(3)).to_contain_text("1 of 2 (00.3)")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jupyter_page import CLIPPED, Lab
+from jupyter_page import CLIPPED, UNTOLD, Lab
 from playwright.sync_api import Locator, expect
 
 from minips.lab import panels
@@ -142,6 +142,7 @@ def test_every_control_of_every_panel(jupyter: Lab) -> None:
     jupyter.run_all()
     all_panels = jupyter.page.locator(".minips-panel")
     expect(all_panels).to_have_count(len(PANELS))
+    assert jupyter.page.evaluate(UNTOLD) == []
     for panel in all_panels.all():
         title = panel.locator("b").first.inner_text().lower()
         run = jupyter.button(f"Run {title}")
@@ -170,6 +171,7 @@ def test_every_control_of_the_workbench(jupyter: Lab) -> None:
     panel.get_by_text("More", exact=True).click()
     panel.get_by_text("The configs as code", exact=True).click()
     panel.locator("summary").click()
+    assert jupyter.page.evaluate(UNTOLD) == []
     code = panel.locator("pre").all_inner_texts()
     controls = every_control(panel)
     assert len(controls) > 60
@@ -203,7 +205,12 @@ def test_the_keyboard_alone(jupyter: Lab) -> None:
     expect(options.nth(1)).to_be_checked()
 
     run, stop = jupyter.button("Run"), jupyter.button("Stop")
-    run.focus()
+    page.locator(".minips-panel").nth(1).locator("button, select, input").first.focus()
+    presses = 0
+    while not run.evaluate("one => one === document.activeElement"):
+        page.keyboard.press("Tab")
+        presses += 1
+        assert presses <= 25
     page.keyboard.press("Enter")
     expect(stop).to_be_focused()
     expect(page.get_by_text("A is at").first).to_be_visible()

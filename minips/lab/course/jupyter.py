@@ -13,6 +13,10 @@ FLAGS = ("--no-browser", "--allow-root", "--debug")
 """JupyterLab's options that take no value."""
 FIRST_PORT, PORTS = 8888, 50
 """Where a free port is looked for, and how many are tried."""
+SETTINGS = Path(__file__).with_name("settings")
+"""A folder of JupyterLab's settings: without an answer of the user, its question whether to fetch news is answered no.
+The question would cover the lesson, and is asked even where ``LabApp.news_url`` is None.
+"""
 
 
 def checked(options: Sequence[str]) -> list[str]:
@@ -75,8 +79,9 @@ def start(folder: Path, first: str, port: int | None, options: Sequence[str]) ->
         "--ServerApp.port_retries=0",
         "--ServerApp.answer_yes=True",  # or Ctrl-C would ask, and go on without an answer
         f"--LabApp.default_url=/lab/tree/{first}",
-        "--LabApp.news_url=None",  # its question whether to fetch news would cover the lesson
     ]
+    others = os.environ.get("JUPYTER_CONFIG_PATH")
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join([str(SETTINGS), *([others] if others else [])])
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.stderr.flush()
     os.execv(sys.executable, [*command, *options])

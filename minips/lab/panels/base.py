@@ -145,8 +145,12 @@ class Job:
         self.stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._next: Callable[[], None] | None = None
-        self.run_button = ipywidgets.Button(description=f"Run {name}".strip(), button_style="primary")
-        self.stop_button = ipywidgets.Button(description=f"Stop {name}".strip())
+        self.run_button = ipywidgets.Button(
+            description=f"Run {name}".strip(), tooltip="start, with what the controls say", button_style="primary"
+        )
+        self.stop_button = ipywidgets.Button(
+            description=f"Stop {name}".strip(), tooltip="end early, and keep what there is so far"
+        )
         self.bar = ipywidgets.IntProgress(
             description=f"Progress {name}".strip(), style={"description_width": "initial"}, layout={"width": "260px"}
         )
