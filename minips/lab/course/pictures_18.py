@@ -14,8 +14,8 @@ MOST = 5.0
 
 
 def draw_map(codecs: Sequence[str], nbytes: Mapping[str, int], seconds: Mapping[str, float]) -> None:
-    """How many times faster one message gets, by codec and bandwidth. ``seconds`` are those to encode and to decode, by
-    codec and for ``exact``; the black line is where they are what the wire saves.
+    """One message's speed against that of exact values, by codec and bandwidth. ``seconds`` are those to encode and to
+    decode, by codec and for ``exact``; the black line is where they are what the wire saves.
     """
     rates = np.geomspace(1e6, 400e9, 200)  # bit/s
     plain = seconds["exact"] + 8 * nbytes["exact"] / rates
@@ -52,6 +52,7 @@ def draw_until_90(sides: Mapping[str, Mapping[str, Array]]) -> None:
         ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.xaxis.set_major_formatter("{x:g}")
         ax.minorticks_off()
+        ax.margins(y=0.12)
         ax.grid(alpha=0.3)
     axes[0].invert_yaxis()
     pyplot.show()
