@@ -116,6 +116,13 @@ sentence(
     expect="drawn + half < doubled < 10",
 )
 
+sentence(
+    "13.18",
+    "Where it costs 0.0005 s to drop a call: {at_once} of 200 callers have their answer if they call again at once; if "
+    "they draw their waits, from 0.4 s on, {drawn} of 200, the last one after {last:.1f} s at most (five seeds).",
+    expect="at_once < 100 and drawn == 200 and last < 10",
+)
+
 timed_sentence(
     "13.7",
     "Of 20 calls, {answered} are answered in time. The server works on {blind} of them without the deadline, with it "
