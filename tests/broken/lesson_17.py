@@ -2,19 +2,24 @@
 
 BROKEN = {
     "17.1": {
-        "powers of two": ("1e6", "2**20"),
-        "a gigabit of two": ("1e9", "2**30"),
-        "bits": ("bits / 32", "8 * bits / 32"),
-        "one latency": ("messages * latency_s", "latency_s"),
-        "half the way": ("2 * (workers - 1)", "(workers - 1)"),
-        "not quantized": ("* bits / 32", ""),
+        "two phases": ("max(by_pushes, by_answers)", "(workers * pushed + workers * pulled)"),
+        "the smaller sum": ("max(by_pushes", "min(by_pushes"),
+        "pushes alone": ("max(by_pushes, by_answers)", "by_pushes"),
+        "answers alone": ("max(by_pushes, by_answers)", "by_answers"),
+        "no first answer": ("pulled + workers * pushed", "workers * pushed"),
+        "one latency": ("2 * latency_s", "latency_s"),
+        "no gradient": (" + compute_s", ""),
+        "a gradient for each worker": ("compute_s +", "workers * compute_s +"),
+        "bits for bytes": ("8 / bandwidth_bps", "1 / bandwidth_bps"),
         "minips' own formula": (
-            "return messages * latency_s + messages / workers * nbytes / bandwidth",
-            "return ps.cost.ring_allreduce_s(workers, nbytes, bandwidth, latency_s)",
+            "return 2 * latency_s + compute_s + max(by_pushes, by_answers) * byte_s",
+            "return compute_s + ps.cost.parameter_server_step_s("
+            "workers, pushed, 1 / byte_s, latency_s, pulled_nbytes=pulled)",
         ),
         "minips' own formula, by another name": (
-            "return messages * latency_s + messages / workers * nbytes / bandwidth",
-            "return vars(ps.cost)['ring_allreduce_s'](workers, nbytes, bandwidth, latency_s)",
+            "return 2 * latency_s + compute_s + max(by_pushes, by_answers) * byte_s",
+            "return compute_s + vars(ps.cost)['parameter_server_step_s']("
+            "workers, pushed, 1 / byte_s, latency_s, pulled_nbytes=pulled)",
         ),
     },
     "17.2": {
