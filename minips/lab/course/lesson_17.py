@@ -149,9 +149,9 @@ prompt(
     "17.1",
     "What did your function predict for your config, as a ratio to the measured step and with its interval? Which part "
     "of the time does it leave out, and by which number does that part matter here? Two sentences.",
-    "For three workers that push half floats, the function in two phases is far above 1 by its row of the table; once "
-    "the phases overlap, it comes close to minips' own ratio. It leaves out the processors, and they matter little "
-    "here, as minips' ratio, which counts them, is hardly another one.",
+    "For three workers that push half floats, the function in two phases is well above 1 by its ratio; once the phases "
+    "overlap, it is a little below 1. It leaves out the processors' work on each message and on the round, "
+    "which matters by what its ratio lacks of 1.",
 )
 
 quiz(
@@ -178,15 +178,15 @@ quiz(
         "How long do the links alone make a step?",
         {
             "0.298 s": "Two latencies, the first answer, and then eight pushes one after the other: 0.010 + 9 · 0.032.",
-            "0.522 s": "That adds eight pushes and eight answers. But the answers travel while the next pushes come in.",
+            "0.522 s": "That adds eight pushes and eight answers. But answers travel while the next pushes come in.",
             "0.074 s": "That is one worker with a server of its own: one push and one answer.",
         },
     ),
     Item(
         "The whole step is predicted at 98 % of what was measured. What do you know of its spans?",
         {
-            "of the long ones something, of the short ones nothing": "The long ones are right, or their errors cancel. A "
-            "span of a tenth of a per cent may be off by a factor of 10 without a trace in the sum.",
+            "of the long ones something, of the short ones nothing": "The long ones are right, or their errors "
+            "cancel. A span of a tenth of a per cent may be off by a factor of 10 without a trace in the sum.",
             "that each of them is predicted at about 98 %": "The spans of the processor were off by large factors, and "
             "the sum did not show it.",
             "nothing, as spans run side by side and do not add up": "Those of one worker follow each other, and add up "
@@ -277,7 +277,8 @@ class _Sleepy(ps.Exact):
     "The start times one size, once. The median of a few calls is not moved by a bad one; and where short calls count "
     "as much as long ones, the fixed part is found as well.",
     "Two loops, over sizes and over repeats, collect pairs of size and seconds. A fit of relative errors makes two "
-    "numbers of them: `fit` of this lesson, which takes a dict, or Line.fit, which takes the pairs.",
+    "numbers of them: `fit` of this lesson, which takes a dict, or minips.machines.fit.Line.fit, which takes the "
+    "pairs.",
 )
 def cost_of(function: Any, rng: np.random.Generator) -> str:
     """Fit a stage: seconds whatever the size, and seconds for each value, of encode and decode together."""

@@ -47,16 +47,18 @@ def draw_ratios(ratios: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
         ax.plot(x, y, look.marker, color=look.colour, alpha=0.7, label=name)
     ax.yaxis.set_major_locator(FixedLocator([0.3, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 2, 3, 5]))
     ax.set(ylabel="predicted / measured")
-    ax.legend(loc="upper left")
+    legend_above(ax, 2)
     pyplot.show()
 
 
 def draw_calibration(calibration: Calibration, values: int) -> None:
-    """A bar for each stage: the time that its line says for a tensor of so many values."""
+    """A bar for each stage that takes any time: what its line says for a tensor of so many values."""
     lines = {f"worker {name}": line for name, line in calibration.worker.items()}
     lines |= {f"server {name}": line for name, line in calibration.server.items()}
-    _, ax = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
-    bars = ax.barh([*lines], [1e6 * line.at(values) for line in lines.values()], color=LOOKS[0].colour)
+    micros = {name: 1e6 * line.at(values) for name, line in lines.items()}
+    shown = {name: micro for name, micro in micros.items() if micro >= 0.5}
+    _, ax = pyplot.subplots(figsize=(7, 2.8), layout="constrained")
+    bars = ax.barh([*shown], [*shown.values()], color=LOOKS[0].colour)
     ax.bar_label(bars, fmt="%.0f", padding=3)
     ax.invert_yaxis()
     ax.margins(x=0.1)
@@ -71,9 +73,10 @@ def draw_comparison(comparison: Comparison) -> None:
     _, ax = pyplot.subplots(figsize=(7, 3.8), layout="constrained")
     for y, (_, predicted, measured) in enumerate(rows):
         ax.plot([1e3 * predicted, 1e3 * measured], [y, y], color="grey", linewidth=2, zorder=1)
-    for column, look, label in ((1, PREDICTED, "predicted"), (2, MEASURED, "measured")):
+    series = {"predicted": [row[1] for row in rows], "measured": [row[2] for row in rows]}
+    for look, (label, seconds) in zip((PREDICTED, MEASURED), series.items(), strict=True):
         style: dict[str, Any] = {"marker": look.marker, "color": look.colour, "linestyle": "", "markersize": 8}
-        ax.plot([1e3 * row[column] for row in rows], range(len(rows)), label=label, **style)
+        ax.plot([1e3 * each for each in seconds], range(len(rows)), label=label, **style)
     ax.axhline(len(rows) - 1.5, color="black", linewidth=0.8, linestyle=":")
     ax.set_yticks(range(len(rows)), names)
     ax.invert_yaxis()
