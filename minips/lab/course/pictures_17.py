@@ -45,7 +45,7 @@ def draw_ratios(ratios: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
         x = np.repeat([*of_size], [len(series) for series in of_size.values()])
         y = np.concatenate([*of_size.values()])
         ax.plot(x, y, look.marker, color=look.colour, alpha=0.7, label=name)
-    ax.yaxis.set_major_locator(FixedLocator([0.3, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 2, 3, 5]))
+    ax.yaxis.set_major_locator(FixedLocator([0.3, 0.5, 0.7, 0.85, 1, 1.2, 1.4, 2, 3]))
     ax.set(ylabel="predicted / measured")
     legend_above(ax, 2)
     pyplot.show()
