@@ -1,8 +1,8 @@
-"""Lesson 19: links that carry twice as much as they can."""
+"""Lesson 19: the ring's formula with one latency, as a lecture has it."""
 
 MUTANT = (
-    "the simulated links carry twice their bandwidth",
-    "minips/engines/simulated/flows.py",
-    "self._rate = fair_shares(self._edges, self._capacity)",
-    "self._rate = 2 * fair_shares(self._edges, self._capacity)",
+    "the ring's formula pays one latency, however many hops there are",
+    "minips/cost/formulas.py",
+    "return 2 * (workers - 1) * latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s",
+    "return latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s",
 )
