@@ -77,15 +77,16 @@ sentence(
 
 timed_sentence(
     "19.3",
-    "Of one server's time a step takes: ring {ring[1]:.0%} (the middle half of 6 steps: {ring[0]:.0%} to "
-    "{ring[2]:.0%}), halving-doubling {halving:.0%}, tree {tree:.0%}.",
-    expect="ring[1] < 0.7 and halving < 0.7 and ring[1] < 0.7 * tree",
+    "Of one server's time a step takes: ring {ring[1]:.0%} (the middle half of five steps: {ring[0]:.0%} to "
+    "{ring[2]:.0%}), halving-doubling {halving[1]:.0%} ({halving[0]:.0%} to {halving[2]:.0%}), tree {tree[1]:.0%} "
+    "({tree[0]:.0%} to {tree[2]:.0%}).",
+    expect="ring[2] < 0.7 and halving[2] < 0.7 and ring[2] < tree[0]",
 )
 
 timed_sentence(
     "19.4",
-    "One server: the least time is {least:.0%} of that of two phases. Measured: {one[1]:.0%} (the middle half of 6 "
-    "steps: {one[0]:.0%} to {one[2]:.0%}).",
+    "One server: the least time is {least:.0%} of that of two phases. Measured: {one[1]:.0%} (the middle half: "
+    "{one[0]:.0%} to {one[2]:.0%}).",
     expect="0.9 * least < one[1] < 0.9",
 )
 
@@ -105,8 +106,9 @@ sentence(
 
 timed_sentence(
     "19.7",
-    "Of one server's time a step takes: ring {ring:.0%}, tree {tree:.0%} (medians of 6 steps).",
-    expect="ring > 1.3 * tree and tree > 1.3",
+    "Of one server's time a step takes: ring {ring[1]:.0%} (the middle half of five steps: {ring[0]:.0%} to "
+    "{ring[2]:.0%}), tree {tree[1]:.0%} ({tree[0]:.0%} to {tree[2]:.0%}).",
+    expect="ring[0] > tree[2] and tree[0] > 1.3",
 )
 
 sentence(
@@ -118,24 +120,25 @@ sentence(
 
 timed_sentence(
     "19.9",
-    "Measured, of one server's time the ring takes {few[0]:.0%} ± {few[1]:.0%} with 8 kB and {many[0]:.0%} ± "
-    "{many[1]:.0%} with 100 kB (95 % intervals of four steps).",
-    expect="few[0] - few[1] > 1 > many[0] + many[1]",
+    "Measured, of one server's time the ring takes {few[1]:.0%} with 8 kB (the middle half of four steps: {few[0]:.0%} "
+    "to {few[2]:.0%}) and {many[1]:.0%} with 100 kB ({many[0]:.0%} to {many[2]:.0%}).",
+    expect="few[0] > 1 > many[2]",
 )
 
 timed_sentence(
     "19.10",
-    "100 kB: the tree in pieces takes {share[0]:.0%} ± {share[1]:.0%} of the time of the tree that sends everything at "
-    "each hop. By the formulas it is {formula:.0%}.",
-    expect="share[0] + share[1] < 1",
+    "100 kB: the tree in pieces takes {found[1]:.0%} of the time of the tree that sends everything at each hop (the "
+    "middle half: {found[0]:.0%} to {found[2]:.0%}). By the formulas it is {formula:.0%}.",
+    expect="found[2] < 1",
 )
 
 timed_sentence(
     "19.11",
-    "Measured, from four to eight workers the time grows by these factors: one server {one[0]:.2f} ± {one[1]:.2f}, "
-    "ring {ring[0]:.2f} ± {ring[1]:.2f}, halving-doubling {halving[0]:.2f} ± {halving[1]:.2f}, as many servers as "
-    "workers {n[0]:.2f} ± {n[1]:.2f}.",
-    expect="one[0] - one[1] > 1.3 and n[0] + n[1] < one[0] - one[1]",
+    "Measured, from four to eight workers the time grows by these factors (with the middle half): one server "
+    "{one[1]:.2f} ({one[0]:.2f} to {one[2]:.2f}), ring {ring[1]:.2f} ({ring[0]:.2f} to {ring[2]:.2f}), "
+    "halving-doubling {halving[1]:.2f} ({halving[0]:.2f} to {halving[2]:.2f}), as many servers as workers {n[1]:.2f} "
+    "({n[0]:.2f} to {n[2]:.2f}).",
+    expect="one[0] > 1.3 and n[2] < one[0]",
 )
 
 timed_sentence(
