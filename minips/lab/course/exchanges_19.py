@@ -74,7 +74,7 @@ class DownTheLine(ps.AllReduce):
 
     @abstractmethod
     def turns(self, workers: int) -> int:
-        """How many turns one way has."""
+        """The number of turns of one way."""
 
     @abstractmethod
     def turn(self, place: int, t: int) -> tuple[int | None, int | None]:
