@@ -1,4 +1,4 @@
-"""The learner's own server: its checks, its file, and its way through lessons 03, 05, 08 and 10."""
+"""The learner's own server: its checks, its file, and its way through lessons 03, 05, 08, 10 and 14."""
 
 import linecache
 import os
@@ -81,6 +81,25 @@ class Server(Server):
     def remember(compensated, sent):
         return {name: compensated[name] - sent[name] for name in sent}
 """,
+    "14": """
+class Server(Server):
+    staleness = 1
+
+    def __init__(self, params, workers, lr):
+        super().__init__(params, workers, lr)
+        self.done, self.owed = np.zeros(workers, int), []
+
+    def handle(self, worker, message):
+        if message[0] == "pull":
+            return super().handle(worker, message)
+        for name, gradient in message[1].items():
+            self.params[name] -= self.lr * gradient / self.workers
+        self.done[worker] += 1
+        self.owed.append(worker)
+        free = [one for one in self.owed if self.done[one] <= self.done.min() + self.staleness]
+        self.owed = [one for one in self.owed if one not in free]
+        return [(one, ("applied", {})) for one in free]
+""",
 }
 
 
@@ -110,20 +129,23 @@ def test_a_learners_server_grows_from_lesson_to_lesson_and_trains_the_digits(
             assert capsys.readouterr().out == "Your own server, from server.py.\n"
         lab.keep(written(notebook, source, tmp_path, number))
         capsys.readouterr()
-    mine = lab.own("server", lesson="11")
-    assert "Your own" in capsys.readouterr().out
+    in_rounds, mine = lab.own("server", lesson="14"), lab.own("server", lesson="15")
+    assert capsys.readouterr().out == "Your own server, from server.py.\n" * 2
+    assert not hasattr(in_rounds, "staleness")
+    assert mine.staleness == 1  # type: ignore[attr-defined]
     problem = ps.SoftmaxRegression(*ps.datasets.digits())
-    run = lab.train_own(mine, problem, steps=150)
     exact = lab.train_own(own._load(own.GIVEN, "08"), problem, steps=150)
-    assert run.accuracy > 0.9
-    assert run.bytes_sent < exact.bytes_sent / 5
-    assert len(run.log) == 4 * 150 * 2
+    for one in (in_rounds, mine):
+        run = lab.train_own(one, problem, steps=150)
+        assert run.accuracy > 0.9
+        assert run.bytes_sent < exact.bytes_sent / 5
+        assert len(run.log) == 4 * 150 * 2
     assert [*tmp_path.iterdir()] == [tmp_path / "server.py"]
 
 
 @pytest.mark.parametrize("number", own.CHECKS)
 def test_the_given_server_passes(number: str) -> None:
-    later = {"03": "05", "05": "08", "08": "10", "10": "11"}[number]
+    later = {"03": "05", "05": "08", "08": "10", "10": "14", "14": "15"}[number]
     for seed in range(5):
         own.CHECKS[number](own._load(own.GIVEN, later), np.random.default_rng(seed))
 
@@ -142,6 +164,10 @@ def test_the_given_server_passes(number: str) -> None:
         ("10", "x + memory[name] if memory else x", "x", "add up"),
         ("10", "compensated[name] - sent[name]", "compensated[name]", "add up"),
         ("10", "compensated[name] - sent[name]", "np.where(sent[name] == 0, compensated[name], 0)", "add up"),
+        ("14", "self.done[one] <= self.done.min() + self.staleness", "True", "expected"),
+        ("14", "self.done.min()", "self.done.max()", "expected"),
+        ("14", "self.owed = [one for one in self.owed if one not in free]", "pass", "expected"),
+        ("14", " / self.workers", "", "lr / workers"),
     ],
 )
 def test_a_broken_server_is_refused(
@@ -174,14 +200,14 @@ def test_one_that_does_not_pass_is_replaced_and_said_so(
 def test_what_is_missing_before_is_given_and_what_is_kept_again_is_replaced(
     notebook: dict[str, Any], tmp_path: Path
 ) -> None:
-    notebook["Server"] = lab.own("server", lesson="10")
+    notebook["Server"] = lab.own("server", lesson="14")
     for _ in range(2):
-        lab.keep(written(notebook, PARTS["10"], tmp_path, "10"))
+        lab.keep(written(notebook, PARTS["14"], tmp_path, "14"))
     text = (tmp_path / "server.py").read_text()
     assert [line for line in text.splitlines() if line.startswith("# Lesson")] == [
         f"# Lesson {number}" for number in own.CHECKS
     ]
-    assert text.count("def compensate") == 1
+    assert text.count("def compensate") == text.count("staleness = ") == 1
 
 
 def test_what_the_class_uses_travels_along_or_is_refused(notebook: dict[str, Any], tmp_path: Path) -> None:
@@ -267,3 +293,24 @@ def test_unattended_runs_take_the_given_one_and_write_nothing(
         "In a run with a learner the class would be kept in server.py, if it passes the check.\n"
     )
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_later_lesson_wants_the_bound_and_no_rounds(
+    notebook: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What does not bound is replaced, and what waits for rounds as well: that was right up to lesson 14."""
+    for number in ("03", "05", "08", "10"):
+        lab.keep(written(notebook, PARTS[number], tmp_path, number))
+    capsys.readouterr()
+    assert not hasattr(lab.own("server", lesson="14"), "staleness")
+    assert capsys.readouterr().out == "Your own server, from server.py.\n"
+    assert lab.own("server", lesson="15").staleness == 2  # type: ignore[attr-defined]
+    assert "The given server: yours does not pass." in capsys.readouterr().out
+
+
+def test_a_step_takes_at_least_its_delay() -> None:
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=80, features=4, classes=3))
+    delays = ps.Delays(seconds=0.02, slow={1: 5.0})
+    run = lab.train_own(own._load(own.GIVEN, "15"), problem, workers=2, steps=3, delays=delays)
+    assert run.seconds >= 3 * 0.1
+    assert [worker for worker, kind in run.log if kind == "push"][:3] == [0, 0, 0]  # two clocks ahead, and its own

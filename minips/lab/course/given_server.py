@@ -83,3 +83,26 @@ class Server(Server):
     @staticmethod
     def remember(compensated, sent):
         return {name: x - sent[name] for name, x in compensated.items()}
+
+
+# Lesson 14
+class Server(Server):
+    """It applies each push on arrival. The answer waits while the worker is too many clocks ahead of the slowest."""
+
+    staleness = 2
+
+    def __init__(self, params, workers, lr):
+        super().__init__(params, workers, lr)
+        self.clocks, self.waiting = [0] * workers, set()
+
+    def handle(self, worker, message):
+        kind, tensors = message
+        if kind != "push":
+            return super().handle(worker, message)
+        for name, p in self.params.items():
+            p -= self.lr / self.workers * tensors[name]
+        self.clocks[worker] += 1
+        self.waiting.add(worker)
+        free = {one for one in self.waiting if self.clocks[one] - min(self.clocks) <= self.staleness}
+        self.waiting -= free
+        return [(one, ("applied", {})) for one in sorted(free)]

@@ -1,4 +1,5 @@
-"""The learner's own server, which grows: rounds in lesson 03, a header in 05, a quantizer in 08, a memory in 10.
+"""The learner's own server, which grows: rounds in lesson 03, a header in 05, a quantizer in 08, a memory in 10, a
+bound in place of the rounds in 14.
 
     Server = lab.own("server", lesson="08")     # the learner's, as far as the lessons before 08, or the given one
 
@@ -11,7 +12,8 @@
 A `Server` has ``params``, and ``handle(worker, message)``, which returns the answers to send: pairs of a worker and an
 answer. Messages and answers are pairs of a kind and named arrays: ``push`` and ``pull``; ``applied``, ``params`` and
 ``error``. What else it may have are static methods: ``pack`` and ``unpack`` (bytes of named arrays, and back),
-``encode`` and ``decode`` (a quantizer), ``compensate`` and ``remember`` (a worker's memory).
+``encode`` and ``decode`` (a quantizer), ``compensate`` and ``remember`` (a worker's memory). With ``staleness`` it
+makes no rounds: it applies each push on arrival, and answers late where a worker is too far ahead.
 
 ``server.py`` has a section for each of these lessons, under a comment with its number, in their order; so has the given
 server, ``given_server.py``. A class is taken as far as the lessons before the one that asks, if it passes their checks.
@@ -21,15 +23,18 @@ import dis
 import linecache
 import pickle
 import re
+import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minips.core.config import Delays
 from minips.lab.course import state
 from minips.lab.course.exercises import Refused, TooLong, case, limited, refuse_if
 from minips.lab.source import show
@@ -61,6 +66,8 @@ class OwnRun:
     """Of all pushes."""
     log: list[tuple[int, str]]
     """The worker and the kind of each message, in the order in which the server took them."""
+    seconds: float
+    """From the start of the threads until the last worker was done."""
 
 
 def own(name: str, lesson: str) -> type:
@@ -77,7 +84,7 @@ def own(name: str, lesson: str) -> type:
         with limited():
             mine = _load(path, lesson)
             for number, check in CHECKS.items():
-                if number < lesson:
+                if number < lesson <= REPLACED.get(number, lesson):
                     check(mine, np.random.default_rng(0))
     except (Exception, SystemExit, TooLong) as error:
         print(f"The given server: yours does not pass. {type(error).__name__}: {error}")
@@ -89,12 +96,12 @@ def own(name: str, lesson: str) -> type:
 def keep(cls: type) -> None:
     """Write a class that passes its lesson's check to ``server.py``, in the section of that lesson.
 
-    Lessons that are missing before it get the given sections. ValueError where it has none of the methods, or uses what
-    only the notebook has.
+    Lessons that are missing before it get the given sections. ValueError where it has none of the names by which such a
+    class is known, or uses what only the notebook has.
     """
-    number = next((number for number, method in METHODS.items() if method in vars(cls)), None)
+    number = next((number for number, name in reversed(NAMES.items()) if name in vars(cls)), None)
     if number is None:
-        raise ValueError(f"Expected a class with one of {', '.join(METHODS.values())}; {cls.__name__} has none.")
+        raise ValueError(f"Expected a class with one of {', '.join(NAMES.values())}; {cls.__name__} has none.")
     text = "\n".join([*_imports(cls), "", "", show(cls).source.strip()]).strip()
     text = re.sub(r"^class \w+", "class Server", text, flags=re.MULTILINE)
     if state.autoplay():
@@ -177,11 +184,18 @@ def _method(cls: type, name: str) -> Callable[..., Any]:
 
 
 def train_own(
-    cls: type, problem: SoftmaxRegression, workers: int = 4, steps: int = 100, lr: float = 0.5, seed: int = 0
+    cls: type,
+    problem: SoftmaxRegression,
+    workers: int = 4,
+    steps: int = 100,
+    lr: float = 0.5,
+    seed: int = 0,
+    delays: Delays | None = None,
 ) -> OwnRun:
     """Train with a server of this class: a thread for it and for each worker, pipes between them.
 
-    RuntimeError where the server or a worker stopped with an error, or an answer did not come within 20 seconds.
+    Each worker makes so many steps; with ``delays`` a step computes for at least as long as they say. RuntimeError
+    where the server or a worker stopped with an error, or an answer did not come within 20 seconds.
     """
     from multiprocessing import Pipe  # not everywhere does it work
 
@@ -203,17 +217,20 @@ def train_own(
     roles: list[tuple[Any, ...]] = [(at_server, _serve, server, at_server, log, failed)]
     for i, pipe in enumerate(at_workers):
         rng = np.random.default_rng([seed, i])
-        roles.append(((pipe,), _work, cls, problem.shard(i, workers), pipe, steps, rng, sent, i))
+        least_s = partial(delays.of, i, seed=seed) if delays else None
+        roles.append(((pipe,), _work, cls, problem.shard(i, workers), pipe, steps, rng, sent, i, least_s))
     threads = [Thread(target=carry, args=role, daemon=True) for role in roles]
+    began = time.monotonic()
     for thread in threads:
         thread.start()
     for thread in threads[1:]:
         thread.join()
+    seconds = time.monotonic() - began
     threads[0].join(WAIT_S)  # the learner's code may never end
     if failed:
         raise RuntimeError(f"The run ended early. {type(failed[0]).__name__}: {failed[0]}") from failed[0]
     held_out = problem.held_out() or problem
-    return OwnRun(server.params, held_out.accuracy(server.params), sum(sent), log)
+    return OwnRun(server.params, held_out.accuracy(server.params), sum(sent), log, seconds)
 
 
 def _serve(server: Any, pipes: "tuple[Connection, ...]", log: list[tuple[int, str]], failed: list[Exception]) -> None:
@@ -249,6 +266,7 @@ def _work(
     rng: np.random.Generator,
     sent: list[int],
     worker: int,
+    least_s: Callable[[int], float] | None,
 ) -> None:
     def ask(kind: str, data: bytes) -> Tensors:
         pipe.send_bytes(kind.encode())
@@ -263,9 +281,11 @@ def _work(
 
     pack = _method(cls, "pack")
     memory: Tensors = {}
-    for _ in range(steps):
-        params = ask("pull", pack({}))
+    for clock in range(steps):
+        params, began = ask("pull", pack({})), time.monotonic()
         gradient = problem.gradient(params, rng.choice(problem.rows, min(BATCH, problem.rows), replace=False))
+        if least_s:
+            time.sleep(max(least_s(clock) - (time.monotonic() - began), 0))
         gradient = _method(cls, "compensate")(gradient, memory)
         parts = _method(cls, "encode")(gradient)
         memory = _method(cls, "remember")(gradient, _method(cls, "decode")(parts, gradient))
@@ -402,7 +422,47 @@ def check_memory(cls: Any, rng: np.random.Generator) -> None:
                 refuse_if(not whole, f"of {name!r}, what was sent and what is remembered do not add up.")
 
 
-METHODS = {"03": "handle", "05": "pack", "08": "encode", "10": "compensate"}
-"""The method by which the class of each lesson is known."""
-CHECKS: dict[str, Check] = {"03": check_rounds, "05": check_pack, "08": check_quantizer, "10": check_memory}
+def check_bound(cls: type, rng: np.random.Generator) -> None:
+    """Refused unless it applies each push at once, and answers it once its worker is at most ``staleness`` clocks ahead
+    of the slowest one.
+    """
+    for staleness in (0, 2, int(rng.integers(3, 7)), 99):
+        workers, lr, start = int(rng.integers(2, 6)), 0.25, _drawn(rng)
+        server: Any = type("Server", (cls,), {"staleness": staleness})(_copy(start), workers, lr)
+        clocks, waiting, wanted = [0] * workers, set[int](), _copy(start)
+        speeds = rng.uniform(0.1, 1, workers)  # some push seldom
+        for turn in range(12 * workers):
+            able = np.array([speed * (one not in waiting) for one, speed in enumerate(speeds)])
+            worker = int(rng.choice(workers, p=able / able.sum()))
+            push = {name: rng.normal(size=p.shape).astype(p.dtype) for name, p in start.items()}
+            for name, p in wanted.items():
+                p -= lr / workers * push[name]
+            clocks[worker] += 1
+            with case(f"staleness = {staleness}, push {turn} is worker {worker}'s, the clocks are then {clocks}:"):
+                answers = server.handle(worker, ("push", _copy(push)))
+                waiting.add(worker)
+                free = {one for one in waiting if clocks[one] - min(clocks) <= staleness}
+                waiting -= free
+                got, everyone = (
+                    sorted((to, said) for to, (said, _) in answers),
+                    [(to, "applied") for to in sorted(free)],
+                )
+                refuse_if(got != everyone, f"it answered {got}, expected {everyone}.")
+                ((to, (said, params)),) = server.handle(worker, ("pull", {}))
+                refuse_if((to, said) != (worker, "params"), f"it answered a pull with {to, said}.")
+                near = all(np.allclose(params[name], p, rtol=1e-4, atol=1e-5) for name, p in wanted.items())
+                refuse_if(not near, "the parameters are not what lr / workers times each gradient makes of them.")
+
+
+NAMES = {"03": "handle", "05": "pack", "08": "encode", "10": "compensate", "14": "staleness"}
+"""The name by which the class of each lesson is known: the latest one that it has."""
+CHECKS: dict[str, Check] = {
+    "03": check_rounds,
+    "05": check_pack,
+    "08": check_quantizer,
+    "10": check_memory,
+    "14": check_bound,
+}
 """The check of each lesson's class."""
+REPLACED = {"03": "14"}
+"""The checks that hold up to a later lesson only: its server makes no rounds."""
