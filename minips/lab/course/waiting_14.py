@@ -9,7 +9,7 @@ import minips as ps
 from minips.stage import Tensors
 
 WORKERS, STEPS, ROOM = 4, 25, 80
-DELAYS = ps.Delays(seconds=0.01, slow={3: 4.0})
+DELAYS = ps.Delays(seconds=0.008, slow={3: 4.0})
 
 
 class Log(ps.Problem):
