@@ -313,4 +313,4 @@ def test_a_step_takes_at_least_its_delay() -> None:
     delays = ps.Delays(seconds=0.02, slow={1: 5.0})
     run = lab.train_own(own._load(own.GIVEN, "15"), problem, workers=2, steps=3, delays=delays)
     assert run.seconds >= 3 * 0.1
-    assert [worker for worker, kind in run.log if kind == "push"][:3] == [0, 0, 0]  # two clocks ahead, and its own
+    assert [worker for worker, kind in run.log if kind == "push"].index(1) <= 3  # a third push is not answered

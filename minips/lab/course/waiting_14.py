@@ -1,7 +1,5 @@
 """Lesson 14: what workers read, in a problem whose parameters are a log of the run; and waiting in virtual time."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -64,8 +62,7 @@ def virtual_s(rule: ps.Consistency, delays: ps.Delays, steps: int, seed: int, ab
     [0.595, 0.534]
     """
     nothing = {"w": np.zeros(1)}
-    stages = {"aggregator": ps.Mean(), "consistency": rule, "optimizer": ps.SGD()}
-    shard: Any = ps.Shard(nothing, workers=WORKERS, updates=WORKERS * steps, **stages)
+    shard = ps.Shard.of(ps.Config(workers=WORKERS, consistency=rule), nothing, updates=WORKERS * steps)
     now, waiting, ends = 0.0, {*range(WORKERS)}, dict[int, float]()
     while not shard.done:
         for worker in [one for one in waiting if shard.may_pull(one)]:
