@@ -21,6 +21,6 @@ OUTCOMES = {
 
 TELLING = {
     "15.1": ["each of its pushes is dropped", "all pushes of worker 3 are late", "as much as under BSP"],
-    "15.2": ["three pushes late", "carries the parameters on", "nearly all that momentum"],
+    "15.2": ["past the minimum for some ten", "only where gradients are fresh", "nearly all that momentum"],
 }
 """Words that would give the answer away between the question and its outcome."""

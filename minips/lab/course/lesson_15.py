@@ -21,8 +21,8 @@ from minips.lab.course.questions import (
 
 question(
     "15.1",
-    "Worker 3 is four times slower and alone has the 9s; all rules get the same seconds. Under which of these two does "
-    "the model read fewer than half as many of the 8s and 9s as under BSP?",
+    "Worker 3 is four times slower and alone has the 8s and 9s. All rules get the same seconds. Under which of these "
+    "two does the model read fewer than half as many of them as under BSP?",
     Expected(
         "with one backup, not under ASP",
         lambda backup, asp: backup < 0.5 <= asp,
@@ -68,8 +68,8 @@ question(
     Expected(
         "less than a tenth of it",
         lambda ratio: 0 < ratio < 0.1,
-        "The velocity carries the parameters on for some ten pushes after the minimum, and with old gradients the "
-        "server learns of it three pushes late. Momentum damps swings only if it is told in time.",
+        "The velocity carries the parameters past the minimum for some ten pushes, and old gradients add to it for "
+        "three more. Momentum damps swings only where gradients are fresh.",
     ),
     otherwise="ASP's border is between a tenth and three tenths of BSP's.",
 )
@@ -102,9 +102,9 @@ sentence(
 
 sentence(
     "15.5",
-    "With a momentum of 0.9: {bsp:.2f} under BSP, {asp:.2f} under ASP. A steady gradient is added up ten times, which "
-    "makes {steady:.1f} of the latter, against {plain:.1f} without momentum.",
-    expect="3.6 < bsp < 4 and asp < 0.2 and 0.6 * plain < steady < 1.1 * plain",
+    "With a momentum of 0.9: {bsp:.2f} under BSP, {asp:.2f} under ASP. A steady gradient is added up ten times; ten "
+    "times the latter is {steady:.1f}, no more than the {plain:.1f} without momentum.",
+    expect="3.6 < bsp < 4 and asp < 0.2 and steady < plain",
 )
 
 sentence(

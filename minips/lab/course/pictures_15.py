@@ -66,5 +66,7 @@ def draw_borders(plain: Mapping[str, float], moving: Mapping[str, float]) -> Non
     ax.set_yticks(range(len(plain)), [name.upper() for name in plain])
     ax.invert_yaxis()
     ax.set(xscale="log", xlabel="largest stable lr · λ", xlim=(0.05, 8))
+    ax.set_xticks([0.1, 0.3, 1, 3], ["0.1", "0.3", "1", "3"])
+    ax.minorticks_off()
     legend_above(ax, 2)
     pyplot.show()
