@@ -35,7 +35,7 @@ def draw_shares(shares: Mapping[str, Array]) -> None:
     for place, ((name, percent), look) in enumerate(zip(shares.items(), LOOKS, strict=False)):
         mean, half = interval(percent)
         width = 0.8 / len(shares)
-        at = np.arange(len(mean)) + width * (place - (len(shares) - 1) / 2)
+        at = np.arange(percent.shape[1]) + width * (place - (len(shares) - 1) / 2)
         ax.bar(at, mean, width, yerr=half, error_kw={"lw": 0.8}, label=name, **look.area)
     ax.set_xticks(range(10))
     ax.set(xlabel="digit", ylabel="read correctly (%)", ylim=(0, 105))
