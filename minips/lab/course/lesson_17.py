@@ -1,19 +1,15 @@
 """Lesson 17: predict the cost."""
 
-import os
-import sys
 import time
 import timeit
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import FrameType
 from typing import Any, ClassVar
 
 import numpy as np
 
 import minips as ps
 from minips.cost import parameter_server_step_s
-from minips.lab.course.exercises import Refused, asks, case, equals, refuse_if
+from minips.lab.course.exercises import Refused, asks, case, equals, refuse_if, unaided
 from minips.lab.course.questions import (
     Expected,
     Item,
@@ -205,23 +201,6 @@ quiz(
     ),
 )
 
-_OURS = str(Path(ps.__file__).parent) + os.sep
-
-
-def _unaided(function: Any, *arguments: float) -> Any:
-    """The function's result; Refused where it calls a function of minips, by whatever name."""
-
-    def called(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(_OURS):
-            raise Refused(f"it calls minips' own {frame.f_code.co_name}. Write the arithmetic yourself.")
-
-    before = sys.getprofile()
-    sys.setprofile(called)
-    try:
-        return function(*arguments)
-    finally:
-        sys.setprofile(before)
-
 
 @asks(
     "17.1",
@@ -243,7 +222,7 @@ def step_of(function: Any, rng: np.random.Generator) -> str:
         compute = 0.0 if trial < 15 else float(10 ** rng.uniform(-4, -1))
         what = f"{workers} workers, {pushed:,.0f} bytes pushed and {pulled:,.0f} pulled, {bandwidth / 1e6:.4g} Mbit/s"
         with case(f"{what}, latency {latency:.2g} s, gradient {compute:.2g} s:"):
-            got = _unaided(function, workers, pushed, pulled, bandwidth, latency, compute)
+            got = unaided(function, workers, pushed, pulled, bandwidth, latency, compute)
             links = parameter_server_step_s(workers, pushed, bandwidth / 8, latency, pulled_nbytes=pulled)
             equals(got, links + compute, " s")
     return "Right for 40 random steps, with long pushes and with long answers."

@@ -1,16 +1,12 @@
 """Lesson 18: where compression pays."""
 
-import os
-import sys
 import time
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 
 import minips as ps
-from minips.lab.course.exercises import Refused, asks, case, conforms, equals, refuse_if
+from minips.lab.course.exercises import asks, case, conforms, equals, refuse_if, unaided
 from minips.lab.course.questions import (
     Expected,
     Item,
@@ -229,24 +225,6 @@ quiz(
 )
 
 
-_OURS = str(Path(ps.__file__).parent) + os.sep
-
-
-def _unaided(function: Any, *arguments: float) -> Any:
-    """The function's result; Refused where it calls a function of minips, by whatever name."""
-
-    def called(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(_OURS):
-            raise Refused(f"it calls minips' own {frame.f_code.co_name}. Write the arithmetic yourself.")
-
-    before = sys.getprofile()
-    sys.setprofile(called)
-    try:
-        return function(*arguments)
-    finally:
-        sys.setprofile(before)
-
-
 @asks(
     "18.1",
     "How many bits has a byte? How many bits has a gigabit, and how many bytes a megabyte? None is a power of two "
@@ -266,7 +244,7 @@ def ring_seconds(function: Any, rng: np.random.Generator) -> str:
         with case(f"A ring of {workers}, {data}, {gigabits:.2f} Gbit/s, latency {latency:.2g} s:"):
             nbytes = megabytes * 1e6 * bits / 32 / workers + extra
             wanted = 2 * (workers - 1) * (latency + 8 * nbytes / (gigabits * 1e9))
-            equals(_unaided(function, workers, megabytes, bits, gigabits, latency, extra), wanted, " s")
+            equals(unaided(function, workers, megabytes, bits, gigabits, latency, extra), wanted, " s")
     return "Right for 40 random rings, with and without latency and extra bytes."
 
 
