@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from course_page import PAGE, with_tables
 from minutes import CORE_MIN, HOMEWORK_MIN, Minutes, filled, minutes, pieces
 from test_lessons import LESSONS, headings, lesson
 
@@ -132,3 +133,8 @@ def test_each_term_of_the_glossary_is_linked_from_a_lesson_and_explained() -> No
     assert len({name for name, _ in entries}) == len(entries)
     assert {name.replace(" ", "-") for name, _ in entries} == linked
     assert all(len(words) > 40 for _, words in entries)
+
+
+def test_the_courses_page_says_what_the_lessons_say() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_tables(page), "write its tables again: python tests/course_page.py"
