@@ -1,8 +1,9 @@
-"""Lesson 12: a worker that waits for each answer, with overlap too."""
+"""Lesson 12: a server that handles one call at a time, whoever calls."""
 
 MUTANT = (
-    "a worker waits for each answer, with overlap too",
-    "minips/core/loop.py",
-    "        if overlap:\n            travelling = yield Begin(push_pull)\n",
-    "        if False:\n            travelling = yield Begin(push_pull)\n",
+    "a server handles the calls of all its connections one after another",
+    "minips/stages/transports/endpoints.py",
+    "                    answer = answer_of(connection, frames)\n",
+    "                    with service.__dict__.setdefault('one', threading.Lock()):\n"
+    "                        answer = answer_of(connection, frames)\n",
 )
