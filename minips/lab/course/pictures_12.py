@@ -14,7 +14,7 @@ NAMES = (*TRANSPORTS, "aiohttp-json", "pyro-msgpack")
 ROWS = (*LOOKS, Look("black", "X", "-", ""), Look("#7F7F7F", "*", "--", ""), Look("#8C510A", "h", "-.", ""))
 """A look for each contender, the same in all pictures."""
 Calls = Mapping[int, Mapping[str, Mapping[int, float]]]
-"""Seconds of a call by the bytes of its frame, by contender and by round."""
+"""Seconds of a call by the bytes of its frame, or calls a second by the callers; by contender and by round."""
 
 
 def draw_sizes(calls: Calls) -> None:
@@ -43,16 +43,15 @@ def draw_costs(alpha: Mapping[str, float], beta: Mapping[str, float]) -> None:
     pyplot.show()
 
 
-def draw_crowd(rates: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
+def draw_crowd(rates: Calls) -> None:
     """Calls a second of all callers together, against the number of callers: medians, whiskers from quartile to
     quartile.
     """
     ax = pyplot.subplots(figsize=(8, 4.2), layout="constrained")[1]
-    for name, row in rates.items():
-        _whiskers(ax, name, [*row], [Spread.of(each) for each in row.values()])
-    counts = [*next(iter(rates.values()))]
+    for name in rates[min(rates)]:
+        _whiskers(ax, name, [*rates], [Spread.of(row[name].values()) for row in rates.values()])
     ax.set(xlabel="callers at once", ylabel="calls a second, all together", xscale="log", yscale="log")
-    ax.set_xticks(counts, [str(count) for count in counts])
+    ax.set_xticks([*rates], [str(count) for count in rates])
     ax.minorticks_off()
     _beside(ax)
     pyplot.show()

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -52,9 +54,9 @@ def alone(
 
 def together(
     contenders: Sequence[Contender], nbytes: int, callers: Sequence[int], rounds: int, seconds: float = BURST_S
-) -> tuple[dict[str, dict[int, list[float]]], dict[str, str]]:
-    """Calls a second of all callers at once, by contender and by the number of callers, in each round, and why some did
-    not take part. A burst takes so many seconds.
+) -> tuple[dict[int, dict[str, dict[int, float]]], dict[str, str]]:
+    """Calls a second of all callers at once, by the number of callers, by contender and by round, and why some did not
+    take part. A burst takes so many seconds.
     """
     with Crowd(contenders) as crowd:
         return crowd.rates(nbytes, callers, rounds, seconds), crowd.skipped
@@ -65,9 +67,11 @@ def transports(link: Link | None = None) -> list[Contender]:
     ways = over_transports(TRANSPORTS, trips.frames, trips.frames_server, applies=False)
     if link is None:
         return ways
-    name = f"{{}}, {link.bandwidth_bps / 1e9:g} Gbit/s".format
-    linked = {"trip": _linked, "serve": _linked_server}
-    return [replace(way, name=name(way.name), parts={**way.parts, "link": link}, **linked) for way in ways]
+    speed = f"{link.bandwidth_bps / 1e9:g} Gbit/s"
+    return [
+        replace(way, name=f"{way.name}, {speed}", trip=_linked, serve=_linked_server, parts={**way.parts, "link": link})
+        for way in ways
+    ]
 
 
 def rest() -> Contender:
@@ -123,20 +127,22 @@ class Crowd:
         The first process calls. Those that would take too long have fewer turns, see `take_turns`.
         """
         ready = [name for name in names if self._open(name, nbytes, 1)]
-        calls = {name: lambda name=name: self._ask(0, "turn", name, nbytes) for name in ready}
+        calls = {name: partial(self._ask, 0, "turn", name, nbytes) for name in ready}
         return take_turns(calls, {name: call() for name, call in calls.items()}, rounds, lambda text, share: None)
 
     def rates(
         self, nbytes: int, callers: Sequence[int], rounds: int, seconds: float
-    ) -> dict[str, dict[int, list[float]]]:
-        """Calls a second in each round, by contender and by the number of callers at once, in a random order."""
+    ) -> dict[int, dict[str, dict[int, float]]]:
+        """Calls a second by the number of callers at once, by contender and by round, in a random order."""
+        for name in self.names:
+            for count in callers:
+                self._open(name, nbytes, count)
         bursts = {f"{name} {count}": (name, count) for name in self.names for count in callers}
-        bursts = {key: burst for key, burst in bursts.items() if self._open(burst[0], nbytes, burst[1])}
-        found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for _, key in rota(dict.fromkeys(bursts, rounds), rounds):
+        found: dict[int, dict[str, dict[int, float]]] = {count: {name: {} for name in self.names} for count in callers}
+        for number, key in rota(dict.fromkeys(bursts, rounds), rounds):
             name, count = bursts[key]
-            found[name][count].append(self._burst(name, nbytes, count, seconds))
-        return {name: {count: found[name][count] for count in callers} for name in self.names if name in found}
+            found[count][name][number] = self._burst(name, nbytes, count, seconds)
+        return found
 
     def _open(self, name: str, nbytes: int, callers: int) -> bool:
         """Connect so many callers; False where that does not work, and then the contender is skipped."""
@@ -150,7 +156,7 @@ class Crowd:
         for caller, count in calling:
             caller.say("burst", (name, nbytes, count, seconds))
         counted = [self._supervisor.hear(caller, "done", TURN_S) for caller, _ in calling]
-        return sum(calls / took for calls, took in counted)
+        return float(sum(calls / took for calls, took in counted))
 
     def _spread(self, callers: int) -> list[int]:
         """How many of the callers each process has."""
@@ -243,8 +249,9 @@ def _linked(address: tuple[str, str], *, transport: Transport, link: Link, value
 
 @contextmanager
 def _pyro_server(*, serializer: str, values: int) -> Iterator[str]:
-    import serpent
     from Pyro5.api import Daemon, expose
+
+    serpent = import_module("serpent")
 
     class Remote:
         @expose  # type: ignore[untyped-decorator, unused-ignore]
@@ -260,8 +267,9 @@ def _pyro_server(*, serializer: str, values: int) -> Iterator[str]:
 
 @contextmanager
 def _pyro(address: str, *, serializer: str, values: int) -> Iterator[Trip]:
-    import serpent
     from Pyro5.api import Proxy
+
+    serpent = import_module("serpent")
 
     frame = numbers(values).tobytes()
     with Proxy(address) as remote:
@@ -278,7 +286,6 @@ def _pyro(address: str, *, serializer: str, values: int) -> Iterator[Trip]:
 def serialized(nbytes: int) -> dict[str, int]:
     """How many bytes serpent and MessagePack make of random ones."""
     import msgpack
-    import serpent
 
     frame = np.random.default_rng(0).bytes(nbytes)
-    return {"text": len(serpent.dumps(frame)), "packed": len(msgpack.packb(frame))}
+    return {"text": len(import_module("serpent").dumps(frame)), "packed": len(msgpack.packb(frame))}

@@ -1,0 +1,83 @@
+"""Calls over several contenders in one serving process: turns, bursts, and those that cannot take part."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minips as ps
+from minips.lab.measure import crowd, trips
+from minips.lab.measure.pairs import Contender
+
+TCP = Contender("tcp", trips.frames, trips.frames_server, {"transport": ps.Tcp()}, applies=False)
+
+
+@contextmanager
+def no_server(*, values: int) -> Iterator[str]:
+    raise RuntimeError("it does not start")
+    yield ""
+
+
+@contextmanager
+def server(*, values: int) -> Iterator[str]:
+    yield "nowhere"
+
+
+@contextmanager
+def wrong(address: str, *, values: int) -> Iterator[Any]:
+    yield lambda: np.zeros(values, np.float32)
+
+
+@contextmanager
+def no_way(address: str, *, values: int) -> Iterator[Any]:
+    raise ConnectionError("nobody is there")
+    yield
+
+
+OTHERS = [
+    Contender("missing", trips.frames, trips.frames_server, skipped="skipped: install it"),
+    Contender("no server", wrong, no_server),
+    Contender("no way", no_way, server),
+    Contender("wrong", wrong, server),
+]
+
+
+def test_the_others_are_measured_and_each_that_cannot_take_part_says_why() -> None:
+    calls, skipped = crowd.alone([TCP, *OTHERS], {1_000: 4, 4_000: 3})
+    assert {size: {name: len(seconds) for name, seconds in row.items()} for size, row in calls.items()} == {
+        1_000: {"tcp": 4},
+        4_000: {"tcp": 3},
+    }
+    assert all(0 < second < 10 for row in calls.values() for second in row["tcp"].values())
+    assert skipped["missing"] == "skipped: install it"
+    assert "it does not start" in skipped["no server"]
+    assert "nobody is there" in skipped["no way"]
+    assert "not what was sent" in skipped["wrong"]
+
+
+def test_bursts_of_several_callers_in_several_processes() -> None:
+    rates, skipped = crowd.together([TCP, *OTHERS], 1_000, (1, 5), rounds=2, seconds=0.05)
+    assert {count: {name: sorted(row) for name, row in of.items()} for count, of in rates.items()} == {
+        1: {"tcp": [0, 1]},
+        5: {"tcp": [0, 1]},
+    }
+    assert all(rate > 10 for of in rates.values() for rate in of["tcp"].values())
+    assert set(skipped) == {"missing", "no server", "no way", "wrong"}
+
+
+def test_a_link_holds_16_callers_to_its_bandwidth() -> None:
+    link = ps.Link(bandwidth_bps=80e6, latency_s=0.0)  # 100 kB take 10 ms
+    (way,) = (way for way in crowd.transports(link) if way.name.startswith("tcp"))
+    assert way.name == "tcp, 0.08 Gbit/s"
+    rates, _ = crowd.together([way], 100_000, (16,), rounds=1, seconds=0.4)
+    assert rates[16][way.name][0] < 130
+
+
+@pytest.mark.parametrize("serializer", ["serpent", "msgpack"])
+def test_pyro_without_minips(serializer: str) -> None:
+    pytest.importorskip("Pyro5")
+    calls, skipped = crowd.alone([crowd.bare_pyro(serializer)], {1_000: 2})
+    assert [*calls[1_000][f"pyro-{serializer}"]] == [0, 1]
+    assert skipped == {}
