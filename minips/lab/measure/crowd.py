@@ -33,7 +33,7 @@ TRANSPORTS = ("tcp", "shm", "zmq", "http", "grpc", "pyro", "thrift")
 """Those of minips that a lecture's table has, and two more: bare TCP, and shared memory."""
 CALLING = 4
 """The processes that call."""
-BURST_S = 0.1
+BURST_S = 0.08
 TEXT, TEXT_BYTES = ("aiohttp-json", "pyro-serpent"), 2_000_000
 """Contenders that write numbers or bytes as text, and the largest frame for which they are not too slow."""
 
