@@ -19,6 +19,6 @@ OUTCOMES = {
 
 TELLING = {
     "12.1": ["hardly count", "event loops", "far less for a call"],
-    "12.2": ["busy all the time", "only queue", "one interpreter", "fill the gaps"],
+    "12.2": ["callers queue", "one interpreter", "can fill", "even be fewer"],
 }
 """Words that would give the answer away between the question and its outcome."""

@@ -50,10 +50,10 @@ timed_question(
     Expected(
         "less than 3 times as many",
         lambda times: 0 < times < 3,
-        "One caller and the server already work in turns, with short gaps. More callers fill the gaps. From then on "
-        "the server's process is busy all the time, for its threads share one interpreter, or all cores are; further "
-        "callers only queue, and to change from thread to thread takes time as well. The share of each is not "
-        "measured here.",
+        "One caller and the server work in turns, with short gaps that more callers can fill. But all threads of the "
+        "server share one interpreter, and all processes share the cores. Where these are busy, further callers queue, "
+        "and changing from thread to thread takes time as well, so that there may even be fewer calls. The share of "
+        "each is not measured here.",
     ),
     Option(
         "3 to 8 times as many",
@@ -178,7 +178,7 @@ prompt(
     "your decision? Two sentences, with a number from the table.",
     "Without a network Tcp makes several times the 125 calls of 1 MB a second that 1 Gbit/s lets in, and over 1 Gbit/s "
     "it comes close to 125, so the network is the limit and I take Tcp. With 10 Gbit/s, or with frames of 1 kB, the "
-    "transport would be the limit, and a tenth of Tcp's rate in the table would matter.",
+    "transport would be the limit, and I would look at the rates without a network.",
 )
 
 quiz(

@@ -62,9 +62,9 @@ def together(
         return crowd.rates(nbytes, callers, rounds, seconds), crowd.skipped
 
 
-def transports(link: Link | None = None) -> list[Contender]:
+def transports(link: Link | None = None, names: Sequence[str] = TRANSPORTS) -> list[Contender]:
     """Those of minips, each behind a link where there is one: every caller has its own, and the server has one."""
-    ways = over_transports(TRANSPORTS, trips.frames, trips.frames_server, applies=False)
+    ways = over_transports(names, trips.frames, trips.frames_server, applies=False)
     if link is None:
         return ways
     speed = f"{link.bandwidth_bps / 1e9:g} Gbit/s"
