@@ -93,7 +93,7 @@ timed_sentence(
     "The line at 32 kB, between its two points: {between.median:.0%} of the measured time (median of the contenders, "
     "quartiles {between.low:.0%} to {between.high:.0%}). At 10 MB, far beyond: {beyond.median:.0%} ({beyond.low:.0%} "
     "to {beyond.high:.0%}), and {least:.0%} where it is worst.",
-    expect="between.low > 0.5 and between.high < 1.6 and least < 0.7",
+    expect="between.low > 0.5 and between.high < 1.6 and least < 0.9",
 )
 
 sentence(
@@ -324,17 +324,17 @@ def calls_a_second(function: Any, rng: np.random.Generator) -> str:
     for callers in (1, *map(int, rng.integers(2, 9, size=3))):
         turns = int(rng.integers(3, 7))
         with case(f"With callers={callers} and turns={turns}"):
-            crowd = _Counted(callers, turns, rng)
+            crowd = _CountedCalls(callers, turns, rng)
             got = function(crowd.ask, callers, turns, crowd.clock)
             crowd.look_through()
             equals(got, callers * turns / (crowd.times[-1] - crowd.times[0]), " calls a second")
     with case("Where a call raises a ConnectionError"), raising(ConnectionError):
-        crowd = _Counted(4, 5, rng, broken=int(rng.integers(4)))
+        crowd = _CountedCalls(4, 5, rng, broken=int(rng.integers(4)))
         function(crowd.ask, 4, 5, crowd.clock)
     return "All callers at once, first calls not counted, every counted call in the rate, and errors come out."
 
 
-class _Counted:
+class _CountedCalls:
     """A server that counts calls, in place of a real one, and a clock that notes when it is read."""
 
     def __init__(self, callers: int, turns: int, rng: np.random.Generator, broken: int | None = None) -> None:

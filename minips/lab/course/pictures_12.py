@@ -36,8 +36,9 @@ def draw_costs(alpha: Mapping[str, float], beta: Mapping[str, float]) -> None:
         for name, cost in costs.items():
             look = _look(name)
             ax.plot(unit * cost, name, look.marker, color=look.colour)
-        ax.set(xlabel=label, xscale="log")
-        ax.margins(x=0.15)
+        ends = np.log10([unit * min(costs.values()), unit * max(costs.values())])
+        whole = 10 ** np.array([np.floor(ends[0]) - 0.1, np.ceil(ends[1]) + 0.1])  # powers of ten: else labels overlap
+        ax.set(xlabel=label, xscale="log", xlim=whole)
         ax.grid(alpha=0.3)
     axes[0].invert_yaxis()
     pyplot.show()

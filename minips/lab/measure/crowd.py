@@ -159,7 +159,7 @@ class Crowd:
         return float(sum(calls / took for calls, took in counted))
 
     def _spread(self, callers: int) -> list[int]:
-        """How many of the callers each process has."""
+        """The number of the callers of each process."""
         whole, more = divmod(callers, len(self._callers))
         return [whole + (number < more) for number in range(len(self._callers))]
 
@@ -253,7 +253,7 @@ def _pyro_server(*, serializer: str, values: int) -> Iterator[str]:
 
     serpent = import_module("serpent")
 
-    class Remote:
+    class Returning:
         @expose  # type: ignore[untyped-decorator, unused-ignore]
         def back(self, frame: Any) -> bytes:
             return frame if isinstance(frame, bytes) else bytes(serpent.tobytes(frame))
@@ -261,7 +261,7 @@ def _pyro_server(*, serializer: str, values: int) -> Iterator[str]:
     with Daemon(host="127.0.0.1") as daemon:
         thread = threading.Thread(target=daemon.requestLoop, daemon=True)
         thread.start()
-        yield str(daemon.register(Remote(), f"remote-{secrets.token_hex(4)}"))
+        yield str(daemon.register(Returning(), f"returning-{secrets.token_hex(4)}"))
         daemon.shutdown()
 
 
@@ -284,7 +284,7 @@ def _pyro(address: str, *, serializer: str, values: int) -> Iterator[Trip]:
 
 
 def serialized(nbytes: int) -> dict[str, int]:
-    """How many bytes serpent and MessagePack make of random ones."""
+    """The bytes that serpent and MessagePack make of so many random ones."""
     import msgpack
 
     frame = np.random.default_rng(0).bytes(nbytes)
