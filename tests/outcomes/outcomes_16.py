@@ -10,23 +10,22 @@ OUTCOMES = {
         "none of these": {"share": nan},
     },
     "16.2": {
-        "after x, only slower": {"near": 1.0, "far": 900.0},
-        "to 1.1 and no further": {"near": 1.0, "far": 1.1},
-        "nowhere: it stays at 1.0": {"near": 1.0, "far": 1.0},
-        "none of these": {"near": 1.1, "far": 1.2},
-    },
-    "16.3": {
-        "the mean": {"mean": 0.9, "median": 0.5, "trimmed": 0.5, "krum": 0.1},
-        "the trimmed mean, trim = 1": {"mean": 0.2, "median": 0.5, "trimmed": 0.9, "krum": 0.1},
-        "Krum, bad = 1": {"mean": 0.2, "median": 0.5, "trimmed": 0.5, "krum": 0.9},
-        "the median": {"mean": 0.2, "median": 0.9, "trimmed": 0.5, "krum": 0.1},
-        "none of these": {"mean": 0.2, "median": 0.9, "trimmed": 0.9, "krum": 0.1},
+        "the mean": {"Mean": 0.5, "Median": 0.9, "TrimmedMean": 0.9, "Krum": 0.9},
+        "the median": {"Mean": 0.9, "Median": 0.4, "TrimmedMean": 0.9, "Krum": 0.9},
+        "the trimmed mean, trim = 1": {"Mean": 0.9, "Median": 0.9, "TrimmedMean": 0.3, "Krum": 0.9},
+        "Krum, bad = 1": {"Mean": 0.9, "Median": 0.9, "TrimmedMean": 0.9, "Krum": 0.2},
+        "no rule: they differ by less than 10 percentage points": {
+            "Mean": 0.9,
+            "Median": 0.9,
+            "TrimmedMean": 0.9,
+            "Krum": 0.9,
+        },
+        "none of these": {"Mean": nan, "Median": 0.9, "TrimmedMean": 0.9, "Krum": 0.9},
     },
 }
 
 TELLING = {
     "16.1": ["a fifth of 100", "follow the noise", "cannot make up"],
-    "16.2": ["becomes the third", "1.1 and no"],
-    "16.3": ["the middle value lies among the honest"],
+    "16.2": ["nearer to them", "takes the zeros", "chooses the zeros", "one whole gradient"],
 }
 """Words that would give the answer away between the question and its outcome."""

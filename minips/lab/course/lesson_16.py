@@ -34,145 +34,120 @@ question(
     otherwise="One of the two runs gave no accuracy to compare.",
 )
 
+
+def _fewest(rule: str) -> Callable[..., bool]:
+    """True where this rule reads the fewest digits, and the four are not about equal."""
+    return lambda **reads: (
+        max(reads.values()) - min(reads.values()) >= 0.1 and min(reads, key=reads.__getitem__) == rule
+    )
+
+
 question(
     "16.2",
-    "As x goes from 1.0 to a million, how far does the median of the five go?",
+    "One lazy worker of five sends zeros, and each batch has 4 rows: which rule reads the fewest digits after 40 "
+    "steps?",
     Option(
-        "after x, only slower",
-        lambda near, far: far > 1.3 and far > near,
-        "The result grows with x: what the fifth worker says has weight, however far away it is.",
-    ),
-    Expected(
-        "to 1.1 and no further",
-        lambda near, far: near == 1.0 and far == 1.1,
-        "At x = 1.0 the third of the five is 1.0. A larger x moves to the end of the row, and 1.1 becomes the third. "
-        "How far x goes after that makes no difference.",
+        "the mean",
+        _fewest("Mean"),
+        "The zeros shortened each step by a fifth, and that cost more than what the other rules leave out.",
     ),
     Option(
-        "nowhere: it stays at 1.0",
-        lambda near, far: near == far == 1.0,
-        "The third of the five is 1.0 for both values of x.",
+        "the median",
+        _fewest("Median"),
+        "The middle value was too often zero, or another small one.",
     ),
-    otherwise="The median did not begin at 1.0, or it ended between the honest values.",
-)
-
-
-def _alone(rule: str) -> Callable[..., bool]:
-    """True where this rule, and no other one, reads more than 80 % of the digits in its worst case."""
-    return lambda **least: [name for name, accuracy in least.items() if accuracy > 0.8] == [rule]
-
-
-question(
-    "16.3",
-    "Which rule alone reads more than 80 % of the digits in all four cases?",
-    Option("the mean", _alone("mean"), "The mean withstood what the robust rules did not: the lies cancelled out."),
     Option(
         "the trimmed mean, trim = 1",
-        _alone("trimmed"),
-        "One value at each end was left out, and what the second liar said did no harm.",
-    ),
-    Option(
-        "Krum, bad = 1",
-        _alone("krum"),
-        "An honest gradient was the one that lay closest to its neighbours in every case.",
+        _fewest("TrimmedMean"),
+        "It left out the largest and the smallest value of each coordinate, which were honest, and kept the zero.",
     ),
     Expected(
-        "the median",
-        _alone("median"),
-        "Two liars of five are fewer than half, so in each coordinate the middle value lies among the honest ones. "
-        "The trimmed mean with trim = 1 and Krum with bad = 1 are made for one liar.",
+        "Krum, bad = 1",
+        _fewest("Krum"),
+        "Krum takes one whole gradient, the one with the nearest neighbours. Gradients of 4 rows scatter so widely "
+        "that zero, in their middle, is nearer to them than they are to each other. So it takes the zeros.",
     ),
-    otherwise="No rule passed alone: none reached 80 % in all four cases, or more than one did.",
+    Option(
+        "no rule: they differ by less than 10 percentage points",
+        lambda **reads: max(reads.values()) - min(reads.values()) < 0.1,
+        "One gradient of five that says nothing did little harm, whatever the rule made of it.",
+    ),
+    otherwise="One of the runs gave no accuracy to compare.",
 )
 
 sentence(
     "16.1",
-    "{name}: in the run with processes the model reads {one:.0%}; with five seeds, from {low:.0%} to {high:.0%}.",
-)
-
-sentence(
-    "16.2",
-    "At x = a million: the mean is {mean:,.0f}, the median {median:.2f}, the trimmed mean {trimmed:.2f}, "
-    "Krum {krum:.2f}.",
-    expect="mean > 1e5 and median == 1.1 and max([trimmed, krum]) <= 1.2",
+    "The model reads {good:.0f} ± {half:.0f} % of the held-out digits where all are honest, and {bad:.0f} ± "
+    "{bad_half:.0f} % with the traitor (five seeds). In the run with processes and the traitor it is {one:.0%}.",
+    expect="good - half > 2 * (bad + bad_half) and one < 0.4",
 )
 
 sentence(
     "16.3",
-    "As x goes on from 1.4 to 2.0, beyond the honest values, the mean moves by {mean:.2f}, the median by {median:.2f}, "
-    "the trimmed mean by {trimmed:.2f}, Krum by {krum:.2f}.",
-    expect="mean > 0.1 and median == trimmed == krum == 0",
+    "At x = a million: the mean is {Mean:,.0f}, the median {Median:.2f}, the trimmed mean {TrimmedMean:.2f}, Krum "
+    "{Krum:.2f}.",
+    expect="Mean > 1e5 and Median == 1.1 and max([TrimmedMean, Krum]) <= 1.2",
 )
 
-sentence("16.4", "The five seeds of a field differ by {spread:.2f} at most.", expect="spread < 0.1")
+sentence(
+    "16.4",
+    "Where all are honest, each rule reads {least:.0%} of the digits or more. The vote minus the mean, each at the "
+    "best of its rates: {points:+.1f} ± {half:.1f} percentage points (five seeds, paired).",
+    expect="least > 0.9 and points - half < 1",
+)
 
-sentence("16.5", "Without a lie, all rules read {least:.0%} or more.", expect="least > 0.8")
+sentence("16.5", "{rule} reads less than 75 % with: {failed}.")
 
-sentence("16.6", "{rule} fails with: {failed}.")
+sentence(
+    "16.6",
+    "A lazy worker's zeros, as signs and back, move the vote by {moved:g}: it abstains.",
+    expect="moved == 0",
+)
 
 sentence(
     "16.7",
-    "The mean is off by {mean:.2f}, the trimmed mean by {trimmed:.2f}, the median by {median:.2f}, Krum by {krum:.2f}: "
-    "{ratio:.1f} times as much as the mean.",
-    expect="mean < trimmed < median < krum and ratio > 1.5",
+    "At the start, 4 rows: {scatter[0]:.1f} lengths from the mean, and Krum chooses the zeros in {chosen[0]:.0%} of "
+    "the draws.\nAt the start, 32 rows: {scatter[1]:.1f} lengths, {chosen[1]:.0%}.\nAfter 60 steps, 32 rows: "
+    "{scatter[2]:.1f} lengths, {chosen[2]:.0%}.",
+    expect="scatter[0] > 1 > scatter[1] and chosen[0] > 0.8 and chosen[1] < 0.2 and scatter[2] > 1 and chosen[2] > 0.8",
 )
 
 sentence(
     "16.8",
-    "One lazy worker: the mean reads {mean:.0%} of the digits (five seeds, from {mean_low:.0%} to "
-    "{mean_high:.0%}), Krum {krum:.0%} (from {krum_low:.0%} to {krum_high:.0%}).",
-    expect="mean_low > 0.8 and krum_high < mean_low - 0.2",
-)
-
-sentence("16.9", "{name}: the vote reads {mean:.0%} (from {low:.0%} to {high:.0%}).", expect="low > 0.8")
-
-sentence(
-    "16.10",
-    "The trimmed mean reads {one:.0%} of the digits with one noisy worker, and {two:.0%} with two. Krum reads "
-    "{noise:.0%} with two noisy workers, and {lazy:.0%} with two lazy ones.",
-    expect="one > 0.8 > two and noise > 0.8 > lazy",
-)
-
-sentence(
-    "16.11",
-    "All honest, the best of four learning rates for each: the mean reads {mean:.1%} of the digits, the vote "
-    "{vote:.1%}. The vote differs by {points:+.1f} ± {half:.1f} percentage points (five seeds, paired, 95 % interval).",
-    expect="points - half < 1 and vote > 0.9",
-)
-
-sentence(
-    "16.12",
-    "That is the error of one step. After the 40 steps of the table, all honest, Krum reads {krum:.0%} of the digits "
-    "and the mean {mean:.0%}.",
-    expect="abs(mean - krum) < 0.05",
-)
-
-sentence(
-    "16.13",
-    "Combined in pieces, the result equals the server's in every bit: for the median {median}, for the trimmed mean "
-    "{trimmed}, for Krum {krum}.",
-    expect="median and trimmed and not krum",
+    "Combined in pieces, is the result equal to the server's in every bit? Mean {Mean}, median {Median}, trimmed mean "
+    "{TrimmedMean}, Krum {Krum}.",
+    expect="Mean and Median and TrimmedMean and not Krum",
 )
 
 card(
-    "16.14",
+    "16.9",
     "The mean ends {far:.1g} from where the traitor wants it. The median moves no coordinate further than {median:.2f} "
     "times the furthest that an honest gradient would, Krum {krum:.2f} times.",
     expect="far < 1e-9 and max(median, krum) <= 1 + 1e-9",
 )
 
 sentence(
-    "16.15",
-    "A lazy worker's zeros, as signs and back, move the vote by {moved:g}: it abstains.",
-    expect="moved == 0",
+    "16.10",
+    "{rule}: {honest:.0f} ± {half:.0f} % where all are honest, {lied:.0f} ± {lied_half:.0f} % with the little lie of "
+    "two.",
+    expect="lied + lied_half < honest - half",
 )
 
 prompt(
     "16.1",
     "Five phones train together, and one or two of them may be broken or dishonest. Which rule do you choose, by which "
     "number in the table? What would change your mind? Two sentences.",
-    "I choose the median, since its lowest accuracy in the four cases is the highest of all rules. If batches were so "
+    "I choose the median, since its lowest accuracy in the five cases is the highest of all. If batches were so "
     "small that honest gradients scatter more than their mean is long, I would test it against liars that agree.",
+)
+
+prompt(
+    "16.2",
+    "At which size of batch does your lie still do harm, by which number, and why does it do less with more rows? Two "
+    "sentences.",
+    "Noise does no harm at any size, by the four numbers of the table: the median leaves it out. A lie on which two "
+    "traitors agree does most at 8 rows, where honest gradients scatter most and the lowest of three often points "
+    "uphill.",
 )
 
 quiz(
@@ -190,7 +165,7 @@ quiz(
         "What does the median guarantee while fewer than half of the workers lie?",
         {
             "each coordinate lies between honest values": "The middle value has honest ones on both sides, or is one.",
-            "each step goes downhill": "Exercise 16.2 shows steps uphill in which every coordinate is an honest value.",
+            "each step goes downhill": "Where honest gradients scatter widely, an honest value may point uphill.",
             "it equals the mean of the honest workers": "It is one of their values in each coordinate, or the mean of "
             "two, and usually not their mean.",
         },
@@ -200,9 +175,9 @@ quiz(
         {
             "zero was nearer to the others than they were to each other": "Honest gradients scattered around a small "
             "mean, and zero lay in their middle.",
-            "zeros are always chosen": "With large batches the honest gradients lie close together, and zero "
-            "is far off.",
-            "the lazy workers had a majority": "One lazy worker of five was enough, with noisy batches.",
+            "Krum chooses zeros whatever the others send": "With large batches the honest gradients lie close "
+            "together, and zero is far off.",
+            "the lazy workers had a majority in that round": "One lazy worker of five was enough, with noisy batches.",
         },
     ),
     Item(
@@ -210,17 +185,20 @@ quiz(
         {
             "none: each push is applied by itself": "There is nothing to compare it with. minips refuses Krum and "
             "the trimmed mean there.",
-            "the median": "The median of a single gradient is that gradient.",
-            "Krum": "Krum needs 2f + 3 gradients at once.",
+            "the median: it accepts any number of gradients": "It accepts a single one, and the median of one gradient "
+            "is that gradient.",
+            "Krum, if there are five workers or more": "However many workers there are, each push is applied alone, "
+            "and Krum needs 2f + 3 gradients at once.",
         },
     ),
     Item(
         "Which rule can be computed without a server, each node combining one piece of all gradients?",
         {
-            "the median": "It looks at each coordinate by itself, so the pieces put together are the whole result.",
+            "the median, with the same result": "It looks at each coordinate by itself, so the pieces put together are "
+            "the whole result.",
             "Krum, with the same result": "Each node would choose by its own piece, and nodes may choose different "
             "workers.",
-            "none, for robust rules need a server": "They need to see single values. A node that collects one piece of "
+            "none: a robust rule needs a server": "They need to see single values. A node that collects one piece of "
             "every gradient sees those.",
         },
     ),
@@ -231,9 +209,9 @@ BROKEN_BELOW = 0.5
 
 
 class Traitors(ps.SoftmaxRegression):
-    """The digits, where some of the workers send what ``lie`` makes of their gradient: the lesson's own, once more."""
+    """The digits, where some of the workers push what ``lie(part, params, gradient)`` makes of their gradient."""
 
-    def __init__(self, *rows: Any, traitors: tuple[int, ...], lie: Callable[..., Tensors]) -> None:
+    def __init__(self, *rows: Any, traitors: tuple[int, ...] = (), lie: Callable[..., Tensors] | None = None) -> None:
         super().__init__(*rows)
         self.traitors, self.lie = traitors, lie
         self.honest, self.rng = True, np.random.default_rng(0)
@@ -250,7 +228,7 @@ class Traitors(ps.SoftmaxRegression):
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         loss, gradient = super().loss_and_gradient(params, rows)
-        if self.honest:
+        if self.honest or self.lie is None:
             return loss, gradient
         told = self.lie(self, params, gradient)
         return loss, {name: np.asarray(told[name], p.dtype) for name, p in params.items()}
