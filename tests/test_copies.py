@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_shape import SHAPED
 
 from minips.lab import panels
 from minips.lab.course import lessons
@@ -76,31 +75,6 @@ def test_copies_have_no_outputs_unless_they_are_asked_for(tmp_path: Path, folder
 def test_the_lessons_themselves_are_left_alone() -> None:
     assert lessons.copy_to(lessons.shelf(), outputs=True) == lessons.Copied([], [], [])
     assert not (lessons.shelf() / lessons.LEDGER).exists()
-
-
-@pytest.mark.parametrize(
-    "lesson",
-    [one for one in lessons.lessons() if one.path not in SHAPED],  # tests/minutes.py counts those
-    ids=lambda lesson: lesson.number,
-)
-def test_the_time_that_a_lesson_says_is_that_of_the_rule(lesson: lessons.Lesson) -> None:
-    """120 words a minute, 10 lines of code, 2 minutes for a prediction, 3 for a panel; 12 for each exercise."""
-    minutes, exercises = 0.0, False
-    for cell in lessons.read(lesson.path)["cells"]:
-        text = lessons.source(cell)
-        if cell["cell_type"] == "markdown":
-            heading = re.search(r"^## (.*)", text, re.MULTILINE)
-            exercises = heading[1].startswith("Exercise") if heading else exercises
-            minutes += 0 if exercises else len(text.split()) / 120
-        elif not exercises:
-            lines = sum(bool(line.strip()) for line in text.splitlines())
-            minutes += lines / 10 + 2 * ("lab.predict(" in text) + 3 * bool(PANEL.search(text))
-    said = re.search(
-        r"\*\*How long\.\*\* About (\d+) minutes, and 12 for each",
-        lessons.source(lessons.read(lesson.path)["cells"][0]),
-    )
-    assert said
-    assert abs(int(said[1]) - minutes) <= 5, minutes
 
 
 def test_every_question_and_every_exercise_is_found() -> None:
