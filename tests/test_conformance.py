@@ -58,7 +58,7 @@ def test_stage_meets_its_contract(stage):
 
 @pytest.mark.parametrize("transport", [*transports()], ids=repr)
 def test_transport_meets_its_contract(transport):
-    check_transport(transport, cycles=50)
+    check_transport(transport, cycles=10 if transport.name == "pyro" else 50)
 
 
 @pytest.mark.soak

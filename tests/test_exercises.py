@@ -25,6 +25,13 @@ for path in sorted((Path(__file__).parent / "broken").glob("lesson_*.py")):
 """By exercise, and by what is wrong: a piece of the solution, and what stands there instead."""
 TIMED = {"04.2", "17.2", "18.2"}
 """The exercises whose checks compare seconds."""
+FIRST = 2
+"""Of each exercise so many broken answers are tried in the default run, and the others in the soak tests."""
+
+
+def marks(key: str, turn: int) -> list[pytest.MarkDecorator]:
+    """Those of a broken answer, the ``turn``-th of its exercise."""
+    return [pytest.mark.alone] * (key in TIMED) + [pytest.mark.soak] * (turn >= FIRST)
 
 
 def test_every_exercise_has_broken_answers() -> None:
@@ -57,9 +64,9 @@ def answer(key: str, old: str, new: str) -> Any:
 @pytest.mark.parametrize(
     ("key", "old", "new"),
     [
-        pytest.param(key, *change, id=f"{key} {what}", marks=[pytest.mark.alone] if key in TIMED else [])
+        pytest.param(key, *change, id=f"{key} {what}", marks=marks(key, turn))
         for key, all_ in BROKEN.items()
-        for what, change in all_.items()
+        for turn, (what, change) in enumerate(all_.items())
     ],
 )
 def test_a_broken_answer_is_refused(key: str, old: str, new: str) -> None:

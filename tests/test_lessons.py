@@ -64,8 +64,8 @@ def code_cells(book: Any) -> list[Any]:
     return [cell for cell in book.cells if cell.cell_type == "code"]
 
 
-SHORT = ("05",)
-"""The lesson that runs in ten seconds; the others run as soak tests."""
+SHORT = ("06",)
+"""The lesson that runs in a few seconds; the others run as soak tests."""
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 

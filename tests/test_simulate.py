@@ -113,7 +113,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(consistency):
 BYTES_PER_S = LINK.bandwidth_bps / 8
 
 
-@pytest.mark.parametrize("workers", [2, 4, 8, 16, 64])
+@pytest.mark.parametrize("workers", [2, 4, 8, 16, pytest.param(64, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(
     ("exchange", "formula"),
     [

@@ -208,7 +208,8 @@ def test_an_endpoint_that_can_start_no_thread_leaves_nothing_behind(transport, m
 
 @pytest.mark.parametrize("transport", [ps.Pipe(), ps.Http()], ids=lambda t: t.name)
 def test_closing_waits_for_all_blocked_handlers_at_once(transport, monkeypatch):
-    monkeypatch.setattr(minips.stages.transports.streams, "HANDSHAKE_S", 1.0)
+    for module in ("calls", "endpoints", "streams"):
+        monkeypatch.setattr(f"minips.stages.transports.{module}.HANDSHAKE_S", 1.0)
     gate = threading.Event()
     with contextlib.ExitStack() as stack:
         endpoint = transport.serve(lambda frames: [str(gate.wait(WAIT_S)).encode()], token=TOKEN)
@@ -216,7 +217,7 @@ def test_closing_waits_for_all_blocked_handlers_at_once(transport, monkeypatch):
             stack.enter_context(transport.connect(endpoint.address, TOKEN)).call([b"a"])
         closing = threading.Thread(target=endpoint.close)
         closing.start()
-        closing.join(6.0)
+        closing.join(3.0)
         blocked = closing.is_alive()
         gate.set()
         closing.join(WAIT_S)
@@ -590,7 +591,8 @@ def test_tcp_hangs_up_on_nonsense_and_serves_the_others(nonsense):
     [bytes(1), b"\xff" * 100, bytes(2000), struct.pack("<BI", AUTH, 2**31), None],
     ids=lambda n: repr(n)[:20],
 )
-def test_a_pipe_hangs_up_on_nonsense_and_serves_the_others(nonsense):
+def test_a_pipe_hangs_up_on_nonsense_and_serves_the_others(nonsense, monkeypatch):
+    monkeypatch.setattr("minips.stages.transports.endpoints.HANDSHAKE_S", 1.0)
     with talking(ps.Pipe()) as (endpoint, channel):
         with connection.Client("\0" + ps.Pipe().rest(endpoint.address)) as stranger:
             if nonsense is not None:
@@ -601,7 +603,8 @@ def test_a_pipe_hangs_up_on_nonsense_and_serves_the_others(nonsense):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="abstract sockets are Linux's")
 @pytest.mark.parametrize("frame", [b"longer than the head says", b"s"], ids=["longer", "shorter"])
-def test_a_pipe_hangs_up_on_a_frame_of_another_length(frame):
+def test_a_pipe_hangs_up_on_a_frame_of_another_length(frame, monkeypatch):
+    monkeypatch.setattr("minips.stages.transports.endpoints.HANDSHAKE_S", 1.0)
     with talking(ps.Pipe()) as (endpoint, channel):
         with connection.Client("\0" + ps.Pipe().rest(endpoint.address)) as stranger:
             stranger.send_bytes(struct.pack("<BI", AUTH, 1) + struct.pack("<Q", 10))
