@@ -177,8 +177,8 @@ prompt(
     "16 workers push gradients of 1 MB over a network of 1 Gbit/s. Which transport do you take, and what would change "
     "your decision? Two sentences, with a number from the table.",
     "Without a network Tcp makes several times the 125 calls of 1 MB a second that 1 Gbit/s lets in, and over 1 Gbit/s "
-    "it comes close to 125, so the network is the limit and I take Tcp. With 10 Gbit/s, or with frames of 1 kB, the "
-    "transport would be the limit, and I would look at the rates without a network.",
+    "all three come close to 125: the network is the limit, and I take Tcp for its reserve. With 10 Gbit/s or 1 kB the "
+    "transport would be the limit, and I would take the quickest one without a network.",
 )
 
 quiz(
@@ -188,7 +188,7 @@ quiz(
         {
             "the fixed cost α": "It comes with each call, whatever the call carries, and here it is nearly all.",
             "the cost β of each byte": "Then twice the bytes would take about twice the time.",
-            "neither: this must be chance": "On a logarithmic axis the lines begin flat for all transports. "
+            "neither: this must be chance": "At first the times of all transports grow far less than the frame. "
             "That is no accident of one call.",
         },
     ),

@@ -200,8 +200,7 @@ timed_sentence(
 
 prompt(
     "13.1",
-    "Does it help to draw the waits, with a deadline and without? Give the seconds of both pairs of rows. Two "
-    "sentences.",
+    "Does it help to draw the waits, with a deadline and without? Give the seconds of all four pairs. Two sentences.",
     "With a deadline it helps from either bound: 0.45 s in place of 3.00 s from 0.4 s on, 0.25 s in place of 0.55 s "
     "from 0.05 s on. Without one it helps from 0.4 s on (1.28 ± 0.45 s in place of 3.00 s), but not from 0.05 s on "
     "(2.39 ± 0.17 s in place of 1.85 s), where the server works on more calls, 971 in place of 800.",

@@ -89,7 +89,7 @@ timed_sentence(
 
 card(
     "14.3",
-    "s = {s}: of {reads} reads none lagged by more than {most}.",
+    "s = {s}: in {reads} reads the largest lag was {most}.",
     expect="most <= s and reads == 100",
 )
 
@@ -131,7 +131,7 @@ prompt(
     "14.2",
     "Slowness comes and goes. Which staleness would you choose for this server, by which number and its interval? And "
     "what would you do if one worker were always four times slower? Two sentences.",
-    "I choose a staleness of 2: its time is well below that of rounds, by more than its interval, and the interval of "
+    "I choose a staleness of 8: its time is the least, its interval lies below that of 1, and the interval of "
     "the accuracy's difference shows no loss worth that time. Against a worker that is always slow no staleness helps "
     "for long, so I would give that worker fewer rows, or go on without it.",
 )
@@ -179,7 +179,7 @@ quiz(
         {
             "late workers finish their steps": "The formula lets them start the next round with the others. Here they "
             "start it late, and are late again more often.",
-            "messages take up the difference": "Virtual time has no messages, and the saving was as small there.",
+            "messages take up the difference": "The saving was measured in virtual time, without messages.",
             "a round has a gradient less": "The formula counts that: it is multiplied by n/(n − b).",
         },
     ),
@@ -189,7 +189,7 @@ quiz(
 @asks(
     "14.1",
     "Which meeting has a worker at this clock come to last? With every = 4 it is 8 for the clocks 8, 9, 10 and 11.",
-    "clock // self.every * self.every is the last meeting at or before clock. Who must have come to it?",
+    "In may_pull: clock // self.every numbers the meetings from 0. When was the last one, and who must have come?",
     "One comparison: the slowest clock against the last meeting.",
 )
 def meet(rule: Any, rng: np.random.Generator) -> str:
@@ -223,8 +223,8 @@ def meet(rule: Any, rng: np.random.Generator) -> str:
     "A worker whose push is not answered cannot pull. So whose push may stay without an answer, and until when?",
     "Each push moves a clock, and may move the slowest one. Then workers whose pushes came earlier may be free, too: "
     "keep those that wait, and look at all of them after each push.",
-    "In __init__ a collection of those that wait, empty at first. In handle: add the sender; find all that are free by "
-    "the clocks as they are now; take these out, and return an answer for each.",
+    "In __init__ an empty collection of those that wait. handle changes it twice: first for the sender, then for those "
+    "whom the clocks now set free. Which of them get an answer?",
 )
 def own_bound(server: Any, rng: np.random.Generator) -> str:
     """Keep SSP's bound in your server: answer a push once its worker is at most `staleness` clocks ahead."""

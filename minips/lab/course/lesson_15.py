@@ -27,7 +27,7 @@ question(
         "with one backup, not under ASP",
         lambda backup, asp: backup < 0.5 <= asp,
         "With one backup a round ends with the third push. Worker 3 is late in each round, so that each of its pushes "
-        "is dropped. ASP applies each of them, and in the same seconds it makes as many as under BSP.",
+        "is dropped. ASP applies each of them, and in the same seconds worker 3 makes as many as under BSP.",
     ),
     Option(
         "under ASP, not with one backup",
@@ -174,7 +174,7 @@ quiz(
     Item(
         "Four workers under ASP. One of them becomes four times slower. What becomes of the ages of the gradients?",
         {
-            "the slow one's grow, the others' shrink a little, the mean stays": "While the slow worker computes, many "
+            "the slow one's grow, and the mean stays": "While the slow worker computes, many "
             "more versions pass. In most steps of the others one push is missing.",
             "all of them grow, and the mean with them": "The fast workers meet fewer pushes than before, not more.",
             "all stay as they were: nobody waits": "Nobody waits, but the slow worker misses more versions in a step.",
@@ -198,7 +198,7 @@ quiz(
             "each push moves the parameters by a quarter of lr": "Age 3 alone would cost more than three quarters. The "
             "quarter steps make up for nearly all of it.",
             "three versions are too few to matter": "With whole steps they matter: the swings at age 2 and 4 show it.",
-            "the ages differ from push to push, and that evens out": "Equal workers have gradients of one age.",
+            "the ages differ from push to push, and that evens out": "In virtual time all but the first are 3.",
         },
     ),
     Item(
@@ -215,10 +215,10 @@ quiz(
     ),
     Item(
         "A hospital's machine is always four times slower, and only it has some of the classes. Its rows may not be "
-        "moved. Steps are small, without momentum. Which rule?",
+        "moved. No machine may wait, and all classes must be learned. Which rule?",
         {
-            "ASP: each push counts, and nobody waits": "After equal seconds its digits were read nearly as well as "
-            "under BSP. Measure them, for they count less than the others.",
+            "ASP: old gradients are applied as well": "After equal seconds most of its digits were read, but fewer "
+            "than under BSP. Measure them: each other machine pushes four times as often.",
             "BSP with one backup: three machines are enough": "Each push of the slow machine would be dropped, and its "
             "classes would never be learned.",
             "SSP: it hides a machine that is always slow": "The others use up their lead, and then wait for it in each "

@@ -137,7 +137,7 @@ prompt(
     "16.1",
     "Five phones train together, and one or two of them may be broken or dishonest. Which rule do you choose, by which "
     "number in the table? What would change your mind? Two sentences.",
-    "I choose the median, since its lowest accuracy in the five cases is the highest of all. If batches were so "
+    "I choose the median: its lowest accuracy in the five cases is high, and so is the vote's. If batches were so "
     "small that honest gradients scatter more than their mean is long, I would test it against liars that agree.",
 )
 
@@ -173,11 +173,11 @@ quiz(
     Item(
         "Krum chose the lazy worker's zeros. Why?",
         {
-            "zero was nearer to the others than they were to each other": "Honest gradients scattered around a small "
+            "zero lay nearest to the others": "Honest gradients scattered around a small "
             "mean, and zero lay in their middle.",
-            "Krum chooses zeros whatever the others send": "With large batches the honest gradients lie close "
-            "together, and zero is far off.",
-            "the lazy workers had a majority in that round": "One lazy worker of five was enough, with noisy batches.",
+            "Krum chooses zeros whatever the others send": "With 32 rows, at the start, honest gradients lay closer "
+            "together, and it chose the zeros seldom or never.",
+            "the lazy worker counted twice": "Each worker sends one gradient. One lazy worker of five was enough.",
         },
     ),
     Item(
@@ -238,7 +238,7 @@ class Traitors(ps.SoftmaxRegression):
     "16.1",
     "A worker's length is over all its tensors together: the root of the sum of all its squares.",
     "limit = np.median(lengths). A gradient that is longer is multiplied by limit / length; the others stay.",
-    "A length may be zero. scale = 1 if length <= limit else limit / length never divides by it.",
+    "A length may be zero. Which of the two cases divides by a length, and can that length be zero?",
 )
 def clipped(aggregator: Any, rng: np.random.Generator) -> str:
     """Shorten each worker's gradient to the median length at most, before you average."""
@@ -287,7 +287,7 @@ def garbage(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
     "if it is far enough.",
     "Your traitors must agree on the side. Their batches of 8 rows are noisy; part.truth(params), over all the rows of "
     "a traitor, is less so. np.sign gives the side.",
-    "A dictionary like the gradients: for each name a large number times the negative sign of the true gradient.",
+    "A dictionary like the gradients: for each name an array of the gradient's shape, large in each coordinate.",
 )
 def break_the_median(lie: Any, rng: np.random.Generator) -> str:
     """Break the median: two traitors of five, and fewer than half of the digits are read correctly."""

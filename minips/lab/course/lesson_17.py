@@ -71,7 +71,7 @@ timed_sentence(
 
 timed_sentence(
     "17.2",
-    "One of {calls} calls of 1 kB was held up. Their mean is {mean:.0f} times as long as their median.",
+    "One of {calls} calls of 1 kB was held up. Their mean time is {mean:.0f} times their median.",
     expect="mean > 5",
 )
 
@@ -119,8 +119,8 @@ timed_sentence(
 
 timed_sentence(
     "17.9",
-    "One worker's spans add up to {whole:.0%} of the step as it was measured, and to {said:.0%} as it was predicted. "
-    "Without what comes after the last update, the measured ones add up to {inside:.0%}.",
+    "One worker's measured spans add up to {whole:.0%} of the step. The predicted ones, with the server's, add up to "
+    "{said:.0%}. Without what comes after the last update, the measured ones add up to {inside:.0%}.",
     expect="0.9 < inside < 1.02 and whole > inside and abs(said - whole) < 0.1",
 )
 
@@ -146,7 +146,7 @@ prompt(
     "of the time does it leave out, and by which number does that part matter here? Two sentences.",
     "For three workers that push half floats, the function in two phases is well above 1 by its ratio; once the phases "
     "overlap, it is a little below 1. It leaves out the processors' work on each message and on the round, "
-    "which matters by what its ratio lacks of 1.",
+    "and the distance of its ratio from 1 shows how much that matters.",
 )
 
 quiz(
@@ -164,7 +164,7 @@ quiz(
         {
             "that the fit finds α and β in spite of noise": "The emulator holds each message back for S/B + α. So the "
             "form of the line was never in question.",
-            "that TCP connections take α + βS": "Over the bare loopback, with the same TCP, the line was further off.",
+            "that TCP connections take α + βS": "The emulator computes by this formula. The bare loopback tests TCP.",
             "that a real network of that speed takes as long": "The emulator has no incast, no slow start and no loss.",
         },
     ),
@@ -182,8 +182,8 @@ quiz(
         {
             "of the long ones something, of the short ones nothing": "The long ones are right, or their errors "
             "cancel. A span of a tenth of a per cent may be off by a factor of 10 without a trace in the sum.",
-            "that each of them is predicted at about 98 %": "The spans of the processor were off by large factors, and "
-            "the sum did not show it.",
+            "that each of them is predicted at about 98 %": "Short spans, as the processor's, may be far off, and "
+            "the sum does not show it.",
             "nothing, as spans run side by side and do not add up": "Those of one worker follow each other, and add up "
             "to its step.",
         },
@@ -208,7 +208,7 @@ quiz(
     "moment one step later. What happens at the same time counts once.",
     "A worker computes and pushes as soon as it has its answer. Where pushes are long, the server's incoming direction "
     "is busy from the first push on. Where answers are long, the outgoing one is busy until the last answer.",
-    "Each of the two cases is a sum of bytes: one message of one kind, and one of the other kind for each worker. The "
+    "Each of the two cases is a sum of bytes: of how many messages of each kind? Count them in your drawing. The "
     "larger sum counts. The latencies and the gradient happen once on the way there and back.",
 )
 def step_of(function: Any, rng: np.random.Generator) -> str:

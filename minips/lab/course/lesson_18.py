@@ -156,7 +156,7 @@ timed_sentence(
 timed_sentence(
     "18.11",
     "Judged by one message, {ten:.0%} of the codecs pay at 10 Gbit/s, and {over:.0%} of the {setups} set-ups from "
-    "1 to 20 Gbit/s. In the paper it is 6 of more than 200: less than 3 %. One message's time does not explain that.",
+    "1 to 20 Gbit/s. In the paper it is 6 of more than 200: less than 3 %. Our messages' time does not explain that.",
     expect="over > 0.06",
     card=True,
 )
@@ -173,7 +173,7 @@ prompt(
     "18.2",
     "Somebody says: sixteen bits do not pay at 10 Gbit/s. Between which bandwidths does only one of the two codecs of "
     "the table pay, and what do you answer? Give the numbers and their intervals. Two sentences.",
-    "Between the break-even of numpy's cast and that of mine only mine pays, by the two rows of the table and their "
+    "With the upper half of each float32 only mine pays between the two break-evens of the table, by their "
     "intervals. So the sentence is about an implementation on a processor, and not about sixteen bits.",
 )
 
@@ -188,7 +188,7 @@ quiz(
         },
     ),
     Item(
-        "A codec is written anew. It makes the same bytes, and takes half the time. Its break-even bandwidth",
+        "A codec is written anew. It makes the same bytes, and adds half the seconds. Its break-even bandwidth",
         {
             "doubles": "It is the bits that are saved, divided by the seconds that are added.",
             "halves": "Less time on the processor has to be won back on the wire, so a faster link will do.",
@@ -198,7 +198,7 @@ quiz(
     Item(
         "The same gradient times 256 raised the break-even of fp16. Why?",
         {
-            "few values are subnormal then": "The cast of a subnormal value takes this processor several times as "
+            "few values are subnormal then": "Here numpy's cast of a subnormal value takes several times as "
             "long. The bytes are the same.",
             "larger values need fewer bits": "Each value has 16 bits, however large it is.",
             "the cast rounds less": "Rounding takes no time. The relative error has nothing to do with the seconds.",
@@ -217,7 +217,7 @@ quiz(
         "By the time of one message far more set-ups pay than the paper found. What follows?",
         {
             "the model leaves out what matters there": "Computing hides the transfer, sums travel, and the codec's "
-            "time is not hidden. The message alone knows nothing of these.",
+            "time is not hidden. And the paper's codecs and processors are others.",
             "the paper's codecs were badly written": "That cannot be told from here: nothing of the paper was run.",
             "messages were timed wrongly here": "They may be timed rightly and still be the wrong thing to look at.",
         },
@@ -227,7 +227,7 @@ quiz(
 
 @asks(
     "18.1",
-    "How many bits has a byte? How many bits has a gigabit, and how many bytes a megabyte? None is a power of two "
+    "How many bits has a byte? How many bits has a gigabit, and how many bytes a megabyte? All are powers of ten "
     "but one.",
     "Follow one worker: how many messages does it send, one after the other, and what is in each of them?",
     "First the bytes of one message, of values and of the rest. Then the seconds of one message. Then all messages.",

@@ -99,7 +99,7 @@ timed_sentence(
 
 sentence(
     "19.6",
-    "With 8 workers one server takes {phases:.1f} times as long as the ring in two phases, and {least:.1f} times at "
+    "With 8 workers one server in two phases takes {phases:.1f} times as long as the ring, and {least:.1f} times at "
     "the least.",
     expect="9 < phases < 9.3 and 5 < least < 5.3",
 )
@@ -193,7 +193,7 @@ quiz(
     Item(
         "A ring of eight workers. How many bytes does each of them send in a step?",
         {
-            "1.75 S": "14 hops, each with a piece of S/8: 2 · 7/8 · S.",
+            "1.75 S, all to one neighbour": "14 hops, each with a piece of S/8: 2 · 7/8 · S.",
             "7 S, once to each of the others": "A worker sends pieces, and to one neighbour only. What it passes on "
             "was added up on the way.",
             "16 S, as many as over a server": "That is what one server's link carries, eight gradients in and eight "
@@ -222,7 +222,7 @@ quiz(
     Item(
         "The times measured here agree with the formulas. What does that say of a real network?",
         {
-            "little: the link was made of the formulas' own S/B + α": "The agreement says that messages, order and "
+            "little: our link was made of them": "The agreement says that messages, order and "
             "waiting are as counted. Overflowing switches and lost packets are not in it.",
             "that a ring will beat a server in it": "That depends on its α and B, and on what the formulas leave out.",
             "that processes cost nothing": "They add little here, because these links are slow. Beside a fast link "
@@ -230,7 +230,7 @@ quiz(
         },
     ),
     Item(
-        "As many servers as workers: why is that about as fast as an all-reduce?",
+        "By the formulas, as many servers as workers take about as long as a ring, for a large gradient. Why?",
         {
             "each link carries the same share": "No link carries more than the others: 2 S/B in all, where a ring has "
             "2(n − 1)/n · S/B.",
@@ -245,7 +245,7 @@ quiz(
 @asks(
     "19.1",
     "Write both formulas with a for the messages and b for the copies: a·α + b·S/B. Set them equal.",
-    "S = αB (a₁ − a₂) / (b₂ − b₁). The tree has a₂ = b₂ = 2⌈log₂n⌉.",
+    "Bring what has α to one side, what has S to the other, and solve for S. For the tree a and b are the same number.",
     "⌈log₂n⌉ is (workers - 1).bit_length(). The ring's messages and copies stand in the table above; put all "
     "four into S.",
 )
