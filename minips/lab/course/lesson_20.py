@@ -64,7 +64,8 @@ sentence(
 
 timed_sentence(
     "20.2",
-    "From the last gradient to the end of the step, in milliseconds, the shortest of each of five turns: {told}.",
+    "From the last gradient to the end of the step, in milliseconds, mean of five turns, each its shortest of six steps: "
+    "{told}.",
 )
 
 timed_sentence(
@@ -76,7 +77,7 @@ timed_sentence(
 
 timed_sentence(
     "20.6",
-    "The wait is shortest with buckets of {best}: {calls} all-reduces in a step.",
+    "The shortest mean wait of this run: buckets of {best}, {calls} all-reduces in a step.",
     expect="calls > 1",
 )
 
