@@ -64,8 +64,8 @@ sentence(
 
 timed_sentence(
     "20.2",
-    "From the last gradient to the end of the step, in milliseconds, mean of five turns, each its shortest of six steps: "
-    "{told}.",
+    "From the last gradient to the end of the step, in milliseconds, mean of five turns, each its shortest of six "
+    "steps: {told}.",
 )
 
 timed_sentence(
