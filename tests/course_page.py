@@ -66,7 +66,7 @@ def tables() -> str:
         listed = f"{numbers[0]:02} to {numbers[-1]:02}"
         if numbers != [*range(numbers[0], numbers[-1] + 1)]:
             listed = ", ".join(f"{number:02}" for number in numbers)
-        lines.append(f"| {way} | {listed} | {hours:.0f} |")
+        lines.append(f"| {way} | {listed} | {hours:.1f} |")
     for part, numbers in PARTS.items():
         lines += ["", f"### {part}", "", "| lesson | its question | minutes, and homework | builds on |"]
         lines += ["|---|---|---|---|", *(str(rows[number]) for number in numbers)]

@@ -102,9 +102,8 @@ def test_the_site_is_built_without_a_warning_and_all_its_links_lead_somewhere(tm
     assert (done.returncode, done.stderr) == (0, "")
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
     assert {site / "index.html", site / "docs" / "FAQ.html"} <= set(pages)
-    assert (
-        len([path for path in pages if path.parent.name == "lessons"]) == len([*(ROOT / "lessons").glob("*.ipynb")]) + 1
-    )
+    sources = {path.stem for path in (ROOT / "lessons").iterdir() if path.suffix in (".ipynb", ".md")}
+    assert {path.stem for path in pages if path.parent.name == "lessons"} == sources
     assert [f"{path.name}: {link}" for path, page in pages.items() for link in page.dead(path, pages)] == []
     loaded = {link for page in pages.values() for link in page.loads if urlsplit(link).netloc}
     assert loaded == set()  # nothing from elsewhere: it is read without a network
@@ -150,6 +149,7 @@ def test_the_wheel_alone_runs_the_demo_in_an_empty_folder(tmp_path):
     (wheel,) = wheels.glob("*.whl")
     with zipfile.ZipFile(wheel) as package:
         assert {name.split("/")[0] for name in package.namelist() if ".dist-info/" not in name} == {"minips"}
+        assert "minips/lab/course/settings/labconfig/default_setting_overrides.json" in package.namelist()
         (metadata,) = (name for name in package.namelist() if name.endswith(".dist-info/METADATA"))
         assert f"]({HOME}/raw/main/lessons/workbench.png)" in package.read(metadata).decode()
     ran(sys.executable, "-m", "venv", place)

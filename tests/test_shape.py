@@ -138,3 +138,15 @@ def test_each_term_of_the_glossary_is_linked_from_a_lesson_and_explained() -> No
 def test_the_courses_page_says_what_the_lessons_say() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_tables(page), "write its tables again: python tests/course_page.py"
+
+
+@each_lesson
+def test_the_readme_calls_it_by_its_title(path: Path) -> None:
+    title = lesson(path).cells[0].source.splitlines()[0].removeprefix("# ")
+    assert f"| [{path.stem[:2]} {title}](lessons/{path.name}) |" in (path.parents[1] / "README.md").read_text()
+
+
+def test_what_the_page_says_is_not_here_no_lesson_runs() -> None:
+    elsewhere = re.compile(r"\b(horovod|byteps|nccl|cuda|ibverbs)\b", re.IGNORECASE)
+    code = "\n".join(cell.source for path in LESSONS for cell in lesson(path).cells if cell.cell_type == "code")
+    assert not elsewhere.search(code)

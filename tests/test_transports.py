@@ -217,7 +217,7 @@ def test_closing_waits_for_all_blocked_handlers_at_once(transport, monkeypatch):
             stack.enter_context(transport.connect(endpoint.address, TOKEN)).call([b"a"])
         closing = threading.Thread(target=endpoint.close)
         closing.start()
-        closing.join(3.0)
+        closing.join(6.0)  # one after the other they would take 12
         blocked = closing.is_alive()
         gate.set()
         closing.join(WAIT_S)

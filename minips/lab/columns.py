@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import ipywidgets
 
 from minips.core.config import Config, Delays
-from minips.lab.controls import Controls, Explained, Row, StagePicker, bare, close, control, sentence
+from minips.lab.controls import Controls, Row, StagePicker, WithTooltip, bare, close, control, sentence
 from minips.lab.source import code
 from minips.stage import Stage
 from minips.stages.transports import Link
@@ -89,7 +89,7 @@ class Column(Controls):
         """Whether the compute time is there for the straggler's sake."""
         for label, widget in self._plain(config):
             self.fields[label] = bare(widget)
-            self.rows[label] = Row(Explained(widget), {"": widget})
+            self.rows[label] = Row(WithTooltip(widget), {"": widget})
             widget.observe(lambda change: self.changed(), "value")
         self.fields["straggler"].observe(self._straggle, "value")
         self.changed()

@@ -109,7 +109,7 @@ class StagePicker:
         self._help, self._changed, self._narrow = help, changed, narrow
         self.dropdown = ipywidgets.Dropdown(options=names(self.kind), value=stage.name, **_named(before, shown))
         self.dropdown.full_name = self.label
-        self._placed = Explained(self.dropdown)
+        self._placed = WithTooltip(self.dropdown)
         self.row, self.rest = Row(ipywidgets.VBox(), {}), Row(ipywidgets.VBox(), {})
         if narrow is None:
             self.row.panel.add_class("minips-form")
@@ -194,7 +194,7 @@ def bare(widget: Any) -> Any:
     return widget
 
 
-class Explained(ipywidgets.VBox):  # type: ignore[misc]
+class WithTooltip(ipywidgets.VBox):  # type: ignore[misc]
     """A control as it stands on the page, with the note under it where it has one; a pointer that rests anywhere on it
     sees its tooltip, which ipywidgets shows on a control's name alone.
     """
@@ -206,14 +206,14 @@ class Explained(ipywidgets.VBox):  # type: ignore[misc]
         dlink((widget, "tooltip"), (self, "tooltip"))
 
 
-def placed(widget: Any) -> Explained:
+def placed(widget: Any) -> WithTooltip:
     """The control as it stands on the page; a checkbox has its name beside it."""
     if not isinstance(widget, ipywidgets.Checkbox):
-        return Explained(widget)
+        return WithTooltip(widget)
     words = ipywidgets.HTML(f"<span aria-hidden='true'>{html.escape(widget.shown)}</span>")
     row = ipywidgets.HBox([bare(widget), words], layout={"align_items": "center"})
     row.add_class("minips-check")
-    return Explained(widget, row)
+    return WithTooltip(widget, row)
 
 
 def named(before: str, shown: str) -> str:

@@ -19,7 +19,7 @@ from minips.core.config import Config, Delays
 from minips.engines import Engine
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, shown
-from minips.lab.controls import Explained, bare, explained
+from minips.lab.controls import WithTooltip, bare, explained
 from minips.lab.panels.base import Interactive, Job, Picture, beside, numbered, still
 from minips.lab.style import NARROW_IN, STYLE, WIDE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
@@ -159,13 +159,19 @@ class Workbench(Interactive):
         bare(self.job.bar).layout.width = "140px"
         for button in (self.job.run_button, self.job.stop_button):
             button.layout.width = "84px"
-        bar = [self.job.run_button, self.job.stop_button, self.job.bar, Explained(self.which), Explained(self.preset)]
+        bar = [
+            self.job.run_button,
+            self.job.stop_button,
+            self.job.bar,
+            WithTooltip(self.which),
+            WithTooltip(self.preset),
+        ]
         self._names: dict[str, Any] = {}
         first = self._grid(FIRST)
         more = self._grid([name for name in self.columns["A"].rows if name not in FIRST])
         errors = [column.error for column in self.columns.values()]
         folded = ipywidgets.Accordion(
-            [ipywidgets.VBox([Explained(self.predict), Explained(self.engines), more])], titles=("More",)
+            [ipywidgets.VBox([WithTooltip(self.predict), WithTooltip(self.engines), more])], titles=("More",)
         )
         code = ipywidgets.HBox([column.code for column in self.columns.values()], layout={"flex_flow": "row wrap"})
         sections = {

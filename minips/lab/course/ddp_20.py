@@ -4,9 +4,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -223,7 +223,7 @@ def ladder(
     torch.manual_seed(0)
     alone = make_net()
     loss_of(rows)(alone).backward()
-    with contextmanager(_wire)(latency_s, bytes_per_s) as wire:
+    with closing(SlowLink(latency_s, bytes_per_s)) as wire:
         ready, members = list[float](), {}
         sizes = {f"{size} MB": (in_buckets(size), backward_alone) for size in buckets}
         for name, (wrap, step) in (sizes or WAYS).items():
@@ -250,14 +250,6 @@ def ladder(
                 pairs = zip(net.parameters(), alone.parameters(), strict=True)
                 found[name]["error"] = max(float((a.grad - b.grad).abs().max()) for a, b in pairs)
     return found
-
-
-def _wire(latency_s: float, bytes_per_s: float) -> Iterator[SlowLink]:
-    wire = SlowLink(latency_s, bytes_per_s)
-    try:
-        yield wire
-    finally:
-        wire.close()
 
 
 class Group:

@@ -105,7 +105,7 @@ def only_exchange(nbytes: int, workers: int = 8) -> ps.Problem:
     return FixedGradients(nothing, nothing, rows=workers)
 
 
-def pulls_s(params: Tensors, link: ps.Link, under_way: int, times: int = 9) -> "list[float]":
+def pulls_s(params: Tensors, link: ps.Link, under_way: int, times: int = 9) -> list[float]:
     """Seconds of our pulls from a server behind this link, while a neighbour has so many pulls under way."""
     config, enough = ps.Config(workers=2, consistency=ps.ASP(), link=link), threading.Event()
     with (

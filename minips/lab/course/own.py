@@ -443,11 +443,8 @@ def check_bound(cls: type, rng: np.random.Generator) -> None:
                 waiting.add(worker)
                 free = {one for one in waiting if clocks[one] - min(clocks) <= staleness}
                 waiting -= free
-                got, everyone = (
-                    sorted((to, said) for to, (said, _) in answers),
-                    [(to, "applied") for to in sorted(free)],
-                )
-                refuse_if(got != everyone, f"it answered {got}, expected {everyone}.")
+                got, due = sorted((to, said) for to, (said, _) in answers), [(to, "applied") for to in sorted(free)]
+                refuse_if(got != due, f"it answered {got}, expected {due}.")
                 ((to, (said, params)),) = server.handle(worker, ("pull", {}))
                 refuse_if((to, said) != (worker, "params"), f"it answered a pull with {to, said}.")
                 near = all(np.allclose(params[name], p, rtol=1e-4, atol=1e-5) for name, p in wanted.items())
