@@ -76,6 +76,17 @@ UNTOLD = """() => [...document.querySelectorAll('.minips-panel :is(select, input
 """The controls over which a resting pointer is shown nothing, as pieces of HTML."""
 
 
+LISTEN = """() => {
+    window.unanswered = new Set()
+    window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.anyMessage.connect((kernel, {msg, direction}) => {
+        if (direction === 'send' && msg.header.msg_type === 'comm_msg') window.unanswered.add(msg.header.msg_id)
+        if (msg.header.msg_type === 'status' && msg.content.execution_state === 'idle')
+            window.unanswered.delete(msg.parent_header.msg_id)
+    })
+}"""
+"""From now on the page knows which of its widgets' messages the kernel has not dealt with yet."""
+
+
 class Lab:
     """A page of JupyterLab with one notebook open in it."""
 
@@ -90,6 +101,7 @@ class Lab:
             " === 'connected'",
             timeout=PATIENCE_MS,
         )
+        self.page.evaluate(LISTEN)
 
     def write(self, *cells: str) -> None:
         """Open a new notebook with these cells."""

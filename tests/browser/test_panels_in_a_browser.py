@@ -121,12 +121,9 @@ def tried(panel: Locator, control: Locator) -> None:
 
 
 def settled(panel: Locator) -> None:
-    """The kernel has answered, and the page shows it."""
-    panel.page.wait_for_timeout(200)
-    panel.page.wait_for_function(
-        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
-    )
-    panel.page.wait_for_timeout(100)
+    """The kernel has dealt with what the page's widgets sent, and the page shows it."""
+    panel.page.wait_for_function("() => window.unanswered.size === 0")
+    panel.page.wait_for_timeout(200)  # the views of new widgets are made after their messages
 
 
 def every_control(panel: Locator) -> list[Locator]:
