@@ -78,7 +78,8 @@ UNTOLD = """() => [...document.querySelectorAll('.minips-panel :is(select, input
 
 LISTEN = """() => {
     window.unanswered = new Set()
-    window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.anyMessage.connect((kernel, {msg, direction}) => {
+    const {kernel} = window.jupyterapp.shell.currentWidget.sessionContext.session
+    kernel.anyMessage.connect((sender, {msg, direction}) => {
         if (direction === 'send' && msg.header.msg_type === 'comm_msg') window.unanswered.add(msg.header.msg_id)
         if (msg.header.msg_type === 'status' && msg.content.execution_state === 'idle')
             window.unanswered.delete(msg.parent_header.msg_id)
