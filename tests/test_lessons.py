@@ -66,6 +66,8 @@ def code_cells(book: Any) -> list[Any]:
 
 SHORT = ("06",)
 """The lesson that runs in a few seconds; the others run as soak tests."""
+LONG = ("12", "14", "16", "17", "20")
+"""The lessons that compute most where no prediction is made; a learner of these runs by hand."""
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
@@ -172,10 +174,13 @@ def failure(cell: IPyNbCell) -> str | None:
     return None
 
 
-@pytest.mark.soak
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=pytest.mark.campaign if path.stem[:2] in LONG else pytest.mark.soak) for path in LESSONS],
+    ids=lambda path: path.stem,
+)
 @pytest.mark.outside
 @pytest.mark.timeout(900)
-@each_lesson
 def test_a_learner_who_predicts_nothing_gets_through(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -249,7 +249,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("consistency", ["bsp", "asp"])
 @pytest.mark.parametrize(
     ("silence_s", "timeout_s", "pause_s"),
-    [(0.8, 2.0, 2.5), pytest.param(30.0, 40.0, 45.0, marks=pytest.mark.soak)],
+    [(0.8, 2.0, 2.5), pytest.param(30.0, 40.0, 45.0, marks=pytest.mark.campaign)],
 )
 def test_a_server_that_was_paused_blames_no_worker(
     tmp_path: Path, consistency: str, silence_s: float, timeout_s: float, pause_s: float
