@@ -36,6 +36,8 @@ class Presence:
         """True once an answer has told it that the run is over."""
         self.leaves = False
         """True where it will leave its part of the run's state with its goodbye."""
+        self.rows = 0
+        """The rows of its shard, which it tells where the aggregator weighs; 0 until then."""
         self.received = self.sent = 0
         """Bytes of frames."""
 
@@ -73,6 +75,8 @@ class Attendance:
         client, worker, now = header.get("client", ""), header.get("worker"), self.shard.now()
         if not isinstance(client, str):
             raise ValueError(f"A client's identity is a text of its own choice; got {client!r}.")
+        if type(rows := header.get("rows", 0)) is not int or rows < 0:
+            raise ValueError(f"The rows of a worker's shard are a whole number, at least 1; got {rows!r}.")
         if worker == -1 and client:
             worker = header["worker"] = self._free(client)
         presence = self.present[self.shard.validate_worker(worker)]
@@ -84,14 +88,23 @@ class Attendance:
                     f"(worker=None, --rank auto). After {self.silence_s:g} s of silence this one is free, too."
                 )
             presence.connections.clear()  # of the other client, which is silent
+            presence.rows = 0
         elif presence.parted and header.get("again"):
             raise ValueError(f"This client was worker {worker}, and has said goodbye.")
         presence.client = connection.client = client
+        presence.rows = rows or presence.rows
         presence.connections.add(connection)
         presence.lost = presence.parted = False
         self.began_at = now if self.began_at is None else self.began_at
         if not self._complete and self.connected == self.shard.workers:
             self.began_at, self._complete = now, True
+
+    def untold(self, worker: int) -> ValueError:
+        """The error of a push whose worker has not told its rows to an aggregator that weighs."""
+        return ValueError(
+            f"Worker {worker} has not told how many rows its shard has, and {self.shard.aggregator!r} weighs by them. "
+            "Tell them with hello: connect(…, rows=…)."
+        )
 
     def gone(self) -> bool:
         """True where workers have pushed here and all have left; for ``silence_s``, a lost one may still come back."""

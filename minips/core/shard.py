@@ -37,7 +37,6 @@ Outcome = Literal["applied", "held", "late", "duplicate", "over"]
 """The outcome of a push: applied; held until its round is complete; dropped as late for its round; a repetition;
 over: it came after the end of the run, or ended the run, as its update would have made parameters NaN or infinite."""
 
-
 OUTSTANDING = 64
 """The late pushes of each worker that the shard remembers, to give a repetition the same outcome again."""
 

@@ -24,7 +24,7 @@ from minips.cost.rehearsal import count_bytes
 from minips.cost.walk import Walk
 from minips.engines import Engine, Processes
 from minips.engines.simulated.engine import Simulated
-from minips.engines.worker import compute
+from minips.engines.worker import compute, shards_of
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 from minips.machines.topology import Machines, check_one_network
@@ -102,9 +102,11 @@ def predict(
     config = config.for_rows(problem.rows)
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
-    part = problem.shard(0, config.workers)
+    shard = shards_of(problem, config)
+    part = shard(0)
     _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
-    traffic = count_bytes(config, params, gradients, min(config.batch_size or part.rows, part.rows))
+    told = [shard(worker).rows for worker in range(config.workers)] if config.aggregator.weighs else []
+    traffic = count_bytes(config, params, gradients, min(config.batch_size or part.rows, part.rows), told)
     if cluster and cluster.compute_s:
         calibration = replace(calibration, gradient=Line(cluster.compute_s))
     elif calibration.gradient is None or calibration.problem != problem_words(problem):

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from minips.stage import Array, Tensors, option, register
-from minips.stages.aggregators.base import Aggregator, Contribution, Mean, by_name, require_min
+from minips.stages.aggregators.base import Aggregator, Contribution, Mean, by_name
 
 
 @register
@@ -127,6 +127,15 @@ class MajorityVote(Aggregator):
             return np.asarray(np.sign(balance), pieces[0].dtype)
 
         return by_name(vote, contributions)
+
+
+def require_min(aggregator: Aggregator, contributions: Sequence[Contribution]) -> None:
+    """ValueError where there are too few contributions for what the aggregator promises."""
+    if len(contributions) < aggregator.least:
+        raise ValueError(
+            f"{aggregator!r} needs at least {aggregator.least} contributions at once, got {len(contributions)}. "
+            "Use more workers under BSP, or an aggregator that needs fewer."
+        )
 
 
 def _squared_distance(a: Tensors, b: Tensors) -> float:
