@@ -4,6 +4,8 @@ A client has an identity, which it keeps when it connects again. No other client
 is connected and not silent. The server does not tell apart clients without an identity (version 1 of the protocol).
 """
 
+from math import inf
+
 from minips.core.message import Header
 from minips.core.shard import Shard
 from minips.results.status import WorkerStatus
@@ -36,7 +38,7 @@ class Presence:
         """True once an answer has told it that the run is over."""
         self.leaves = False
         """True where it will leave its part of the run's state with its goodbye."""
-        self.rows = 0
+        self.rows = 0.0
         """The rows of its shard, which it tells where the aggregator weighs; 0 until then."""
         self.received = self.sent = 0
         """Bytes of frames."""
@@ -75,8 +77,8 @@ class Attendance:
         client, worker, now = header.get("client", ""), header.get("worker"), self.shard.now()
         if not isinstance(client, str):
             raise ValueError(f"A client's identity is a text of its own choice; got {client!r}.")
-        if type(rows := header.get("rows", 0)) is not int or rows < 0:
-            raise ValueError(f"The rows of a worker's shard are a whole number, at least 1; got {rows!r}.")
+        if not isinstance(rows := header.get("rows", 0.0), int | float) or not 0 <= rows < inf:
+            raise ValueError(f"The rows of a worker's shard are a number above 0; got {rows!r}.")
         if worker == -1 and client:
             worker = header["worker"] = self._free(client)
         presence = self.present[self.shard.validate_worker(worker)]
@@ -88,7 +90,7 @@ class Attendance:
                     f"(worker=None, --rank auto). After {self.silence_s:g} s of silence this one is free, too."
                 )
             presence.connections.clear()  # of the other client, which is silent
-            presence.rows = 0
+            presence.rows = 0.0
         elif presence.parted and header.get("again"):
             raise ValueError(f"This client was worker {worker}, and has said goodbye.")
         presence.client = connection.client = client
@@ -100,7 +102,7 @@ class Attendance:
             self.began_at, self._complete = now, True
 
     def untold(self, worker: int) -> ValueError:
-        """The error of a push whose worker has not told its rows to an aggregator that weighs."""
+        """The error of a push whose worker has not told the rows of its shard."""
         return ValueError(
             f"Worker {worker} has not told how many rows its shard has, and {self.shard.aggregator!r} weighs by them. "
             "Tell them with hello: connect(…, rows=…)."

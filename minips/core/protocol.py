@@ -118,11 +118,11 @@ class WorkerProtocol:
     ``client`` is the identity that reserves this worker for one client, ``rows`` are its shard's: told where given.
     """
 
-    def __init__(self, worker: int, servers: Sequence[ServerRecord], client: str = "", rows: int = 0) -> None:
+    def __init__(self, worker: int, servers: Sequence[ServerRecord], client: str = "", rows: float = 0) -> None:
         self.worker, self.servers = worker, servers
         self.like: Tensors = {}
         """After `hello`, arrays with the names, shapes and dtypes of the parameters."""
-        self._identity = {name: told for name, told in (("client", client), ("rows", rows)) if told}
+        self._identity = {name: told for name, told in (("client", client), ("rows", float(rows))) if told}
 
     @property
     def clock(self) -> int:

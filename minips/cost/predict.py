@@ -102,11 +102,9 @@ def predict(
     config = config.for_rows(problem.rows)
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
-    shard = shards_of(problem, config)
-    part = shard(0)
+    part = shards_of(problem, config)(0)
     _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
-    told = [shard(worker).rows for worker in range(config.workers)] if config.aggregator.weighs else []
-    traffic = count_bytes(config, params, gradients, min(config.batch_size or part.rows, part.rows), told)
+    traffic = count_bytes(config, params, gradients, min(config.batch_size or part.rows, part.rows))
     if cluster and cluster.compute_s:
         calibration = replace(calibration, gradient=Line(cluster.compute_s))
     elif calibration.gradient is None or calibration.problem != problem_words(problem):

@@ -3,7 +3,7 @@
 A step's bytes are those of the longer rehearsal less those of the shorter, which has all messages before and after.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from minips.stage import Array, Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
 from minips.stages.serializers import MsgPack, Packet, Serializer
+from minips.stages.shards import Contiguous
 from minips.training.train import train
 
 
@@ -34,16 +35,13 @@ class TrafficEstimate:
     """True where the bytes depend neither on values nor on the order of messages."""
 
 
-def count_bytes(
-    config: Config, params: Tensors, gradients: Tensors, rows: int, told: Sequence[int] = ()
-) -> TrafficEstimate:
-    """The traffic of a run whose gradients are all like these, of batches of so many rows; ``told`` are the rows that
-    each worker tells of its shard, if it does.
-    """
+def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) -> TrafficEstimate:
+    """The traffic of a run whose gradients are all like these, of batches of so many rows."""
     bsp = BSP()  # other consistencies send the same messages, in another order
     quiet = replace(config, link=None, delays=None, overlap=False, accumulate=1, consistency=bsp)
     if not isinstance(config.exchange, AllReduce):  # two workers stand for all: each sends the same messages to servers
-        quiet = replace(quiet, workers=min(config.workers, 2), aggregator=Mean())
+        mean = config.aggregator if config.aggregator.weighs else Mean()  # where it weighs, hello has a word more
+        quiet = replace(quiet, workers=min(config.workers, 2), aggregator=mean, shards=Contiguous())
     problem = FixedGradients(params, gradients, quiet.workers)
     runs = [train(problem, replace(quiet, steps=steps), engine=Simulated()) for steps in (1, 2)]
     first, second = (np.array([run.bytes_sent, run.bytes_received]) for run in runs)
@@ -56,10 +54,6 @@ def count_bytes(
         out, back = _of_all(config, quiet.workers, step, steps=1)
         whole = _of_all(config, quiet.workers, whole, config.steps, others=3)  # hello, pull, bye
         load = Workload(values, rows, out / messages, back / messages)
-        if told:
-            hellos = [_size(config.push.serializer, Packet({"kind": "hello", "rows": count}, {})) for count in told]
-            silent = _size(config.push.serializer, Packet({"kind": "hello"}, {}))
-            whole += (config.servers * (sum(hellos) - len(told) * silent), 0)
     sent, received = map(int, whole)
     return TrafficEstimate(load, sent, received, _exact(config, params))
 

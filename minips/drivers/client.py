@@ -69,7 +69,7 @@ class Client(Closable):
         trace: Trace | None = None,
         pauses_s: Sequence[float] = PAUSES_S,
         identity: str = "",
-        rows: int = 0,
+        rows: float = 0,
     ) -> None:
         self.addresses, self.config, self.worker, self._timeout = addresses, config, worker, timeout
         self.trace = Trace(f"worker {worker}") if trace is None else trace

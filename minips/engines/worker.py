@@ -22,25 +22,24 @@ from minips.stages.shards import Contiguous
 
 
 def shards_of(problem: Problem, config: Config) -> Callable[[int], Problem]:
-    """The function that gives each worker its part of ``problem``, as `Config.shards` says or, where the problem has a
-    ``shard`` of its own, as that does. ValueError where both say something, or where the shards are not fit for a run.
+    """The function that gives each worker its part of ``problem``, as `Config.shards` says or the problem's own
+    ``shard``. ValueError where both want to say it, or where the rows are not shared out as `Shards` says.
     """
     shards, workers = config.shards, config.workers
     if shards == Contiguous():
         return lambda worker: problem.shard(worker, workers)
     if type(problem).shard is not Problem.shard:
         raise ValueError(
-            f"{type(problem).__name__} has a shard of its own, which shares out its rows, so Config.shards={shards!r} "
-            "would change nothing. Leave that out or, so that both work, override subset(rows) in place of shard."
+            f"{type(problem).__name__} shares out its rows by its own shard(worker, workers), so shards={shards!r} "
+            "would do nothing. Leave one of them out; to change each part, override subset(rows) in place of shard."
         )
     problem.shard(0, workers)  # which refuses more workers than rows
     parts = [np.asarray(part) for part in shards.split(problem.y, workers, seeds.shards(config.seed))]
     once = len(parts) == workers and np.array_equal(np.sort(np.concatenate(parts)), np.arange(problem.rows))
     if not (once and all(map(len, parts))):
         raise ValueError(
-            f"{shards!r} must give each of {problem.rows} rows to one of {workers} workers, and each worker one at "
-            f"least; it gave {len(parts)} shards of {', '.join(str(len(part)) for part in parts)} rows. "
-            "ps.testing.check says what is wrong."
+            f"{shards!r} must give each of {problem.rows} rows to one of {workers} workers, and each worker some; got "
+            f"shards of {', '.join(str(len(part)) for part in parts)} rows. ps.testing.check says what is wrong."
         )
     return lambda worker: problem.subset(parts[worker])
 

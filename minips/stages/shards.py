@@ -1,7 +1,6 @@
 """Shards: which training rows are whose.
 
-The contract is `Shards`. The rows are shared out once, before the first step, so that each worker holds its own and
-nobody else's. A problem that shares out its rows by itself (`Problem.shard`) goes before all of these.
+The rows are shared out once, before the first step, into index arrays by worker. The contract is `Shards`.
 """
 
 from abc import abstractmethod
@@ -15,16 +14,13 @@ from minips.stage import Array, Stage, register
 
 
 class Shards(Stage):
-    """The contract. `Config.epochs` counts on shards that are near-equal in number of rows; an aggregator that weighs,
-    such as `WeightedMean`, does without that.
-    """
+    """The contract. `Config.epochs` counts on shards that are near-equal in rows; `WeightedMean` does without that."""
 
     kind: ClassVar[str] = "shards"
 
     @abstractmethod
     def split(self, y: Array, workers: int, rng: np.random.Generator) -> Sequence[Array]:
-        """The row numbers of each worker. Each row is one worker's, and no worker has none, unless there are more
-        workers than rows.
+        """The row numbers of each worker. Each row is one worker's, and none is left without while there are rows.
 
         ``y`` holds the problem's targets, one for each row; it is not changed. All draws are ``rng``'s.
         """
@@ -33,7 +29,7 @@ class Shards(Stage):
 @register
 @dataclass(frozen=True)
 class Contiguous(Shards):
-    """The rows in their order, cut into near-equal pieces; the first so many have one row more.
+    """The rows in their order, cut into near-equal pieces, the larger ones first.
 
     >>> Contiguous().split(np.zeros(5), workers=2, rng=np.random.default_rng(0))
     [array([0, 1, 2]), array([3, 4])]
@@ -59,14 +55,11 @@ class Shuffled(Shards):
 @register
 @dataclass(frozen=True)
 class ByLabel(Shards):
-    """The rows sorted by ``y``, cut into near-equal pieces: each worker sees few classes or, where ``y`` holds values,
-    a range of them. Of several columns the first one sorts; rows of one label keep their order.
+    """The rows sorted by ``y``, cut into near-equal pieces: each worker has few classes or, where ``y`` holds values, a
+    range of them. Of several columns the first one sorts, and rows of one label keep their order.
 
-    The more steps workers make alone, the further these shards pull them apart. Source: McMahan et al. 2017,
-    "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3 (there two pieces each).
-
-    >>> ByLabel().split(np.array([1, 0, 1, 0]), workers=2, rng=np.random.default_rng(0))
-    [array([1, 3]), array([0, 2])]
+    Source: McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3
+    (there each worker has two such pieces).
     """
 
     name = "bylabel"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from threading import Event
-from typing import Any
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
@@ -91,10 +90,11 @@ def work(
             check_same(origin_of(problem, problem.init(seeds.init(0))), theirs, "the server's")
 
     def rows(worker: int, config: Config) -> int:
-        return shards_of(problem, config)(worker).rows if config.aggregator.weighs else 0
+        return shards_of(problem, config)(worker).rows
 
-    reach: dict[str, Any] = {"token": token, "timeout": timeout, "transport": transport}
-    client = connect(address, config, worker=rank, check=check, rows=rows, **reach)
+    client = connect(
+        address, config, worker=rank, token=token, timeout=timeout, transport=transport, check=check, rows=rows
+    )
     diverged = None
     params: Tensors = {}
     with closing(client):
@@ -179,6 +179,7 @@ def serving(
     if isinstance(config.exchange, AllReduce):
         raise ValueError(f"With {config.exchange!r} there is no server to be served. Use exchange=PS().")
     config = config.for_rows(problem.rows)
+    shards_of(problem, config)  # refuses here what each worker would refuse
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
         layouts, origin, state = partition(params, config.servers), origin_of(problem, params), None

@@ -20,7 +20,7 @@ class Contribution(NamedTuple):
     loss: float = float("nan")
     staleness: int = 0
     """Versions between its reading and its being combined (SSP's bound counts clocks); the shard counts them."""
-    rows: int = 1
+    rows: float = 1.0
     """The rows of the worker's shard, where the aggregator weighs."""
 
 

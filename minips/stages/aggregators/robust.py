@@ -1,4 +1,4 @@
-"""Aggregators that stand some bad workers, or gradients that are old."""
+"""Aggregators that stand some bad workers, gradients that are old, or shards of unequal size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -106,6 +106,29 @@ class StalenessWeighted(Aggregator):
             return total
 
         return by_name(weighted, contributions)
+
+
+@register
+@dataclass(frozen=True)
+class WeightedMean(Aggregator):
+    """The mean in which a worker counts as much as it has rows: ``Σ nₖ·gₖ / Σ nₖ``, nₖ the rows of its whole shard.
+
+    So it is the mean over all rows, however unequal the shards; of equal ones it is `Mean`, to the bit. With backup
+    workers the sums are over those whose pushes came in time. It takes BSP with servers.
+    Source: McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", eq. 1.
+    """
+
+    name = "weightedmean"
+    elementwise = weighs = True
+
+    def combine(self, contributions: Sequence[Contribution]) -> Tensors:
+        mean = sum(one.rows for one in contributions) / len(contributions)
+
+        def scaled(one: Contribution) -> Contribution:
+            gradients = {name: np.asarray(g * (one.rows / mean), g.dtype) for name, g in one.gradients.items()}
+            return one._replace(gradients=gradients)
+
+        return Mean().combine([*map(scaled, contributions)])
 
 
 @register
