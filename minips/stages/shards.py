@@ -55,11 +55,10 @@ class Shuffled(Shards):
 @register
 @dataclass(frozen=True)
 class ByLabel(Shards):
-    """The rows sorted by ``y``, cut into near-equal pieces: each worker has few classes or, where ``y`` holds values, a
-    range of them. Of several columns the first one sorts, and rows of one label keep their order.
+    """The rows sorted by ``y``, cut into near-equal pieces: each worker has few classes, or a range of the values.
 
-    Source: McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3
-    (there each worker has two such pieces).
+    Of several columns the first one sorts, and rows of one label keep their order. Source: McMahan et al. 2017,
+    "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3 (two such pieces each).
     """
 
     name = "bylabel"
