@@ -229,7 +229,9 @@ def test_a_client_tells_its_rows():
 def test_a_push_of_a_worker_that_told_no_rows_is_refused_and_changes_nothing():
     with pair() as server:
         with ps.connect(server.address, token=server.token) as client:
-            with pytest.raises(ValueError, match=r"Worker 0 has not told how many rows.*WeightedMean\(\).*rows=…"):
+            with pytest.raises(
+                ValueError, match=r"WeightedMean\(\) weighs by the rows.*worker 0 told 0.0. Tell them in"
+            ):
                 client.push({"w": np.ones(2)}).result(WAIT_S)
             assert (client.clock, server.shard.clocks) == (0, [0, 0])
         with ps.connect(server.address, token=server.token, rows=5) as client:
@@ -239,14 +241,17 @@ def test_a_push_of_a_worker_that_told_no_rows_is_refused_and_changes_nothing():
 def test_another_client_does_not_inherit_the_rows_of_the_last_one():
     with pair() as server:
         ps.connect(server.address, token=server.token, rows=5).close()
-        with ps.connect(server.address, token=server.token) as client, pytest.raises(ValueError, match="has not told"):
+        with ps.connect(server.address, token=server.token) as client, pytest.raises(ValueError, match=r"told 0\.0"):
             client.push({"w": np.ones(2)}).result(WAIT_S)
 
 
 @pytest.mark.parametrize("rows", [-1, float("nan"), float("inf")])
 def test_rows_that_are_no_number_of_rows_are_refused(rows):
-    with pair() as server, pytest.raises(ValueError, match="rows of a worker's shard are a number above 0; got"):
-        ps.connect(server.address, token=server.token, rows=rows)
+    said = f"by the rows of a shard, above 0, and worker 0 told {float(rows)!r}"
+    with pair() as server, ps.connect(server.address, token=server.token, rows=rows) as client:
+        future = client.push({"w": np.ones(2)})
+        with pytest.raises(ValueError, match=said):
+            future.result(WAIT_S)
 
 
 @pytest.mark.parametrize(
@@ -254,9 +259,9 @@ def test_rows_that_are_no_number_of_rows_are_refused(rows):
     [
         (
             {"consistency": "ssp"},
-            r"WeightedMean\(\) weighs the contributions of a round.*SSP\(staleness=2\) applies each one alone",
+            r"WeightedMean\(\) weighs the pushes of a round; SSP\(staleness=2\) has none\. Use BSP",
         ),
-        ({"consistency": "asp"}, r"ASP\(\) applies each one alone. Use BSP"),
+        ({"consistency": "asp"}, r"ASP\(\) has none\. Use BSP"),
         ({"exchange": "ring"}, r"RingAllReduce\(\).*takes aggregator=Mean\(\) only, got WeightedMean\(\)"),
     ],
 )

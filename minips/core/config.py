@@ -110,8 +110,7 @@ class Config(Value):
             )
         if self.aggregator.weighs and self.consistency.quorum(self.workers) is None:
             raise ValueError(
-                f"{self.aggregator!r} weighs the contributions of a round against each other, and {self.consistency!r} "
-                "applies each one alone. Use BSP(), or another aggregator."
+                f"{self.aggregator!r} weighs the pushes of a round; {self.consistency!r} has none. Use BSP."
             )
         for worker in self.delays.slow if self.delays else ():
             if worker >= self.workers:

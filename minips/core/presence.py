@@ -4,8 +4,6 @@ A client has an identity, which it keeps when it connects again. No other client
 is connected and not silent. The server does not tell apart clients without an identity (version 1 of the protocol).
 """
 
-from math import inf
-
 from minips.core.message import Header
 from minips.core.shard import Shard
 from minips.results.status import WorkerStatus
@@ -20,7 +18,7 @@ class Attending:
 
 class Presence:
     """One worker as its server sees it: the connections on which it said hello, when the server last heard it, and the
-    bytes between the two.
+    bytes between the two; and the rows of its shard, if it has told them.
     """
 
     def __init__(self, now: float) -> None:
@@ -39,7 +37,6 @@ class Presence:
         self.leaves = False
         """True where it will leave its part of the run's state with its goodbye."""
         self.rows = 0.0
-        """The rows of its shard, which it tells where the aggregator weighs; 0 until then."""
         self.received = self.sent = 0
         """Bytes of frames."""
 
@@ -77,8 +74,6 @@ class Attendance:
         client, worker, now = header.get("client", ""), header.get("worker"), self.shard.now()
         if not isinstance(client, str):
             raise ValueError(f"A client's identity is a text of its own choice; got {client!r}.")
-        if not isinstance(rows := header.get("rows", 0.0), int | float) or not 0 <= rows < inf:
-            raise ValueError(f"The rows of a worker's shard are a number above 0; got {rows!r}.")
         if worker == -1 and client:
             worker = header["worker"] = self._free(client)
         presence = self.present[self.shard.validate_worker(worker)]
@@ -90,23 +85,15 @@ class Attendance:
                     f"(worker=None, --rank auto). After {self.silence_s:g} s of silence this one is free, too."
                 )
             presence.connections.clear()  # of the other client, which is silent
-            presence.rows = 0.0
         elif presence.parted and header.get("again"):
             raise ValueError(f"This client was worker {worker}, and has said goodbye.")
+        presence.rows = header.get("rows", presence.rows if presence.client == client else 0.0)
         presence.client = connection.client = client
-        presence.rows = rows or presence.rows
         presence.connections.add(connection)
         presence.lost = presence.parted = False
         self.began_at = now if self.began_at is None else self.began_at
         if not self._complete and self.connected == self.shard.workers:
             self.began_at, self._complete = now, True
-
-    def untold(self, worker: int) -> ValueError:
-        """The error of a push whose worker has not told the rows of its shard."""
-        return ValueError(
-            f"Worker {worker} has not told how many rows its shard has, and {self.shard.aggregator!r} weighs by them. "
-            "Tell them with hello: connect(…, rows=…)."
-        )
 
     def gone(self) -> bool:
         """True where workers have pushed here and all have left; for ``silence_s``, a lost one may still come back."""

@@ -517,17 +517,16 @@ class ServerProtocol:
                 f"The header of a push needs a whole number under 'clock' and 'version'; got {clock!r} and {version!r}."
             )
         rows = self.attendance.present[worker].rows
-        if shard.aggregator.weighs and not rows:
-            raise self.attendance.untold(worker)
+        if shard.aggregator.weighs and not (isinstance(rows, int | float) and 0 < rows < 2**63):
+            words = f"{shard.aggregator!r} weighs by the rows of a shard, above 0, and worker {worker} told {rows!r}."
+            raise ValueError(f"{words} Tell them in hello: connect(…, rows=…).")
         self.trace.step = clock
         if record.pushing:
             record.queued += 1
             try:
                 yield Until(lambda: not record.pushing, worker)
             except TimeoutError:
-                raise TimeoutError(
-                    f"Worker {worker}'s push over an earlier connection has not come to an end."
-                ) from None
+                raise TimeoutError(f"Worker {worker}'s push over an earlier connection has not ended.") from None
             finally:
                 record.queued -= 1
         if not shard.is_new(worker, clock):

@@ -40,7 +40,6 @@ over: it came after the end of the run, or ended the run, as its update would ha
 OUTSTANDING = 64
 """The late pushes of each worker that the shard remembers, to give a repetition the same outcome again."""
 
-
 _STATE = ("version", "rounds", "applied", "clocks", "recent_losses", "policy_state")
 
 
@@ -330,9 +329,8 @@ class Shard:
             slowest = self.rounds if self.quorum is not None else self.slowest()
             return self.consistency.may_pull(self.clocks[worker], slowest)
         clocks, pushed_at = tuple(self.clocks), tuple(self._pushed_at)
-        return self.consistency.may_pull(
-            PullView(worker, clocks, self.slowest(), pushed_at, self.now(), self.policy_state)
-        )
+        view = PullView(worker, clocks, self.slowest(), pushed_at, self.now(), self.policy_state)
+        return self.consistency.may_pull(view)
 
     def pull(self, worker: int) -> Tensors:
         """The parameters, for a worker that may pull."""
