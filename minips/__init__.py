@@ -32,6 +32,7 @@ from minips.stages.aggregators import (
     Median,
     StalenessWeighted,
     TrimmedMean,
+    WeightedMean,
 )
 from minips.stages.compressors import Blosc, Compressor, Gzip, Lz4, NoCompression, Zlib, Zstd
 from minips.stages.consistency import ASP, BSP, SSP, Consistency, PullView
@@ -46,6 +47,7 @@ from minips.stages.quantizers.signs import Sign
 from minips.stages.quantizers.sparse import RandomK, Threshold, TopK
 from minips.stages.schedules import Cosine, Schedule, StepDecay, Warmup
 from minips.stages.serializers import Json, MsgPack, Npy, Packet, Pickle, Protobuf, SafeTensors, Serializer
+from minips.stages.shards import ByLabel, Contiguous, Shards, Shuffled
 from minips.stages.transports import Grpc, Http, InProc, Link, Pipe, Pyro, SharedMemory, Tcp, Thrift, Transport, Zmq
 from minips.training.byhand import work
 from minips.training.sweep import RunTable, sensitivity, sweep
@@ -65,6 +67,8 @@ __all__ += ["Json", "MsgPack", "Npy", "Packet", "Pickle", "Protobuf", "SafeTenso
 __all__ += ["Blosc", "Compressor", "Gzip", "Lz4", "NoCompression", "Zlib", "Zstd"]
 __all__ += ["Grpc", "Http", "InProc", "Link", "Pipe", "Pyro", "SharedMemory", "Tcp", "Thrift", "Transport", "Zmq"]
 __all__ += ["Aggregator", "Contribution", "Krum", "MajorityVote", "Mean", "Median", "StalenessWeighted", "TrimmedMean"]
+__all__ += ["WeightedMean"]
+__all__ += ["ByLabel", "Contiguous", "Shards", "Shuffled"]
 __all__ += ["ASP", "BSP", "SSP", "Consistency", "PullView"]
 __all__ += ["SGD", "Adagrad", "Adam", "Cosine", "Optimizer", "Schedule", "StepDecay", "Warmup"]
 __all__ += ["Stage", "build", "kinds", "names", "option", "register"]

@@ -134,10 +134,12 @@ class Problem(ABC):
             raise ValueError(f"{self.rows} training rows cannot be shared among {workers} workers; use fewer workers.")
         least, more = divmod(self.rows, workers)  # the first so many shards have one row more
         start = worker * least + min(worker, more)
-        stop = start + least + (worker < more)
+        return self.subset(slice(start, start + least + (worker < more)))
+
+    def subset(self, rows: Any) -> Self:
+        """The same problem of some of its rows (indices or a slice), nothing held out; `Config.shards` makes these."""
         part = copy.copy(self)
-        part.X, part.y, part.validation = self.X[start:stop], self.y[start:stop], None
-        part.weights = None if self.weights is None else self.weights[start:stop]
+        (part.X, part.y), part.weights, part.validation = self._chosen(rows), self._weights_of(rows), None
         return part
 
     def held_out(self) -> "Self | None":

@@ -82,8 +82,8 @@ class TorchProblem(Problem):
         """Nothing: no file holds the functions that make the network and the loss."""
         return {}
 
-    def shard(self, worker: int, workers: int) -> Self:
-        part = super().shard(worker, workers)
+    def subset(self, rows: Any) -> Self:
+        part = super().subset(rows)
         part._trained_on = part.X  # no other rows travel to the worker
         return part
 

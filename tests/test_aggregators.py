@@ -306,3 +306,17 @@ def test_one_bad_worker_of_five_ruins_the_mean_and_none_of_the_robust_ones(clean
 def test_one_bad_voter_of_five_is_outvoted(clean):
     voting = {"push": ps.Codec(quantizer="sign"), "aggregator": "majorityvote", "optimizer": ps.SGD(lr=0.01)}
     assert min(accuracy(garbage, **voting) for garbage in (None, *SPOILS.values())) >= clean - 0.05
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("workers", [1, 3, 5])
+def test_the_weighted_mean_is_the_formula_and_of_equal_rows_the_mean_to_the_bit(workers, dtype):
+    rng, near = np.random.default_rng(workers), {"f2": 5e-3, "f4": 1e-6, "f8": 1e-14}[dtype]
+    gradients = [{"w": rng.normal(size=(4, 3)).astype(dtype), "b": np.asarray(-0.0, dtype)} for _ in range(workers)]
+    rows = [21, 20, 1, 7, 400][:workers]
+    unequal = [ps.Contribution(k, 0, 0, g, rows=n) for k, (g, n) in enumerate(zip(gradients, rows, strict=True))]
+    expected = sum(n * g["w"].astype("f8") for g, n in zip(gradients, rows, strict=True)) / sum(rows)
+    np.testing.assert_allclose(ps.WeightedMean().combine(unequal)["w"], expected, rtol=near, atol=near)
+    equal = [one._replace(rows=17) for one in unequal]
+    for name, mean in ps.Mean().combine(equal).items():
+        assert ps.WeightedMean().combine(equal)[name].tobytes() == mean.tobytes()

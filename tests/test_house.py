@@ -144,6 +144,7 @@ def test_the_readme_lists_what_is_registered():
         "aggregator",
         "consistency",
         "optimizer",
+        "shards",
         "exchange",
         "engine",
         "topology",

@@ -99,6 +99,14 @@ def test_the_words_of_version_3_are_what_a_server_says():
         assert play(server, session()[:3] + session("words3")) == 4
 
 
+@pytest.mark.usefixtures("known_nonces")
+def test_the_rows_of_a_shard_are_told_as_the_page_says():
+    config = ps.Config(workers=1, aggregator="weightedmean")
+    with ps.Server({"w": np.float32([1, 2, 3, 4])}, config).serve(token="secret") as server:
+        assert play(server, session()[:3] + session("weighed")) == 3
+        assert server._present[0].rows == 21
+
+
 def test_what_a_worker_leaves_has_the_keys_of_the_page():
     config = ps.Config(transport="inproc", consistency="asp", workers=1, steps=2, overlap=True)
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(classes=3))

@@ -21,7 +21,7 @@ CONTRACTS = ("minips/stage.py", "minips/seeds.py", "minips/stages/consistency.py
 """The only files of the second part that the core uses: a stage, the draws, and each kind's contract."""
 LEFT_OUT = {
     "results": ("run", "saved", "status", "steps"),
-    "stages": ("schedules",),
+    "stages": ("schedules", "shards"),
     "stages/memories": ("feedback",),
     "stages/quantizers": ("casts", "sparse"),
     "stages/transports": ("tcp", "link"),

@@ -41,8 +41,7 @@ class Codec(Value):
     A mapping from name patterns to quantizers gives each tensor that of the first pattern that matches:
     ``Codec(quantizer={"b": Exact(), "*": Uniform(bits=4)})``.
 
-    With several servers each piece of a tensor is quantized by itself: a lossy quantizer sees the pieces, not the
-    whole.
+    With several servers each piece of a tensor is quantized by itself: a lossy quantizer sees pieces, not the whole.
     """
 
     quantizer: StageField[Quantizer | dict[str, Quantizer]] = option(Exact(), "fewer bits for each value")

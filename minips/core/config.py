@@ -13,6 +13,7 @@ from minips.stages.aggregators import Aggregator, Mean
 from minips.stages.consistency import BSP, Consistency
 from minips.stages.memories import MomentumCorrection
 from minips.stages.optimizers import SGD, Optimizer
+from minips.stages.shards import Contiguous, Shards
 from minips.stages.transports import Link, Tcp, Transport
 
 MOST_S = 1e6
@@ -85,6 +86,7 @@ class Config(Value):
         "left (epoch); within a batch no row comes twice",
         choices=("batch", "epoch"),
     )
+    shards: StageField[Shards] = option(Contiguous(), "which rows are whose")
     accumulate: int = option(1, "batches that are averaged before a push", minimum=1, step=1)
     overlap: bool = option(False, "compute the next gradient while the last one travels")
     link: ValueField[Link | None] = option(None, "a slow network around the transport; None: the bare transport")
@@ -105,6 +107,10 @@ class Config(Value):
             raise ValueError(
                 f"{self.aggregator!r} needs at least {self.aggregator.least} contributions at once, and "
                 f"{self.consistency!r} with {self.workers} workers combines {together}. Use more workers under BSP."
+            )
+        if self.aggregator.weighs and self.consistency.quorum(self.workers) is None:
+            raise ValueError(
+                f"{self.aggregator!r} weighs the pushes of a round; {self.consistency!r} has none. Use BSP."
             )
         for worker in self.delays.slow if self.delays else ():
             if worker >= self.workers:

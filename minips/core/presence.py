@@ -18,7 +18,7 @@ class Attending:
 
 class Presence:
     """One worker as its server sees it: the connections on which it said hello, when the server last heard it, and the
-    bytes between the two.
+    bytes between the two; and the rows of its shard, if it has told them.
     """
 
     def __init__(self, now: float) -> None:
@@ -36,6 +36,7 @@ class Presence:
         """True once an answer has told it that the run is over."""
         self.leaves = False
         """True where it will leave its part of the run's state with its goodbye."""
+        self.rows = 0.0
         self.received = self.sent = 0
         """Bytes of frames."""
 
@@ -86,6 +87,7 @@ class Attendance:
             presence.connections.clear()  # of the other client, which is silent
         elif presence.parted and header.get("again"):
             raise ValueError(f"This client was worker {worker}, and has said goodbye.")
+        presence.rows = header.get("rows", presence.rows if presence.client == client else 0.0)
         presence.client = connection.client = client
         presence.connections.add(connection)
         presence.lost = presence.parted = False

@@ -115,14 +115,14 @@ class ServerRecord:
 class WorkerProtocol:
     """One worker's side of the protocol. Most methods return the session of a call; the docstring names the result.
 
-    ``client`` is the identity that reserves this worker for one client; the server does not tell apart clients without.
+    ``client`` is the identity that reserves this worker for one client, ``rows`` are its shard's: told where given.
     """
 
-    def __init__(self, worker: int, servers: Sequence[ServerRecord], client: str = "") -> None:
+    def __init__(self, worker: int, servers: Sequence[ServerRecord], client: str = "", rows: float = 0) -> None:
         self.worker, self.servers = worker, servers
         self.like: Tensors = {}
         """After `hello`, arrays with the names, shapes and dtypes of the parameters."""
-        self._identity = {"client": client} if client else {}
+        self._identity = {name: told for name, told in (("client", client), ("rows", float(rows))) if told}
 
     @property
     def clock(self) -> int:
@@ -516,15 +516,17 @@ class ServerProtocol:
             raise ValueError(
                 f"The header of a push needs a whole number under 'clock' and 'version'; got {clock!r} and {version!r}."
             )
+        rows = self.attendance.present[worker].rows
+        if shard.aggregator.weighs and not (isinstance(rows, int | float) and 0 < rows < 2**63):
+            words = f"{shard.aggregator!r} weighs by the rows of a shard, above 0, and worker {worker} told {rows!r}."
+            raise ValueError(f"{words} Tell them in hello: connect(…, rows=…).")
         self.trace.step = clock
         if record.pushing:
             record.queued += 1
             try:
                 yield Until(lambda: not record.pushing, worker)
             except TimeoutError:
-                raise TimeoutError(
-                    f"Worker {worker}'s push over an earlier connection has not come to an end."
-                ) from None
+                raise TimeoutError(f"Worker {worker}'s push over an earlier connection has not ended.") from None
             finally:
                 record.queued -= 1
         if not shard.is_new(worker, clock):
@@ -538,7 +540,7 @@ class ServerProtocol:
             gradients = yield Do(DECODE, self.values, partial(self.decode, packet, decoder))
             loss = header.get("loss")
             loss = float(loss) if isinstance(loss, int | float) else math.nan
-            outcome = shard.take(Contribution(worker, clock, version, gradients, loss), checked=True)
+            outcome = shard.take(Contribution(worker, clock, version, gradients, loss, rows=rows), checked=True)
             if outcome is None:
                 outcome = yield Do(UPDATE, self.values, shard.apply, alone=True)
                 self._record()

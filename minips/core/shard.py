@@ -37,10 +37,8 @@ Outcome = Literal["applied", "held", "late", "duplicate", "over"]
 """The outcome of a push: applied; held until its round is complete; dropped as late for its round; a repetition;
 over: it came after the end of the run, or ended the run, as its update would have made parameters NaN or infinite."""
 
-
 OUTSTANDING = 64
 """The late pushes of each worker that the shard remembers, to give a repetition the same outcome again."""
-
 
 _STATE = ("version", "rounds", "applied", "clocks", "recent_losses", "policy_state")
 
@@ -331,9 +329,8 @@ class Shard:
             slowest = self.rounds if self.quorum is not None else self.slowest()
             return self.consistency.may_pull(self.clocks[worker], slowest)
         clocks, pushed_at = tuple(self.clocks), tuple(self._pushed_at)
-        return self.consistency.may_pull(
-            PullView(worker, clocks, self.slowest(), pushed_at, self.now(), self.policy_state)
-        )
+        view = PullView(worker, clocks, self.slowest(), pushed_at, self.now(), self.policy_state)
+        return self.consistency.may_pull(view)
 
     def pull(self, worker: int) -> Tensors:
         """The parameters, for a worker that may pull."""

@@ -30,7 +30,7 @@ from minips.cost.walk import EVEN_STEPS, Walk, Workload
 from minips.engines import Processes, Threads
 from minips.engines.local import START_S
 from minips.engines.supervisor import Supervisor, tell
-from minips.engines.worker import compute
+from minips.engines.worker import compute, shards_of
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 from minips.problems import Problem
@@ -267,7 +267,7 @@ def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Pro
     if problem is None:
         rng = np.random.default_rng(config.seed)
         return [{"w": rng.normal(size=size).astype(np.float32)} for size in SIZES], None
-    part = problem.shard(0, config.workers)
+    part = shards_of(problem, config)(0)
     params = problem.init(seeds.init(config.seed))
     _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
     shares = [cut(gradients, partition(params, servers)[0]) for servers in SHARES]

@@ -24,7 +24,7 @@ from minips.cost.rehearsal import count_bytes
 from minips.cost.walk import Walk
 from minips.engines import Engine, Processes
 from minips.engines.simulated.engine import Simulated
-from minips.engines.worker import compute
+from minips.engines.worker import compute, shards_of
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 from minips.machines.topology import Machines, check_one_network
@@ -102,7 +102,7 @@ def predict(
     config = config.for_rows(problem.rows)
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
-    part = problem.shard(0, config.workers)
+    part = shards_of(problem, config)(0)
     _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
     traffic = count_bytes(config, params, gradients, min(config.batch_size or part.rows, part.rows))
     if cluster and cluster.compute_s:

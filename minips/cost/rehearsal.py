@@ -20,6 +20,7 @@ from minips.stage import Array, Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
 from minips.stages.serializers import MsgPack, Packet, Serializer
+from minips.stages.shards import Contiguous
 from minips.training.train import train
 
 
@@ -39,7 +40,8 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
     bsp = BSP()  # other consistencies send the same messages, in another order
     quiet = replace(config, link=None, delays=None, overlap=False, accumulate=1, consistency=bsp)
     if not isinstance(config.exchange, AllReduce):  # two workers stand for all: each sends the same messages to servers
-        quiet = replace(quiet, workers=min(config.workers, 2), aggregator=Mean())
+        mean = config.aggregator if config.aggregator.weighs else Mean()  # where it weighs, hello has a word more
+        quiet = replace(quiet, workers=min(config.workers, 2), aggregator=mean, shards=Contiguous())
     problem = FixedGradients(params, gradients, quiet.workers)
     runs = [train(problem, replace(quiet, steps=steps), engine=Simulated()) for steps in (1, 2)]
     first, second = (np.array([run.bytes_sent, run.bytes_received]) for run in runs)

@@ -69,6 +69,7 @@ class Client(Closable):
         trace: Trace | None = None,
         pauses_s: Sequence[float] = PAUSES_S,
         identity: str = "",
+        rows: float = 0,
     ) -> None:
         self.addresses, self.config, self.worker, self._timeout = addresses, config, worker, timeout
         self.trace = Trace(f"worker {worker}") if trace is None else trace
@@ -79,7 +80,7 @@ class Client(Closable):
         self._stepping = threading.Lock()
         """Held while a session runs from one need to the next: calls share the records of the servers."""
         self._servers = [_MeteredRecord(self, index) for index in range(len(addresses))]
-        self.protocol = WorkerProtocol(worker, self._servers, identity)
+        self.protocol = WorkerProtocol(worker, self._servers, identity, rows if config.aggregator.weighs else 0)
         self._connections: list[Reconnecting] = []
         self._dials: list[Callable[[], Channel]] = []
         self._numbers = count()

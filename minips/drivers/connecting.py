@@ -122,6 +122,7 @@ def connect(
     trace: Trace | None = None,
     pauses_s: Sequence[float] = PAUSES_S,
     check: Callable[[Header], object] | None = None,
+    rows: float | Callable[[int, Config], float] = 0,
 ) -> Client:
     """A client of the server at ``address``, or of several servers at their addresses. Use with ``with``.
 
@@ -131,7 +132,8 @@ def connect(
 
     ``connect`` calls ``check`` with the first server's status before this worker takes a number; an error of ``check``
     prevents that. The client connects again when its connection breaks, after each of ``pauses_s`` seconds; a push
-    counts once, whether its acknowledgement was lost or not.
+    counts once, whether its acknowledgement was lost or not. An aggregator that weighs needs the ``rows`` of this
+    worker's shard, or a function of its number and the config that tells them.
 
     ConnectionError where no server answers, PermissionError for a wrong token, ValueError where the addresses are not
     those of all the servers of one run or another client is this worker; ValueError or TypeError for what is no
@@ -154,4 +156,6 @@ def connect(
                 check(header)
             if worker is None:
                 worker = ask("hello", worker=-1, client=identity)["worker"]
-        return Client(addresses, config or Config(), int(worker or 0), token, timeout, trace, pauses_s, identity)
+        config, worker = config or Config(), int(worker or 0)
+        told = rows if not callable(rows) else rows(worker, config) if config.aggregator.weighs else 0
+        return Client(addresses, config, worker, token, timeout, trace, pauses_s, identity, told)

@@ -73,9 +73,7 @@ class Server(Closable):
         if not isinstance(config, Config):
             raise TypeError(f"Server takes the Config that its clients have; got {config!r}.")
         if not isinstance(index, int) or not 0 <= index < config.servers:
-            raise ValueError(
-                f"Config.servers is {config.servers}, so index is 0 to {config.servers - 1}, got {index!r}."
-            )
+            raise ValueError(f"Config.servers is {config.servers}: index is 0 to {config.servers - 1}, got {index!r}.")
         if updates is not None and not (isinstance(updates, int) and updates > 0):
             raise ValueError(
                 f"updates is how many pushes end the run, at least 1, or None for as long as the server is open; "
@@ -178,8 +176,7 @@ class Server(Closable):
         workers were connected, and bytes that this server received and sent; of several servers, each has its own part
         of the parameters.
 
-        TimeoutError after ``timeout`` seconds, while the run continues; RuntimeError where no further round can be
-        completed.
+        TimeoutError after ``timeout`` seconds, while the run continues; RuntimeError where no round can end any more.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._over():

@@ -16,6 +16,7 @@ from minips.engines import roles
 from minips.engines.base import Engine, TrainingJob
 from minips.engines.replica import check_replicas, requantization_error
 from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, tell
+from minips.engines.worker import shards_of
 from minips.results.run import Progress, Rows, Run, State, state_of
 from minips.results.trace import Trace
 
@@ -107,7 +108,7 @@ class RunSupervisor(Supervisor):
     def _brief(self) -> None:
         """Start all children, and give them their roles."""
         config, state, workers = self.config, self.job.state, range(self.config.workers)
-        shards = [self.job.problem.shard(worker, config.workers) for worker in workers]
+        shards = [*map(shards_of(self.job.problem, config), workers)]
         servers = [f"server {index}" for index in range(config.servers) if isinstance(config.exchange, PS)]
         self.start(*servers, *(f"worker {worker}" for worker in workers))
         self.servers, self.workers = self.children[: len(servers)], self.children[len(servers) :]

@@ -92,7 +92,7 @@ def run_ps_worker(
     if word != "connect":
         return {"bytes_sent": 0, "bytes_received": 0, "trace": Trace(), "state": state}
     seen = None
-    with Client(addresses, config, worker, token) as client:
+    with Client(addresses, config, worker, token, rows=problem.rows) as client:
         if state:
             client.restore(state["links"])
             seen = state["seen"] and Seen(*state["seen"])

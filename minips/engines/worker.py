@@ -3,7 +3,7 @@
 import math
 import reprlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from threading import Event
 from typing import Any, SupportsFloat, cast
@@ -18,6 +18,30 @@ from minips.core.sessions import Session
 from minips.drivers.client import Client
 from minips.problems import Problem
 from minips.stage import Array, Tensors
+from minips.stages.shards import Contiguous
+
+
+def shards_of(problem: Problem, config: Config) -> Callable[[int], Problem]:
+    """The function that gives each worker its part of ``problem``, as `Config.shards` says or the problem's own
+    ``shard``. ValueError where both want to say it, or where the rows are not shared out as `Shards` says.
+    """
+    shards, workers = config.shards, config.workers
+    if shards == Contiguous():
+        return lambda worker: problem.shard(worker, workers)
+    if type(problem).shard is not Problem.shard:
+        raise ValueError(
+            f"{type(problem).__name__} shares out its rows by its own shard(worker, workers), so shards={shards!r} "
+            "would do nothing. Leave one of them out; to change each part, override subset(rows) in place of shard."
+        )
+    problem.shard(0, workers)  # which refuses more workers than rows
+    parts = [np.asarray(part) for part in shards.split(problem.y, workers, seeds.shards(config.seed))]
+    once = len(parts) == workers and np.array_equal(np.sort(np.concatenate(parts)), np.arange(problem.rows))
+    if not (once and all(map(len, parts))):
+        raise ValueError(
+            f"{shards!r} must give each of {problem.rows} rows to one of {workers} workers, and each worker some; got "
+            f"shards of {', '.join(str(len(part)) for part in parts)} rows. ps.testing.check says what is wrong."
+        )
+    return lambda worker: problem.subset(parts[worker])
 
 
 def train_ps(

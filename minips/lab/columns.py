@@ -15,7 +15,7 @@ from minips.stage import Stage
 from minips.stages.transports import Link
 
 _CODEC = ("quantizer", "memory", "serializer", "compressor")
-_WHOLE = ("exchange", "consistency", "aggregator", "optimizer", "transport")
+_WHOLE = ("exchange", "consistency", "aggregator", "optimizer", "shards", "transport")
 STAGES: dict[str, tuple[str, ...]] = {
     **{kind: ("push", kind) for kind in _CODEC},
     **{f"pull {kind}": ("pull", kind) for kind in _CODEC},

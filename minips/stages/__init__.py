@@ -8,4 +8,5 @@ from minips.stages import optimizers as optimizers
 from minips.stages import quantizers as quantizers
 from minips.stages import schedules as schedules
 from minips.stages import serializers as serializers
+from minips.stages import shards as shards
 from minips.stages import transports as transports

@@ -78,8 +78,7 @@ class SSP(Consistency):
     """Stale synchronous parallel: a worker reads at most ``staleness`` clocks ahead of the slowest one.
 
     A pull at clock c sees every update that was stamped c − staleness − 1 or earlier.
-    Source: Ho et al. 2013, "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", section
-    2.
+    Source: Ho et al. 2013, "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", sec. 2.
     """
 
     name = "ssp"

@@ -14,12 +14,13 @@ from minips.testing.codecs import check_compressor, check_memory, check_serializ
 from minips.testing.policies import check_aggregator, check_consistency, check_optimizer
 from minips.testing.problems import check_problem
 from minips.testing.quantizers import check_quantizer
+from minips.testing.shards import check_shards
 from minips.testing.stages import check_stage
 from minips.testing.transports import check_transport
 
 __all__ = ["check", "check_problem", "check_stage"]
 __all__ += ["check_compressor", "check_memory", "check_quantizer", "check_serializer", "check_transport"]
-__all__ += ["check_aggregator", "check_consistency", "check_optimizer"]
+__all__ += ["check_aggregator", "check_consistency", "check_optimizer", "check_shards"]
 
 
 def check(stage: Stage | Problem) -> None:

@@ -31,7 +31,7 @@ def check_aggregator(aggregator: Aggregator) -> None:
     check_stage(aggregator)
     for dtype in (np.float32, np.float64):
         for workers in WORKERS:
-            contributions = [Contribution(i, 5, 5 - i % 3, tensors(i, dtype), 0.5) for i in range(workers)]
+            contributions = [Contribution(i, 5, 5 - i % 3, tensors(i, dtype), 0.5, rows=i + 1) for i in range(workers)]
             what = f"{aggregator!r} with {workers} contributions of {np.dtype(dtype)}"
             with failing_only_with(ValueError, what) if workers < max(WORKERS) else doing(what):
                 aggregator.combine(contributions)

@@ -20,7 +20,7 @@ from minips.core.partition import cut, join, partition
 from minips.drivers.client import Client
 from minips.drivers.connecting import asking, connect
 from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
-from minips.engines.worker import at_step, train_ps, worker_state
+from minips.engines.worker import at_step, shards_of, train_ps, worker_state
 from minips.problems import Problem
 from minips.results.origin import check_same, origin_of
 from minips.results.run import Progress, Run, check_resumable, gathered, server_state
@@ -89,13 +89,18 @@ def work(
         if theirs := status.get("problem"):
             check_same(origin_of(problem, problem.init(seeds.init(0))), theirs, "the server's")
 
-    client = connect(address, config, worker=rank, token=token, timeout=timeout, transport=transport, check=check)
+    def rows(worker: int, config: Config) -> int:
+        return shards_of(problem, config)(worker).rows
+
+    client = connect(
+        address, config, worker=rank, token=token, timeout=timeout, transport=transport, check=check, rows=rows
+    )
     diverged = None
     params: Tensors = {}
     with closing(client):
         try:
             met(client)
-            shard = problem.shard(client.worker, client.config.workers)
+            shard = shards_of(problem, client.config)(client.worker)
             kept = client.resume()
             _await_others(client, token, timeout, halt)
             seen = train_ps(shard, client.config, client, halt, Seen(*kept) if kept else None)
@@ -174,6 +179,7 @@ def serving(
     if isinstance(config.exchange, AllReduce):
         raise ValueError(f"With {config.exchange!r} there is no server to be served. Use exchange=PS().")
     config = config.for_rows(problem.rows)
+    shards_of(problem, config)  # refuses here what each worker would refuse
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
         layouts, origin, state = partition(params, config.servers), origin_of(problem, params), None

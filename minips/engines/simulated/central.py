@@ -200,7 +200,7 @@ class SimWorker(ServedParty, Trainer):
         self._idle = calibration.idle.times(1 / 2) if calibration else Line()
         self._servers = servers
         self._records = [ServerRecord(config, rank, index, UNTIMED) for index in range(config.servers)]
-        self.protocol = WorkerProtocol(rank, self._records)
+        self.protocol = WorkerProtocol(rank, self._records, rows=self.problem.rows if config.aggregator.weighs else 0)
         self._trips: list[deque[Signal]] = [deque() for _ in self._records]
         self._connection = Attending()
         self._seen: Seen | None = None

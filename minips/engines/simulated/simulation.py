@@ -17,6 +17,7 @@ from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, seldom
 from minips.drivers.virtual import Party, TrainingParty, Way
 from minips.engines.base import TrainingJob
 from minips.engines.simulated.flows import FlowNetwork
+from minips.engines.worker import shards_of
 from minips.machines.fit import Line
 from minips.machines.topology import Network
 from minips.results.run import Progress, Rows
@@ -34,6 +35,7 @@ class Simulation:
     def __init__(self, engine: Any, job: TrainingJob) -> None:
         self.engine, self.job, self.config, self.plain = engine, job, job.config, replace(job.config, delays=None)
         self.every = job.evaluation.every if job.evaluation else None
+        self.shard = shards_of(job.problem, job.config)
         self.ended = False
         """True where the evaluation, or a stop, has ended the run."""
         self.error: Exception | None = None
@@ -163,7 +165,7 @@ class Trainer(Node, TrainingParty):
 
     def __init__(self, simulation: Simulation, rank: int, times: Mapping[str, Line]) -> None:
         super().__init__(simulation, f"worker {rank}", times)
-        self.rank, self.problem = rank, simulation.job.problem.shard(rank, self.config.workers)
+        self.rank, self.problem = rank, simulation.shard(rank)
         self.bytes_sent = self.bytes_received = 0
         self._plain = simulation.plain
         self._rows = min(self.config.batch_size or self.problem.rows, self.problem.rows)

@@ -15,7 +15,7 @@ from minips.stage import Array, Value, option
 
 
 @dataclass(frozen=True)
-class Shards(Value):
+class Sharing(Value):
     """The split of the rows over the workers."""
 
     workers: int = option(4, "each has a shard of the rows", minimum=1, maximum=12, step=1)
@@ -38,18 +38,18 @@ class Gradients(NamedTuple):
         return float(np.abs(self.shards.mean(axis=0) - self.full).max())
 
 
-class GradientShards(Panel[Shards, Gradients]):
+class GradientShards(Panel[Sharing, Gradients]):
     """Diabetes rows shared among workers: bars of the shards' gradients, their average, and the full gradient.
 
     >>> panel = GradientShards(workers=3)
-    >>> panel.find(Shards(workers=3, rows=96)).apart < 1e-12
+    >>> panel.find(Sharing(workers=3, rows=96)).apart < 1e-12
     True
     """
 
     title = "Shards"
-    asks = Shards
+    asks = Sharing
 
-    def find(self, asked: Shards) -> Gradients:
+    def find(self, asked: Sharing) -> Gradients:
         data = datasets.diabetes(dtype="float64")
         problem = LinearRegression(data.X[: asked.rows], data.y[: asked.rows])
         params = problem.init(np.random.default_rng(0))

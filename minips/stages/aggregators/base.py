@@ -20,6 +20,8 @@ class Contribution(NamedTuple):
     loss: float = float("nan")
     staleness: int = 0
     """Versions between its reading and its being combined (SSP's bound counts clocks); the shard counts them."""
+    rows: float = 1.0
+    """The rows of the worker's shard, where the aggregator weighs."""
 
 
 class Aggregator(Stage):
@@ -31,6 +33,8 @@ class Aggregator(Stage):
     kind: ClassVar[str] = "aggregator"
     elementwise: ClassVar[bool] = False
     """True where each coordinate is combined by itself, so that large tensors may come in pieces."""
+    weighs: ClassVar[bool] = False
+    """True where it needs the contributions' ``rows``: the workers then tell them, and BSP with servers is a must."""
 
     @property
     def least(self) -> int:
@@ -62,15 +66,6 @@ class Mean(Aggregator):
             return np.asarray(total, pieces[0].dtype)
 
         return by_name(mean, contributions)
-
-
-def require_min(aggregator: Aggregator, contributions: Sequence[Contribution]) -> None:
-    """ValueError where there are too few contributions for what the aggregator promises."""
-    if len(contributions) < aggregator.least:
-        raise ValueError(
-            f"{aggregator!r} needs at least {aggregator.least} contributions at once, got {len(contributions)}. "
-            "Use more workers under BSP, or an aggregator that needs fewer."
-        )
 
 
 def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Contribution]) -> Tensors:

@@ -1,4 +1,4 @@
-"""Aggregators that stand some bad workers, or gradients that are old."""
+"""Aggregators that stand some bad workers, gradients that are old, or shards of unequal size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from minips.stage import Array, Tensors, option, register
-from minips.stages.aggregators.base import Aggregator, Contribution, Mean, by_name, require_min
+from minips.stages.aggregators.base import Aggregator, Contribution, Mean, by_name
 
 
 @register
@@ -110,6 +110,29 @@ class StalenessWeighted(Aggregator):
 
 @register
 @dataclass(frozen=True)
+class WeightedMean(Aggregator):
+    """The mean in which a worker counts as much as it has rows: ``Σ nₖ·gₖ / Σ nₖ``, nₖ the rows of its whole shard.
+
+    So it is the mean over all rows, however unequal the shards; of equal ones it is `Mean`, to the bit. With backup
+    workers the sums are over those whose pushes came in time. It takes BSP with servers.
+    Source: McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", eq. 1.
+    """
+
+    name = "weightedmean"
+    elementwise = weighs = True
+
+    def combine(self, contributions: Sequence[Contribution]) -> Tensors:
+        mean = sum(one.rows for one in contributions) / len(contributions)
+
+        def scaled(one: Contribution) -> Contribution:
+            gradients = {name: np.asarray(g * (one.rows / mean), g.dtype) for name, g in one.gradients.items()}
+            return one._replace(gradients=gradients)
+
+        return Mean().combine([*map(scaled, contributions)])
+
+
+@register
+@dataclass(frozen=True)
 class MajorityVote(Aggregator):
     """The sign that most workers' gradients have, −1, 0 (a tie) or 1, coordinate by coordinate: for the Sign quantizer.
 
@@ -127,6 +150,15 @@ class MajorityVote(Aggregator):
             return np.asarray(np.sign(balance), pieces[0].dtype)
 
         return by_name(vote, contributions)
+
+
+def require_min(aggregator: Aggregator, contributions: Sequence[Contribution]) -> None:
+    """ValueError where there are too few contributions for what the aggregator promises."""
+    if len(contributions) < aggregator.least:
+        raise ValueError(
+            f"{aggregator!r} needs at least {aggregator.least} contributions at once, got {len(contributions)}. "
+            "Use more workers under BSP, or an aggregator that needs fewer."
+        )
 
 
 def _squared_distance(a: Tensors, b: Tensors) -> float:

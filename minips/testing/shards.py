@@ -1,0 +1,41 @@
+"""The contract of shards: each row is one worker's, in the same way for the same draws."""
+
+import numpy as np
+
+from minips.stage import Array
+from minips.stages.shards import Shards
+from minips.testing.base import described, require, same_bits, strictly, unwritable
+from minips.testing.stages import check_stage
+
+TARGETS: dict[str, Array] = {
+    "class numbers": np.arange(40) * 7 % 5,
+    "values": np.sin(np.arange(23, dtype=np.float32)),
+    "texts": np.array(["no", "yes", "no", "perhaps"] * 3),
+    "two columns": np.stack([np.arange(9) % 2, np.arange(9)], axis=1),
+    "one row": np.zeros(1),
+}
+
+
+def check_shards(shards: Shards) -> None:
+    """Check shards against their contract: each row once, none without while there are rows, the same for the same
+    draws, targets unchanged.
+    """
+    check_stage(shards)
+    for what, y in TARGETS.items():
+        for workers in (1, 2, 3, 8):
+            with strictly(f"{shards!r}.split({what}, {described(y)}, workers={workers})"):
+                _check_split(shards, y, workers)
+
+
+def _check_split(shards: Shards, y: Array, workers: int) -> None:
+    first, again = ([*shards.split(unwritable(y), workers, np.random.default_rng(5))] for _ in range(2))
+    counts = [len(part) for part in first]
+    require(len(first) == workers, f"it gave {len(first)} index arrays for {workers} workers.")
+    for part in first:
+        whole = isinstance(part, np.ndarray) and part.dtype.kind in "iu" and part.ndim == 1
+        require(whole, f"a shard is an array of row numbers, of one dimension; got {part!r}.")
+    once = np.array_equal(np.sort(np.concatenate(first)), np.arange(len(y)))
+    require(once, f"shards of {counts} rows do not hold each of {len(y)} rows once.")
+    require(len(y) < workers or all(counts), f"a worker has no rows: the shards have {counts}.")
+    same = all(same_bits(a, b) for a, b in zip(first, again, strict=True))
+    require(same, "the shards differ for the same draws; draw from rng alone.")
