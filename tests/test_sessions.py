@@ -70,8 +70,9 @@ class Mutation(NamedTuple):
 ALL_REDUCE = {
     "the last reduce hop is left out": Mutation(
         reduction.all_reduce,
-        "for number, hop in enumerate(part.hops):\n",
-        "for number, hop in enumerate(part.hops):\n"
+        "for group in rounds(part.hops, part.direct):\n",
+        "for group in rounds(part.hops, part.direct):\n"
+        "        number, hop = group[-1]\n"
         "        if hop.adds and not part.hops[number + 1].adds:\n            continue\n",
         EVERY_CLOCK,
     ),

@@ -52,6 +52,7 @@ class Declared:
     hops: Sequence[Hop]
     nbytes: Sequence[float]
     sizes: Sequence[float]
+    direct: bool = False
 
     def outgoing(self, number: int) -> float:
         """Bytes of what is sent at hop ``number``."""
