@@ -51,7 +51,7 @@ class AllReduce(Exchange):
     """
 
     direct: ClassVar[bool] = False
-    """True where a rank sends all messages of a half before it waits for any; what comes is added in rank order then."""
+    """True where a rank sends all messages of a half before it waits for any; what comes is added up in rank order."""
 
     def pieces(self, workers: int) -> int:
         """The number of near-equal pieces of the values."""
