@@ -97,9 +97,10 @@ class HalvingDoubling(AllReduce):
 class TwoShot(AllReduce):
     """Direct reduce-scatter and all-gather: each piece of S/n goes straight to its owner, and its sum straight to all.
 
-    The ring's ``2(n−1)/n · S`` bytes a rank, but all messages of a half leave at once, so two latencies, not 2(n−1). A
-    lossy codec errs once in each gradient, but the owner's own, and once in the sum, never in what has erred before.
-    Sums are in rank order: with the exact codec they have the bits of `PS`. Rank r owns piece r.
+    The ring's ``2(n−1)/n · S`` bytes a rank, but all messages of a half leave at once: two latencies, not 2(n−1). A
+    lossy codec errs once in each gradient, not in an owner's own, and once in the sum: with `Uniform` and independent
+    gradients the ring's error is ``√(n(n+1)/2 / (2n−1))`` times as large. Sums are in rank order: with the exact codec
+    they have the bits of `PS`, half floats aside. Rank r owns piece r.
     Source: `two_shot_all_reduce_` of PyTorch's symmetric memory; with quantizers, Wang et al. 2023, "ZeRO++", qgZ.
 
     >>> [(hop.to, hop.sends) for hop in TwoShot().schedule(rank=0, workers=3)]

@@ -1,9 +1,9 @@
 """One rank's part of an all-reduce: the message that it sends at each hop, and its use of the one received. No I/O.
 
 Each piece is encoded by itself. A partial sum is decoded, added to and encoded again at every hop, so a lossy quantizer
-errs at each of them. A complete sum is encoded once, by its owner, and handed round unchanged; the owner decodes it as
-the others do, so that all ranks end with the same bits. A driver (`minips.drivers.peer`, a simulation, a test) moves
-the frames as the schedule says.
+errs at each of them; in a direct exchange there is none, for owners keep what comes until they have all. A complete sum
+is encoded once, by its owner, and handed round unchanged; the owner decodes it as the others do, so that all ranks end
+with the same bits. A driver (`minips.drivers.peer`, a simulation, a test) moves the frames as the schedule says.
 
 There is a memory at every hop for each piece that leaves, and one at the owner. With error feedback, the sums that are
 handed round plus the residuals of all memories equal the sum of all gradients.

@@ -87,10 +87,11 @@ class _Shaped(Transport):
         if not frames or len(frames[0]) != _DEPARTURE.size:
             raise ValueError(f"{UNSHAPED} Give both the same config.")
         (start,) = _DEPARTURE.unpack(frames[0])
-        if not abs(start - time.monotonic()) < _PLAUSIBLE_S:
-            raise ValueError(f"The peer says that its message left {start - time.monotonic():g} seconds from now.")
-        if (ahead := start - time.monotonic()) > 0:
-            time.sleep(ahead)  # another's message may leave before it
+        ahead = start - time.monotonic()
+        if not abs(ahead) < _PLAUSIBLE_S:
+            raise ValueError(f"The peer says that its message left {ahead:g} seconds from now.")
+        if ahead > 0:
+            time.sleep(ahead)  # another sender's message may leave before it
         _, end = self._in.take(start, size(frames[1:]))
         left = end + self.link.latency_s - time.monotonic()
         if left > 0:
