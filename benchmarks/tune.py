@@ -1,6 +1,6 @@
 """``python -m benchmarks tune``: is the tuner's first choice a good one? Every candidate is run, on two links.
 
-24 configs, ranked by predicted seconds until 90 % of the held-out digits are classified rightly, and then all of them
+30 configs, ranked by predicted seconds until 90 % of the held-out digits are classified rightly, and then all of them
 measured: softmax regression on the digits, lifted to random Fourier features, four worker processes under BSP.
 """
 

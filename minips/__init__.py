@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from minips import datasets
 from minips.core.codec import Codec
-from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce
+from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce, TwoShot
 from minips.core.config import Config, Delays
 from minips.core.exchange import PS, AllReduce, Exchange, Hop
 from minips.core.shard import Shard
@@ -59,7 +59,7 @@ __all__ += ["CsvLog", "EarlyStopping", "Eval", "Progress", "Run", "RunTable", "T
 __all__ += ["Client", "Ref", "Server", "Shard", "connect", "status", "work"]
 __all__ += ["MLP", "LinearRegression", "Problem", "SoftmaxRegression", "datasets"]
 __all__ += ["Engine", "Processes", "Ray", "Simulated", "Threads"]
-__all__ += ["PS", "AllReduce", "Exchange", "HalvingDoubling", "Hop", "RingAllReduce", "TreeAllReduce"]
+__all__ += ["PS", "AllReduce", "Exchange", "HalvingDoubling", "Hop", "RingAllReduce", "TreeAllReduce", "TwoShot"]
 __all__ += ["QSGD", "Adaptive", "BFloat16", "Exact", "Float16", "PowerSGD", "Quantizer"]
 __all__ += ["RandomK", "Sign", "Ternary", "Threshold", "TopK", "TwoBit", "Uniform"]
 __all__ += ["Delta", "ErrorFeedback", "Memory", "MomentumCorrection", "NoMemory"]

@@ -306,7 +306,7 @@ def test_help_says_the_syntax_and_the_fields(command, capsys, monkeypatch):
             assert field.metadata["help"] in said[option]
     assert said["--overlap"].startswith("--overlap true|false")
     assert said["--exchange"].startswith("--exchange STAGE")
-    assert "ps, ring, tree, halvingdoubling (default PS())" in said["--exchange"]
+    assert "ps, ring, tree, halvingdoubling, twoshot (default PS())" in said["--exchange"]
     assert "for_rows" not in said["--epochs"]
 
 

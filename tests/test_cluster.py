@@ -15,7 +15,7 @@ from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 
 OFFICE = cost.Cluster(machines=8, bandwidth_bps=10e9, latency_s=50e-6, compute_s=0.08)
-WAYS = ("ps", "ps:servers=2", "ps:servers=4", "ring", "tree", "halvingdoubling")
+WAYS = ("ps", "ps:servers=2", "ps:servers=4", "ring", "tree", "halvingdoubling", "twoshot")
 STAGES = {"quantize": Line(0.0, 1e-9), "dequantize": Line(0.0, 2e-9)}
 
 

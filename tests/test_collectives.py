@@ -19,8 +19,9 @@ from minips.drivers.peer import Peer
 from minips.stage import missing, stage_class
 from minips.stages.transports.wire import CALL
 
-RING, TREE, HALVING = ps.RingAllReduce(), ps.TreeAllReduce(), ps.HalvingDoubling()
-CASES = [(RING, n) for n in range(1, 10)] + [(TREE, n) for n in range(1, 10)] + [(HALVING, 2**k) for k in range(5)]
+RING, TREE, HALVING, TWO = ps.RingAllReduce(), ps.TreeAllReduce(), ps.HalvingDoubling(), ps.TwoShot()
+ALL = [RING, TREE, HALVING, TWO]
+CASES = [(one, n) for one in (RING, TREE, TWO) for n in range(1, 10)] + [(HALVING, 2**k) for k in range(5)]
 
 
 def carry_out(exchange, values):
@@ -55,10 +56,10 @@ def test_a_schedule_adds_up_exactly_everywhere(exchange, workers):
         assert sent[0] == rounds
     else:
         assert sent == [2 * (workers - 1)] * workers  # pieces of S/n
-        assert hops == (2 * (workers - 1) if exchange is RING else 2 * rounds)
+        assert hops == (2 * rounds if exchange is HALVING else 2 * (workers - 1))
 
 
-@pytest.mark.parametrize("exchange", [RING, TREE, HALVING], ids=repr)
+@pytest.mark.parametrize("exchange", ALL, ids=repr)
 def test_nobody_is_beyond_the_last_rank(exchange):
     with pytest.raises(ValueError, match=r"the ranks are 0 to 3; got rank 4"):
         exchange.schedule(4, 4)
@@ -84,7 +85,7 @@ def test_a_config_refuses_what_only_a_server_can_do(fields, words):
 
 
 def test_an_exchange_may_be_a_name():
-    assert [ps.Config(exchange=name).exchange for name in ps.names("exchange")] == [ps.PS(), RING, TREE, HALVING]
+    assert [ps.Config(exchange=name).exchange for name in ps.names("exchange")] == [ps.PS(), *ALL]
 
 
 # One step of all ranks, encoded and decoded
@@ -122,7 +123,7 @@ LOSSY = [
 
 
 @pytest.mark.parametrize("codec", [ps.Codec(), *LOSSY], ids=repr)
-@pytest.mark.parametrize(("exchange", "workers"), [(RING, 1), (RING, 5), (TREE, 5), (HALVING, 8)], ids=repr)
+@pytest.mark.parametrize(("exchange", "workers"), [(RING, 1), (RING, 5), (TREE, 5), (HALVING, 8), (TWO, 5)], ids=repr)
 def test_all_ranks_end_with_the_same_bits(exchange, workers, codec):
     gradients = some(workers)
     ranks = reductions(exchange, workers, codec, gradients[0])
@@ -137,7 +138,7 @@ def test_all_ranks_end_with_the_same_bits(exchange, workers, codec):
         np.testing.assert_allclose(means[0]["W"], exact, rtol=1e-12)
 
 
-@pytest.mark.parametrize("exchange", [RING, TREE, HALVING], ids=repr)
+@pytest.mark.parametrize("exchange", ALL, ids=repr)
 def test_what_error_feedback_holds_back_comes_later(exchange):
     gradients = some(4)
     ranks = reductions(exchange, 4, ps.Codec(quantizer=ps.TopK(fraction=0.25), memory="errorfeedback"), gradients[0])
@@ -147,7 +148,7 @@ def test_what_error_feedback_holds_back_comes_later(exchange):
     assert np.abs(off[-1]).max() < 1.5 * np.abs(off[:50]).max()  # what is held stays bounded
 
 
-@pytest.mark.parametrize("exchange", [RING, TREE, HALVING], ids=repr)
+@pytest.mark.parametrize("exchange", ALL, ids=repr)
 def test_delta_corrects_its_errors(exchange):
     gradients = some(4)
     ranks = reductions(exchange, 4, ps.Codec(quantizer=ps.Uniform(bits=4), memory="delta"), gradients[0])
@@ -166,6 +167,30 @@ def test_what_one_rank_knows_all_know_in_the_end(exchange, workers):
     for knows in range(workers):
         reduce(ranks, knows + 1, gradients, endings=(knows,))
         assert all(one.ending for one in ranks)
+
+
+@pytest.mark.parametrize(("workers", "least"), [(4, 1.05), (8, 1.4), (16, 1.8)])
+def test_two_shots_err_less_than_a_ring(workers, least):
+    """By √(n(n+1)/2 / (2n−1)), for independent gradients: 1.20, 1.55, 2.09."""
+
+    def error(exchange, gradients):
+        exact = np.mean([gradient["w"] for gradient in gradients], axis=0)
+        ranks = reductions(exchange, workers, ps.Codec(ps.Uniform(bits=8)), gradients[0])
+        return np.linalg.norm(reduce(ranks, 0, gradients)[0]["w"] - exact)
+
+    ratios = []
+    for draw in range(20):
+        rng = np.random.default_rng([workers, draw])
+        gradients = [{"w": rng.normal(size=4000)} for _ in range(workers)]
+        ratios.append(error(RING, gradients) / error(TWO, gradients))
+    assert np.median(ratios) >= least
+
+
+def test_an_owners_piece_is_exact_in_its_sum_and_what_all_keep_is_what_was_sent():
+    little = 2.0**-20  # lost beside 1 in half floats, and not by itself
+    gradients = [{"w": np.full(4, 1 + little)}, {"w": np.array([-1.0, 1.0, -1.0, 1.0])}]
+    means = reduce(reductions(TWO, 2, ps.Codec(ps.Float16()), gradients[0]), 0, gradients)
+    np.testing.assert_array_equal([mean["w"] for mean in means], [[little / 2, 1, 0, 1]] * 2)  # rank 0 owns two
 
 
 def test_a_message_that_belongs_elsewhere_is_refused():
@@ -198,12 +223,14 @@ RUNS = [
     *((THREADS, RING, "inproc", n) for n in (1, 2, 5, 9)),
     *((THREADS, TREE, "inproc", n) for n in (1, 2, 6)),
     *((THREADS, HALVING, "inproc", n) for n in (1, 2, 8)),
-    *((THREADS, RING, transport, 4) for transport in TRANSPORTS),
+    *((THREADS, TWO, "inproc", n) for n in (1, 2, 6)),
+    *((THREADS, exchange, transport, 4) for exchange in (RING, TWO) for transport in TRANSPORTS),
     *((THREADS, exchange, transport, 4) for exchange in (TREE, HALVING) for transport in ("inproc", "tcp")),
     (PROCESSES, RING, "tcp", 3),
     (PROCESSES, RING, "shm", 2),
     (PROCESSES, TREE, "pipe", 3),
     (PROCESSES, HALVING, "tcp", 4),
+    (PROCESSES, TWO, "tcp", 3),
 ]
 
 
@@ -227,6 +254,16 @@ def test_a_run_is_that_of_a_parameter_server(engine, exchange, transport, worker
     assert multiprocess.active_children() == []
 
 
+@pytest.mark.parametrize("engine", [THREADS, PROCESSES, ps.Simulated()], ids=repr)
+def test_two_shots_end_with_the_bits_of_a_server(engine):
+    config = dataclasses.replace(TCP, workers=4, steps=30)
+    digits = ps.SoftmaxRegression(*ps.datasets.digits())
+    two, server = (
+        ps.train(digits, dataclasses.replace(config, exchange=one), engine=engine).params for one in (TWO, ps.PS())
+    )
+    assert {name: p.tobytes() for name, p in two.items()} == {name: p.tobytes() for name, p in server.items()}
+
+
 @pytest.mark.parametrize("transport", ["tcp", "pipe", "shm", "inproc"])
 def test_large_messages_cross_each_other(transport):
     rng = np.random.default_rng(0)
@@ -239,7 +276,7 @@ def test_large_messages_cross_each_other(transport):
     assert run.bytes_received == run.bytes_sent
 
 
-@pytest.mark.parametrize("exchange", [RING, TREE, HALVING], ids=repr)
+@pytest.mark.parametrize("exchange", ALL, ids=repr)
 def test_a_lossy_codec_errs_at_every_hop_and_the_run_says_how_much(exchange):
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, features=40, classes=5))
     config = dataclasses.replace(BASE, workers=4, steps=8, batch_size=None, exchange=exchange)
@@ -345,7 +382,7 @@ def test_a_run_that_diverges_ends_at_every_rank_with_the_parameters_before_it(en
     assert multiprocess.active_children() == []
 
 
-@pytest.mark.parametrize("exchange", ["ring", "tree"])
+@pytest.mark.parametrize("exchange", ["ring", "tree", "twoshot"])
 def test_a_sum_or_a_step_past_all_numbers_ends_the_run_at_every_rank(exchange):
     class Grows(ps.Problem):
         """Half floats whose gradients are finite, and whose sum soon is not."""
@@ -406,7 +443,7 @@ def test_a_peer_takes_calls_from_workers_only():
             channel.call([b"now", b"and here"]).result(5)
 
 
-@pytest.mark.parametrize("exchange", [RING, TREE], ids=repr)
+@pytest.mark.parametrize("exchange", [RING, TREE, TWO], ids=repr)
 def test_workers_count_the_frames_that_a_tap_sees(exchange):
     like = PROBLEM.init(None)
     with ExitStack() as stack:

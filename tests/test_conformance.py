@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 from dataclasses import dataclass
 
 import msgpack
@@ -252,6 +253,124 @@ def test_a_transport_that_reverses_frames_is_told_why(registry):
 
     with pytest.raises(AssertionError, match=r"Reversed\(\): Frames come back in order.*empty frames among others"):
         check(Reversed())
+
+
+RING, TWO = ps.RingAllReduce(), ps.TwoShot()
+
+
+def test_a_learners_all_reduce_meets_the_contract(registry):
+    @ps.register
+    @dataclass(frozen=True)
+    class ToTheFirst(ps.AllReduce):
+        """All values straight to rank 0, and the sums straight to all; no piece for the others to own."""
+
+        name = "tothefirst"
+        direct = True
+
+        def pieces(self, workers):
+            return 1
+
+        def schedule(self, rank, workers):
+            whole = range(1)
+            if rank == 0:
+                up = [ps.Hop(source=other, receives=whole) for other in range(1, workers)]
+            else:
+                up = [ps.Hop(to=0, sends=whole) if other == rank else ps.Hop() for other in range(1, workers)]
+            return [*up, *(ps.Hop(one.source, one.receives, one.to, one.sends, adds=False) for one in up)]
+
+    check(ToTheFirst())
+
+
+def first(hops, **changes):
+    """The hops, the first of them with other fields."""
+    return [hops[0]._replace(**changes), *hops[1:]]
+
+
+def direct_ring(rank, workers):
+    return RING.schedule(rank, workers)
+
+
+def uneven(rank, workers):
+    return RING.schedule(rank, workers)[rank == 1 :]
+
+
+def one_lost(rank, workers):
+    hops = TWO.schedule(rank, workers)
+    if rank == 0:
+        return first(hops, to=None, sends=range(0))
+    return first(hops, source=None, receives=range(0)) if rank == 1 else hops
+
+
+def added_twice(rank, workers):
+    return [*TWO.schedule(rank, workers)[: workers - 1], *TWO.schedule(rank, workers)]
+
+
+def handed_round_early(rank, workers):
+    return TWO.schedule(rank, workers)[workers - 1 :]
+
+
+def not_awaited(rank, workers):
+    hops = TWO.schedule(rank, workers)
+    return first(hops, source=None, receives=range(0)) if rank == 1 else hops
+
+
+def not_sent(rank, workers):
+    hops = TWO.schedule(rank, workers)
+    return first(hops, to=None, sends=range(0)) if rank == 0 else hops
+
+
+def other_pieces(rank, workers):
+    hops = TWO.schedule(rank, workers)
+    return first(hops, sends=range(0, 1)) if rank == 0 else hops
+
+
+def everyone_owns(rank, workers):
+    """Swapped halves with a partner each time, so that every rank adds up by itself: exact, and else not the same."""
+    if workers & (workers - 1):
+        raise ValueError("a power of two")
+    whole = range(workers)
+    partners = (rank ^ 2**level for level in range(workers.bit_length() - 1))
+    return [ps.Hop(partner, whole, partner, whole) for partner in partners]
+
+
+def never(rank, workers):
+    raise ValueError("not so many")
+
+
+def elsewhere_longer(rank, workers):
+    """A worker's thread sends one message more."""
+    more = ps.Hop(to=(rank + 1) % workers, source=(rank - 1) % workers)
+    here = threading.current_thread() is threading.main_thread()
+    return [*RING.schedule(rank, workers), *([] if here else [more])]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "direct", "said"),
+    [
+        (direct_ring, True, r"among 3 workers: .* rank 0 ends with 0 g0 \+ 1 g1 \+ 1 g2 in piece 0"),
+        (uneven, False, r"the ranks have \{1, 2\} hops; all need as many"),
+        (one_lost, True, r"among 2 workers: .* rank 0 ends with 0 g0 \+ 1 g1 in piece 1"),
+        (added_twice, True, r"rank 0 ends with 1 g0 \+ 2 g1 in piece 0"),
+        (handed_round_early, True, r"rank 0 ends with 1 g0 \+ 0 g1 in piece 0"),
+        (not_awaited, True, r"nobody waits for what is sent at \(hop, from, to\): \['\(0, 0, 1\)'\]"),
+        (not_sent, True, "in hop 0 rank 1 waits for rank 0, which sends it nothing"),
+        (other_pieces, True, "Expected the pieces 1/w; got 0/w"),
+        (everyone_owns, False, "Uniform.* gives each rank another"),
+        (elsewhere_longer, False, r"a run of 3 steps sends \d+ bytes, predicted are \d+"),
+        (never, False, "has no schedule for 2, 3, 4, 5 or 8 workers"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_wrong_all_reduce_is_told_why(registry, schedule, direct, said):
+    class Wrong(ps.AllReduce):
+        name = "wrong"
+
+        def schedule(self, rank, workers):
+            return schedule(rank, workers)
+
+    Wrong.direct = direct
+    with pytest.raises(AssertionError, match=said):
+        check(ps.register(dataclass(frozen=True)(Wrong))())
 
 
 def test_an_optimizer_that_climbs_is_told_why(registry):

@@ -19,6 +19,7 @@ def test_latency_and_bandwidth_terms(workers):
         (cost.ring_allreduce_s, 2 * (workers - 1), 2 * (workers - 1) / workers),
         (cost.tree_allreduce_s, 2 * math.log2(workers), 2 * math.log2(workers)),
         (cost.halving_doubling_s, 2 * math.log2(workers), 2 * (workers - 1) / workers),
+        (cost.two_shot_allreduce_s, 2, 2 * (workers - 1) / workers),
         (cost.parameter_server_s, 2, 2 * workers),
         (cost.parameter_server_step_s, 2, workers + 1),
         (partial(cost.parameter_server_step_s, full_duplex=False), 2, 2 * workers),
@@ -30,7 +31,7 @@ def test_latency_and_bandwidth_terms(workers):
 def test_servers_share_the_load_and_one_worker_needs_no_ring():
     assert cost.parameter_server_s(8, BYTES, BYTES, servers=4) == cost.parameter_server_s(8, BYTES, BYTES) / 4
     assert cost.parameter_server_s(2, BYTES, BYTES, servers=4) == 2  # the workers' own links are the narrow ones
-    assert cost.ring_allreduce_s(1, BYTES, BYTES, 1.0) == 0
+    assert cost.ring_allreduce_s(1, BYTES, BYTES, 1.0) == cost.two_shot_allreduce_s(1, BYTES, BYTES, 1.0) == 0
     assert cost.parameter_server_step_s(1, BYTES, BYTES) == cost.parameter_server_s(1, BYTES, BYTES)
 
 

@@ -88,6 +88,9 @@ CONFIGS: dict[str, ps.Config] = {
     "halving-doubling, overlap": ps.Config(
         workers=4, exchange=ps.HalvingDoubling(), overlap=True, link=ps.Link(10e6, 1e-3), delays=slow
     ),
+    "two shots, eight bits, a link": ps.Config(
+        workers=3, exchange=ps.TwoShot(), push=ps.Codec(ps.Uniform(bits=8)), link=ps.Link(10e6, 1e-3)
+    ),
 }
 STEPS = 12
 TIMED = ("ssp behind a straggler", "asp", "asp, two servers, a link", "a backup worker")

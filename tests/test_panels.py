@@ -470,7 +470,7 @@ class TestCollectives:
     def test_what_cannot_be_done_by_so_many_is_left_out_and_a_sentence_where_it_was_chosen(self) -> None:
         panel = lab.Collectives(workers=6)
         panel.static()
-        assert set(panel.found.seconds) == {"ps", "ring", "tree"}
+        assert set(panel.found.seconds) == {"ps", "ring", "tree", "twoshot"}
         panel.controls["exchange"].value = "halvingdoubling"
         assert panel.wait(10)
         assert "power of two" in panel.job.message.value

@@ -66,7 +66,9 @@ def test_the_bytes_are_the_same_where_no_network_can_be_simulated(monkeypatch):
         assert (simulated.bytes_sent, simulated.bytes_received) == (without.bytes_sent, without.bytes_received)
 
 
-@pytest.mark.parametrize("exchange", [ps.RingAllReduce(), ps.TreeAllReduce(), ps.HalvingDoubling()], ids=repr)
+@pytest.mark.parametrize(
+    "exchange", [ps.RingAllReduce(), ps.TreeAllReduce(), ps.HalvingDoubling(), ps.TwoShot()], ids=repr
+)
 def test_the_bytes_of_an_all_reduce_are_exact_too(exchange):
     config = ps.Config(
         push=ps.Codec(ps.Float16(), ps.ErrorFeedback()), workers=4, steps=140, transport=ps.InProc(), exchange=exchange

@@ -54,9 +54,10 @@ def test_20_steps_saved_and_resumed_to_40_are_40_steps_in_processes(optimizer, p
         {"pull": ps.Codec(quantizer=ps.Uniform(), memory=ps.Delta()), "push": ps.Codec(ps.Sign(), memory=ps.Delta())},
         {"exchange": ps.RingAllReduce(), "push": TOPK},
         {"exchange": ps.RingAllReduce(), "push": TOPK, "overlap": True},
+        {"exchange": ps.TwoShot(), "push": ps.Codec(ps.QSGD(), ps.Delta())},
         {"sampling": "epoch", "accumulate": 2},
     ],
-    ids=["overlap", "qsgd", "delta", "ring", "ring overlap", "epoch"],
+    ids=["overlap", "qsgd", "delta", "ring", "ring overlap", "two shots", "epoch"],
 )
 @pytest.mark.parametrize("engine", ["simulated", "threads"])
 def test_resumed_runs_are_the_same_whatever_the_links_remember(fields, engine, tmp_path):

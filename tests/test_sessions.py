@@ -28,7 +28,7 @@ from minips.drivers import peer
 from minips.engines import replica, worker
 from minips.engines.simulated import central, mutual
 
-EXCHANGES = {"ring": 4, "tree": 5, "halvingdoubling": 8}
+EXCHANGES = {"ring": 4, "tree": 5, "halvingdoubling": 8, "twoshot": 5}
 EVERY_CLOCK, COMPUTING = {"threads", "simulated", "predicted"}, {"threads", "simulated"}
 HOLDERS = [loop, reduction, worker, replica, peer, central, mutual, walk]
 """The modules that hold a training loop, or the session of an all-reduce."""
@@ -70,8 +70,9 @@ class Mutation(NamedTuple):
 ALL_REDUCE = {
     "the last reduce hop is left out": Mutation(
         reduction.all_reduce,
-        "for number, hop in enumerate(part.hops):\n",
-        "for number, hop in enumerate(part.hops):\n"
+        "for group in rounds(part.hops, part.direct):\n",
+        "for group in rounds(part.hops, part.direct):\n"
+        "        number, hop = group[-1]\n"
         "        if hop.adds and not part.hops[number + 1].adds:\n            continue\n",
         EVERY_CLOCK,
     ),
@@ -153,7 +154,9 @@ def result(config: ps.Config, clock: str) -> Any:
 
 
 @pytest.mark.parametrize("mutation", ALL_REDUCE)
-@pytest.mark.parametrize("name", ["ring", "tree, eight bits", "halving-doubling, overlap"])
+@pytest.mark.parametrize(
+    "name", ["ring", "tree, eight bits", "halving-doubling, overlap", "two shots, eight bits, a link"]
+)
 def test_a_change_of_the_all_reduce_shows_under_every_clock(
     name: str, mutation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,7 +318,7 @@ def test_by_turns_and_by_sizes_alone_the_same_is_said(name: str) -> None:
     assert all((mean["w"] == means[0]["w"]).all() for mean in means)
     np.testing.assert_allclose(means[0]["w"], np.mean([own["w"] for own in gradients], axis=0), rtol=1e-6)
 
-    sizes = [walk.Declared(part.hops, [float(i) for i in range(len(part.hops))], part.sizes) for part in parts]
+    sizes = [walk.Declared(one.hops, [*map(float, range(len(one.hops)))], one.sizes, one.direct) for one in parts]
     scripts = [list(reduction.all_reduce(size)) for size in sizes]  # what it receives makes no difference
     sent = Counter(
         (rank, need.to, need.number)

@@ -74,6 +74,7 @@ def steps_s(run):
         {"exchange": "ring", "push": TOP},
         {"exchange": "tree", "overlap": True},
         {"exchange": "halvingdoubling", "push": NOISY},
+        {"exchange": "twoshot", "push": TOP},
     ],
     ids=str,
 )
@@ -120,6 +121,7 @@ BYTES_PER_S = LINK.bandwidth_bps / 8
         ("ring", cost.ring_allreduce_s),
         ("tree", cost.tree_allreduce_s),
         ("halvingdoubling", cost.halving_doubling_s),
+        ("twoshot", cost.two_shot_allreduce_s),
         ("ps", cost.parameter_server_s),
     ],
 )
@@ -128,6 +130,12 @@ def test_an_exchange_takes_what_its_closed_form_says(exchange, formula, workers)
     run = simulate(Still(values), workers=workers, steps=2, exchange=exchange, link=LINK)
     [seconds] = steps_s(run)
     assert seconds == pytest.approx(formula(workers, 4 * values, BYTES_PER_S, LINK.latency_s), rel=0.01)
+
+
+@pytest.mark.parametrize("workers", [4, 16])
+def test_two_shots_of_8_mb_take_what_the_closed_form_says(workers):
+    [seconds] = steps_s(simulate(Still(2_000_000), workers=workers, steps=2, exchange="twoshot", link=LINK))
+    assert seconds == pytest.approx(cost.two_shot_allreduce_s(workers, 8e6, BYTES_PER_S, LINK.latency_s), rel=0.01)
 
 
 @pytest.mark.parametrize(("workers", "servers"), [(1, 2), (2, 2), (2, 4), (4, 2), (8, 4), (16, 4), (64, 8)])

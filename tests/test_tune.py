@@ -20,6 +20,7 @@ RANDOM = ps.Codec(ps.QSGD(levels=4), ps.ErrorFeedback())
         {"push": RANDOM, "servers": 2, "pull": ps.Codec(ps.Float16()), "accumulate": 2},
         {"push": ps.Codec(ps.TopK(0.2), ps.ErrorFeedback()), "aggregator": ps.Median(), "optimizer": ps.Adam()},
         {"push": RANDOM, "exchange": ps.RingAllReduce()},
+        {"push": RANDOM, "exchange": ps.TwoShot()},
         {"exchange": ps.TreeAllReduce(), "optimizer": ps.SGD(momentum=0.9)},
     ],
     ids=repr,
@@ -52,9 +53,9 @@ def test_epochs_are_counted_as_steps_of_the_problem():
     assert cost.tune(PROBLEM, None, 0.0, candidates=[config], tried=0).choices[0].steps == 5
 
 
-def test_there_are_24_candidates_and_all_are_sound_and_told_apart():
+def test_there_are_30_candidates_and_all_are_sound_and_told_apart():
     candidates = list(candidates_of(ps.Config(steps=30, consistency="asp", workers=2)))
-    assert len(candidates) == len({words(config) for config in candidates}) == 24
+    assert len(candidates) == len({words(config) for config in candidates}) == 30
     assert all(config.consistency == ps.BSP() and config.steps == 30 for config in candidates)
 
 

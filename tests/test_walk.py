@@ -135,6 +135,7 @@ def test_a_single_worker_takes_what_was_measured_of_one_and_a_round_aggregates_o
         (ps.RingAllReduce(), cost.ring_allreduce_s),
         (ps.TreeAllReduce(), cost.tree_allreduce_s),
         (ps.HalvingDoubling(), cost.halving_doubling_s),
+        (ps.TwoShot(), cost.two_shot_allreduce_s),
     ],
     ids=lambda one: getattr(one, "__name__", repr(one)),
 )
@@ -142,7 +143,9 @@ def test_a_single_worker_takes_what_was_measured_of_one_and_a_round_aggregates_o
 def test_an_all_reduce_takes_what_its_formula_says(exchange, formula, workers):
     pieces = [20_000 / exchange.pieces(workers)] * exchange.pieces(workers)
     schedules = [exchange.schedule(rank, workers) for rank in range(workers)]
-    parts = tuple(Declared(hops, [len(hop.sends) * 4 * pieces[0] for hop in hops], pieces) for hops in schedules)
+    parts = tuple(
+        Declared(hops, [len(hop.sends) * 4 * pieces[0] for hop in hops], pieces, exchange.direct) for hops in schedules
+    )
     config = ps.Config(workers=workers, exchange=exchange, steps=20, link=ps.Link(100e6, 2e-3))
     done = Walk(config, NOTHING, Workload(20_000, 1, parts=parts))
     assert done.seconds_per_step == pytest.approx(formula(workers, 80_000, 100e6 / 8, 2e-3), rel=1e-6)

@@ -50,6 +50,9 @@ class AllReduce(Exchange):
     With one worker there are no hops.
     """
 
+    direct: ClassVar[bool] = False
+    """True where a rank sends all messages of a half before it waits for any; what comes is added up in rank order."""
+
     def pieces(self, workers: int) -> int:
         """The number of near-equal pieces of the values."""
         return workers

@@ -1,17 +1,18 @@
 """One rank's part of an all-reduce: the message that it sends at each hop, and its use of the one received. No I/O.
 
 Each piece is encoded by itself. A partial sum is decoded, added to and encoded again at every hop, so a lossy quantizer
-errs at each of them. A complete sum is encoded once, by its owner, and handed round unchanged; the owner decodes it as
-the others do, so that all ranks end with the same bits. A driver (`minips.drivers.peer`, a simulation, a test) moves
-the frames as the schedule says.
+errs at each of them; in a direct exchange there is none, for owners keep what comes until they have all. A complete sum
+is encoded once, by its owner, and handed round unchanged; the owner decodes it as the others do, so that all ranks end
+with the same bits. A driver (`minips.drivers.peer`, a simulation, a test) moves the frames as the schedule says.
 
 There is a memory at every hop for each piece that leaves, and one at the owner. With error feedback, the sums that are
 handed round plus the residuals of all memories equal the sum of all gradients.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,7 +49,7 @@ class AllReduceState:
         exchange, workers, codec = config.exchange, config.workers, config.push
         assert isinstance(exchange, AllReduce)
         rng = rng or seeds.all_reduce(config.seed, rank)
-        self.hops = exchange.schedule(rank, workers)
+        self.hops, self.direct = exchange.schedule(rank, workers), exchange.direct
         self.targets = sorted({hop.to for hop in self.hops if hop.to is not None})
         """The ranks that this one sends to."""
         self.step = 0
@@ -56,13 +57,17 @@ class AllReduceState:
         """True once this rank knows that any rank has begun this step with ``ending``; all know after the last hop."""
         self.diverged = ""
         """Why this step has no finite mean, once this rank knows that; all know after the last hop."""
-        self._workers, self._codec, self._trace, self._names = workers, codec, trace, list(like)
+        self._rank, self._workers, self._codec, self._trace, self._names = rank, workers, codec, trace, list(like)
+        self._due = Counter(piece for hop in self.hops if hop.adds for piece in hop.receives)
+        """The messages that are added to each piece."""
         self._layouts = partition(like, exchange.pieces(workers))
         self.sizes = [sum(part.stop - part.start for part in layout.values()) for layout in self._layouts]
         """Values of each piece."""
         self._encoders: dict[tuple[int, int], Encoder] = defaultdict(partial(Encoder, codec, rng, trace))
         self._decoders: dict[tuple[int, int], Decoder] = defaultdict(partial(Decoder, trace))
         self._values: list[Tensors] = []
+        self._came: dict[int, list[tuple[int, Tensors]]] = {}
+        """What has come to be added to each piece, with its sender."""
         self._complete: dict[int, Encoded] = {}
 
     def begin(self, step: int, gradients: Tensors, ending: bool = False, diverged: str = "") -> None:
@@ -71,7 +76,7 @@ class AllReduceState:
         """
         self.step, self.ending, self.diverged, self._trace.step = step, ending, diverged, step
         self._values = [cut(gradients, layout) for layout in self._layouts]
-        self._complete = {}
+        self._complete, self._came = {}, defaultdict(list)
 
     def state(self) -> dict[str, Any]:
         """The memories and the random draws for a saved run, for `restore`."""
@@ -99,6 +104,7 @@ class AllReduceState:
     def incoming(self, number: int, frames: Frames) -> None:
         """Take the message of hop ``number``. ValueError where it belongs to another one."""
         hop = self.hops[number]
+        assert hop.source is not None
         packet, _ = unpack(frames, self._codec, self._trace)
         kind, step, hop_number = (packet.header.get(key) for key in ("kind", "step", "hop"))
         if (kind, step, hop_number) != ("hop", self.step, number):
@@ -111,9 +117,9 @@ class AllReduceState:
         for piece in hop.receives:
             encoded = {name: packet.tensors[f"{piece}/{name}"] for name in self._layouts[piece]}
             if hop.adds:
-                own, received = self._values[piece], self._decode(number, piece, encoded)
-                with self._trace.span("aggregate"), np.errstate(over="ignore"):
-                    self._values[piece] = {name: np.asarray(received[name] + x) for name, x in own.items()}
+                self._came[piece].append((hop.source, self._decode(number, piece, encoded)))
+                if not self.direct or len(self._came[piece]) == self._due[piece]:
+                    self._add_up(piece)
             else:
                 self._complete[piece] = encoded
                 self._values[piece] = self._decode(_GATHER, piece, encoded)
@@ -128,6 +134,13 @@ class AllReduceState:
         with self._trace.span("aggregate"):
             whole = join(self._values, self._layouts)
             return {name: np.asarray(whole[name] / self._workers) for name in self._names}
+
+    def _add_up(self, piece: int) -> None:
+        """Add what has come to this rank's own values, in rank order."""
+        own = self._values[piece]
+        terms = sorted([(self._rank, own), *self._came.pop(piece)], key=itemgetter(0))
+        with self._trace.span("aggregate"), np.errstate(over="ignore"):
+            self._values[piece] = {name: np.asarray(reduce(np.add, (x[name] for _, x in terms))) for name in own}
 
     def _owned(self, piece: int) -> Encoded:
         """A complete sum, encoded; its owner encodes it when it is first needed."""
@@ -166,6 +179,10 @@ class Part(Protocol):
     def sizes(self) -> Sequence[float]:
         """Values of each piece."""
 
+    @property
+    def direct(self) -> bool:
+        """`AllReduce.direct`."""
+
     def outgoing(self, number: int) -> Parcel:
         """The message to send at hop ``number``."""
 
@@ -183,21 +200,31 @@ def all_reduce(part: Part) -> Session[Any]:
         return sum(part.sizes[piece] for piece in pieces)
 
     complete = set[int]()
-    for number, hop in enumerate(part.hops):
-        if hop.to is not None:
-            spans: tuple[str, ...] = ENCODE
-            if not hop.adds:
-                # A complete sum that came in is passed on encoded as it is; an owner encodes its sum, and decodes it.
-                spans = ("serialize", "compress") if complete.issuperset(hop.sends) else (*ENCODE, "dequantize")
-                complete.update(hop.sends)
-            parcel = yield Do(spans, values(hop.sends), partial(part.outgoing, number))
-            yield Send(hop.to, parcel, values(hop.sends), number)
-        if hop.source is not None:
-            parcel = yield Receive(hop.source, number)
-            complete.update(() if hop.adds else hop.receives)
-            spans = (*DECODE, "aggregate") if hop.adds else DECODE
-            yield Do(spans, values(hop.receives), partial(part.incoming, number, parcel))
+    for group in rounds(part.hops, part.direct):
+        for number, hop in group:
+            if hop.to is not None:
+                spans: tuple[str, ...] = ENCODE
+                if not hop.adds:
+                    # A complete sum that came in is passed on encoded as it is; an owner encodes its sum, decodes it.
+                    spans = ("serialize", "compress") if complete.issuperset(hop.sends) else (*ENCODE, "dequantize")
+                    complete.update(hop.sends)
+                parcel = yield Do(spans, values(hop.sends), partial(part.outgoing, number))
+                yield Send(hop.to, parcel, values(hop.sends), number)
+        for number, hop in group:
+            if hop.source is not None:
+                parcel = yield Receive(hop.source, number)
+                complete.update(() if hop.adds else hop.receives)
+                spans = (*DECODE, "aggregate") if hop.adds else DECODE
+                yield Do(spans, values(hop.receives), partial(part.incoming, number, parcel))
     return (yield Do(UPDATE, sum(part.sizes), part.mean))
+
+
+def rounds(hops: Sequence[Hop], direct: bool) -> list[list[tuple[int, Hop]]]:
+    """The hops with their numbers, in groups: a rank sends a group's messages, and then waits for those to it."""
+    numbered = list(enumerate(hops))
+    if not direct:
+        return [[one] for one in numbered]
+    return [[one for one in numbered if one[1].adds is adds] for adds in (True, False)]
 
 
 def pack(packet: Packet, codec: Codec, trace: Trace) -> Frames:

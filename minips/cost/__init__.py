@@ -17,6 +17,7 @@ from minips.cost.formulas import (
     ring_allreduce_s,
     synchronous_round_s,
     tree_allreduce_s,
+    two_shot_allreduce_s,
 )
 from minips.cost.maps import CodecMap, Sample, codec_map
 from minips.cost.predict import Comparison, Prediction, against_measured, compare, message_nbytes, predict
@@ -32,7 +33,7 @@ __all__ += ["FatTree", "Ring", "Simulated", "Star", "Topology", "Traffic", "Tree
 __all__ += ["asynchronous_lr_limit", "asynchronous_update_s", "synchronous_round_s"]
 __all__ += ["exponential_round_s", "exponential_update_s"]
 __all__ += ["best_chunks", "break_even_bandwidth", "crossover_nbytes", "pipelined_s"]
-__all__ += ["halving_doubling_s", "ring_allreduce_s", "tree_allreduce_s"]
+__all__ += ["halving_doubling_s", "ring_allreduce_s", "tree_allreduce_s", "two_shot_allreduce_s"]
 __all__ += ["parameter_server_s", "parameter_server_step_s"]
 __all__ += ["CodecMap", "Sample", "codec_map"]
 __all__ += ["Comparison", "Prediction", "compare", "message_nbytes", "predict"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minips.core.codec import Codec
-from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce
+from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce, TwoShot
 from minips.core.config import Config
 from minips.core.exchange import PS, AllReduce, Exchange
 from minips.cost.formulas import (
@@ -18,6 +18,7 @@ from minips.cost.formulas import (
     parameter_server_step_s,
     ring_allreduce_s,
     tree_allreduce_s,
+    two_shot_allreduce_s,
 )
 from minips.cost.predict import message_nbytes
 from minips.cost.walk import EVEN_STEPS, Declared, Walk, Workload
@@ -37,6 +38,7 @@ ALL_REDUCE_S: dict[type[Exchange], Callable[[int, float, float, float], float]] 
     RingAllReduce: ring_allreduce_s,
     TreeAllReduce: tree_allreduce_s,
     HalvingDoubling: halving_doubling_s,
+    TwoShot: two_shot_allreduce_s,
 }
 ExchangeLike = str | Mapping[str, Any] | Exchange
 CodecLike = str | Mapping[str, Any] | Quantizer | Codec
@@ -221,7 +223,8 @@ def all_reduced(exchange: AllReduce, config: Config, values: float) -> tuple[Wor
     piece = _nbytes(config.push, values / pieces)
     schedules = [exchange.schedule(rank, config.workers) for rank in range(config.workers)]
     parts = tuple(
-        Declared(hops, [len(hop.sends) * piece for hop in hops], [values / pieces] * pieces) for hops in schedules
+        Declared(hops, [len(hop.sends) * piece for hop in hops], [values / pieces] * pieces, exchange.direct)
+        for hops in schedules
     )
     sent = max(sum(len(hop.sends) for hop in hops) for hops in schedules) * piece
     received = max(sum(len(hop.receives) for hop in hops) for hops in schedules) * piece

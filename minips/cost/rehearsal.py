@@ -76,7 +76,7 @@ def _parts(config: Config, gradients: Tensors) -> tuple[Declared, ...]:
         state = AllReduceState(config, rank, gradients, Trace(), np.random.default_rng(0))
         state.begin(0, gradients)
         frames = ([] if hop.to is None else state.outgoing(number) for number, hop in enumerate(state.hops))
-        parts.append(Declared(state.hops, [float(sum(map(len, sent))) for sent in frames], state.sizes))
+        parts.append(Declared(state.hops, [float(sum(map(len, sent))) for sent in frames], state.sizes, state.direct))
     return tuple(parts)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from minips.core.codec import Codec
-from minips.core.collectives import RingAllReduce
+from minips.core.collectives import RingAllReduce, TwoShot
 from minips.core.config import Config
 from minips.core.exchange import PS, AllReduce, Exchange
 from minips.cost.calibrate import alone, calibrate
@@ -112,7 +112,7 @@ def tune(
     Seconds of a step are predicted from one calibration for each codec; steps are counted in short probing runs, of at
     most as many steps as the candidate has. Other consistencies are probed as BSP, which flatters them.
 
-    ``candidates`` (None: 24 made of ``start`` by `candidates_of`) get the link; the ``tried`` best are run on
+    ``candidates`` (None: 30 made of ``start`` by `candidates_of`) get the link; the ``tried`` best are run on
     ``engine`` (None: `Processes`), for as many steps as they need. ``progress`` shows a bar, or is called, as ``watch``
     is, with a description and the share that is done.
     """
@@ -148,12 +148,13 @@ def tune(
 
 
 def candidates_of(start: Config) -> Iterator[Config]:
-    """Six push codecs, each with one server, with two, with one that answers in float16, and with a ring all-reduce."""
+    """Six push codecs, each with one server, with two, with one that answers in float16, and with two all-reduces."""
     ways: tuple[tuple[Exchange, int, Codec], ...] = (
         (PS(), 1, Codec()),
         (PS(), 2, Codec()),
         (PS(), 1, Codec(Float16())),
         (RingAllReduce(), 1, Codec()),
+        (TwoShot(), 1, Codec()),
     )
     codecs = (
         Codec(Exact()),

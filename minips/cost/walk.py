@@ -52,6 +52,7 @@ class Declared:
     hops: Sequence[Hop]
     nbytes: Sequence[float]
     sizes: Sequence[float]
+    direct: bool = False
 
     def outgoing(self, number: int) -> float:
         """Bytes of what is sent at hop ``number``."""
@@ -100,6 +101,13 @@ class Port:
     def __init__(self, clockwork: Clockwork, link: Link | None, late: float = 0.0) -> None:
         self._clockwork, self._link, self._late = clockwork, link, late
         self._outgoing = self._incoming = 0.0
+
+    def cross(self, nbytes: float, to: "Port", flight_s: float) -> Task:
+        """A message's way to another port; ``flight_s`` is what it takes where no link delays it."""
+        start = self.depart(nbytes, to)
+        yield flight_s
+        yield start - self._clockwork.now
+        yield to.arrive(start, nbytes, self)
 
     def left(self) -> list[float]:
         """Seconds until the link is free each way."""
@@ -361,14 +369,10 @@ class _Worker(ServedParty, _Trainer):
     def trip(self, server: int, parcel: Sized, step: _SessionTimes) -> Task:
         clockwork, target, message, times = self.clockwork, self.walk.servers[server], parcel, _SessionTimes(0)
         began = clockwork.now
-        start = self.port.depart(message.nbytes, target.port)
-        yield self._flight_s
-        yield target.port.arrive(start, message.nbytes, self.port)
+        yield from self.port.cross(message.nbytes, target.port, self._flight_s)
         arrival = clockwork.now
         answer = yield from target.carry_out(target.protocol.answer(message, self._connection, arrival), times)
-        start = target.port.depart(answer.nbytes, self.port)
-        yield self._flight_s
-        yield self.port.arrive(start, answer.nbytes, target.port)
+        yield from target.port.cross(answer.nbytes, self.port, self._flight_s)
         self.totals["transfer"] += clockwork.now - began - (times.ready - arrival)
         self.totals["wait"] += times.waited
         return cast(Sized, answer)
@@ -433,9 +437,7 @@ class _Rank(_Trainer):
 
     def _deliver(self, message: Send, peer: "_Rank", box: Signal, rest_s: float) -> Task:
         sent = self.clockwork.now
-        start = self.port.depart(message.parcel, peer.port)
-        yield self.walk.calibration.hop_idle.at(message.values)
-        yield peer.port.arrive(start, message.parcel, self.port)
+        yield from self.port.cross(message.parcel, peer.port, self.walk.calibration.hop_idle.at(message.values))
         yield peer.work((rest_s, unrecorded))
         box.succeed(sent)
 

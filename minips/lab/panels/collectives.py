@@ -23,7 +23,7 @@ from minips.stage import Value, names, option, stage_class
 from minips.stages.transports import Link
 from minips.training.train import train
 
-WAYS = {"ps": "parameter server", "halvingdoubling": "halving-doubling"}
+WAYS = {"ps": "parameter server", "halvingdoubling": "halving-doubling", "twoshot": "two-shot"}
 """The field's names of exchanges, where they differ from those here."""
 
 

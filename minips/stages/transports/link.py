@@ -2,9 +2,9 @@
 
 A message that leaves at t over a link of B bytes per second and α seconds has left at t + S/B and has arrived at t +
 S/B + α. Each node has one link to the network, shared by all that it talks to, and full duplex: a message waits until
-the sender's earlier ones have left, and then until the receiver's earlier ones have come in. Bytes pass through, they
-are not stored on the way: while the first ones arrive the last ones leave. So n workers that push S bytes each to one
-server take nS/B + α.
+the sender's earlier ones have left, and then until the receiver's earlier ones have come in, those whose first byte
+left earlier. Bytes pass through, they are not stored on the way: while the first ones arrive the last ones leave. So n
+workers that push S bytes each to one server take nS/B + α.
 
 Nothing is slowed while it is sent. The sender notes when the message would have left, on the clock that all processes
 of a machine share, and the receiver holds it back until it would have come.
@@ -87,8 +87,11 @@ class _Shaped(Transport):
         if not frames or len(frames[0]) != _DEPARTURE.size:
             raise ValueError(f"{UNSHAPED} Give both the same config.")
         (start,) = _DEPARTURE.unpack(frames[0])
-        if not abs(start - time.monotonic()) < _PLAUSIBLE_S:
-            raise ValueError(f"The peer says that its message left {start - time.monotonic():g} seconds from now.")
+        ahead = start - time.monotonic()
+        if not abs(ahead) < _PLAUSIBLE_S:
+            raise ValueError(f"The peer says that its message left {ahead:g} seconds from now.")
+        if ahead > 0:
+            time.sleep(ahead)  # another sender's message may leave before it
         _, end = self._in.take(start, size(frames[1:]))
         left = end + self.link.latency_s - time.monotonic()
         if left > 0:
