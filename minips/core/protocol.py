@@ -598,11 +598,11 @@ class ServerProtocol:
             return
         self._version, self._encoded = shard.version, ((), None)  # the next update reuses that memory
         began, aggregating, applying = shard.parameters.times
-        aggregated = began + aggregating
-        self.trace.laps(UPDATE, (began, aggregated, aggregated + applying))
+        self.trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying))
         self.changed_at = shard.now()
-        while shard.losses:
-            self.losses.append((self.changed_at, *shard.losses.pop(0)))
+        for clock, loss in shard.losses:
+            self.losses.append((self.changed_at, clock * self.config.local_steps, loss))
+        shard.losses.clear()
         if self._updated:
             self._updated()
 

@@ -184,7 +184,7 @@ class Server(Closable):
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._over():
             if progress:
-                progress(Progress(self.shard.applied, self.shard.updates or 0, self.losses))
+                progress(Progress.of(self.config, self.shard.applied, self.shard.updates or 0, self.losses))
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"The run is not over in {timeout:g} seconds: {self.shard.applied} pushes applied.")
             if self._closing.wait(LOOK_S):

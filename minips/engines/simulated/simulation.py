@@ -128,7 +128,7 @@ class Simulation:
                 self.halt = self.halt or self.job.stop()
                 if last or time.monotonic() - self._told_at > NEWS_S:
                     self._told_at = time.monotonic()
-                    self.job.watch(Progress(applied, self.config.workers * self.config.steps, losses))
+                    self.job.watch(Progress.of(self.config, applied, self.config.workers * self.config.clocks, losses))
         except Exception as error:
             self.error, self.halt = error, True
 
@@ -175,11 +175,18 @@ class Trainer(Node, TrainingParty):
         return self.clockwork.start(self._guard(steps))
 
     def compute_delay(self, clock: int) -> Way[bool]:
+        """The time of a clock's gradient, or of its local steps; False where this worker gave it up."""
+        each, finished = self.config.local_steps, True
+        for step in range(clock * each, (clock + 1) * each):
+            finished = finished and (yield from self._gradient_delay(clock, step))
+        return finished
+
+    def _gradient_delay(self, clock: int, step: int) -> Way[bool]:
         """The time of one gradient; False where this worker gave it up."""
         began, engine, delays = self.clockwork.now, self.simulation.engine, self.config.delays
-        computing = work = self.beside(engine.seconds(self.config, self.rank, clock, self._rows))
+        computing = work = self.beside(engine.seconds(self.config, self.rank, step, self._rows))
         if delays:
-            computing, least = Signal(), began + delays.of(self.rank, clock, self.config.seed)
+            computing, least = Signal(), began + delays.of(self.rank, step, self.config.seed)
             work.then(lambda: self.clockwork.at(max(least, self.clockwork.now), computing.succeed))
         self._computing = computing
         yield computing
