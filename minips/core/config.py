@@ -3,7 +3,6 @@
 import json
 import math
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any
 
 from minips import seeds
@@ -134,7 +133,7 @@ class Config(Value):
                 "again and again. Use ErrorFeedback(), and the optimizer's momentum."
             )
 
-    @cached_property
+    @property
     def local_steps(self) -> int:
         """Gradient steps of a worker between two exchanges: 1 without `LocalSteps`."""
         return self.local.steps if self.local else 1

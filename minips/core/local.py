@@ -28,7 +28,7 @@ class LocalSteps(Value):
     ``accumulate`` is within a gradient step. ``compute_s``, `Delays` and every ``seconds_per_step`` are in seconds for
     one gradient step. The loss of a push is the mean of its gradient steps.
 
-    Counted in *exchanges*: clock, version, `Run.updates` (pushes), the steps of a trace's spans, staleness, the bound of
+    Counted in *exchanges*: clock, version, `Run.updates` (pushes), the step of a trace's spans, staleness, the bound of
     SSP (``SSP(2)`` with 30 local steps lets workers be 60 gradient steps apart), the steps of memories, the clock of
     the outer optimizer's schedule. A message waits for others for ``Config.timeout_s`` at most: all of the local steps
     that they make meanwhile have to fit.
