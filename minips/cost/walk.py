@@ -28,7 +28,7 @@ from minips.core.shard import Shard
 from minips.cost.meters import CROWD
 from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, seldom_collected, unrecorded
 from minips.drivers.virtual import Party, ServedParty, TrainingParty, Way
-from minips.machines.calibration import Calibration, rank_lines, update_lines
+from minips.machines.calibration import Calibration, inner_s, rank_lines, update_lines
 from minips.machines.fit import Line
 from minips.machines.topology import Machines
 from minips.results.trace import UNTIMED
@@ -324,8 +324,7 @@ class _Trainer(_SizedParty, TrainingParty):
     def compute(self, need: Compute) -> Way[tuple[float, Tensors]]:
         config, clockwork, gradient = self.walk.config, self.clockwork, self.walk.calibration.gradient
         began, seconds = clockwork.now, gradient.at(self.walk.load.rows) * config.accumulate if gradient else 0.0
-        if config.local and "apply" in self.walk.calibration.server:  # an inner step is taken to last as an outer one
-            seconds += self.walk.calibration.server["apply"].at(self.walk.load.values)
+        seconds += inner_s(self.walk.calibration, config, self.walk.load.values)
         for step in range(need.clock * config.local_steps, (need.clock + 1) * config.local_steps):
             start = clockwork.now
             if seconds:

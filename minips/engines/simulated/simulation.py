@@ -17,6 +17,7 @@ from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, seldom
 from minips.drivers.virtual import Party, TrainingParty, Way
 from minips.engines.base import TrainingJob
 from minips.engines.simulated.flows import FlowNetwork
+from minips.machines.calibration import inner_s
 from minips.machines.fit import Line
 from minips.machines.topology import Network
 from minips.results.run import Progress, Rows
@@ -167,6 +168,8 @@ class Trainer(Node, TrainingParty):
         self.bytes_sent = self.bytes_received = 0
         self._plain = simulation.plain
         self._rows = min(self.config.batch_size or self.problem.rows, self.problem.rows)
+        calibration, values = simulation.engine.calibration, sum(p.size for p in simulation.job.params.values())
+        self._inner_s = inner_s(calibration, self.config, values) if calibration else 0.0
         self._computing: Signal | None = None
         """The end of the gradient that is being computed."""
 
@@ -184,7 +187,7 @@ class Trainer(Node, TrainingParty):
     def _gradient_delay(self, clock: int, step: int) -> Way[bool]:
         """The time of one gradient; False where this worker gave it up."""
         began, engine, delays = self.clockwork.now, self.simulation.engine, self.config.delays
-        computing = work = self.beside(engine.seconds(self.config, self.rank, step, self._rows))
+        computing = work = self.beside(engine.seconds(self.config, self.rank, step, self._rows) + self._inner_s)
         if delays:
             computing, least = Signal(), began + delays.of(self.rank, step, self.config.seed)
             work.then(lambda: self.clockwork.at(max(least, self.clockwork.now), computing.succeed))
