@@ -117,7 +117,7 @@ def test_a_saved_run_goes_on_to_the_bit(engine, fields, tmp_path):
     assert bits(rest.params) == bits(whole.params)
     assert [row[1:] for row in rest.losses] == [row[1:] for row in whole.losses]
     for worker in half.state["workers"]:
-        worker["inner"] = {}
+        (worker if "hops" in worker else worker["links"][0])["inner"] = {}
     assert bits(ps.train(SOFTMAX, wanted, engine=engine, resume=half).params) != bits(whole.params)
 
 
@@ -246,6 +246,8 @@ def test_an_outer_rate_that_was_left_as_it_was_is_told():
     for engine in "threads", "simulated":
         with pytest.warns(UserWarning, match=r"SGD\(.*\) moves the parameters by 0\.1 of the way"):
             ps.train(PROBLEM, small, engine=engine)
+    with pytest.warns(UserWarning, match="outer"), ps.Server({"w": np.zeros(3)}, small).serve():
+        pass
     with pytest.warns(UserWarning, match="outer"), byhand.serving(PROBLEM, small, None, "t"):
         pass
     with warnings.catch_warnings():
@@ -254,19 +256,20 @@ def test_an_outer_rate_that_was_left_as_it_was_is_told():
             ps.train(PROBLEM, config(optimizer=fine, steps=5), engine="simulated")
 
 
+@pytest.mark.parametrize("at", [3, 8])
 @pytest.mark.parametrize("exchange", ["ps", "ring"])
-def test_a_run_that_diverges_says_at_which_gradient_step(exchange):
+def test_a_run_that_diverges_says_at_which_gradient_step(exchange, at):
     class Late(ps.LinearRegression):
         def loss_and_gradient(self, params, rows=None):
             loss, gradient = super().loss_and_gradient(params, rows)
             made.append(loss)
-            return (np.nan if len(made) == 9 else loss), gradient
+            return (np.nan if len(made) == at + 1 else loss), gradient
 
     for engine in "threads", "simulated":
         made = []
         run = ps.train(Late(PROBLEM.X, PROBLEM.y), config(workers=1, exchange=exchange), engine=engine)
-        assert run.diverged.startswith("At step 8 of worker 0: The training loss is nan")
-        assert (run.updates, len(run.losses)) == (1, 1)
+        assert run.diverged.startswith(f"At step {at} of worker 0: The training loss is nan")
+        assert (run.updates, len(run.losses)) == (at // 5, at // 5)
 
 
 def test_a_gradient_that_does_not_fit_is_refused_as_without_local_steps():

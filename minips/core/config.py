@@ -146,8 +146,8 @@ class Config(Value):
     def for_rows(self, rows: int) -> "Config":
         """This config with ``steps`` in place of ``epochs``, for a problem of so many rows.
 
-        The worker with the most rows reads all its rows in each epoch; its last batch may be smaller. With local steps
-        they are whole exchanges, rounded up.
+        The worker with the most rows reads all its rows in each epoch; its last batch may be smaller. Local steps are
+        rounded up to whole exchanges.
 
         >>> Config(workers=4, epochs=5, batch_size=32).for_rows(1000).steps
         40
@@ -156,8 +156,8 @@ class Config(Value):
             return self
         shard = -(-rows // self.workers)
         batches = self.epochs * -(-shard // min(self.batch_size or shard, shard))
-        steps = -(-batches // self.accumulate)
-        return replace(self, steps=self.local.above(steps) if self.local else steps, epochs=None)
+        each = self.accumulate * self.local_steps
+        return replace(self, steps=-(-batches // each) * self.local_steps, epochs=None)
 
     def public(self) -> dict[str, Any]:
         """Plain values of this config for the workers of a server, without the transport's fields that concern one

@@ -35,17 +35,10 @@ class LocalSteps(Value):
 
     With ``overlap`` a difference belongs to parameters of one exchange before (Liu et al. 2024, "Asynchronous Local-SGD
     Training for Language Modeling"); an outer momentum without rounds (SSP, ASP) is unstable, by the same source.
-
-    >>> LocalSteps(steps=30, optimizer=SGD(lr=0.1)).above(200)
-    210
     """
 
     steps: int = option(30, "gradient steps of a worker between two exchanges", minimum=1, step=1)
     optimizer: StageField[Optimizer] = option(SGD(), "the inner one: what a worker does with its gradients")
-
-    def above(self, steps: int) -> int:
-        """So many gradient steps, rounded up to whole exchanges."""
-        return -(-steps // self.steps) * self.steps
 
     def check(self, what: str, steps: int) -> None:
         """ValueError where so many gradient steps are no whole number of exchanges."""

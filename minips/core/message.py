@@ -32,9 +32,6 @@ ADVICE = "Lower the learning rate, or look for very large values, NaN or infinit
 class NonFiniteError(ValueError):
     """An array holds NaN or infinity: no quantizer could encode it, and a memory would keep it forever."""
 
-    step: int | None = None
-    """The gradient step, where that is not the clock."""
-
 
 class DivergedError(ArithmeticError):
     """The run has diverged: its next update has no finite gradient, or would make parameters NaN or infinite."""

@@ -103,12 +103,9 @@ def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:
 
 
 def cut_state(state: Mapping[str, Any], index: int, layout: Mapping[str, Layout]) -> dict[str, Any]:
-    """One server's part of a worker's state: encoder and decoder (``link``), and its pieces of what is `Seen`. All of
-    the state of local steps is in each part.
-    """
+    """One server's part of a worker's state: encoder and decoder (``link``), and its pieces of what is `Seen`."""
     seen = state["seen"] and [cut(part, layout) if isinstance(part, dict) else part for part in state["seen"]]
-    more = {"inner": state["inner"]} if "inner" in state else {}
-    return {"link": state["links"][index], "seen": seen, **more}
+    return {"link": state["links"][index], "seen": seen}
 
 
 def join_state(parts: Sequence[Mapping[str, Any]], layouts: list[dict[str, Layout]]) -> dict[str, Any]:
@@ -117,8 +114,7 @@ def join_state(parts: Sequence[Mapping[str, Any]], layouts: list[dict[str, Layou
         join([*pieces], layouts) if isinstance(pieces[0], dict) else pieces[0]
         for pieces in zip(*(part["seen"] or () for part in parts), strict=True)
     ]
-    more = {"inner": parts[0]["inner"]} if "inner" in parts[0] else {}
-    return {"links": [part["link"] for part in parts], "seen": seen or None, **more}
+    return {"links": [part["link"] for part in parts], "seen": seen or None}
 
 
 def join(

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from threading import Event
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,6 +24,11 @@ class Inner:
         """The optimizer's state by the clock at which it was, or will be, used: a difference that has not become part
         of the run (it came after the end, say) is computed again when the run goes on.
         """
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any] | None) -> Self:
+        """The inner optimizer of a worker with this ``state`` in a saved run."""
+        return cls({**(state or {}), **((state or {}).get("links") or [{}])[0]}.get("inner"))
 
     def state(self) -> dict[int, Any]:
         """The state for a saved run."""
@@ -51,7 +56,7 @@ class Inner:
                 difference = {name: np.asarray(p - end[name]) for name, p in params.items()}
             check_finite(difference, "The difference of local steps, of")
         except NonFiniteError as error:
-            error.step = step
+            error.step = step  # type: ignore[attr-defined]
             raise
         kept = known[-1 - config.overlap :]  # with overlap one difference more may turn out to be too late
         self._before = {at: self._before[at] for at in kept} | {clock + 1: state}

@@ -19,7 +19,7 @@ from minips.core.sessions import Do, Session, nothing
 from minips.core.shard import Shard
 from minips.drivers.peer import Peer
 from minips.engines.inner import Inner
-from minips.engines.worker import at_step, compute
+from minips.engines.worker import at_step, compute, has_moved
 from minips.problems import Problem
 from minips.results.run import Rows
 from minips.results.trace import UPDATE, Trace
@@ -53,7 +53,7 @@ class Replica:
         self.shard = Shard.of(config, params, workers=1, now=time.monotonic, every=math.inf if every is None else every)
         if state:
             self.shard.restore(state["replica"])
-        self.inner = Inner((state or {}).get("inner")) if config.local else None
+        self.inner = Inner.of(state) if config.local else None
         self._each = config.local_steps
         self.losses: Rows = []
         self.changed_at = time.monotonic()
@@ -175,7 +175,7 @@ def contribute(
         gradients = {name: np.array(native(g)) for name, g in gradients.items()}  # the problem may reuse its own
         replica.shard.check(gradients)
     except NonFiniteError as error:
-        if clock == 0:
+        if not has_moved(error, (clock,)):
             raise
         zeros = {name: np.zeros_like(p) for name, p in params.items()}
         return Contribution(replica.rank, clock, version, zeros), at_step(clock, replica.rank, error)

@@ -27,7 +27,7 @@ from minips.drivers.server import Server
 from minips.engines.inner import Inner
 from minips.engines.replica import Replica, train_allreduce
 from minips.engines.supervisor import ControlPipe
-from minips.engines.worker import at_step, train_ps, worker_state
+from minips.engines.worker import at_step, has_moved, train_ps, worker_state
 from minips.problems import Problem
 from minips.results.trace import Trace
 from minips.stage import Tensors
@@ -92,7 +92,7 @@ def run_ps_worker(
     word, addresses = control.wait("connect")
     if word != "connect":
         return {"bytes_sent": 0, "bytes_received": 0, "trace": Trace(), "state": state}
-    seen, inner = None, Inner(state and state.get("inner")) if config.local else None
+    seen, inner = None, Inner.of(state) if config.local else None
     with Client(addresses, config, worker, token) as client:
         if state:
             client.restore(state["links"])
@@ -106,7 +106,7 @@ def run_ps_worker(
                 except Exception as error:
                     # Told before the goodbye, which completes the round without this worker: the others could end the
                     # run before anybody hears why.
-                    if isinstance(error, NonFiniteError) and any(client.versions):
+                    if isinstance(error, NonFiniteError) and has_moved(error, client.versions):
                         control.say("diverged", at_step(client.clock, worker, error))
                     else:  # where nothing has moved yet, the data, or the problem, are at fault
                         control.failed(error)

@@ -3,7 +3,7 @@
 import math
 import reprlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from threading import Event
 from typing import Any, SupportsFloat, cast
@@ -52,16 +52,22 @@ def train_ps(
 
 def worker_state(config: Config, links: list[Any], seen: Any, inner: Any = None) -> dict[str, Any]:
     """A worker's part of a run's state; without the parameters that it has ``seen`` where a pull brings them again.
-    With local steps the state of their optimizer is in it.
+    The state of local steps is kept with that of the link to the first server.
     """
     pulled_again = not config.overlap and config.pull.lossless
-    state = {"links": links, "seen": None if pulled_again or seen is None else [*seen]}
-    return {**state, "inner": inner.state()} if inner else state
+    if inner:
+        links = [{**links[0], "inner": inner.state()}, *links[1:]]
+    return {"links": links, "seen": None if pulled_again or seen is None else [*seen]}
 
 
 def at_step(clock: int, worker: int, error: NonFiniteError) -> str:
     """When a run diverged, at a clock or at a gradient step, and why."""
-    return f"At step {clock if error.step is None else error.step} of worker {worker}: {error}"
+    return f"At step {getattr(error, 'step', clock)} of worker {worker}: {error}"
+
+
+def has_moved(error: NonFiniteError, versions: Iterable[int]) -> bool:
+    """False where these are the first parameters, or clock, so that the data or the problem are at fault."""
+    return bool(any(versions) or getattr(error, "step", 0))
 
 
 def compute(

@@ -299,7 +299,7 @@ def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
         workers = [join_state(parts, layouts) if parts else None for parts in left]
         state = state_of([report["state"] for report in reports], workers)
     else:
-        workers = [{"links": [parts[0]["link"]], **_kept(parts[0])} if parts else None for parts in left]
+        workers = [{"links": [parts[0]["link"]], "seen": parts[0]["seen"]} if parts else None for parts in left]
         state = {**state_of([first["state"]], workers), "index": first["index"]}
     return Run(
         config=config,
@@ -333,13 +333,8 @@ def server_state(state: State, index: int, layout: Mapping[str, Layout]) -> dict
         raise ValueError(f"The run is of server {alone} alone: go on with that one, not with server {index}.")
     if alone is None:
         return {**kept[index], "left": [worker and cut_state(worker, index, layout) for worker in state["workers"]]}
-    left = [worker and {"link": worker["links"][0], **_kept(worker)} for worker in state["workers"]]
+    left = [worker and {"link": worker["links"][0], "seen": worker["seen"]} for worker in state["workers"]]
     return {**kept[0], "left": left}
-
-
-def _kept(part: Mapping[str, Any]) -> dict[str, Any]:
-    """What a worker leaves beside its codecs: what it has seen, and with local steps their optimizer's state."""
-    return {name: part[name] for name in ("seen", "inner") if name in part}
 
 
 def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensors, State]:

@@ -22,7 +22,7 @@ from minips.drivers.client import Client
 from minips.drivers.connecting import asking, connect
 from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
 from minips.engines.inner import Inner
-from minips.engines.worker import at_step, train_ps, worker_state
+from minips.engines.worker import at_step, has_moved, train_ps, worker_state
 from minips.problems import Problem
 from minips.results.origin import check_same, origin_of
 from minips.results.run import Progress, Run, check_resumable, gathered, server_state
@@ -98,16 +98,16 @@ def work(
         try:
             met(client)
             shard = problem.shard(client.worker, client.config.workers)
-            kept = client.resume() or {}
-            inner = Inner(kept.get("inner")) if client.config.local else None
+            kept = client.resume()
+            inner = Inner.of(kept) if client.config.local else None
             _await_others(client, token, timeout, halt)
-            before = Seen(*kept["seen"]) if kept.get("seen") else None
+            before = Seen(*kept["seen"]) if kept and kept["seen"] else None
             seen = train_ps(shard, client.config, client, halt, before, inner=inner)
             params = seen.params if seen.next_params is None else seen.next_params
             if client.done:
                 client.close(state=worker_state(client.config, client.report()["links"], seen, inner))
         except NonFiniteError as error:
-            if not any(client.versions):  # nothing has moved yet: the data, or the problem, are at fault
+            if not has_moved(error, client.versions):  # nothing has moved yet: the data, or the problem, are at fault
                 client.close(failed=_words(error))
                 raise
             diverged = at_step(client.clock, client.worker, error)

@@ -19,7 +19,7 @@ from minips.drivers.clockwork import Signal
 from minips.drivers.virtual import ServedParty, Way
 from minips.engines.inner import Inner
 from minips.engines.simulated.simulation import Node, Simulation, Trainer
-from minips.engines.worker import at_step, compute, worker_state
+from minips.engines.worker import at_step, compute, has_moved, worker_state
 from minips.machines.calibration import update_lines
 from minips.machines.fit import Line
 from minips.results.run import Run, state_of
@@ -217,8 +217,7 @@ class SimWorker(ServedParty, Trainer):
             for record, kept in zip(self._records, state["links"], strict=True):
                 record.restore(kept)
             self._seen = state["seen"] and Seen(*state["seen"])
-            if self._inner:
-                self._inner = Inner(state.get("inner"))
+            self._inner = self._inner and Inner.of(state)
 
     def state(self) -> dict[str, Any]:
         """The worker's part of the run's state."""
@@ -247,7 +246,7 @@ class SimWorker(ServedParty, Trainer):
         try:
             self._seen = yield from self.carry_out_loop(loop)
         except NonFiniteError as error:
-            if not any(self.protocol.versions):
+            if not has_moved(error, self.protocol.versions):
                 raise
             self._servers[0].diverge(at_step(self.protocol.clock, self.rank, error))
         self.gone = not all(server.shard.done for server in self._servers)
