@@ -70,6 +70,7 @@ TABLES = {
     "codecs values rounds": "bits, times and steps of every quantizer",
     "engines rounds": "the same run in processes and in actors on Ray",
     "cost features rounds": "seconds per step, predicted and measured, behind links and on the bare loopback",
+    "local rounds": "seconds per gradient step with local steps, predicted and measured, behind a link",
     "tune features": "the tuner's ranking of 30 configs, and what they take, behind two links",
 }
 """Name and options of each table, which its ``measure`` takes; ``+`` and ``*`` are argparse's."""

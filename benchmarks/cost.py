@@ -72,8 +72,11 @@ class Row:
 
 def measure(features: int = FEATURES, rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> Iterator[Row]:
     """A row for each config: those behind links, codec by codec, and then the bare ones."""
-    problem = SoftmaxRegression(*datasets.fourier(datasets.digits(), features))
-    plan = list(configs())
+    return held(SoftmaxRegression(*datasets.fourier(datasets.digits(), features)), list(configs()), rounds, watch)
+
+
+def held(problem: Problem, plan: Sequence[tuple[str, Config]], rounds: int, watch: Watch) -> Iterator[Row]:
+    """A row for each config of the plan, in which prediction and runs are held against each other."""
     calibrations = {}
     for number, (name, config) in enumerate(plan):
         if config.push not in calibrations:

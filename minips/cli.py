@@ -249,7 +249,7 @@ def _end(run: Run, options: argparse.Namespace) -> int:
         _write(options.trace, run.trace.to_chrome)
     finally:
         print(run.summary(), file=beside(options))
-    updates = run.config.workers * run.config.steps
+    updates = run.config.workers * run.config.clocks
     early = run.updates < updates and not run.diverged
     if early:
         print(f"The run was stopped after {run.updates} of {updates} updates.", file=sys.stderr)

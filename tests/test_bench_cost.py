@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import minips as ps
-from benchmarks import base, cost, tune
+from benchmarks import base, cost, local, tune
 from minips.cost import Choice, Tuning
 from minips.lab.measure.turns import Spread
 
@@ -45,6 +45,14 @@ def test_a_config_is_predicted_and_then_run(monkeypatch):
     assert told[0] == ("calibrating exact, 1 server", 0.0)
     assert told[-1] == ("exact, ring, bare", 0.75)
     assert base.plain(rows[0])["predicted_s_quartiles"] == list(rows[0].predicted_s[1:])
+
+
+def test_local_steps_are_predicted_with_a_delay_and_without():
+    plan = dict(local.configs())
+    assert {one.link for one in plan.values()} == {ps.Link(10e6, 1e-3)}
+    assert {(one.local_steps, one.delays) for one in plan.values()} == set(
+        product((1, 30, 120), (None, ps.Delays(seconds=0.005)))
+    )
 
 
 def test_the_table_fits_and_ends_with_the_verdict():

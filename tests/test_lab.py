@@ -411,6 +411,7 @@ class TestWorkbench:
             delays=ps.Delays(seconds=0.01, slow={1: 2.0, 3: 5.0}, exponential=True),
             batch_size=None,
             accumulate=2,
+            local=ps.LocalSteps(steps=50, optimizer=ps.Adam(lr=0.01)),
             overlap=True,
             seed=7,
         )
@@ -419,6 +420,20 @@ class TestWorkbench:
         column = lab.Workbench(bench.problem, config).columns["A"]
         assert column.config() == config
         assert "ps.TopK(fraction=0.05)" in column.code.value
+
+    def test_local_steps_have_a_control_each_for_how_many_and_for_what_makes_them(self, bench: lab.Workbench) -> None:
+        column, before = bench.columns["A"], bench.columns["A"].config()
+        column.controls["inner optimizer"].value = "adam"
+        column.controls["inner optimizer.lr"].value = 0.02
+        assert column.config() == before
+        column.controls["local"].value = 7
+        column.controls["steps"].value = 20
+        assert "local.steps=7, such as 14 or 21" in column.error.value
+        column.controls["steps"].value = 21
+        assert column.config().local == ps.LocalSteps(7, ps.Adam(lr=0.02))
+        assert "local=ps.LocalSteps(" in column.code.value
+        column.controls["local"].value = None
+        assert column.config().local is None
 
     def test_a_new_workbench_stops_the_run_of_the_one_whose_place_it_takes(self, problem: ps.SoftmaxRegression) -> None:
         long = ps.Config(steps=100_000, workers=2, delays=ps.Delays(0.01))

@@ -23,6 +23,7 @@ VALUES = [
     ps.Codec,
     ps.Delays,
     ps.Link,
+    ps.LocalSteps,
     ps.cost.Cluster,
     *(stage_class(kind, name) for kind in ps.kinds() for name in ps.names(kind)),
 ]

@@ -15,18 +15,19 @@ import pytest
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRACT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-MOST = {"core": (16, 3_600), "all": (32, 6_200)}
+MOST = {"core": (16, 3_600), "all": (32, 6_210)}
 """The most files, and their lines."""
 CONTRACTS = ("minips/stage.py", "minips/seeds.py", "minips/stages/consistency.py", "minips/stages/*/base.py")
 """The only files of the second part that the core uses: a stage, the draws, and each kind's contract."""
 LEFT_OUT = {
+    "core": ("local",),
     "results": ("run", "saved", "status", "steps"),
     "stages": ("schedules", "shards"),
     "stages/memories": ("feedback",),
     "stages/quantizers": ("casts", "sparse"),
     "stages/transports": ("tcp", "link"),
 }
-"""Results, and other stages of a kind, by name: files that the list uses and does not have."""
+"""Results, local steps, and other stages of a kind, by name: files that the list uses and does not have."""
 WAY = """
 import sys, threading
 import numpy as np

@@ -8,6 +8,7 @@ from typing import Any
 from minips import seeds
 from minips.core.codec import Codec
 from minips.core.exchange import PS, AllReduce, Exchange
+from minips.core.local import LocalSteps
 from minips.stage import StageField, Value, ValueField, option
 from minips.stages.aggregators import Aggregator, Mean
 from minips.stages.consistency import BSP, Consistency
@@ -75,7 +76,7 @@ class Config(Value):
     optimizer: StageField[Optimizer] = option(SGD(), "what the server does with a gradient")
     workers: int = option(4, "processes that compute gradients", minimum=1, step=1)
     servers: int = option(1, "processes that hold the parameters", minimum=1, step=1)
-    steps: int = option(200, "clocks of all the workers: the run applies workers × steps pushes", minimum=1, step=1)
+    steps: int = option(200, "clocks of all the workers; with local steps, gradient steps of each", minimum=1, step=1)
     epochs: int | None = option(None, "passes of each worker over its rows, in place of steps", minimum=1)
     batch_size: int | None = option(
         32, "rows of one gradient; None or more than there are: all of the worker's rows", minimum=1
@@ -88,6 +89,7 @@ class Config(Value):
     )
     shards: StageField[Shards] = option(Contiguous(), "which rows are whose")
     accumulate: int = option(1, "batches that are averaged before a push", minimum=1, step=1)
+    local: ValueField[LocalSteps | None] = option(None, "steps of a worker by itself between two exchanges; None: one")
     overlap: bool = option(False, "compute the next gradient while the last one travels")
     link: ValueField[Link | None] = option(None, "a slow network around the transport; None: the bare transport")
     delays: ValueField[Delays | None] = option(None, "slower workers; None: no delay")
@@ -102,6 +104,8 @@ class Config(Value):
                 f"Config takes either steps or epochs; got steps={self.steps} and epochs={self.epochs}. "
                 "steps=Config.steps takes the steps back."
             )
+        if self.local and self.epochs is None:
+            self.local.check("Config.steps", self.steps)
         together = self.consistency.quorum(self.workers) or 1
         if together < self.aggregator.least:
             raise ValueError(
@@ -135,10 +139,21 @@ class Config(Value):
                 "again and again. Use ErrorFeedback(), and the optimizer's momentum."
             )
 
+    @property
+    def local_steps(self) -> int:
+        """Gradient steps of a worker between two exchanges: 1 without `LocalSteps`."""
+        return self.local.steps if self.local else 1
+
+    @property
+    def clocks(self) -> int:
+        """Clocks of all the workers in the run: its exchanges. It applies workers × clocks pushes."""
+        return self.steps // self.local_steps
+
     def for_rows(self, rows: int) -> "Config":
         """This config with ``steps`` in place of ``epochs``, for a problem of so many rows.
 
-        The worker with the most rows reads all its rows in each epoch; its last batch may be smaller.
+        The worker with the most rows reads all its rows in each epoch; its last batch may be smaller. Local steps are
+        rounded up to whole exchanges.
 
         >>> Config(workers=4, epochs=5, batch_size=32).for_rows(1000).steps
         40
@@ -147,7 +162,8 @@ class Config(Value):
             return self
         shard = -(-rows // self.workers)
         batches = self.epochs * -(-shard // min(self.batch_size or shard, shard))
-        return replace(self, steps=-(-batches // self.accumulate), epochs=None)
+        each = self.accumulate * self.local_steps
+        return replace(self, steps=-(-batches // each) * self.local_steps, epochs=None)
 
     def public(self) -> dict[str, Any]:
         """Plain values of this config for the workers of a server, without the transport's fields that concern one

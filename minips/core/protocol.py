@@ -355,7 +355,7 @@ class ServerProtocol:
         silence_s: float = 30.0,
     ) -> None:
         self.shard, self.config, self.index, self.layout, self.trace = shard, config, index, layout, trace
-        self._changed, self._updated = changed, updated
+        self._changed, self._updated, self._each = changed, updated, config.local_steps
         self.values: float = sum(part.stop - part.start for part in layout.values())
         """The number of this server's parameters, on which the time of each `Do` depends."""
         self.attendance = Attendance(shard, silence_s)
@@ -369,7 +369,7 @@ class ServerProtocol:
         self.origin: Header = {}
         """The origin of these parameters, which status tells workers; they compare it with their own problem's."""
         self.losses: list[tuple[float, int, float]] = []
-        """Rows of time, clock of all the workers, and the mean loss over that clock."""
+        """Rows of time, gradient step of all the workers, and the mean loss over that clock."""
         self.events: list[tuple[float, str]] = []
         self.changed_at, self._version = shard.now(), shard.version
         self._applied = 0
@@ -600,11 +600,11 @@ class ServerProtocol:
             return
         self._version, self._encoded = shard.version, ((), None)  # the next update reuses that memory
         began, aggregating, applying = shard.parameters.times
-        aggregated = began + aggregating
-        self.trace.laps(UPDATE, (began, aggregated, aggregated + applying))
+        self.trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying))
         self.changed_at = shard.now()
-        while shard.losses:
-            self.losses.append((self.changed_at, *shard.losses.pop(0)))
+        for clock, loss in shard.losses:
+            self.losses.append((self.changed_at, clock * self._each, loss))
+        shard.losses.clear()
         if self._updated:
             self._updated()
 

@@ -111,7 +111,7 @@ def codec_map(
     bandwidths = np.unique(np.logspace(6.5, 10, 12) if bandwidths_bps is None else np.array(bandwidths_bps, float))
     start = start or Config(workers=4, optimizer=SGD(lr=1e-3))
     known = dict(calibrations or {})
-    plan = {name: replace(start, push=codec, steps=STEPS, epochs=None) for name, codec in codecs.items()}
+    plan = {name: replace(start, push=codec, steps=STEPS, epochs=None, local=None) for name, codec in codecs.items()}
     parts, done = 2 * len(plan) + bool(samples) * len(plan), 0
     with showing(progress or watch, lambda text, share: (text, share)) as show:
         for name, config in plan.items():

@@ -23,6 +23,7 @@ from minips.cost.quiet import quietly
 from minips.cost.rehearsal import count_bytes
 from minips.cost.walk import Walk
 from minips.engines import Engine, Processes
+from minips.engines.inner import Inner
 from minips.engines.simulated.engine import Simulated
 from minips.engines.worker import compute, shards_of
 from minips.machines.calibration import Calibration
@@ -45,7 +46,8 @@ class Prediction:
 
     config: Config
     spans: dict[str, float]
-    """Seconds of one update, workers' and servers' together, which `compare` holds against those of a run's trace."""
+    """Seconds of one update, or of one of its local steps, workers' and servers' together, which `compare` holds
+    against those of a run's trace."""
     seconds_per_step: float
     interval_s: tuple[float, float]
     """Seconds per step with all of the calibration's lower quartiles, and with all of its upper ones."""
@@ -103,7 +105,7 @@ def predict(
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
     part = shards_of(problem, config)(0)
-    _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
+    _, gradients = (Inner() if config.local else compute)(part, replace(config, delays=None), params, 0, 0)
     traffic = count_bytes(config, params, gradients, min(config.batch_size or part.rows, part.rows))
     if cluster and cluster.compute_s:
         calibration = replace(calibration, gradient=Line(cluster.compute_s))
@@ -145,10 +147,10 @@ class Comparison:
 
 
 def compare(prediction: Prediction, run: Run) -> Comparison:
-    """Predicted and measured seconds of one update by span name, and seconds per step as ``total``. Of a run with more
-    spans than a trace keeps, those up to the first missing one count.
+    """Predicted and measured seconds of one update by span name, and seconds per step as ``total``; of one gradient
+    step, with local ones. Of a run with more spans than a trace keeps, those up to the first missing one count.
     """
-    trace, updates = run.trace, float(max(run.updates, 1))
+    trace, updates = run.trace, float(max(run.updates, 1) * run.config.local_steps)
     if 0 < trace.until < run.seconds:
         updates *= trace.until / run.seconds
         trace = Trace(spans=[span for span in trace if span.start < trace.until])

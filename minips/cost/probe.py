@@ -26,7 +26,7 @@ class _EachRound(Evaluation):
         self.every = 1
         self.params: list[Tensors] = []
 
-    def call(self, step: int, params: Tensors, losses: Rows, seconds: float) -> bool:
+    def call(self, clock: int, params: Tensors, losses: Rows, seconds: float) -> bool:
         self.params.append(params)
         return False
 
@@ -34,12 +34,12 @@ class _EachRound(Evaluation):
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     """The parameters after each round of BSP, whatever the config's consistency, until one would not be finite."""
     config = replace(config.for_rows(problem.rows), link=None, delays=None, overlap=False, consistency=BSP())
-    one_more = replace(config, steps=config.steps + 1)  # for a run does not pause after its last step
+    one_more = replace(config, steps=config.steps + config.local_steps)  # for a run does not pause after its last step
     look, params = _EachRound(), problem.init(seeds.init(config.seed))
     job = TrainingJob(problem, one_more, params, lambda progress: None, lambda: False, look, None)
     begun = one_blas_thread(Simulated(compute_s=1.0).begun)  # computed as in a run
     run = one_blas_thread(begun(job).simulation.run)
-    for _ in range(config.steps):
+    for _ in range(config.clocks):
         try:
             run(lambda: bool(look.params))
         except RuntimeError as error:
@@ -57,8 +57,10 @@ def steps_to(problem: Problem, config: Config, target_accuracy: float, *, every:
     are not enough. The accuracy is computed after ``every`` so many steps, since it may take longer than a step.
     """
     held_out, config = problem.held_out(), config.for_rows(problem.rows)
-    for step, params in enumerate(rounds(problem, config), 1):
-        if step % every == 0 or step == config.steps:
+    each = config.local_steps
+    for clock, params in enumerate(rounds(problem, config), 1):
+        step = clock * each
+        if step % every < each or step == config.steps:
             accuracy = None if held_out is None else held_out.accuracy(params)
             if accuracy is None:
                 raise ValueError(

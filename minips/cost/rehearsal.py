@@ -37,6 +37,7 @@ class TrafficEstimate:
 
 def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) -> TrafficEstimate:
     """The traffic of a run whose gradients are all like these, of batches of so many rows."""
+    config = replace(config, steps=config.clocks, local=None)  # whose messages are as many and as large
     bsp = BSP()  # other consistencies send the same messages, in another order
     quiet = replace(config, link=None, delays=None, overlap=False, accumulate=1, consistency=bsp)
     if not isinstance(config.exchange, AllReduce):  # two workers stand for all: each sends the same messages to servers

@@ -28,7 +28,7 @@ from minips.core.shard import Shard
 from minips.cost.meters import CROWD
 from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, seldom_collected, unrecorded
 from minips.drivers.virtual import Party, ServedParty, TrainingParty, Way
-from minips.machines.calibration import Calibration, rank_lines, update_lines
+from minips.machines.calibration import Calibration, inner_s, rank_lines, update_lines
 from minips.machines.fit import Line
 from minips.machines.topology import Machines
 from minips.results.trace import UNTIMED
@@ -155,7 +155,7 @@ class Walk:
     ) -> None:
         self.config, self.calibration, self.load = config, calibration, load
         even = config.delays is None and config.consistency.quorum(config.workers) == config.workers
-        self.steps = min(config.steps, EVEN_STEPS if even else MAX_STEPS)
+        self.steps = min(config.clocks, EVEN_STEPS if even else MAX_STEPS)
         self.last = self.steps
         """The clock at which the workers end."""
         self.share = load.values / config.servers
@@ -179,19 +179,20 @@ class Walk:
             self.clockwork.start(worker.train())
         ends, self._spent = self._ends()
         half = self.steps // 2
-        self.pace = (ends[self.steps] - ends[half]) / (self.steps - half)
-        """Seconds of a step, the first ones aside."""
-        self.seconds = ends[self.steps] + self.pace * (config.steps - self.steps)
+        clock_s = (ends[self.steps] - ends[half]) / (self.steps - half)
+        self.pace = clock_s / config.local_steps
+        """Seconds of a gradient step, the first ones aside."""
+        self.seconds = ends[self.steps] + clock_s * (config.clocks - self.steps)
 
     @cached_property
     def spans(self) -> dict[str, float]:
-        """Seconds by name, of all the workers and servers, for one update: with the first pulls, and with the last
-        answers, which come after the run's end. A run's trace counts both.
+        """Seconds by name, of all the workers and servers, for one gradient step: with the first pulls, and with the
+        last answers, which come after the run's end. A run's trace counts both.
         """
         self.clockwork.run(lambda: False)
         half = self.steps // 2
         before, then = self._spent[half], self._spent[self.steps]
-        more = (self.config.steps - self.steps) / (self.steps - half)
+        more = (self.config.clocks - self.steps) / (self.steps - half)
         updates = self.config.workers * self.config.steps
         return {
             name: (seconds + more * (then.get(name, 0.0) - before.get(name, 0.0))) / updates
@@ -200,7 +201,7 @@ class Walk:
 
     @property
     def seconds_per_step(self) -> float:
-        """Wall seconds for one clock of all the workers."""
+        """Wall seconds for one gradient step of all the workers."""
         return self.seconds / self.config.steps
 
     def machine(self, who: str) -> tuple[Cores, Port]:
@@ -330,11 +331,14 @@ class _Trainer(_SizedParty, TrainingParty):
 
     def compute(self, need: Compute) -> Way[tuple[float, Tensors]]:
         config, clockwork, gradient = self.walk.config, self.clockwork, self.walk.calibration.gradient
-        began = clockwork.now
-        if gradient and (seconds := gradient.at(self.walk.load.rows) * config.accumulate):
-            yield self.beside(seconds)
-        if config.delays:
-            yield began + config.delays.of(self.number, need.clock, config.seed) - clockwork.now
+        began, seconds = clockwork.now, gradient.at(self.walk.load.rows) * config.accumulate if gradient else 0.0
+        seconds += inner_s(self.walk.calibration, config, self.walk.load.values)
+        for step in range(need.clock * config.local_steps, (need.clock + 1) * config.local_steps):
+            start = clockwork.now
+            if seconds:
+                yield self.beside(seconds)
+            if config.delays:
+                yield start + config.delays.of(self.number, step, config.seed) - clockwork.now
         self.totals["compute"] += clockwork.now - began
         return 0.0, {}
 

@@ -189,10 +189,10 @@ class Client(Closable):
         counts = {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received}
         return {**counts, "trace": self.trace, "links": codecs}
 
-    def resume(self) -> list[Any] | None:
+    def resume(self) -> dict[str, Any] | None:
         """Fetch from the servers, before the first push or pull, what this worker left in the run that they resume.
-        Restores its codecs, and returns what the worker had seen. None where it left nothing, or where the servers do
-        not know this message.
+        Restores its codecs, and returns its state. None where it left nothing, or where the servers do not know this
+        message.
         """
         try:
             answers = self.begin(self.protocol.say("state"), timed=False).result(self._timeout)
@@ -206,7 +206,7 @@ class Client(Closable):
                 parts.append(saved.from_arrays(answer.tensors, "What this worker left"))
                 server.restore(parts[-1]["link"])
         whole = len(parts) == len(answers)
-        return join_state(parts, [server.layout for server in self._servers])["seen"] if whole else None
+        return join_state(parts, [server.layout for server in self._servers]) if whole else None
 
     def restore(self, codecs: Sequence[Mapping[str, Any]]) -> None:
         """Resume from a saved run's codecs, one for each server; the servers resume it too."""

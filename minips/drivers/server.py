@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from minips.core.config import Config, check_seconds
+from minips.core.local import warn_of_outer
 from minips.core.partition import cut, named_arrays, partition
 from minips.core.presence import Attending, Presence
 from minips.core.protocol import ServerProtocol
@@ -86,10 +87,9 @@ class Server(Closable):
         self.trace = Trace(f"server {index}")
         pause = math.inf if every is None else every * config.workers
         self.shard = Shard.of(config, cut(whole, self.layout), updates=updates, now=time.monotonic, every=pause)
-        self.address, self.token = "", ""
+        self.address, self.token, self._waits = "", "", 0
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._waits = 0
         self._closing = threading.Event()
         self._protocol = protocol = ServerProtocol(
             self.shard, config, index, self.layout, self.trace, self._wake, silence_s=silence_s
@@ -113,6 +113,7 @@ class Server(Closable):
             )
         if token is not None:
             check_token(token)
+        warn_of_outer(None if token else self.config.local, self.config.optimizer)  # who has a token has been told
         self.token = secrets.token_hex(16) if token is None else token
         service = Service(partial(_WorkerConnection, self))
         self._endpoint = self.config.shaped_transport().serve(service, address, self.token)
@@ -181,7 +182,7 @@ class Server(Closable):
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._over():
             if progress:
-                progress(Progress(self.shard.applied, self.shard.updates or 0, self.losses))
+                progress(Progress.of(self.config, self.shard.applied, self.shard.updates or 0, self.losses))
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"The run is not over in {timeout:g} seconds: {self.shard.applied} pushes applied.")
             if self._closing.wait(LOOK_S):
@@ -289,9 +290,8 @@ class Server(Closable):
                 if shard.stuck:
                     return RuntimeError(shard.stuck)
                 if left <= 0:
-                    behind = (
-                        ", ".join(f"worker {other}" for other in self._attendance.behind(need.worker)) or "the others"
-                    )
+                    late = [f"worker {other}" for other in self._attendance.behind(need.worker)]
+                    behind = ", ".join(late) or "the others"
                     return TimeoutError(
                         f"Worker {need.worker} at clock {shard.clocks[need.worker]} waited {self.config.timeout_s:g} "
                         f"seconds for {behind} at clock {shard.slowest()}. Are they running? Config.timeout_s sets "

@@ -1,6 +1,6 @@
 """Evaluations: functions that a training run calls with its parameters and losses every so many steps.
 
-``train(…, every=20, on_eval=[…])`` pauses the run after every 20 clocks of all the workers, and at its end; nothing
+``train(…, every=20, on_eval=[…])`` pauses the run after every 20 steps of all the workers, and at its end; nothing
 moves until each of the functions has had its `Eval`. One that returns True ends the run there. So all engines end with
 the same bits, and an evaluation costs the run its time.
 """
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minips.core.local import LocalSteps
 from minips.problems import Problem
 from minips.results.run import Rows, Run
 from minips.stage import Tensors
@@ -23,7 +24,7 @@ class Eval(NamedTuple):
     """A run in a pause."""
 
     step: int
-    """Clocks of all the workers so far, those of an earlier run included."""
+    """Gradient steps of each worker so far, those of an earlier run included."""
     params: Tensors
     """The parameters, to be kept where they are wanted."""
     loss: float
@@ -99,22 +100,24 @@ class CsvLog:
 
 
 class Evaluation:
-    """The pauses of a run, ``every`` so many clocks: nothing moves until all functions have had their `Eval`."""
+    """The pauses of a run, ``every`` so many clocks of ``each`` gradient steps: nothing moves until all functions have
+    had their `Eval`.
+    """
 
-    def __init__(self, problem: Problem, every: int, calls: Sequence[OnEval], began_s: float) -> None:
-        self.every = every
+    def __init__(self, problem: Problem, every: int, calls: Sequence[OnEval], began_s: float, each: int = 1) -> None:
+        self.every, self._each = every, each
         self._held_out, self._calls, self._began_s = problem.held_out(), calls, began_s
-        self._step = -1
+        self._clock = -1
 
-    def call(self, step: int, params: Tensors, losses: Rows, seconds: float) -> bool:
-        """Evaluate the run, ``seconds`` after its start; True where one of the functions ends it."""
-        if step == self._step:  # a round of fewer workers
+    def call(self, clock: int, params: Tensors, losses: Rows, seconds: float) -> bool:
+        """Evaluate the run at a clock, ``seconds`` after its start; True where one of the functions ends it."""
+        if clock == self._clock:  # a round of fewer workers
             return False
-        self._step = step
+        self._clock = clock
         with np.errstate(over="ignore", invalid="ignore"):
             held_out = None if self._held_out is None else self._held_out.loss(params)
         loss = losses[-1][2] if losses else math.nan
-        now = Eval(step, params, loss, held_out, self._began_s + seconds)
+        now = Eval(clock * self._each, params, loss, held_out, self._began_s + seconds)
         answers = [call(now) for call in self._calls]
         for call, answer in zip(self._calls, answers, strict=True):
             if not isinstance(answer, bool | np.bool_ | None):
@@ -123,13 +126,17 @@ class Evaluation:
 
     def end(self, run: Run) -> None:
         """Evaluate the run at its end, unless that was done in a pause at the same step."""
-        step = run.updates // run.config.workers
-        if step > self._step and run.diverged is None:
-            self.call(step, run.params, run.losses, run.seconds)
+        clock = run.updates // run.config.workers
+        if clock > self._clock and run.diverged is None:
+            self.call(clock, run.params, run.losses, run.seconds)
 
 
 def evaluation(
-    every: int | None, on_eval: OnEval | Sequence[OnEval], problem: Problem, began_s: float
+    every: int | None,
+    on_eval: OnEval | Sequence[OnEval],
+    problem: Problem,
+    began_s: float,
+    local: LocalSteps | None = None,
 ) -> Evaluation | None:
     """The pauses for these functions; None without any. TypeError or ValueError where they do not fit ``every``."""
     calls: list[Any] = [on_eval] if callable(on_eval) or not isinstance(on_eval, Iterable) else [*on_eval]
@@ -139,4 +146,7 @@ def evaluation(
         raise ValueError("every says after how many steps on_eval is called: give both, or neither.")
     if every is not None and (not isinstance(every, int) or every < 1):
         raise ValueError(f"every is a number of steps, at least 1; got {every!r}.")
-    return Evaluation(problem, every, calls, began_s) if every else None
+    if every and local:
+        local.check("every", every)
+    each = local.steps if local else 1
+    return Evaluation(problem, every // each, calls, began_s, each) if every else None

@@ -209,7 +209,8 @@ class RunSupervisor(Supervisor):
         self.applied[child] = applied
         self.rows[child] += rows
         self.losses += self._means([self.rows[reporter][len(self.losses) :] for reporter in self.reporters])
-        self.watch(Progress(self.applied.total(), self.config.workers * self.config.steps, self.losses))
+        applied, updates = self.applied.total(), self.config.workers * self.config.clocks
+        self.watch(Progress.of(self.config, applied, updates, self.losses))
 
     def _means(self, reported: list[Rows]) -> Rows:
         """A row for each step that all reporters have made: when the last one made it, and the mean loss."""
@@ -260,7 +261,7 @@ class RunSupervisor(Supervisor):
             trace=sum((report["trace"] for report in everybody), Trace()).since(self.began),
             events=sorted([*self.events, *events]),
             state=self._state() if whole else None,
-            stopped=self.stopped and updates < self.config.workers * self.config.steps,
+            stopped=self.stopped and updates < self.config.workers * self.config.clocks,
             diverged=self.diverged,
             requantization_error=requantization_error([report["samples"] for report in reports]) if digests else None,
             replicas=digests,

@@ -18,7 +18,8 @@ from minips.core.reduction import AllReduceState, all_reduce
 from minips.core.sessions import Do, Session, nothing
 from minips.core.shard import Shard
 from minips.drivers.peer import Peer
-from minips.engines.worker import at_step, compute
+from minips.engines.inner import Inner
+from minips.engines.worker import at_step, compute, has_moved
 from minips.problems import Problem
 from minips.results.run import Rows
 from minips.results.trace import UPDATE, Trace
@@ -35,7 +36,8 @@ least: from them the error of the exchange is measured after the run, when that 
 class Replica:
     """A `Shard` that holds all the parameters and takes one push for each step, the mean of all the workers'.
 
-    ``trace`` records its steps. After ``every`` so many steps the shard pauses. ``state`` is a saved run's.
+    ``trace`` records its steps. After ``every`` so many steps the shard pauses. ``state`` is the worker's in a saved
+    run. ``inner`` makes local steps, if there are any.
     """
 
     def __init__(
@@ -49,13 +51,15 @@ class Replica:
     ) -> None:
         self._trace = trace
         self.shard = Shard.of(config, params, workers=1, now=time.monotonic, every=math.inf if every is None else every)
-        if state is not None:
-            self.shard.restore(state)
+        if state:
+            self.shard.restore(state["replica"])
+        self.inner = Inner.of(state) if config.local else None
+        self._each = config.local_steps
         self.losses: Rows = []
         self.changed_at = time.monotonic()
         self.rank = rank
         count = max(1, min(SAMPLES, SAMPLE_BYTES // max(1, sum(x.nbytes for x in params.values()))))
-        self._sampled = {config.steps * sample // count for sample in range(count)}
+        self._sampled = {config.clocks * sample // count for sample in range(count)}
         self._samples: list[tuple[Tensors, Tensors]] = []
 
     def copy(self) -> tuple[Tensors, int]:
@@ -97,7 +101,11 @@ class Replica:
         if self.shard.diverged:
             raise DivergedError(self.shard.diverged)
         self.changed_at = time.monotonic()
-        self.losses.append((self.changed_at, self.shard.version, contribution.loss))
+        self.losses.append((self.changed_at, self.shard.version * self._each, contribution.loss))
+
+    def kept(self) -> dict[str, Any]:
+        """The part of the worker's state that only this replica has."""
+        return {"inner": self.inner.state()} if self.inner else {}
 
     def report(self) -> dict[str, Any]:
         """The replica's part of a run's report: with the parameters at rank 0, with their digest at every rank."""
@@ -147,7 +155,7 @@ def train_allreduce(
     def begun(session: Session[bool]) -> Future[bool]:
         return pool.submit(peer.carry_out, session)
 
-    clocks = range(replica.shard.version, config.steps)
+    clocks = range(replica.shard.version, config.clocks)
     loop = train_together(replica.copy, exchange, clocks, config.overlap, seen)
     with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
         last: tuple[Tensors, int] = carry_out_loop(loop, computed, peer.carry_out, begun, Future.result)
@@ -163,11 +171,11 @@ def contribute(
     """
     params, version = seen
     try:
-        loss, gradients = compute(problem, config, params, replica.rank, clock, stop)
+        loss, gradients = (replica.inner or compute)(problem, config, params, replica.rank, clock, stop)
         gradients = {name: np.array(native(g)) for name, g in gradients.items()}  # the problem may reuse its own
         replica.shard.check(gradients)
     except NonFiniteError as error:
-        if clock == 0:
+        if not has_moved(error, (clock,)):
             raise
         zeros = {name: np.zeros_like(p) for name, p in params.items()}
         return Contribution(replica.rank, clock, version, zeros), at_step(clock, replica.rank, error)

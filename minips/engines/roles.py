@@ -24,9 +24,10 @@ from minips.core.partition import partition
 from minips.drivers.client import Client
 from minips.drivers.peer import LostError, Peer
 from minips.drivers.server import Server
+from minips.engines.inner import Inner
 from minips.engines.replica import Replica, train_allreduce
 from minips.engines.supervisor import ControlPipe
-from minips.engines.worker import at_step, train_ps, worker_state
+from minips.engines.worker import at_step, has_moved, train_ps, worker_state
 from minips.problems import Problem
 from minips.results.trace import Trace
 from minips.stage import Tensors
@@ -53,7 +54,7 @@ def serve(
 ) -> Report:
     """One server, from its start until the supervisor says stop; its report."""
     rows_sent, ticks, finished, paused, ending = 0, 0, False, False, False
-    updates = config.workers * config.steps
+    updates = config.workers * config.clocks
     with Server(params, config, index=index, updates=updates, every=every, state=state).serve(address, token) as server:
         control.say("ready", server.address)
         while (heard := control.hear(TICK_S))[0] != "stop":
@@ -91,7 +92,7 @@ def run_ps_worker(
     word, addresses = control.wait("connect")
     if word != "connect":
         return {"bytes_sent": 0, "bytes_received": 0, "trace": Trace(), "state": state}
-    seen = None
+    seen, inner = None, Inner.of(state) if config.local else None
     with Client(addresses, config, worker, token, rows=problem.rows) as client:
         if state:
             client.restore(state["links"])
@@ -101,17 +102,17 @@ def run_ps_worker(
             with _listening(control, worker) as halt:
                 restored, seen = seen, None  # after an error the next gradient is computed from a pull
                 try:
-                    seen = train_ps(problem, config, client, halt, restored, MOST_S if every else 0.0)
+                    seen = train_ps(problem, config, client, halt, restored, MOST_S if every else 0.0, inner)
                 except Exception as error:
                     # Told before the goodbye, which completes the round without this worker: the others could end the
                     # run before anybody hears why.
-                    if isinstance(error, NonFiniteError) and any(client.versions):
+                    if isinstance(error, NonFiniteError) and has_moved(error, client.versions):
                         control.say("diverged", at_step(client.clock, worker, error))
                     else:  # where nothing has moved yet, the data, or the problem, are at fault
                         control.failed(error)
                     halt.wait(config.timeout_s)
     report = client.report()
-    return {**report, "state": worker_state(config, report.pop("links"), seen)}
+    return {**report, "state": worker_state(config, report.pop("links"), seen, inner)}
 
 
 def run_allreduce_worker(
@@ -156,7 +157,7 @@ def run_allreduce_worker(
 
     with Peer(config, worker, params, token, address) as peer:
         computing = Trace(peer.trace.who)
-        replica = Replica(params, config, worker, peer.trace, every, state.get("replica"))
+        replica = Replica(params, config, worker, peer.trace, every, state)
         if state:
             peer.reduction.restore(state["hops"])
         control.say("ready", peer.address)
@@ -178,7 +179,7 @@ def run_allreduce_worker(
             control.say("alone", str(error))
         control.wait()
     counts = {"bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received}
-    state = {"hops": peer.reduction.state(), "seen": [*seen] if seen and config.overlap else None}
+    state = {"hops": peer.reduction.state(), "seen": [*seen] if seen and config.overlap else None, **replica.kept()}
     return {**replica.report(), **counts, "trace": peer.trace + computing, "state": state}
 
 

@@ -3,7 +3,7 @@
 import math
 import reprlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from threading import Event
 from typing import Any, SupportsFloat, cast
@@ -45,20 +45,27 @@ def shards_of(problem: Problem, config: Config) -> Callable[[int], Problem]:
 
 
 def train_ps(
-    problem: Problem, config: Config, client: Client, stop: Event, seen: Seen | None = None, patience_s: float = 0.0
+    problem: Problem,
+    config: Config,
+    client: Client,
+    stop: Event,
+    seen: Seen | None = None,
+    patience_s: float = 0.0,
+    inner: Any = None,
 ) -> Seen:
     """Train on ``problem``, this worker's shard of the rows, as `train_served` says, until the servers end the run or
     ``stop`` is set.
 
     NonFiniteError where a loss or a gradient is not finite. An answer may take twice ``config.timeout_s``, or
-    ``patience_s`` where that is more.
+    ``patience_s`` where that is more. ``inner`` is the `Inner` of a config with local steps.
     """
-    timeout, trace = max(2 * config.timeout_s, patience_s), client.trace
+    timeout, trace, gradient = max(2 * config.timeout_s, patience_s), client.trace, inner or compute
 
     def computed(need: Compute) -> tuple[float, Tensors]:
         trace.step = need.clock
         with trace.span("compute"):
-            return compute(problem, config, need.seen, client.worker, need.clock, stop)
+            computed: tuple[float, Tensors] = gradient(problem, config, need.seen, client.worker, need.clock, stop)
+            return computed
 
     def called(session: Session[Any]) -> Any:
         return client.begin(session).result(timeout)
@@ -67,15 +74,24 @@ def train_ps(
     return carry_out_loop(loop, computed, called, client.begin, lambda begun: begun.result(timeout))
 
 
-def worker_state(config: Config, links: list[Any], seen: Any) -> dict[str, Any]:
-    """A worker's part of a run's state; without the parameters that it has ``seen`` where a pull brings them again."""
+def worker_state(config: Config, links: list[Any], seen: Any, inner: Any = None) -> dict[str, Any]:
+    """A worker's part of a run's state; without the parameters that it has ``seen`` where a pull brings them again.
+    The state of local steps is kept with that of the link to the first server.
+    """
     pulled_again = not config.overlap and config.pull.lossless
+    if inner:
+        links = [{**links[0], "inner": inner.state()}, *links[1:]]
     return {"links": links, "seen": None if pulled_again or seen is None else [*seen]}
 
 
 def at_step(clock: int, worker: int, error: NonFiniteError) -> str:
-    """When a run diverged, and why."""
-    return f"At step {clock} of worker {worker}: {error}"
+    """When a run diverged, at a clock or at a gradient step, and why."""
+    return f"At step {getattr(error, 'step', clock)} of worker {worker}: {error}"
+
+
+def has_moved(error: NonFiniteError, versions: Iterable[int]) -> bool:
+    """False where these are the first parameters, or clock, so that the data or the problem are at fault."""
+    return bool(any(versions) or getattr(error, "step", 0))
 
 
 def compute(

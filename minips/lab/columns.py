@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 import ipywidgets
 
 from minips.core.config import Config, Delays
+from minips.core.local import LocalSteps
 from minips.lab.controls import Controls, Row, StagePicker, WithTooltip, bare, close, control, sentence
 from minips.lab.source import code
 from minips.stage import Stage
@@ -25,6 +26,9 @@ STAGES: dict[str, tuple[str, ...]] = {
 
 SIZES = ("workers", "servers", "steps", "epochs", "batch size", "sampling", "accumulate", "overlap", "seed")
 """The config's other fields that have a control of their own."""
+
+LOCAL, INNER = "local", "inner optimizer"
+"""The controls of the config's local steps: how many, none for none, and what makes them."""
 
 BANDWIDTHS = {"no limit": 0.0, "1 Gbit/s": 1e9, "100 Mbit/s": 100e6, "10 Mbit/s": 10e6, "1 Mbit/s": 1e6}
 SLOWER: dict[str, tuple[type, dict[str, Any]]] = {
@@ -74,9 +78,9 @@ class Column(Controls):
         self.code = ipywidgets.HTML()
         self.rows: dict[str, Row] = {}
         """By name, in their order; a stage's other fields have a row of their own."""
-        for label, path in STAGES.items():
+        for label, path in {**STAGES, INNER: ("optimizer",)}.items():
             owner: Any = None
-            stage: Any = config
+            stage: Any = (config.local or LocalSteps()) if label == INNER else config
             for attribute in path:
                 owner, stage = stage, getattr(stage, attribute)
             if not isinstance(stage, Stage):
@@ -100,6 +104,8 @@ class Column(Controls):
         for label in SIZES:
             name = label.replace(" ", "_")
             yield label, control(hints[name], fields[name].metadata, getattr(config, name), self.name, name)
+        steps, said = config.local and config.local.steps, LocalSteps.__dataclass_fields__["steps"].metadata
+        yield LOCAL, control(int | None, said, steps, self.name, LOCAL)
         link, delays, bandwidths = config.link or Link(), config.delays or Delays(0.0), dict(BANDWIDTHS)
         if config.link and link.bandwidth_bps not in bandwidths.values():
             bandwidths[f"{link.bandwidth_bps / 1e6:g} Mbit/s"] = link.bandwidth_bps
@@ -148,6 +154,7 @@ class Column(Controls):
             pull=dataclasses.replace(base.pull, **{kind: said[f"pull {kind}"] for kind in _CODEC}),
             **{label: said[label] for label in _WHOLE},
             **sizes,
+            local=LocalSteps(said[LOCAL], said[INNER]) if said[LOCAL] else None,
             link=link,
             delays=delays,
         )

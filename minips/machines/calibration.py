@@ -110,6 +110,13 @@ def rank_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
     return {name: line.times(1 / config.workers) if name == "aggregate" else line for name, line in lines.items()}
 
 
+def inner_s(calibration: Calibration, config: Config, values: float) -> float:
+    """Seconds of one step of the inner optimizer, where there are local steps, on so many values: they are taken to be
+    those of the outer one, which was measured.
+    """
+    return calibration.server.get("apply", Line()).at(values) if config.local else 0.0
+
+
 def update_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
     """The server's lines of a round, for as many contributions as this config's has."""
     together = (config.consistency.quorum(config.workers) or 1) / calibration.together

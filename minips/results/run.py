@@ -25,18 +25,23 @@ from minips.results.trace import Span, Trace
 from minips.stage import Array, Tensors, reason
 
 Rows = list[tuple[float, int, float]]
-"""Rows of (seconds, step, training loss)."""
+"""Rows of (seconds, gradient step, training loss)."""
 
 
 class Progress(NamedTuple):
-    """The progress of a run."""
+    """The progress of a run, in gradient steps: pushes, times their local steps."""
 
     applied: int
-    """Pushes that were applied."""
+    """Of all the workers, in pushes that were applied."""
     updates: int
-    """Pushes that end the run."""
+    """Those that end the run: workers × steps."""
     losses: Rows
     """Rows of (seconds, step, training loss) so far."""
+
+    @classmethod
+    def of(cls, config: Config, applied: int, updates: int, losses: Rows) -> Self:
+        """The progress of so many pushes."""
+        return cls(applied * config.local_steps, updates * config.local_steps, losses)
 
 
 Watch = Callable[[Progress], None]
@@ -64,11 +69,12 @@ class Run:
     params: Tensors
     """The final parameters."""
     losses: Rows
-    """Rows of (seconds, step, training loss): the mean over the batches of one clock of all the workers."""
+    """Rows of (seconds, gradient step, training loss): the mean over the batches of one clock of all the workers."""
     seconds: float
     """Wall time of the step loop."""
     updates: int
-    """Pushes that were applied; more than workers × steps where workers were lost, since rounds are applied whole."""
+    """Pushes that were applied, one for all of its local steps; more than workers × `Config.clocks` where workers were
+    lost, since rounds are applied whole."""
     late: int = 0
     """Pushes that were late for their round and dropped (backup workers)."""
     validation_loss: float | None = None
@@ -108,8 +114,8 @@ class Run:
 
     @property
     def seconds_per_step(self) -> float:
-        """Wall seconds for one clock of all the workers."""
-        return self.seconds * self.config.workers / max(self.updates, 1)
+        """Wall seconds for one gradient step of all the workers."""
+        return self.seconds * self.config.workers / (max(self.updates, 1) * self.config.local_steps)
 
     def judge(self, problem: Problem, origin: Origin | None = None) -> Self:
         """Keep the problem and its origin, and the loss and accuracy on the problem's held-out rows."""
@@ -197,7 +203,8 @@ class Run:
 
     def after(self, before: "Run") -> "Run":
         """This run and the one ``before`` it, which it resumed, as one run."""
-        began, remembers = before.seconds, not (self.config.push.lossless and self.config.pull.lossless)
+        began, config = before.seconds, self.config
+        remembers = config.local or not (config.push.lossless and config.pull.lossless)
         restarted = [
             worker
             for worker, kept in enumerate((before.state or {}).get("workers", ()))
@@ -238,6 +245,7 @@ class Run:
             else ("workers, exchange", f"{config.workers}, {config.exchange!r}"),
             ("push", _short(config.push)),
             ("pull", _short(config.pull) if servers else None),
+            ("local steps", f"{config.local.steps} of {config.local.optimizer!r}" if config.local else None),
             ("updates", f"{self.updates}" + (" (stopped)" if self.stopped else " (diverged)" if self.diverged else "")),
             ("training loss", f"{losses[-1]:.4f}"),
             ("advice", advice if rose else None),
@@ -339,10 +347,11 @@ def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensor
         raise ValueError("This run holds no state to go on from.")
     if before.diverged is not None:
         raise ValueError(f"A run that has diverged cannot go on: {before.diverged}")
-    if before.updates >= config.workers * config.steps:
+    if before.updates >= config.workers * config.clocks:
+        steps = before.updates // config.workers * config.local_steps
         raise ValueError(
-            f"The run has applied {before.updates} updates, and the config wants {config.workers * config.steps}. "
-            f"Config.steps is the total: give more than {before.updates // config.workers}, as in "
+            f"The run has applied {before.updates} updates, and the config wants {config.workers * config.clocks}. "
+            f"Config.steps is the total: give more than {steps}, as in "
             "run.config.with_({'steps': …})."
         )
     for path in ("workers", "servers", "exchange", "optimizer.name", "push.memory.name", "pull.memory.name"):
@@ -350,6 +359,10 @@ def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensor
         if kept != value:
             what = path.removesuffix(".name")
             raise ValueError(f"The run has {what} {kept!r}, and the config {value!r}: its state would not fit.")
+    old, new = (one.local and (one.local.steps, one.local.optimizer.name) for one in (before.config, config))
+    if old != new:
+        words = f"The run has local={before.config.local!r}, and the config {config.local!r}"
+        raise ValueError(f"{words}: its state would not fit. Other fields of the same inner optimizer may change.")
     before.check(origin)
     return before.params, before.state
 

@@ -14,13 +14,15 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
+from minips.core.local import warn_of_outer
 from minips.core.loop import Seen
 from minips.core.message import Header, NonFiniteError
 from minips.core.partition import cut, join, partition
 from minips.drivers.client import Client
 from minips.drivers.connecting import asking, connect
 from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
-from minips.engines.worker import at_step, shards_of, train_ps, worker_state
+from minips.engines.inner import Inner
+from minips.engines.worker import at_step, has_moved, shards_of, train_ps, worker_state
 from minips.problems import Problem
 from minips.results.origin import check_same, origin_of
 from minips.results.run import Progress, Run, check_resumable, gathered, server_state
@@ -102,13 +104,15 @@ def work(
             met(client)
             shard = shards_of(problem, client.config)(client.worker)
             kept = client.resume()
+            inner = Inner.of(kept) if client.config.local else None
             _await_others(client, token, timeout, halt)
-            seen = train_ps(shard, client.config, client, halt, Seen(*kept) if kept else None)
+            before = Seen(*kept["seen"]) if kept and kept["seen"] else None
+            seen = train_ps(shard, client.config, client, halt, before, inner=inner)
             params = seen.params if seen.next_params is None else seen.next_params
             if client.done:
-                client.close(state=worker_state(client.config, client.report()["links"], seen))
+                client.close(state=worker_state(client.config, client.report()["links"], seen, inner))
         except NonFiniteError as error:
-            if not any(client.versions):  # nothing has moved yet: the data, or the problem, are at fault
+            if not has_moved(error, client.versions):  # nothing has moved yet: the data, or the problem, are at fault
                 client.close(failed=_words(error))
                 raise
             diverged = at_step(client.clock, client.worker, error)
@@ -180,6 +184,7 @@ def serving(
         raise ValueError(f"With {config.exchange!r} there is no server to be served. Use exchange=PS().")
     config = config.for_rows(problem.rows)
     shards_of(problem, config)  # refuses here what each worker would refuse
+    warn_of_outer(config.local, config.optimizer)
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
         layouts, origin, state = partition(params, config.servers), origin_of(problem, params), None
@@ -191,7 +196,7 @@ def serving(
         servers = []
         for place, number in enumerate(range(config.servers) if index is None else [index]):
             kept = state and server_state(state, number, layouts[number])
-            server = Server(params, config, index=number, updates=config.workers * config.steps, state=kept)
+            server = Server(params, config, index=number, updates=config.workers * config.clocks, state=kept)
             server.origin.update({name: text for name, text in origin.items() if isinstance(text, str)})
             servers.append(stack.enter_context(server.serve(_next(address, place), token)))
         try:

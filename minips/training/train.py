@@ -9,6 +9,7 @@ from pathlib import Path
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
+from minips.core.local import warn_of_outer
 from minips.engines import Engine, Processes
 from minips.engines.base import TrainingJob
 from minips.engines.evaluation import OnEval, evaluation
@@ -60,13 +61,14 @@ def train(
         raise TypeError(f"stop takes a threading.Event, or a function that returns True to end the run; got {stop!r}.")
     before = Run.load(resume) if isinstance(resume, str | Path) else resume
     config = (config or (before.config if before else Config())).for_rows(problem.rows)
+    warn_of_outer(config.local, config.optimizer)
     chosen: Engine = build("engine", engine) if engine else Processes()
     params = problem.init(seeds.init(config.seed))
     origin = origin_of(problem, params)
     state = None
     if before:
         params, state = check_resumable(before, config, origin)
-    pauses = evaluation(every, on_eval, problem, before.seconds if before else 0.0)
+    pauses = evaluation(every, on_eval, problem, before.seconds if before else 0.0, config.local)
     stopped = stop.is_set if isinstance(stop, threading.Event) else stop or (lambda: False)
     run = None
     with interrupt_kept() as interrupts:

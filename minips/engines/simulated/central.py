@@ -17,8 +17,9 @@ from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
 from minips.drivers.clockwork import Signal
 from minips.drivers.virtual import ServedParty, Way
+from minips.engines.inner import Inner
 from minips.engines.simulated.simulation import Node, Simulation, Trainer
-from minips.engines.worker import at_step, compute, worker_state
+from minips.engines.worker import at_step, compute, has_moved, worker_state
 from minips.machines.calibration import update_lines
 from minips.machines.fit import Line
 from minips.results.run import Run, state_of
@@ -81,7 +82,7 @@ class SimServer(Node):
             times["transfer"] = calibration.server_rest.times(1 / 2)
         super().__init__(simulation, f"server {index}", times)
         self.index, self.layout = index, partition(params, config.servers)[index]
-        updates, now = config.workers * config.steps, lambda: self.clockwork.now
+        updates, now = config.workers * config.clocks, lambda: self.clockwork.now
         every = math.inf if simulation.every is None else simulation.every * config.workers
         self.shard = Shard.of(config, cut(params, self.layout), updates=updates, now=now, every=every)
         self.protocol = _Protocol(self)
@@ -204,6 +205,7 @@ class SimWorker(ServedParty, Trainer):
         self._trips: list[deque[Signal]] = [deque() for _ in self._records]
         self._connection = Attending()
         self._seen: Seen | None = None
+        self._inner = Inner() if config.local else None
         self._gave_up = self._over = False
         """Whether the last gradient was given up, and whether the run was over before it was computed."""
         self.gone = False
@@ -215,10 +217,11 @@ class SimWorker(ServedParty, Trainer):
             for record, kept in zip(self._records, state["links"], strict=True):
                 record.restore(kept)
             self._seen = state["seen"] and Seen(*state["seen"])
+            self._inner = self._inner and Inner.of(state)
 
     def state(self) -> dict[str, Any]:
         """The worker's part of the run's state."""
-        return worker_state(self.config, [record.state() for record in self._records], self._seen)
+        return worker_state(self.config, [record.state() for record in self._records], self._seen, self._inner)
 
     def at_once(self, session: Session[Any]) -> None:
         """Carry out a session that takes no time: hello before the clock starts, a heartbeat, bye at the end."""
@@ -243,7 +246,7 @@ class SimWorker(ServedParty, Trainer):
         try:
             self._seen = yield from self.carry_out_loop(loop)
         except NonFiniteError as error:
-            if not any(self.protocol.versions):
+            if not has_moved(error, self.protocol.versions):
                 raise
             self._servers[0].diverge(at_step(self.protocol.clock, self.rank, error))
         self.gone = not all(server.shard.done for server in self._servers)
@@ -255,7 +258,7 @@ class SimWorker(ServedParty, Trainer):
         self._over = all(server.shard.done for server in self._servers)
         if self._gave_up or self._over:
             return None
-        return compute(self.problem, self._plain, need.seen, self.rank, need.clock)
+        return (self._inner or compute)(self.problem, self._plain, need.seen, self.rank, need.clock)
 
     def call(self, session: Session[Any]) -> Way[Any]:
         for server in self._servers if self._gave_up else ():

@@ -58,7 +58,7 @@ class Team:
             losses=self.losses,
             updates=self.applied,
             state=state_of([], [{**worker.state(), "replica": reports[0]["shard"]} for worker in workers]),
-            stopped=simulation.diverged is None and reports[0]["applied"] < simulation.config.steps,
+            stopped=simulation.diverged is None and reports[0]["applied"] < simulation.config.clocks,
             diverged=simulation.diverged,
             bytes_sent=sum(worker.bytes_sent for worker in workers),
             bytes_received=sum(worker.bytes_received for worker in workers),
@@ -76,7 +76,7 @@ class Team:
         made = step - self._began
         if made > len(self.losses) and all(len(worker.replica.losses) >= made for worker in self.workers):
             losses = [worker.replica.losses[made - 1][2] for worker in self.workers]
-            self.losses.append((self.changed_at, step, sum(losses) / len(losses)))
+            self.losses.append((self.changed_at, step * self.simulation.config.local_steps, sum(losses) / len(losses)))
             self.simulation.tell(self.applied, self.losses)
 
     def paused(self) -> Session[bool]:
@@ -102,14 +102,15 @@ class SimRank(Trainer):
         self._idle = calibration.hop_idle if calibration else Line()
         self._reduction = AllReduceState(config, rank, params, UNTIMED)
         self._boxes: dict[tuple[int, int], Signal] = defaultdict(Signal)
-        self.replica = Replica(params, config, rank, UNTIMED, simulation.every, state.get("replica"))
+        self.replica = Replica(params, config, rank, UNTIMED, simulation.every, state)
         self._seen = state.get("seen")
         if state:
             self._reduction.restore(state["hops"])
 
     def state(self) -> dict[str, Any]:
         """The rank's part of the run's state, but for the replica's."""
-        return {"hops": self._reduction.state(), "seen": self._seen if self.config.overlap else None}
+        seen = self._seen if self.config.overlap else None
+        return {"hops": self._reduction.state(), "seen": seen, **self.replica.kept()}
 
     def greet(self, workers: "Sequence[SimRank]") -> None:
         """Count the bytes of this worker's greetings to its targets. They take no time: the clock has not started."""
@@ -120,7 +121,7 @@ class SimRank(Trainer):
 
     def train(self) -> Way[None]:
         seen = tuple(self._seen) if self._seen and self.config.overlap else None
-        clocks = range(self.replica.shard.version, self.config.steps)
+        clocks = range(self.replica.shard.version, self.config.clocks)
         last = yield from self.carry_out_loop(
             train_together(self.replica.copy, self._exchange, clocks, self.config.overlap, seen)
         )

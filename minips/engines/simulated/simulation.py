@@ -18,6 +18,7 @@ from minips.drivers.virtual import Party, TrainingParty, Way
 from minips.engines.base import TrainingJob
 from minips.engines.simulated.flows import FlowNetwork
 from minips.engines.worker import shards_of
+from minips.machines.calibration import inner_s
 from minips.machines.fit import Line
 from minips.machines.topology import Network
 from minips.results.run import Progress, Rows
@@ -130,7 +131,7 @@ class Simulation:
                 self.halt = self.halt or self.job.stop()
                 if last or time.monotonic() - self._told_at > NEWS_S:
                     self._told_at = time.monotonic()
-                    self.job.watch(Progress(applied, self.config.workers * self.config.steps, losses))
+                    self.job.watch(Progress.of(self.config, applied, self.config.workers * self.config.clocks, losses))
         except Exception as error:
             self.error, self.halt = error, True
 
@@ -169,6 +170,8 @@ class Trainer(Node, TrainingParty):
         self.bytes_sent = self.bytes_received = 0
         self._plain = simulation.plain
         self._rows = min(self.config.batch_size or self.problem.rows, self.problem.rows)
+        calibration, values = simulation.engine.calibration, sum(p.size for p in simulation.job.params.values())
+        self._inner_s = inner_s(calibration, self.config, values) if calibration else 0.0
         self._computing: Signal | None = None
         """The end of the gradient that is being computed."""
 
@@ -177,11 +180,18 @@ class Trainer(Node, TrainingParty):
         return self.clockwork.start(self._guard(steps))
 
     def compute_delay(self, clock: int) -> Way[bool]:
+        """The time of a clock's gradient, or of its local steps; False where this worker gave it up."""
+        each, finished = self.config.local_steps, True
+        for step in range(clock * each, (clock + 1) * each):
+            finished = finished and (yield from self._gradient_delay(clock, step))
+        return finished
+
+    def _gradient_delay(self, clock: int, step: int) -> Way[bool]:
         """The time of one gradient; False where this worker gave it up."""
         began, engine, delays = self.clockwork.now, self.simulation.engine, self.config.delays
-        computing = work = self.beside(engine.seconds(self.config, self.rank, clock, self._rows))
+        computing = work = self.beside(engine.seconds(self.config, self.rank, step, self._rows) + self._inner_s)
         if delays:
-            computing, least = Signal(), began + delays.of(self.rank, clock, self.config.seed)
+            computing, least = Signal(), began + delays.of(self.rank, step, self.config.seed)
             work.then(lambda: self.clockwork.at(max(least, self.clockwork.now), computing.succeed))
         self._computing = computing
         yield computing

@@ -1,0 +1,63 @@
+"""A worker's local steps (`LocalSteps`): the inner loop, in place of `minips.engines.worker.compute`, and its state."""
+
+import copy
+from collections.abc import Mapping
+from threading import Event
+from typing import Any, Self
+
+import numpy as np
+
+from minips.core.config import Config
+from minips.core.exchange import PS
+from minips.core.message import NonFiniteError, check_finite
+from minips.core.shard import checked
+from minips.engines.worker import compute
+from minips.problems import Problem
+from minips.stage import Tensors
+
+
+class Inner:
+    """The inner optimizer of one worker. Called as `compute` is; ``kept`` is the `state` of a saved run."""
+
+    def __init__(self, kept: Mapping[int, Any] | None = None) -> None:
+        self._before = dict(kept or {})
+        """The optimizer's state by the clock at which it was, or will be, used: a difference that has not become part
+        of the run (it came after the end, say) is computed again when the run goes on.
+        """
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any] | None) -> Self:
+        """The inner optimizer of a worker with this ``state`` in a saved run."""
+        return cls({**(state or {}), **((state or {}).get("links") or [{}])[0]}.get("inner"))
+
+    def state(self) -> dict[int, Any]:
+        """The state for a saved run."""
+        return dict(self._before)
+
+    def __call__(
+        self, problem: Problem, config: Config, params: Tensors, worker: int, clock: int, stop: Event | None = None
+    ) -> tuple[float, Tensors]:
+        """The mean loss of the gradient steps of this clock, and the difference start − end. NonFiniteError, with its
+        gradient ``step``, where there is no finite one. With servers ``stop`` ends the steps: nothing is sent then.
+        """
+        assert config.local
+        known = sorted(at for at in self._before if at <= clock)
+        state = copy.deepcopy(self._before[known[-1]]) if known else {}
+        end, loss, each = {name: np.array(p) for name, p in params.items()}, 0.0, config.local_steps
+        step = clock * each
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                for step in range(clock * each, (clock + 1) * each):
+                    if stop and stop.is_set() and isinstance(config.exchange, PS):
+                        return loss, end
+                    more, gradients = compute(problem, config, end, worker, step, stop)
+                    state["clock"], loss = step, loss + more
+                    config.local.optimizer.step(end, checked(gradients, end), state)
+                difference = {name: np.asarray(p - end[name]) for name, p in params.items()}
+            check_finite(difference, "The difference of local steps, of")
+        except NonFiniteError as error:
+            error.step = step  # type: ignore[attr-defined]
+            raise
+        kept = known[-1 - config.overlap :]  # with overlap one difference more may turn out to be too late
+        self._before = {at: self._before[at] for at in kept} | {clock + 1: state}
+        return loss / each, difference
