@@ -13,6 +13,7 @@ from minips.core.codec import Codec
 from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce
 from minips.core.config import Config, Delays
 from minips.core.exchange import PS, AllReduce, Exchange, Hop
+from minips.core.rows import Rows
 from minips.core.shard import Shard
 from minips.drivers.client import Client, Ref
 from minips.drivers.connecting import connect, status
@@ -54,7 +55,7 @@ from minips.training.train import train
 # The public names, in the groups of docs/reference.md.
 __all__ = ["Codec", "Config", "Delays", "sensitivity", "sweep", "train"]
 __all__ += ["CsvLog", "EarlyStopping", "Eval", "Progress", "Run", "RunTable", "Trace"]
-__all__ += ["Client", "Ref", "Server", "Shard", "connect", "status", "work"]
+__all__ += ["Client", "Ref", "Rows", "Server", "Shard", "connect", "status", "work"]
 __all__ += ["MLP", "LinearRegression", "Problem", "SoftmaxRegression", "datasets"]
 __all__ += ["Engine", "Processes", "Ray", "Simulated", "Threads"]
 __all__ += ["PS", "AllReduce", "Exchange", "HalvingDoubling", "Hop", "RingAllReduce", "TreeAllReduce"]

@@ -1,7 +1,7 @@
 """The results of a training run, and the progress of one."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from math import inf, isinf, nan
@@ -15,7 +15,7 @@ import numpy as np
 from minips import seeds
 from minips.core.config import Config
 from minips.core.exchange import PS
-from minips.core.partition import Layout, cut_state, join, join_state
+from minips.core.partition import Layouts, cut_state, join, join_state
 from minips.core.shard import Grant
 from minips.problems import Problem
 from minips.results import saved
@@ -318,7 +318,7 @@ def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
     )
 
 
-def server_state(state: State, index: int, layout: Mapping[str, Layout]) -> dict[str, Any]:
+def server_state(state: State, index: int, layout: Layouts) -> dict[str, Any]:
     """The state of one server, with what its workers have left there. ValueError where that is another one's."""
     kept, alone = state["servers"], state.get("index")
     if alone not in (None, index):

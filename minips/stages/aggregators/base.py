@@ -31,6 +31,8 @@ class Aggregator(Stage):
     kind: ClassVar[str] = "aggregator"
     elementwise: ClassVar[bool] = False
     """True where each coordinate is combined by itself, so that large tensors may come in pieces."""
+    rows: ClassVar[bool] = False
+    """True for an elementwise one of tables too: of rows that some workers alone have touched, others give zeros."""
 
     @property
     def least(self) -> int:
@@ -48,7 +50,7 @@ class Mean(Aggregator):
     """The average, ``(g₁ + … + gₙ) / n``, in worker order, half floats in float32. One bad worker moves it anywhere."""
 
     name = "mean"
-    elementwise = True
+    elementwise = rows = True
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         if len(contributions) == 1:
