@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from minips import datasets
+from minips.click_model import ClickModel
 from minips.core.codec import Codec
 from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce
 from minips.core.config import Config, Delays
@@ -56,7 +57,7 @@ from minips.training.train import train
 __all__ = ["Codec", "Config", "Delays", "sensitivity", "sweep", "train"]
 __all__ += ["CsvLog", "EarlyStopping", "Eval", "Progress", "Run", "RunTable", "Trace"]
 __all__ += ["Client", "Ref", "Rows", "Server", "Shard", "connect", "status", "work"]
-__all__ += ["MLP", "LinearRegression", "Problem", "SoftmaxRegression", "datasets"]
+__all__ += ["MLP", "ClickModel", "LinearRegression", "Problem", "SoftmaxRegression", "datasets"]
 __all__ += ["Engine", "Processes", "Ray", "Simulated", "Threads"]
 __all__ += ["PS", "AllReduce", "Exchange", "HalvingDoubling", "Hop", "RingAllReduce", "TreeAllReduce"]
 __all__ += ["QSGD", "Adaptive", "BFloat16", "Exact", "Float16", "PowerSGD", "Quantizer"]

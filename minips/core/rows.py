@@ -41,7 +41,7 @@ class Rows(NamedTuple):
         return Rows(once, total)
 
     def __add__(self, other: "Rows") -> "Rows":  # type: ignore[override]  # the sum of gradients, not of tuples
-        return Rows(*map(np.concatenate, zip(self, other, strict=True)))
+        return Rows(*map(np.concatenate, zip(self.summed(), other.summed(), strict=True)))
 
     def __truediv__(self, by: float) -> "Rows":
         ids, values = self.summed()

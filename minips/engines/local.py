@@ -117,7 +117,7 @@ class RunSupervisor(Supervisor):
         common = {"config": config, "token": secrets.token_hex(16), "every": every}
         whole = {**common, "params": self.job.params}
         for index, child in enumerate(self.servers):
-            parts = {**whole, "index": index, "address": child.address}
+            parts = {**whole, "index": index, "address": child.address, "tables": self.job.problem.tables}
             child.brief(roles.serve, {**parts, "state": state and state["servers"][index]})
         for worker, child in enumerate(self.workers):
             meeting = {**whole, "address": child.address}

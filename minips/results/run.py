@@ -345,7 +345,15 @@ def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensor
             f"Config.steps is the total: give more than {before.updates // config.workers}, as in "
             "run.config.with_({'steps': …})."
         )
-    for path in ("workers", "servers", "exchange", "optimizer.name", "push.memory.name", "pull.memory.name"):
+    for path in (
+        "workers",
+        "servers",
+        "placement",
+        "exchange",
+        "optimizer.name",
+        "push.memory.name",
+        "pull.memory.name",
+    ):
         kept, value = map(attrgetter(path), (before.config, config))
         if kept != value:
             what = path.removesuffix(".name")

@@ -176,7 +176,8 @@ def serving(
     config = config.for_rows(problem.rows)
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
-        layouts, origin, state = partition(params, config.servers), origin_of(problem, params), None
+        layouts = partition(params, config.servers, problem.tables, config.placement)
+        origin, state = origin_of(problem, params), None
         if resume:
             alone = [] if index is None or "index" not in (resume.state or {}) else [layouts[index]]
             parts = origin_of(problem, cut(params, alone[0])) if alone else origin
@@ -185,7 +186,8 @@ def serving(
         servers = []
         for place, number in enumerate(range(config.servers) if index is None else [index]):
             kept = state and server_state(state, number, layouts[number])
-            server = Server(params, config, index=number, updates=config.workers * config.steps, state=kept)
+            updates, tables = config.workers * config.steps, problem.tables
+            server = Server(params, config, index=number, updates=updates, state=kept, tables=tables)
             server.origin.update({name: text for name, text in origin.items() if isinstance(text, str)})
             servers.append(stack.enter_context(server.serve(_next(address, place), token)))
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
+from minips.core.tables import check_tables
 from minips.engines import Engine, Processes
 from minips.engines.base import TrainingJob
 from minips.engines.evaluation import OnEval, evaluation
@@ -62,6 +63,8 @@ def train(
     config = (config or (before.config if before else Config())).for_rows(problem.rows)
     chosen: Engine = build("engine", engine) if engine else Processes()
     params = problem.init(seeds.init(config.seed))
+    if problem.tables:
+        check_tables(config, problem.tables, params)
     origin = origin_of(problem, params)
     state = None
     if before:

@@ -18,7 +18,7 @@ from minips.core.shard import Shard
 from minips.drivers.clockwork import Signal
 from minips.drivers.virtual import ServedParty, Way
 from minips.engines.simulated.simulation import Node, Simulation, Trainer
-from minips.engines.worker import at_step, compute, worker_state
+from minips.engines.worker import at_step, compute, serving, worker_state
 from minips.machines.calibration import update_lines
 from minips.machines.fit import Line
 from minips.results.run import Run, state_of
@@ -80,10 +80,12 @@ class SimServer(Node):
         if calibration:
             times["transfer"] = calibration.server_rest.times(1 / 2)
         super().__init__(simulation, f"server {index}", times)
-        self.index, self.layout = index, partition(params, config.servers)[index]
+        tables = simulation.job.problem.tables
+        self.index, self.layout = index, partition(params, config.servers, tables, config.placement)[index]
         updates, now = config.workers * config.steps, lambda: self.clockwork.now
         every = math.inf if simulation.every is None else simulation.every * config.workers
-        self.shard = Shard.of(config, cut(params, self.layout), updates=updates, now=now, every=every)
+        own = cut(params, self.layout)
+        self.shard = Shard.of(config, own, updates=updates, now=now, every=every, tables=tables)
         self.protocol = _Protocol(self)
         self.losses = self.protocol.losses
         self._waiting: list[tuple[Until, Signal]] = []
@@ -239,7 +241,8 @@ class SimWorker(ServedParty, Trainer):
             self.give_up()
 
     def train(self) -> Way[None]:
-        loop = train_served(self.protocol, self.config.overlap, lambda: self._over, self._seen)
+        worker = serving(self.protocol, self.problem, self._plain)
+        loop = train_served(worker, self.config.overlap, lambda: self._over, self._seen)
         try:
             self._seen = yield from self.carry_out_loop(loop)
         except NonFiniteError as error:
