@@ -31,14 +31,14 @@ class ClickModel(Problem):
         rows: bool = True,
     ) -> None:
         super().__init__(X, y, X_validation, y_validation)
-        several = [(self.X, self.y), *([self.validation] if self.validation else [])]
-        for X, y in several:
+        largest = 0
+        for X, y in [(self.X, self.y), *([self.validation] if self.validation else [])]:
             if X.ndim != 2 or X.dtype.kind != "f" or (X[:, 0] < 0).any() or (X[:, 0] % 1).any():
                 raise ValueError(f"ClickModel takes X of floats, items 0, 1, 2, … first; got {X.dtype} of {X.shape}.")
             if not np.isin(y, (0, 1)).all():
                 raise ValueError(f"ClickModel takes y of 0 and 1; got {np.unique(y)[:8]}.")
-        largest = max(int(X[:, 0].max()) for X, _ in several)
-        self.items, self.tables = largest + 1 if items is None else items, ("E",) if rows else ()
+            largest = max(largest, int(X[:, 0].max()))
+        self.items, self.tables = items or largest + 1, ("E",) if rows else ()
         if largest >= self.items:
             raise ValueError(f"X holds the item {largest}, but items are 0 to {self.items - 1} only.")
 
@@ -67,9 +67,6 @@ class ClickModel(Problem):
         weights = params["E"][X[:, 0].astype(np.intp)] + params["w"]
         return np.asarray(np.einsum("nd,nd->n", X[:, 1:], weights) + params["b"])
 
-    def accuracy(self, params: Tensors) -> float:
-        return float(((self.scores(params) > 0) == self.y).mean())
-
     def auc(self, params: Tensors) -> float:
         """The chance that a click has a larger score than a row without one, a tie counting half, of the held-out rows
         or, where none are held out, of all. Source: Hanley and McNeil 1982, "The Meaning and Use of the Area under a
@@ -80,10 +77,6 @@ class ClickModel(Problem):
         ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
         clicks = int((y == 1).sum())
         return float((ranks[y == 1].sum() - clicks * (clicks + 1) / 2) / (clicks * (len(y) - clicks)))
-
-    def predict(self, params: Tensors, X: Array) -> Array:
-        """1 for each row that is more likely clicked than not, else 0."""
-        return (self.scores(params, X) > 0).astype(int)
 
     def predict_proba(self, params: Tensors, X: Array) -> Array:
         """The probability of no click and of a click, shape (n, 2)."""

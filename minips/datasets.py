@@ -76,8 +76,9 @@ def clicks(
     ``exp(x·(u + v_i))``, with u and the v_i normal, of variance 9/width each. ValueError for fewer than 1 item, and for
     more than the dtype tells apart (float32: 2**24).
     """
-    if not 1 <= items <= 2 / np.finfo(dtype).eps:
-        raise ValueError(f"items is from 1 to {2 / np.finfo(dtype).eps:.0f} in {np.dtype(dtype)}; got {items}.")
+    most = int(2 / np.finfo(dtype).eps)
+    if not 1 <= items <= most:
+        raise ValueError(f"items is from 1 to {most} in {np.dtype(dtype)}; got {items}.")
     rng = seeds.clicks(seed)
     shares = np.cumsum(np.arange(1, items + 1) ** -float(exponent))
     drawn = np.searchsorted(shares, rng.random(rows) * shares[-1], side="right")

@@ -49,10 +49,6 @@ class Layout(NamedTuple):
         here = (flat >= self.start) & (flat < self.stop)
         return here, flat[here] - self.start
 
-    def asked(self, rows: Sequence[int]) -> Sequence[int]:
-        """The rows to ask this server for, of which it sends what it holds."""
-        return rows
-
     def take(self, piece: Array, rows: Sequence[int]) -> Array:
         """The flattened values of these rows that are on this server, from its ``piece``."""
         taken: Array = np.asarray(piece).reshape(-1)[self.rows(rows)[1]]
@@ -96,6 +92,12 @@ def partition(
                 layouts[server][name] = TablePart(*where, 1) if table else Layout(*where)
         before += x.nbytes
     return layouts
+
+
+def layout_of(told: Mapping[str, Sequence[Any]]) -> dict[str, Layout | TablePart]:
+    """A layout from the lists in which hello tells it; a table's has one number more."""
+    parts = [(name, tuple(shape), *rest) for name, (shape, *rest) in told.items()]
+    return {name: (TablePart if len(rest) > 4 else Layout)(*rest) for name, *rest in parts}
 
 
 def native(x: ArrayLike) -> Array:

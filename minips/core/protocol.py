@@ -26,7 +26,7 @@ from minips import seeds
 from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, unpack, wrap
 from minips.core.config import Config
 from minips.core.message import Header, Message
-from minips.core.partition import Layout, Layouts, cut, join
+from minips.core.partition import Layouts, cut, join, layout_of
 from minips.core.plan import Plan
 from minips.core.presence import Attendance, Attending
 from minips.core.rows import TablePart
@@ -152,9 +152,7 @@ class WorkerProtocol:
             return answers
         answers = yield from self.say("hello", **self._identity)
         for server, answer in zip(self.servers, answers, strict=True):
-            layout = answer.header["layout"].items()
-            part_of = [Layout, TablePart]
-            server.layout = {name: part_of[len(rest) > 3](tuple(shape), *rest) for name, (shape, *rest) in layout}
+            server.layout = layout_of(answer.header["layout"])
             server.values = sum(part.values for part in server.layout.values())
             self.tables |= tables_of(server.layout)
             server.holds_all = len(self.servers) == 1 and all(part.whole for part in server.layout.values())

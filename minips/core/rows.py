@@ -6,16 +6,16 @@ the touched ones: it gathers them from the table and the optimizer's state into 
 optimizer work on these as on any tensors, and writes them back in place.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from math import isfinite, prod
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minips.core.parameters import Parameters
-from minips.stage import Array, Tensors, is_finite
-from minips.stages.aggregators import Aggregator, Contribution
-from minips.stages.optimizers import Optimizer
+from minips.stage import Array, Tensors
+from minips.stages.aggregators import Contribution
 
 
 class Rows(NamedTuple):
@@ -75,13 +75,8 @@ class TablePart(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """False: its rows are cut out and joined even where one server holds them all."""
+        """False: rows are cut out and joined even where one server holds them all."""
         return False
-
-    @property
-    def size(self) -> int:
-        """Values of the whole table."""
-        return prod(self.shape)
 
     @property
     def values(self) -> int:
@@ -89,19 +84,10 @@ class TablePart(NamedTuple):
         return len(range(self.start, self.stop, self.step)) * prod(self.shape[1:])
 
     def rows(self, rows: Any) -> tuple[Array, Array]:
-        """The mask of those of these rows that are on this server, and their places here. ValueError where there are
-        no such rows.
-        """
+        """The mask of those of these rows that are on this server, and their places here; ValueError for no rows."""
         ids = row_numbers(rows, self.shape)
-        here = (ids >= self.start) & (ids < self.stop)
-        if self.step > 1:
-            here &= ids % self.step == self.start
+        here = (ids >= self.start) & (ids < self.stop) & (ids % self.step == self.start % self.step)
         return here, (ids[here] - self.start) // self.step
-
-    def asked(self, rows: Any) -> list[int]:
-        """Those of these rows that are on this server."""
-        ids = np.asarray(rows, np.intp)
-        return ids[self.rows(ids)[0]].tolist()  # type: ignore[no-any-return]
 
     def cut(self, x: Any) -> Any:
         """This server's rows of the whole table, as a view, or its part of some `Rows`."""
@@ -112,34 +98,24 @@ class TablePart(NamedTuple):
 
     def take(self, piece: Array, rows: Any) -> Array:
         """Those of these rows that are on this server, from its ``piece``."""
-        taken: Array = piece[self.rows(rows)[1]]
-        return taken
+        return np.asarray(piece[self.rows(rows)[1]])
 
     def put(self, whole: Array, piece: Array, rows: Any) -> None:
         """Write this server's ``piece`` into the whole table or, of the wanted ``rows``, into their array."""
-        where = slice(self.start, self.stop, self.step) if rows is None else self.rows(rows)[0]
-        whole[where] = piece
+        whole[slice(self.start, self.stop, self.step) if rows is None else self.rows(rows)[0]] = piece
 
 
 class TableParameters(Parameters):
     """Parameters of which those named are tables. A contribution's gradient of a table is `Rows` of places here, each
-    once, ascending.
+    once, ascending. Tables have one state of the optimizer, the last one.
     """
 
-    def __init__(
-        self,
-        names: Collection[str],
-        params: Mapping[str, Array],
-        aggregator: Aggregator,
-        optimizer: Optimizer,
-        now: Callable[[], float],
-    ) -> None:
-        dense = {name: x for name, x in params.items() if name not in names}
-        super().__init__(dense, aggregator, optimizer, now)
+    def __init__(self, names: Collection[str], params: Mapping[str, Array], *stages: Any) -> None:
+        super().__init__({name: x for name, x in params.items() if name not in names}, *stages)
+        self._tables = Parameters({name: x for name, x in params.items() if name in names}, *stages)
         self._names = [*params]
-        self._tables = Parameters({name: params[name] for name in params if name in names}, aggregator, optimizer, now)
-        self._dense = bool(dense)
-        self.states += [{} for _ in self._tables.arrays]
+        self.rows_pushed = 0
+        self.states += [{}]
 
     def lend(self) -> Tensors:
         lent = super().lend() | self._tables.lend()
@@ -147,73 +123,57 @@ class TableParameters(Parameters):
 
     def update(self, contributions: Sequence[Contribution], scale: float, clock: int = 0) -> str | None:
         """As `Parameters.update`; of a table, only the rows that any contribution has touched take part."""
-        began, aggregating, applying = self._now(), 0.0, 0.0
-        stepped: dict[str, Rows] = {}
-        states = self.states[len(self._blocks) :]
-        for (name, table), state in zip(self._tables.arrays.items(), states, strict=True):
-            start = self._now()
-            pushed = [Rows(*one.gradients[name]) for one in contributions]
-            ids = pushed[0].ids if len(pushed) == 1 else np.unique(np.concatenate([rows.ids for rows in pushed]))
-            pieces = []
-            for one, rows in zip(contributions, pushed, strict=True):
-                g = rows.values
-                if len(pushed) > 1:
-                    g = np.zeros((len(ids), *table.shape[1:]), table.dtype)
-                    g[np.searchsorted(ids, rows.ids)] = rows.values
-                pieces.append(one._replace(gradients={name: g}))
-            old, near = {name: table[ids]}, _gathered(state, table.shape, ids)
-            new = {name: np.empty_like(old[name])}
-            near["clock"] = clock
-            with np.errstate(over="ignore", invalid="ignore"):
-                gradients = self.aggregator.combine(pieces)
-                aggregated = self._now()
-                if scale != 1.0:
-                    gradients = {name: np.asarray(gradients[name] * scale)}
-                self.optimizer.step_into(new, old, gradients, near)
-                finite = isfinite(np.vdot(new[name], new[name]))
-            if not finite and not is_finite(new[name]):
-                return name
-            _scatter(near, state, table.shape, ids)
-            stepped[name] = Rows(ids, new[name])
-            aggregating, applying = aggregating + aggregated - start, applying + self._now() - aggregated
-        if self._dense:
-            rest = [
-                one._replace(gradients={name: one.gradients[name] for name in self.arrays}) for one in contributions
-            ]
-            if (lost := super().update(rest, scale, clock)) is not None:
-                return lost
-            aggregating, applying = aggregating + self.times[1], applying + self.times[2]
-        for name, (ids, values) in stepped.items():
-            self._writable(name)[ids] = values
-        self.times = began, aggregating, applying
-        return None
-
-    def _writable(self, name: str) -> Array:
-        """The table, of which no reader holds any view: a copy in its place where one does."""
-        arrays, loans = self._tables.arrays, self._tables._loans
-        if name in loans and loans.pop(name)() is not None:
-            arrays[name] = arrays[name].copy()
-        return arrays[name]
+        tables, kept = self._tables.arrays, self.states[-1]
+        ids, pieces = _touched(contributions, tables)
+        near = copy(self._tables)  # parameters of the touched rows alone
+        near.arrays = {name: table[ids[name]] for name, table in tables.items()}
+        near._blocks, near._loans, near._spare, near.states = [None], {}, ({}, {}), [_gathered(kept, tables, ids)]
+        lost = near.update(pieces, scale, clock)
+        self.rows_pushed += sum(len(one.gradients[name][0]) for one in contributions for name in tables)
+        _scatter(near.states[0], kept, tables, ids)
+        self.times = near.times
+        if lost is None and self.arrays:
+            dense = [{name: one.gradients[name] for name in self.arrays} for one in contributions]
+            both = zip(contributions, dense, strict=True)
+            lost = super().update([one._replace(gradients=g) for one, g in both], scale, clock)
+            self.times = near.times[0], near.times[1] + self.times[1], near.times[2] + self.times[2]
+        for name, rows in near.arrays.items() if lost is None else ():
+            if (loan := self._tables._loans.pop(name, None)) and loan() is not None:
+                tables[name] = tables[name].copy()  # a reader keeps the array
+            tables[name][ids[name]] = rows
+        return lost
 
 
-def _gathered(state: Mapping[str, Any], shape: tuple[int, ...], ids: Array) -> dict[str, Any]:
-    """An optimizer's state of these rows: of each array that is shaped like the table its rows, all else as it is."""
-    near: dict[str, Any] = {}
+def _touched(contributions: Sequence[Contribution], tables: Tensors) -> tuple[Tensors, list[Contribution]]:
+    """The rows of each table that any contribution has touched, and the contributions as tensors of them."""
+    ids, gradients = {}, [dict[str, Array]() for _ in contributions]
+    for name, table in tables.items():
+        pushed = [Rows(*one.gradients[name]) for one in contributions]
+        ids[name] = np.unique(np.concatenate([rows.ids for rows in pushed]))
+        for rows, given in zip(pushed, gradients, strict=True):
+            given[name] = np.zeros((len(ids[name]), *table.shape[1:]), table.dtype)
+            given[name][np.searchsorted(ids[name], rows.ids)] = rows.values
+    return ids, [one._replace(gradients=given) for one, given in zip(contributions, gradients, strict=True)]
+
+
+def _gathered(state: Mapping[str, Any], tables: Tensors, ids: Tensors) -> dict[str, Any]:
+    """An optimizer's state of these rows: of what it keeps under a table's name, shaped like it, the rows."""
+    near = {}
     for key, kept in state.items():
-        if isinstance(kept, dict):
-            kept = _gathered(kept, shape, ids)
-        near[key] = kept[ids] if isinstance(kept, np.ndarray) and kept.shape == shape else kept
+        if key in tables and np.shape(kept) == tables[key].shape:
+            kept = kept[ids[key]]
+        near[key] = _gathered(kept, tables, ids) if isinstance(kept, dict) else kept
     return near
 
 
-def _scatter(near: Mapping[str, Any], state: dict[str, Any], shape: tuple[int, ...], ids: Array) -> None:
-    """Write these rows' state back; an array of rows that is new begins as zeros at all others."""
+def _scatter(near: Mapping[str, Any], state: dict[str, Any], tables: Tensors, ids: Tensors) -> None:
+    """Write these rows' state back; what is new begins as zeros at all other rows."""
     for key, kept in near.items():
         if isinstance(kept, dict):
-            _scatter(kept, state.setdefault(key, {}), shape, ids)
-        elif isinstance(kept, np.ndarray) and kept.shape == (len(ids), *shape[1:]):
+            _scatter(kept, state.setdefault(key, {}), tables, ids)
+        elif key in tables and np.shape(kept) == (len(ids[key]), *tables[key].shape[1:]):
             if key not in state:
-                state[key] = np.zeros(shape, kept.dtype)
-            state[key][ids] = kept
+                state[key] = np.zeros(tables[key].shape, kept.dtype)
+            state[key][ids[key]] = kept
         else:
             state[key] = kept

@@ -13,11 +13,11 @@ import numpy as np
 from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.core.exchange import PS
-from minips.core.message import Header, Message, check_finite, unlike
-from minips.core.partition import Layouts, native
-from minips.core.rows import Rows, TablePart, row_numbers
+from minips.core.message import Header, Message
+from minips.core.partition import Layouts
+from minips.core.rows import Rows, TableParameters, TablePart, row_numbers
 from minips.core.sessions import Session
-from minips.core.shard import checked
+from minips.core.shard import Shard, checked
 from minips.stage import Array, Tensors
 
 Wanted = Mapping[str, Any] | None
@@ -38,7 +38,7 @@ def check_tables(config: Config, tables: Collection[str], params: Mapping[str, A
         (config.aggregator.rows, config.aggregator, "compares whole gradients: use Mean()"),
         (config.optimizer.elementwise, config.optimizer, "is not elementwise: use SGD(), Adagrad() or Adam()"),
     ]
-    for knows, stage, why in refused:
+    for knows, stage, why in refused if tables else ():
         if not knows:
             raise ValueError(f"{', '.join(tables)} would travel by rows, and {stage!r} {why}, or take the tables back.")
 
@@ -48,28 +48,24 @@ def tables_of(layout: Layouts) -> dict[str, TablePart]:
     return {name: part for name, part in layout.items() if isinstance(part, TablePart)}
 
 
+def rows_pushed(shard: Shard) -> int | None:
+    """The rows of tables that pushes have brought to a shard; None where there are no tables."""
+    return shard.parameters.rows_pushed if isinstance(shard.parameters, TableParameters) else None
+
+
 def checked_rows(gradients: Mapping[str, Any], like: Tensors, tables: Collection[str]) -> dict[str, Any]:
     """As `checked`, for tensors of which these are ``tables``, whose rows are added up. ValueError for rows that do not
     exist, for values of another width or dtype, and for a push of the other kind.
     """
-    dense = checked(
-        {name: g for name, g in gradients.items() if name not in tables},
-        {name: p for name, p in like.items() if name not in tables},
-    )
-    ready: dict[str, Any] = {}
-    for name, p in like.items():
-        if name in dense:
-            ready[name] = dense[name]
-            continue
-        g = gradients.get(name)
-        if not isinstance(g, Rows):
-            raise ValueError(f"{name!r} is a table: push its touched rows, as ps.Rows(ids, values); got {type(g)}.")
-        ids, values = row_numbers(g.ids, p.shape), native(g.values)
-        if values.shape != (len(ids), *p.shape[1:]) or values.dtype != p.dtype:
-            raise unlike(name, values, p.dtype, (len(ids), *p.shape[1:]))
-        check_finite({name: values}, "The gradient of")
-        ready[name] = Rows(ids, values).summed()
-    return ready
+    numbers = {}
+    for name in tables:
+        if not isinstance(gradients.get(name), Rows):
+            raise ValueError(f"{name!r} is a table: push its touched rows, as {{{name!r}: ps.Rows(ids, values)}}.")
+        numbers[name] = row_numbers(gradients[name].ids, like[name].shape)
+    rows = {name: (len(ids), *like[name].shape[1:]) for name, ids in numbers.items()}
+    shaped = like | {name: np.broadcast_to(np.empty((), like[name].dtype), shape) for name, shape in rows.items()}
+    ready: dict[str, Any] = checked(dict(gradients) | {name: gradients[name].values for name in tables}, shaped)
+    return ready | {name: Rows(ids, ready[name]).summed() for name, ids in numbers.items()}
 
 
 def wanted_rows(names: Collection[str], rows: Wanted, like: Tensors) -> dict[str, list[int]]:
@@ -85,20 +81,20 @@ def wanted_rows(names: Collection[str], rows: Wanted, like: Tensors) -> dict[str
 def stated(message: Message, layout: Layouts, rows: Wanted) -> Message:
     """A push whose header has the numbers of the pushed rows, and of the ``rows`` that this server is asked for."""
     header = message.header
-    of: dict[str, list[int]] = {}
-    for name, g in message.tensors.items():
-        if isinstance(g, Rows):
-            of[name], message.tensors[name] = g.ids.tolist(), g.values
-    if of:
-        header["of"] = of
+    pushed: dict[str, Any] = {name: g for name, g in message.tensors.items() if isinstance(g, Rows)}
+    if pushed:
+        header["of"] = {name: g.ids.tolist() for name, g in pushed.items()}
+        message.tensors |= {name: g.values for name, g in pushed.items()}
     if rows:
         header["rows"] = asked(rows, layout)
     return message
 
 
 def asked(rows: Mapping[str, Any], layout: Layouts) -> dict[str, Any]:
-    """Of these rows, those that a server is asked for."""
-    return {name: layout[name].asked(wanted) for name, wanted in rows.items() if name in layout}
+    """The rows to ask a server for: of a table its own, of another tensor all, of which it sends what it holds."""
+    tables = tables_of(layout)
+    own = {name: np.asarray(ids)[tables[name].rows(ids)[0]].tolist() for name, ids in rows.items() if name in tables}
+    return {name: ids for name, ids in rows.items() if name in layout} | own
 
 
 def taken(header: Header, tensors: Tensors, params: Tensors, tables: Mapping[str, TablePart]) -> dict[str, Any]:

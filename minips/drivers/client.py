@@ -31,6 +31,7 @@ from minips.stages.transports.base import Closable
 from minips.stages.transports.futures import Driven
 
 T = TypeVar("T")
+Versions = tuple[int, ...] | None
 LOOK_S = 0.01
 """Seconds between two checks of the condition of a waiting session."""
 
@@ -115,15 +116,12 @@ class Client(Closable):
         """The version of each server's parameters that was pulled last."""
         return self.protocol.versions
 
-    def push(
-        self, gradients: Gradients, *, loss: float | None = None, versions: tuple[int, ...] | None = None
-    ) -> "Driven[str]":
+    def push(self, gradients: Gradients, *, loss: float | None = None, versions: Versions = None) -> "Driven[str]":
         """Send gradients; the future holds the outcome: applied, held (for its round), late, duplicate or over.
 
         ``loss`` is the training loss of the gradients, ``versions`` are those of the parameters from which they were
-        computed (None: the last pull's). Without rounds (SSP, ASP) the server scales each push by 1/workers. Of a table
-        only `Rows` are sent. ValueError where names, shapes or dtypes are not those of the parameters, for rows that do
-        not exist, and where a value is NaN or infinite.
+        computed (None: the last pull's). Without rounds (SSP, ASP) the server scales each push by 1/workers. ValueError
+        where names, shapes or dtypes are not those of the parameters, or a value is NaN or infinite.
         """
         return self._push(gradients, loss, versions, False, lambda answers: str(answers[0].header["outcome"]))
 
@@ -142,12 +140,7 @@ class Client(Closable):
         return self.begin(self.protocol.pull(names, chosen), lambda answers: self.protocol.join(answers, chosen))
 
     def push_pull(
-        self,
-        gradients: Gradients,
-        *,
-        loss: float | None = None,
-        versions: tuple[int, ...] | None = None,
-        rows: Mapping[str, Sequence[int]] | None = None,
+        self, gradients: Gradients, *, loss: float | None = None, versions: Versions = None, rows: Wanted = None
     ) -> "Driven[Tensors]":
         """Push and then pull, with one message each way: one round trip instead of two. ``rows`` as `pull` has them."""
         if rows is None:
@@ -252,7 +245,7 @@ class Client(Closable):
         self,
         gradients: Gradients,
         loss: float | None,
-        versions: tuple[int, ...] | None,
+        versions: Versions,
         pulls: bool,
         finish: Callable[[list[Message]], Any],
         rows: Wanted = None,

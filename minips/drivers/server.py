@@ -19,7 +19,7 @@ from minips.core.presence import Attending, Presence
 from minips.core.protocol import ServerProtocol
 from minips.core.sessions import Do, Session, Until
 from minips.core.shard import Shard
-from minips.core.tables import check_tables
+from minips.core.tables import check_tables, rows_pushed
 from minips.problems import Problem
 from minips.results.run import Progress, Run, Watch, gathered
 from minips.results.status import Status
@@ -86,8 +86,7 @@ class Server(Closable):
         check_seconds("silence_s", silence_s)
         whole = named_arrays(params, "Server takes its parameters", "parameter")
         self.config, self.index, self.silence_s = config, index, silence_s
-        if tables:
-            check_tables(config, tables, whole)
+        check_tables(config, tables, whole)
         self.layout = partition(whole, config.servers, tables, config.placement)[index]
         self.trace = Trace(f"server {index}")
         pause = math.inf if every is None else every * config.workers
@@ -235,6 +234,7 @@ class Server(Closable):
             "index": self.index,
             "params": self.params,
             "layout": self.layout,
+            "rows": rows_pushed(shard),
             "state": protocol.state(),
             "left": [record.kept for record in protocol.records],
             **counts,

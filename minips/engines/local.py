@@ -258,6 +258,7 @@ class RunSupervisor(Supervisor):
             grants=[grant for report in counts for grant in report["grants"]],
             trace=sum((report["trace"] for report in everybody), Trace()).since(self.began),
             events=sorted([*self.events, *events]),
+            server_rows=[rows for report in reports if (rows := report.get("rows")) is not None],
             state=self._state() if whole else None,
             stopped=self.stopped and updates < self.config.workers * self.config.steps,
             diverged=self.diverged,

@@ -85,6 +85,8 @@ class Run:
     """The number of gradients by the age, in versions, of the parameters from which they were computed."""
     grants: list[Grant] = field(default_factory=list)
     """Each pull that was answered: worker, its clock, the slowest clock."""
+    server_rows: list[int] = field(default_factory=list)
+    """The rows of tables that pushes brought to each server, which is its load; empty where there are no tables."""
     trace: Trace = field(default_factory=Trace)
     """The spans of all the workers and servers."""
     events: list[tuple[float, str]] = field(default_factory=list)
@@ -214,6 +216,7 @@ class Run:
             bytes_sent=before.bytes_sent + self.bytes_sent,
             bytes_received=before.bytes_received + self.bytes_received,
             staleness=before.staleness + self.staleness,
+            server_rows=[sum(rows) for rows in zip(before.server_rows, self.server_rows, strict=False)],
             grants=[*before.grants, *self.grants],
             trace=before.trace + self.trace.since(-began),
             events=[
@@ -247,6 +250,7 @@ class Run:
             ("time per step", f"{self.seconds_per_step * 1e3:.2f} ms"),
             ("sent by workers", f"{self.bytes_sent / 1e6:.3f} MB"),
             ("received by workers", f"{self.bytes_received / 1e6:.3f} MB"),
+            ("rows by server", ", ".join(map(str, self.server_rows)) or None),
             ("mean staleness", f"{stale:.2f} versions"),
             ("requantization error", _figure(self.requantization_error, ".2g")),
             ("replicas", f"{len(self.replicas)}, all alike: {self.replicas[0][:12]}…" if self.replicas else None),
@@ -312,6 +316,7 @@ def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
             for report in reports
             for at, text in report["events"]
         ),
+        server_rows=[rows for report in reports if (rows := report["rows"]) is not None],
         state=state,
         stopped=any(report["stopped"] for report in reports),
         diverged=next((report["diverged"] for report in reports if report["diverged"]), None),

@@ -63,8 +63,7 @@ def train(
     config = (config or (before.config if before else Config())).for_rows(problem.rows)
     chosen: Engine = build("engine", engine) if engine else Processes()
     params = problem.init(seeds.init(config.seed))
-    if problem.tables:
-        check_tables(config, problem.tables, params)
+    check_tables(config, problem.tables, params)
     origin = origin_of(problem, params)
     state = None
     if before:

@@ -15,6 +15,7 @@ from minips.core.presence import Attending
 from minips.core.protocol import ServerProtocol, ServerRecord, WorkerProtocol
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
+from minips.core.tables import rows_pushed
 from minips.drivers.clockwork import Signal
 from minips.drivers.virtual import ServedParty, Way
 from minips.engines.simulated.simulation import Node, Simulation, Trainer
@@ -66,6 +67,7 @@ class ServerTeam:
             staleness=shard.staleness,
             grants=shard.grants,
             trace=simulation.trace,
+            server_rows=[n for server in servers if (n := rows_pushed(server.shard)) is not None],
             events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.protocol.events),
         )
 
