@@ -84,8 +84,10 @@ class TablePart(NamedTuple):
         return len(range(self.start, self.stop, self.step)) * prod(self.shape[1:])
 
     def rows(self, rows: Any) -> tuple[Array, Array]:
-        """The mask of those of these rows that are on this server, and their places here; ValueError for no rows."""
-        ids = row_numbers(rows, self.shape)
+        """The mask of those of these rows of the table that are on this server, and their places here."""
+        ids = np.asarray(rows, np.intp)
+        if (self.start, self.stop, self.step) == (0, self.shape[0], 1):
+            return np.ones(len(ids), bool), ids
         here = (ids >= self.start) & (ids < self.stop) & (ids % self.step == self.start % self.step)
         return here, (ids[here] - self.start) // self.step
 
@@ -94,11 +96,11 @@ class TablePart(NamedTuple):
         if not isinstance(x, Rows):
             return x[self.start : self.stop : self.step]
         here, _ = self.rows(x.ids)
-        return Rows(x.ids[here], x.values[here])
+        return x if here.all() else Rows(x.ids[here], x.values[here])
 
     def take(self, piece: Array, rows: Any) -> Array:
-        """Those of these rows that are on this server, from its ``piece``."""
-        return np.asarray(piece[self.rows(rows)[1]])
+        """Those of these rows that are on this server, from its ``piece``. ValueError for rows that do not exist."""
+        return np.asarray(piece[self.rows(row_numbers(rows, self.shape))[1]])
 
     def put(self, whole: Array, piece: Array, rows: Any) -> None:
         """Write this server's ``piece`` into the whole table or, of the wanted ``rows``, into their array."""
@@ -149,6 +151,9 @@ def _touched(contributions: Sequence[Contribution], tables: Tensors) -> tuple[Te
     ids, gradients = {}, [dict[str, Array]() for _ in contributions]
     for name, table in tables.items():
         pushed = [Rows(*one.gradients[name]) for one in contributions]
+        if len(pushed) == 1:
+            ids[name], gradients[0][name] = pushed[0]
+            continue
         ids[name] = np.unique(np.concatenate([rows.ids for rows in pushed]))
         for rows, given in zip(pushed, gradients, strict=True):
             given[name] = np.zeros((len(ids[name]), *table.shape[1:]), table.dtype)

@@ -22,6 +22,7 @@ from minips.stage import Array, Tensors
 
 Wanted = Mapping[str, Any] | None
 """Numbers of rows by the tensor's name."""
+Tables = Mapping[str, TablePart]
 Gradients = Mapping[str, Array | Rows]
 """Gradients by the tensor's name, of a table `Rows`."""
 
@@ -53,18 +54,17 @@ def rows_pushed(shard: Shard) -> int | None:
     return shard.parameters.rows_pushed if isinstance(shard.parameters, TableParameters) else None
 
 
-def checked_rows(gradients: Mapping[str, Any], like: Tensors, tables: Collection[str]) -> dict[str, Any]:
+def checked_rows(gradients: Mapping[str, Any], like: Tensors, tables: Tables) -> dict[str, Any]:
     """As `checked`, for tensors of which these are ``tables``, whose rows are added up. ValueError for rows that do not
     exist, for values of another width or dtype, and for a push of the other kind.
     """
-    numbers = {}
-    for name in tables:
+    numbers, shaped, values = {}, {**like}, {**gradients}
+    for name, part in tables.items():
         if not isinstance(gradients.get(name), Rows):
             raise ValueError(f"{name!r} is a table: push its touched rows, as {{{name!r}: ps.Rows(ids, values)}}.")
-        numbers[name] = row_numbers(gradients[name].ids, like[name].shape)
-    rows = {name: (len(ids), *like[name].shape[1:]) for name, ids in numbers.items()}
-    shaped = like | {name: np.broadcast_to(np.empty((), like[name].dtype), shape) for name, shape in rows.items()}
-    ready: dict[str, Any] = checked(dict(gradients) | {name: gradients[name].values for name in tables}, shaped)
+        ids = numbers[name] = row_numbers(gradients[name].ids, part.shape)
+        shaped[name], values[name] = np.empty((len(ids), *part.shape[1:]), part.dtype), gradients[name].values
+    ready: dict[str, Any] = checked(values, shaped)
     return ready | {name: Rows(ids, ready[name]).summed() for name, ids in numbers.items()}
 
 
@@ -97,7 +97,7 @@ def asked(rows: Mapping[str, Any], layout: Layouts) -> dict[str, Any]:
     return {name: ids for name, ids in rows.items() if name in layout} | own
 
 
-def taken(header: Header, tensors: Tensors, params: Tensors, tables: Mapping[str, TablePart]) -> dict[str, Any]:
+def taken(header: Header, tensors: Tensors, params: Tensors, tables: Tables) -> dict[str, Any]:
     """The gradients of a push to these parts of tables, their rows as places in the parts. ValueError as in
     `checked_rows`, for rows that are elsewhere, and for those that a memory has changed.
     """
@@ -105,8 +105,7 @@ def taken(header: Header, tensors: Tensors, params: Tensors, tables: Mapping[str
     if not isinstance(of, dict) or not of.keys() <= tensors.keys() or header.get("memory") != "none":
         raise ValueError("A push of rows has their numbers under 'of', for tensors that it has, and no memory.")
     pushed = {name: Rows(of[name], g) if name in of else g for name, g in tensors.items()}
-    whole = {name: np.broadcast_to(np.empty((), part.dtype), part.shape) for name, part in tables.items()}
-    ready = checked_rows(pushed, params | whole, tables)
+    ready = checked_rows(pushed, params, tables)
     for name, part in tables.items():
         here, places = part.rows(ready[name].ids)
         if not here.all():
