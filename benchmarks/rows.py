@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import psutil
+import psutil  # type: ignore[import-untyped]
 from rich.table import Table
 
 from benchmarks import base
@@ -81,8 +81,8 @@ def measure(rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> It
         params = model.init(np.random.default_rng(0))
         parts = [layout["E"] for layout in partition(params, SERVERS, model.tables, placement)]
         drawn = [part.rows(data.X[:, 0].astype(int))[0].mean() for part in parts if isinstance(part, TablePart)]
-        shares = {"drawn": float(max(drawn)), "travelling": max(pushed) / sum(pushed)}
-        yield Row(f"the share of the busiest of {SERVERS} servers", placement, **shares)
+        words, moved = f"the share of the busiest of {SERVERS} servers", max(pushed) / sum(pushed)
+        yield Row(words, placement, drawn=float(max(drawn)), travelling=moved)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minips.core.rows import Rows, TablePart, row_numbers
+from minips.core.rows import Rows, TablePart, put
 from minips.stage import Array, Tensors
 
 
@@ -38,26 +38,6 @@ class Layout(NamedTuple):
     def whole(self) -> bool:
         """True where one server holds all of it."""
         return self.start == 0 and self.stop == self.size
-
-    def rows(self, rows: Sequence[int]) -> tuple[Array, Array]:
-        """The mask of those flattened values of these rows that are on this server, and their places here.
-
-        ValueError where there are no such rows. A row holds all values with the same first index.
-        """
-        wanted, width = row_numbers(rows, self.shape), math.prod(self.shape[1:])
-        flat = (wanted[:, None] * width + np.arange(width)).reshape(-1)
-        here = (flat >= self.start) & (flat < self.stop)
-        return here, flat[here] - self.start
-
-    def take(self, piece: Array, rows: Sequence[int]) -> Array:
-        """The flattened values of these rows that are on this server, from its ``piece``."""
-        taken: Array = np.asarray(piece).reshape(-1)[self.rows(rows)[1]]
-        return taken
-
-    def put(self, whole: Array, piece: Array, rows: Sequence[int] | None) -> None:
-        """Write this server's ``piece`` into the whole tensor or, of the wanted ``rows``, into their array."""
-        where = slice(self.start, self.stop) if rows is None else self.rows(rows)[0]
-        whole.reshape(-1)[where] = piece.reshape(-1)
 
     def cut(self, x: Array) -> Array:
         """This server's piece of the whole tensor, as a view wherever ``x`` is contiguous."""
@@ -92,12 +72,6 @@ def partition(
                 layouts[server][name] = TablePart(*where, 1) if table else Layout(*where)
         before += x.nbytes
     return layouts
-
-
-def layout_of(told: Mapping[str, Sequence[Any]]) -> dict[str, Layout | TablePart]:
-    """A layout from the lists in which hello tells it; a table's has one number more."""
-    parts = [(name, tuple(shape), *rest) for name, (shape, *rest) in told.items()]
-    return {name: (TablePart if len(rest) > 4 else Layout)(*rest) for name, *rest in parts}
 
 
 def native(x: ArrayLike) -> Array:
@@ -156,5 +130,8 @@ def join(pieces: list[Tensors], layouts: Sequence[Layouts], rows: Mapping[str, S
             if name not in whole:
                 shape = part.shape if wanted is None else (len(wanted), *part.shape[1:])
                 whole[name] = np.empty(shape, part.dtype)
-            part.put(whole[name], piece, wanted)
+            if wanted is None and isinstance(part, Layout):
+                whole[name].reshape(-1)[part.start : part.stop] = piece.reshape(-1)
+            else:
+                put(part, whole[name], piece, wanted)
     return whole

@@ -26,13 +26,13 @@ from minips import seeds
 from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, unpack, wrap
 from minips.core.config import Config
 from minips.core.message import Header, Message
-from minips.core.partition import Layouts, cut, join, layout_of
+from minips.core.partition import Layouts, cut, join
 from minips.core.plan import Plan
 from minips.core.presence import Attendance, Attending
 from minips.core.rows import TablePart
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
 from minips.core.shard import Outcome, Shard, checked
-from minips.core.tables import Wanted, asked, chosen, stated, tables_of, taken
+from minips.core.tables import Wanted, asked, chosen, layout_of, stated, tables_of, taken
 from minips.results import saved
 from minips.results.status import Status
 from minips.results.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace

@@ -98,13 +98,29 @@ class TablePart(NamedTuple):
         here, _ = self.rows(x.ids)
         return x if here.all() else Rows(x.ids[here], x.values[here])
 
-    def take(self, piece: Array, rows: Any) -> Array:
-        """Those of these rows that are on this server, from its ``piece``. ValueError for rows that do not exist."""
-        return np.asarray(piece[self.rows(row_numbers(rows, self.shape))[1]])
 
-    def put(self, whole: Array, piece: Array, rows: Any) -> None:
-        """Write this server's ``piece`` into the whole table or, of the wanted ``rows``, into their array."""
-        whole[slice(self.start, self.stop, self.step) if rows is None else self.rows(rows)[0]] = piece
+def flat_rows(part: Any, rows: Any) -> tuple[Array, Array]:
+    """The mask of those flattened values of these rows that are on a server with this `Layout`, and their places."""
+    width = prod(part.shape[1:])
+    flat = (np.asarray(rows, np.intp)[:, None] * width + np.arange(width)).reshape(-1)
+    here = (flat >= part.start) & (flat < part.stop)
+    return here, flat[here] - part.start
+
+
+def take(part: Any, piece: Array, rows: Any) -> Array:
+    """Of these rows what is on a server, from its ``piece``: a table's rows, or a dense tensor's flattened values.
+    ValueError for rows that do not exist.
+    """
+    ids, table = row_numbers(rows, part.shape), isinstance(part, TablePart)
+    return np.asarray(piece[part.rows(ids)[1]] if table else np.asarray(piece).reshape(-1)[flat_rows(part, ids)[1]])
+
+
+def put(part: Any, whole: Array, piece: Array, rows: Any) -> None:
+    """Write a server's ``piece`` into the whole table or, of the wanted ``rows``, into their array."""
+    if isinstance(part, TablePart):
+        whole[slice(*part[2:]) if rows is None else part.rows(rows)[0]] = piece
+    else:
+        whole.reshape(-1)[flat_rows(part, rows)[0]] = piece.reshape(-1)
 
 
 class TableParameters(Parameters):

@@ -1,5 +1,4 @@
-"""What the protocol says and refuses where there are tables (`minips.core.rows`). A run without tables never comes
-here.
+"""The words and the refusals of the protocol where there are tables (`minips.core.rows`). A dense run never comes here.
 
 A push of rows has ``of`` in its header, the numbers of the rows by table, and their values in the place of the tensor;
 ``rows`` in a push_pull's header says which rows it wants, as in a pull's. Each server is told of its own rows alone.
@@ -14,8 +13,8 @@ from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.core.exchange import PS
 from minips.core.message import Header, Message
-from minips.core.partition import Layouts
-from minips.core.rows import Rows, TableParameters, TablePart, row_numbers
+from minips.core.partition import Layout, Layouts
+from minips.core.rows import Rows, TableParameters, TablePart, row_numbers, take
 from minips.core.sessions import Session
 from minips.core.shard import Shard, checked
 from minips.stage import Array, Tensors
@@ -42,6 +41,12 @@ def check_tables(config: Config, tables: Collection[str], params: Mapping[str, A
     for knows, stage, why in refused if tables else ():
         if not knows:
             raise ValueError(f"{', '.join(tables)} would travel by rows, and {stage!r} {why}, or take the tables back.")
+
+
+def layout_of(told: Mapping[str, Sequence[Any]]) -> dict[str, Layout | TablePart]:
+    """A layout from the lists in which hello tells it; a table's has one number more."""
+    parts = [(name, tuple(shape), *rest) for name, (shape, *rest) in told.items()]
+    return {name: (TablePart if len(rest) > 4 else Layout)(*rest) for name, *rest in parts}
 
 
 def tables_of(layout: Layouts) -> dict[str, TablePart]:
@@ -128,7 +133,7 @@ def chosen(header: Header, params: Tensors, layout: Layouts, codec: Codec) -> Te
     if rows and not codec.memory.stateless:
         raise ValueError(f"{codec.memory!r} remembers whole tensors: rows cannot be pulled through it.")
     kept = params if names is None else {name: params[name] for name in names}
-    return {name: x if name not in rows else layout[name].take(x, rows[name]) for name, x in kept.items()}
+    return {name: x if name not in rows else take(layout[name], x, rows[name]) for name, x in kept.items()}
 
 
 class TableWorker:
