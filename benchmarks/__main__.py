@@ -71,6 +71,7 @@ TABLES = {
     "engines rounds": "the same run in processes and in actors on Ray",
     "cost features rounds": "seconds per step, predicted and measured, behind links and on the bare loopback",
     "local rounds": "seconds per gradient step with local steps, predicted and measured, behind a link",
+    "rows rounds": "rows of a table beside a dense tensor, and the busiest of four servers",
     "tune features": "the tuner's ranking of 30 configs, and what they take, behind two links",
 }
 """Name and options of each table, which its ``measure`` takes; ``+`` and ``*`` are argparse's."""

@@ -9,11 +9,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from minips import datasets
+from minips.click_model import ClickModel
 from minips.core.codec import Codec
 from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce, TwoShot
 from minips.core.config import Config, Delays
 from minips.core.exchange import PS, AllReduce, Exchange, Hop
 from minips.core.local import LocalSteps
+from minips.core.rows import Rows
 from minips.core.shard import Shard
 from minips.drivers.client import Client, Ref
 from minips.drivers.connecting import connect, status
@@ -57,8 +59,8 @@ from minips.training.train import train
 # The public names, in the groups of docs/reference.md.
 __all__ = ["Codec", "Config", "Delays", "LocalSteps", "sensitivity", "sweep", "train"]
 __all__ += ["CsvLog", "EarlyStopping", "Eval", "Progress", "Run", "RunTable", "Trace"]
-__all__ += ["Client", "Ref", "Server", "Shard", "connect", "status", "work"]
-__all__ += ["MLP", "LinearRegression", "Problem", "SoftmaxRegression", "datasets"]
+__all__ += ["Client", "Ref", "Rows", "Server", "Shard", "connect", "status", "work"]
+__all__ += ["MLP", "ClickModel", "LinearRegression", "Problem", "SoftmaxRegression", "datasets"]
 __all__ += ["Engine", "Processes", "Ray", "Simulated", "Threads"]
 __all__ += ["PS", "AllReduce", "Exchange", "HalvingDoubling", "Hop", "RingAllReduce", "TreeAllReduce", "TwoShot"]
 __all__ += ["QSGD", "Adaptive", "BFloat16", "Exact", "Float16", "PowerSGD", "Quantizer"]

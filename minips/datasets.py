@@ -62,6 +62,33 @@ def synthetic(
     return _split(X, y, validation, rng, dtype)
 
 
+def clicks(
+    rows: int = 50_000,
+    items: int = 100_000,
+    width: int = 16,
+    exponent: float = 1.0,
+    validation: float = 0.2,
+    seed: int = 0,
+    dtype: DTypeLike = "float32",
+) -> Dataset:
+    """Clicks on items of a Zipf law, for `ClickModel`: item i, the first column of X, is drawn with odds of
+    ``1/(i + 1)^exponent``, so that item 0 is the most frequent; x, the others, is normal. A click has the odds
+    ``exp(x·(u + v_i))``, with u and the v_i normal, of variance 9/width each. ValueError for fewer than 1 item, and for
+    more than the dtype tells apart (float32: 2**24).
+    """
+    most = int(2 / np.finfo(dtype).eps)
+    if not 1 <= items <= most:
+        raise ValueError(f"items is from 1 to {most} in {np.dtype(dtype)}; got {items}.")
+    rng = seeds.clicks(seed)
+    shares = np.cumsum(np.arange(1, items + 1) ** -float(exponent))
+    drawn = np.searchsorted(shares, rng.random(rows) * shares[-1], side="right")
+    seen, place = np.unique(drawn, return_inverse=True)
+    X = rng.normal(size=(rows, width))
+    weights = (rng.normal(size=width) + rng.normal(size=(len(seen), width))[place]) * (3 / np.sqrt(width))
+    y = (rng.random(rows) < 1 / (1 + np.exp(-np.einsum("nd,nd->n", X, weights)))).astype(np.int64)
+    return _split(np.column_stack([drawn, X]), y, validation, rng, dtype, numbers=1)
+
+
 @overload
 def fourier(X: Array, features: int, seed: int = 0, *, scale: float | None = None) -> Array: ...
 @overload
@@ -105,7 +132,8 @@ def _table(name: str) -> tuple[Array, Array]:
     return rows[:, :-1], rows[:, -1]
 
 
-def _split(X: Array, y: Array, validation: float, rng: np.random.Generator, dtype: Any) -> Dataset:
+def _split(X: Array, y: Array, validation: float, rng: np.random.Generator, dtype: Any, numbers: int = 0) -> Dataset:
+    """The rows in another order, standardised but for their first columns, which are so many ``numbers``."""
     if not 0 < validation < 1:
         raise ValueError(f"validation is the share of rows that is held out, between 0 and 1; got {validation}.")
     order = rng.permutation(len(X))
@@ -115,5 +143,6 @@ def _split(X: Array, y: Array, validation: float, rng: np.random.Generator, dtyp
     y = y if y.dtype.kind in "iu" else y.astype(dtype)
     train, rest = order[held:], order[:held]
     mean, deviation = X[train].mean(axis=0), X[train].std(axis=0)
+    mean[:numbers], deviation[:numbers] = 0, 1
     X = ((X - mean) / np.where(deviation > 0, deviation, 1)).astype(dtype)
     return Dataset(X[train], y[train], X[rest], y[rest])

@@ -33,6 +33,8 @@ class Problem(ABC):
     l2: float = 0.0
     """The factor of a penalty on the parameters, which the loss of held-out rows leaves out."""
     weights: Array | None = None
+    tables: tuple[str, ...] = ()
+    """Tensors of which a batch reads and changes a few rows: their gradients are `Rows`, and only these travel."""
     draws: ClassVar[bool] = False
     """True where ``loss_and_gradient`` takes ``rng``."""
 
@@ -82,6 +84,10 @@ class Problem(ABC):
 
         No later call may write into the arrays of the gradient: they may still be travelling.
         """
+
+    def rows_needed(self, rows: Any = None) -> dict[str, Array]:
+        """The rows of each table that ``loss_and_gradient`` reads for these training rows; it finds no other ones."""
+        raise NotImplementedError(f"{type(self).__name__} has tables, so it says which rows a batch reads.")
 
     def loss(self, params: Tensors, rows: Any = None) -> float:
         """The mean loss over the chosen training rows."""

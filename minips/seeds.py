@@ -46,6 +46,8 @@ gradient = _stream(13)
 """A problem's own draws in one gradient, such as dropout, by (seed, worker, clock, turn)."""
 statistics = _stream(14)
 """A network's draws while it takes the statistics of the training rows (`TorchProblem.module`), by (seed)."""
+clicks = _stream(15)
+"""The rows of `datasets.clicks`, and which of them are held out, by (seed)."""
 shards = _stream(16)
 """Which rows are whose (`Config.shards`), by (seed)."""
 

@@ -20,14 +20,14 @@ MOST = {"core": (16, 3_600), "all": (32, 6_210)}
 CONTRACTS = ("minips/stage.py", "minips/seeds.py", "minips/stages/consistency.py", "minips/stages/*/base.py")
 """The only files of the second part that the core uses: a stage, the draws, and each kind's contract."""
 LEFT_OUT = {
-    "core": ("local",),
+    "core": ("local", "rows", "tables"),
     "results": ("run", "saved", "status", "steps"),
     "stages": ("schedules", "shards"),
     "stages/memories": ("feedback",),
     "stages/quantizers": ("casts", "sparse"),
     "stages/transports": ("tcp", "link"),
 }
-"""Results, local steps, and other stages of a kind, by name: files that the list uses and does not have."""
+"""Tables, local steps, results, and other stages of a kind, by name: files that the list uses and does not have."""
 WAY = """
 import sys, threading
 import numpy as np

@@ -76,6 +76,11 @@ class Config(Value):
     optimizer: StageField[Optimizer] = option(SGD(), "what the server does with a gradient")
     workers: int = option(4, "processes that compute gradients", minimum=1, step=1)
     servers: int = option(1, "processes that hold the parameters", minimum=1, step=1)
+    placement: str = option(
+        "ranges",
+        "which rows of a table each server holds: neighbours (ranges), or each servers-th (modulo)",
+        choices=("ranges", "modulo"),
+    )
     steps: int = option(200, "clocks of all the workers; with local steps, gradient steps of each", minimum=1, step=1)
     epochs: int | None = option(None, "passes of each worker over its rows, in place of steps", minimum=1)
     batch_size: int | None = option(

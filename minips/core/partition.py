@@ -6,12 +6,13 @@ server. A tensor that lies in one range keeps its shape; a cut one travels as fl
 
 import math
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from minips.core.rows import Rows, TablePart, put
 from minips.stage import Array, Tensors
 
 
@@ -29,54 +30,54 @@ class Layout(NamedTuple):
         return math.prod(self.shape)
 
     @property
+    def values(self) -> int:
+        """Values here."""
+        return self.stop - self.start
+
+    @property
     def whole(self) -> bool:
         """True where one server holds all of it."""
         return self.start == 0 and self.stop == self.size
-
-    def rows(self, rows: Sequence[int]) -> tuple[Array, Array]:
-        """The mask of those flattened values of these rows that are on this server, and their places here.
-
-        ValueError where there are no such rows. A row holds all values with the same first index.
-        """
-        count = self.shape[0] if self.shape else 0
-        given = np.asarray(rows)
-        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-            raise ValueError(f"Rows are a list of whole numbers, which np.flatnonzero makes of a mask; got {rows!r}.")
-        wanted = given.astype(np.intp)
-        if wanted.size and not 0 <= wanted.min() <= wanted.max() < count:
-            first = ", ".join(map(str, [*rows][:8])) + ", …" * (len(rows) > 8)
-            raise ValueError(f"A tensor of shape {self.shape} has the rows 0 to {count - 1}; got {first}.")
-        width = math.prod(self.shape[1:])
-        flat = (wanted[:, None] * width + np.arange(width)).reshape(-1)
-        here = (flat >= self.start) & (flat < self.stop)
-        return here, flat[here] - self.start
 
     def cut(self, x: Array) -> Array:
         """This server's piece of the whole tensor, as a view wherever ``x`` is contiguous."""
         return x if self.whole else np.ascontiguousarray(x).reshape(-1)[self.start : self.stop]
 
 
-def partition(tensors: Mapping[str, Array], servers: int) -> list[dict[str, Layout]]:
-    """The layout of each server.
+Layouts = Mapping[str, Layout | TablePart]
+
+
+def partition(
+    tensors: Mapping[str, Array], servers: int, tables: Collection[str] = (), placement: str = "ranges"
+) -> list[dict[str, Layout | TablePart]]:
+    """The layout of each server. Of ``tables`` each holds whole rows: a range or, by ``"modulo"``, row i is at server
+    i mod ``servers``.
 
     >>> [{name: (part.start, part.stop) for name, part in layout.items()}
     ...  for layout in partition({"w": np.zeros(6), "b": np.zeros(2)}, 2)]
     [{'w': (0, 4)}, {'w': (4, 6), 'b': (0, 2)}]
     """
     total = sum(x.nbytes for x in tensors.values())
-    layouts: list[dict[str, Layout]] = [{} for _ in range(servers)]
+    layouts: list[dict[str, Layout | TablePart]] = [{} for _ in range(servers)]
     before = 0
     for name, x in tensors.items():
-        cuts = [min(max(round((total * k / servers - before) / x.itemsize), 0), x.size) for k in range(servers)]
-        for server, (start, stop) in enumerate(zip(cuts, [*cuts[1:], x.size], strict=True)):
-            if start < stop or (server == 0 and x.size == 0):
-                layouts[server][name] = Layout(x.shape, x.dtype.name, start, stop)
+        table = name in tables
+        count, unit = (len(x), max(x.nbytes // max(len(x), 1), 1)) if table else (x.size, x.itemsize)
+        cuts = [min(max(round((total * k / servers - before) / unit), 0), count) for k in range(servers)]
+        for server, (start, stop) in enumerate(zip(cuts, [*cuts[1:], count], strict=True)):
+            if table and placement == "modulo":
+                layouts[server][name] = TablePart(x.shape, x.dtype.name, server, count, servers)
+            elif start < stop or (server == 0 and count == 0):
+                where = x.shape, x.dtype.name, start, stop
+                layouts[server][name] = TablePart(*where, 1) if table else Layout(*where)
         before += x.nbytes
     return layouts
 
 
 def native(x: ArrayLike) -> Array:
     """``x`` as an array in this machine's byte order, since a dtype's name does not tell the order."""
+    if isinstance(x, Rows):
+        raise ValueError("Only a table takes ps.Rows: name it in Problem.tables, or in ps.Server(…, tables=…).")
     array = np.asarray(x)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
@@ -97,18 +98,18 @@ def named_arrays(given: object, takes: str, what: str, integers: Callable[[str],
     return arrays
 
 
-def cut(tensors: Tensors, layout: Mapping[str, Layout]) -> Tensors:
+def cut(tensors: Tensors, layout: Layouts) -> Tensors:
     """One server's pieces of whole tensors."""
     return {name: part.cut(tensors[name]) for name, part in layout.items()}
 
 
-def cut_state(state: Mapping[str, Any], index: int, layout: Mapping[str, Layout]) -> dict[str, Any]:
+def cut_state(state: Mapping[str, Any], index: int, layout: Layouts) -> dict[str, Any]:
     """One server's part of a worker's state: encoder and decoder (``link``), and its pieces of what is `Seen`."""
     seen = state["seen"] and [cut(part, layout) if isinstance(part, dict) else part for part in state["seen"]]
     return {"link": state["links"][index], "seen": seen}
 
 
-def join_state(parts: Sequence[Mapping[str, Any]], layouts: list[dict[str, Layout]]) -> dict[str, Any]:
+def join_state(parts: Sequence[Mapping[str, Any]], layouts: Sequence[Layouts]) -> dict[str, Any]:
     """A worker's state from the parts of all the servers."""
     seen = [
         join([*pieces], layouts) if isinstance(pieces[0], dict) else pieces[0]
@@ -117,9 +118,7 @@ def join_state(parts: Sequence[Mapping[str, Any]], layouts: list[dict[str, Layou
     return {"links": [part["link"] for part in parts], "seen": seen or None}
 
 
-def join(
-    pieces: list[Tensors], layouts: list[dict[str, Layout]], rows: Mapping[str, Sequence[int]] | None = None
-) -> Tensors:
+def join(pieces: list[Tensors], layouts: Sequence[Layouts], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
     """Whole tensors from the pieces of all the servers, in the layouts' order; of a tensor in ``rows``, these rows."""
     whole: Tensors = {}
     for tensors, layout in zip(pieces, layouts, strict=True):
@@ -131,6 +130,8 @@ def join(
             if name not in whole:
                 shape = part.shape if wanted is None else (len(wanted), *part.shape[1:])
                 whole[name] = np.empty(shape, part.dtype)
-            where = slice(part.start, part.stop) if wanted is None else part.rows(wanted)[0]
-            whole[name].reshape(-1)[where] = piece.reshape(-1)
+            if wanted is None and isinstance(part, Layout):
+                whole[name].reshape(-1)[part.start : part.stop] = piece.reshape(-1)
+            else:
+                put(part, whole[name], piece, wanted)
     return whole

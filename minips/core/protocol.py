@@ -26,11 +26,13 @@ from minips import seeds
 from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, unpack, wrap
 from minips.core.config import Config
 from minips.core.message import Header, Message
-from minips.core.partition import Layout, cut, join
+from minips.core.partition import Layouts, cut, join
 from minips.core.plan import Plan
 from minips.core.presence import Attendance, Attending
+from minips.core.rows import TablePart
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
 from minips.core.shard import Outcome, Shard, checked
+from minips.core.tables import Wanted, asked, chosen, layout_of, stated, tables_of, taken
 from minips.results import saved
 from minips.results.status import Status
 from minips.results.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
@@ -55,7 +57,7 @@ class ServerRecord:
         self.encode: Callable[[Message], Parcel] = self.encoder.encode
         """Gives the frames of a message; in a prediction another function gives sizes."""
         self.decoder, self.plan = Decoder(trace), Plan()
-        self.layout: dict[str, Layout] = {}
+        self.layout: Layouts = {}
         self.values: float = 0
         self.clock, self.known_clock, self.version, self.done = 0, 0, 0, False
         self.holds_all = False
@@ -122,6 +124,8 @@ class WorkerProtocol:
         self.worker, self.servers = worker, servers
         self.like: Tensors = {}
         """After `hello`, arrays with the names, shapes and dtypes of the parameters."""
+        self.tables: dict[str, TablePart] = {}
+        """After `hello`, a part of each table."""
         self._identity = {name: told for name, told in (("client", client), ("rows", float(rows))) if told}
 
     @property
@@ -148,9 +152,9 @@ class WorkerProtocol:
             return answers
         answers = yield from self.say("hello", **self._identity)
         for server, answer in zip(self.servers, answers, strict=True):
-            layout = answer.header["layout"].items()
-            server.layout = {name: Layout(tuple(shape), *rest) for name, (shape, *rest) in layout}
-            server.values = sum(part.stop - part.start for part in server.layout.values())
+            server.layout = layout_of(answer.header["layout"])
+            server.values = sum(part.values for part in server.layout.values())
+            self.tables |= tables_of(server.layout)
             server.holds_all = len(self.servers) == 1 and all(part.whole for part in server.layout.values())
             for name, part in server.layout.items():
                 self.like[name] = np.broadcast_to(np.empty((), part.dtype), part.shape)
@@ -179,14 +183,12 @@ class WorkerProtocol:
                 server.undo_pushes()
 
     def push(
-        self, gradients: Tensors, loss: float | None, versions: Sequence[int] | None, pulls: bool
+        self, gradients: Tensors, loss: float | None, versions: Sequence[int] | None, pulls: bool, rows: Wanted = None
     ) -> Session[list[Message]]:
-        """Push gradients and, in the same message, pull. Returns the answers."""
-        return self._call(self.servers, self._pushes("push_pull" if pulls else "push", gradients, loss, versions))
+        """Push gradients and, in the same message, pull, or these rows by name. Returns the answers."""
+        return self._call(self.servers, self._pushes("push_pull" if pulls else "push", gradients, loss, versions, rows))
 
-    def pull(
-        self, names: Sequence[str] | None = None, rows: Mapping[str, Sequence[int]] | None = None
-    ) -> Session[list[Message]]:
+    def pull(self, names: Sequence[str] | None = None, rows: Wanted = None) -> Session[list[Message]]:
         """Pull all parameters, or those of these names, or these rows by name. Returns the answers."""
         messages = []
         for server in self.servers:
@@ -194,7 +196,7 @@ class WorkerProtocol:
             if names is not None:
                 header["names"] = [name for name in names if name in server.layout]
             if rows:
-                header["rows"] = {name: wanted for name, wanted in rows.items() if name in server.layout}
+                header["rows"] = asked(rows, server.layout)
             messages.append(Message(header))
         return self._call(self.servers, messages)
 
@@ -209,7 +211,7 @@ class WorkerProtocol:
     def _joined(self, call: Session[list[Message]]) -> Session[Tensors]:
         return self.join((yield from call))
 
-    def join(self, answers: Sequence[Message], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
+    def join(self, answers: Sequence[Message], rows: Wanted = None) -> Tensors:
         """Join all servers' answers to whole tensors."""
         if self.servers[0].holds_all and not rows:
             tensors = answers[0].tensors
@@ -223,13 +225,14 @@ class WorkerProtocol:
         return Message({"kind": kind, "worker": self.worker, **fields})
 
     def _pushes(
-        self, kind: str, gradients: Tensors, loss: float | None, versions: Sequence[int] | None
+        self, kind: str, gradients: Tensors, loss: float | None, versions: Sequence[int] | None, rows: Wanted
     ) -> Iterator[Message]:
         """The push to each server, at this worker's next clock there."""
         for server in self.servers:
             header: Header = {"kind": kind, "worker": self.worker, "loss": loss, "clock": server.begin_push()}
             header["version"] = server.version if versions is None else versions[server.index]
-            yield Message(header, gradients if server.holds_all else cut(gradients, server.layout))
+            message = Message(header, gradients if server.holds_all else cut(gradients, server.layout))
+            yield stated(message, server.layout, rows) if self.tables or rows else message
 
     def _call(self, servers: Sequence[ServerRecord], messages: Iterable[Message]) -> Session[list[Message]]:
         """Send one message to each of these servers; returns their answers. Raises the first error after the last."""
@@ -348,7 +351,7 @@ class ServerProtocol:
         shard: Shard,
         config: Config,
         index: int,
-        layout: dict[str, Layout],
+        layout: Layouts,
         trace: Trace,
         changed: Callable[[], None] = nothing,
         updated: Callable[[], None] | None = None,
@@ -356,7 +359,8 @@ class ServerProtocol:
     ) -> None:
         self.shard, self.config, self.index, self.layout, self.trace = shard, config, index, layout, trace
         self._changed, self._updated, self._each = changed, updated, config.local_steps
-        self.values: float = sum(part.stop - part.start for part in layout.values())
+        self.tables = tables_of(layout)
+        self.values: float = sum(part.values for part in layout.values())
         """The number of this server's parameters, on which the time of each `Do` depends."""
         self.attendance = Attendance(shard, silence_s)
         self.records = [WorkerRecord(config, index, worker, trace) for worker in range(config.workers)]
@@ -481,7 +485,7 @@ class ServerProtocol:
                 ) from None
             version, params = self.read(worker)
             if "names" in header or "rows" in header:
-                params = self._chosen(header, params)
+                params = chosen(header, params, self.layout, self.config.pull)
         message = Message({"kind": "reply", "version": version, **fields}, params)
         stamp = {"clock": shard.clocks[worker], "done": shard.done, "outcome": outcome}
         if kind == "state" and record.kept is not None:
@@ -591,7 +595,8 @@ class ServerProtocol:
 
     def decode(self, packet: Any, decoder: Decoder) -> Tensors:
         """The gradients of a push. ValueError where they do not fit the parameters, or are not finite."""
-        return checked(decoder.decode(packet).tensors, self.shard.parameters.arrays)
+        gradients, arrays = decoder.decode(packet).tensors, self.shard.parameters.arrays
+        return taken(packet.header, gradients, arrays, self.tables) if self.tables else checked(gradients, arrays)
 
     def _record(self) -> None:
         """Keep, with the time, what the shard has recorded of an update, if it made one."""
@@ -633,26 +638,7 @@ class ServerProtocol:
             ServerRecord(self.config, 0, 0, UNTIMED).restore(part["link"])
             params, _, arrived = part["seen"] or ({}, (), None)
             for tensors in filter(None, (params, arrived)):
-                self.shard.check(tensors)
+                checked(tensors, self.shard.params)
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise ValueError(f"{words} is nothing that it could go on from: {reason(error)}") from None
         return part
-
-    def _chosen(self, header: Header, params: Tensors) -> Tensors:
-        """The tensors that a pull names; of a tensor in ``rows``, this server's part of these rows only."""
-        names, rows = header.get("names"), header.get("rows")
-        if names is None and not rows:
-            return params
-        rows = rows or {}
-        if not isinstance(names, list | None) or not isinstance(rows, dict):
-            raise ValueError(f"A pull takes a list of names and a map of rows; got {names!r} and {rows!r}.")
-        for name in (*(names or ()), *rows):
-            if name not in params:
-                raise ValueError(f"There is no tensor {name!r} here; there are {', '.join(params)}.")
-        if rows and not self.config.pull.memory.stateless:
-            raise ValueError(f"{self.config.pull.memory!r} remembers whole tensors: rows cannot be pulled through it.")
-        chosen = params if names is None else {name: params[name] for name in names}
-        return {
-            name: x if name not in rows else np.asarray(x).reshape(-1)[self.layout[name].rows(rows[name])[1]]
-            for name, x in chosen.items()
-        }

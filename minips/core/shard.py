@@ -17,7 +17,7 @@ may have changed in part.
 
 import copy
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from math import inf, isfinite
 from typing import Any, Literal, NamedTuple, Self
@@ -28,6 +28,7 @@ from minips.core.config import Config
 from minips.core.message import ADVICE, check_finite, unlike
 from minips.core.parameters import Parameters
 from minips.core.partition import native
+from minips.core.rows import TableParameters
 from minips.stage import ONE_THREAD, Array, Tensors, reason
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.consistency import Consistency, PullView, takes_view
@@ -51,7 +52,7 @@ class Grant(NamedTuple):
     slowest: int
 
 
-def checked(gradients: Mapping[str, Array], params: Tensors) -> Tensors:
+def checked(gradients: Mapping[str, Any], params: Tensors) -> Tensors:
     """These gradients, in the order of ``params`` and in this machine's byte order. ValueError where names, shapes or
     dtypes are not those of the parameters, NonFiniteError where a value is NaN or infinite.
     """
@@ -88,12 +89,14 @@ class Shard:
         updates: int | None = None,
         now: Callable[[], float] = lambda: 0.0,
         every: float = inf,
+        tables: Collection[str] = (),
     ) -> None:
         self.workers, self.updates, self.now, self.every = workers, updates, now, every
         self.aggregator, self.consistency, self.optimizer = aggregator, consistency, optimizer
         self.quorum = consistency.quorum(workers)
         self._least = aggregator.least
-        self.parameters = Parameters(params, aggregator, optimizer, now)
+        stages = aggregator, optimizer, now
+        self.parameters = TableParameters(tables, params, *stages) if tables else Parameters(params, *stages)
         self.version = self.rounds = 0
         """Updates; and complete rounds, where there are rounds: as many, unless the run resumed one without rounds."""
         self.applied = 0

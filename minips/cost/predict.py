@@ -20,7 +20,7 @@ from minips.core.exchange import AllReduce
 from minips.core.message import Message
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.quiet import quietly
-from minips.cost.rehearsal import count_bytes
+from minips.cost.rehearsal import count_bytes, count_rows
 from minips.cost.walk import Walk
 from minips.engines import Engine, Processes
 from minips.engines.inner import Inner
@@ -106,7 +106,11 @@ def predict(
     params = problem.init(seeds.init(config.seed))
     part = shards_of(problem, config)(0)
     _, gradients = (Inner() if config.local else compute)(part, replace(config, delays=None), params, 0, 0)
-    traffic = count_bytes(config, params, gradients, min(config.batch_size or part.rows, part.rows))
+    rows = min(config.batch_size or part.rows, part.rows)
+    if problem.tables:
+        traffic = count_rows(config, problem, params, rows)
+    else:
+        traffic = count_bytes(config, params, gradients, rows)
     if cluster and cluster.compute_s:
         calibration = replace(calibration, gradient=Line(cluster.compute_s))
     elif calibration.gradient is None or calibration.problem != problem_words(problem):

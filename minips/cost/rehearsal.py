@@ -5,6 +5,7 @@ A step's bytes are those of the longer rehearsal less those of the shorter, whic
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from minips.core.codec import envelope
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
 from minips.core.reduction import AllReduceState
+from minips.core.rows import Rows
 from minips.cost.walk import Declared, Workload
 from minips.engines.simulated.engine import Simulated
 from minips.problems import Problem
@@ -59,6 +61,19 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
     return TrafficEstimate(load, sent, received, _exact(config, params))
 
 
+def count_rows(config: Config, problem: Problem, params: Tensors, rows: int) -> TrafficEstimate:
+    """The traffic of a run with tables: of all its steps, since each batch touches other rows. It is exact where a
+    gradient touches the rows that it reads.
+    """
+    touched = TouchedRows(problem, params)
+    run = train(touched, replace(config, link=None, delays=None, consistency=BSP()), engine=Simulated())
+    pushes, dense = config.workers * config.steps, sum(x.size for x in touched.dense.values())
+    width = sum(params[name][0].size for name in problem.tables) / len(problem.tables)
+    sent, received = (nbytes / pushes / config.servers for nbytes in (run.bytes_sent, run.bytes_received))
+    load = Workload(dense + width * sum(run.server_rows) / pushes, rows, sent, received)
+    return TrafficEstimate(load, run.bytes_sent, run.bytes_received, _exact(config, params))
+
+
 def _of_all(config: Config, rehearsed: int, nbytes: Array, steps: int, others: int = 0) -> Array:
     """The bytes that all workers send and receive in so many steps, and in ``others`` messages to each server, from
     those of ``rehearsed`` workers. Headers grow with a worker's number, and a round's last push has another outcome.
@@ -93,6 +108,31 @@ class FixedGradients(Problem):
 
     def loss_and_gradient(self, params: Tensors, rows: object = None) -> tuple[float, Tensors]:
         return 0.1, {name: x.copy() for name, x in self.gradients.items()}
+
+
+class TouchedRows(Problem):
+    """Gradients of zero, of the rows that another problem's batches read."""
+
+    def __init__(self, problem: Problem, params: Tensors) -> None:
+        self.problem, self.params, self.tables, self.validation = problem, params, problem.tables, None
+        self.dense = {name: np.zeros_like(x) for name, x in params.items() if name not in self.tables}
+
+    @property
+    def rows(self) -> int:
+        return self.problem.rows
+
+    def init(self, rng: np.random.Generator) -> Tensors:
+        return self.params
+
+    def shard(self, worker: int, workers: int) -> "TouchedRows":
+        return TouchedRows(self.problem.shard(worker, workers), self.params)
+
+    def rows_needed(self, rows: Any = None) -> dict[str, Array]:
+        return self.problem.rows_needed(rows)
+
+    def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Any]:
+        ids = self.problem.rows_needed(rows)
+        return 0.1, self.dense | {name: Rows(one, np.zeros_like(params[name][one])) for name, one in ids.items()}
 
 
 def _longer(config: Config) -> tuple[int, int]:

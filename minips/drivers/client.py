@@ -14,8 +14,6 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
-import numpy as np
-
 from minips.core.codec import unpack
 from minips.core.config import Config
 from minips.core.message import Header, Message
@@ -23,6 +21,7 @@ from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerRecord, WorkerProtocol
 from minips.core.sessions import Do, Receive, Send, Session, Until, carry_out
 from minips.core.shard import checked
+from minips.core.tables import Gradients, Wanted, checked_rows, wanted_rows
 from minips.drivers.reconnecting import PAUSES_S, Reconnecting
 from minips.results import saved
 from minips.results.trace import Trace
@@ -32,6 +31,7 @@ from minips.stages.transports.base import Closable
 from minips.stages.transports.futures import Driven
 
 T = TypeVar("T")
+Versions = tuple[int, ...] | None
 LOOK_S = 0.01
 """Seconds between two checks of the condition of a waiting session."""
 
@@ -117,9 +117,7 @@ class Client(Closable):
         """The version of each server's parameters that was pulled last."""
         return self.protocol.versions
 
-    def push(
-        self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
-    ) -> "Driven[str]":
+    def push(self, gradients: Gradients, *, loss: float | None = None, versions: Versions = None) -> "Driven[str]":
         """Send gradients; the future holds the outcome: applied, held (for its round), late, duplicate or over.
 
         ``loss`` is the training loss of the gradients, ``versions`` are those of the parameters from which they were
@@ -138,24 +136,18 @@ class Client(Closable):
         """
         if isinstance(names, str) or not isinstance(names, Iterable | None):
             raise TypeError(f"pull takes a list of names, such as ['w'], or None for all of them; got {names!r}.")
-        if not isinstance(rows, Mapping | None):
-            raise TypeError(f"pull takes rows as a mapping, such as {{'w': [0, 2]}}; got {rows!r}.")
         names = None if names is None else list(names)
-        chosen = {name: np.asarray(wanted).tolist() for name, wanted in (rows or {}).items()}
-        for name in (*(names or ()), *chosen):
-            if name not in self._refs:
-                raise ValueError(f"There is no tensor {name!r} on the servers; there are {', '.join(self._refs)}.")
-        for server in self._servers:
-            for name, wanted in chosen.items():
-                if name in server.layout:
-                    server.layout[name].rows(wanted)
+        chosen = wanted_rows(names or (), rows, self.protocol.like)
         return self.begin(self.protocol.pull(names, chosen), lambda answers: self.protocol.join(answers, chosen))
 
     def push_pull(
-        self, gradients: Mapping[str, Array], *, loss: float | None = None, versions: tuple[int, ...] | None = None
+        self, gradients: Gradients, *, loss: float | None = None, versions: Versions = None, rows: Wanted = None
     ) -> "Driven[Tensors]":
-        """Push and then pull, with one message each way: one round trip instead of two."""
-        return self._push(gradients, loss, versions, True, self.protocol.join)
+        """Push and then pull, with one message each way: one round trip instead of two. ``rows`` as `pull` has them."""
+        if rows is None:
+            return self._push(gradients, loss, versions, True, self.protocol.join)
+        chosen = wanted_rows((), rows, self.protocol.like)
+        return self._push(gradients, loss, versions, True, partial(self.protocol.join, rows=chosen), chosen)
 
     def begin(
         self,
@@ -252,24 +244,27 @@ class Client(Closable):
 
     def _push(
         self,
-        gradients: Mapping[str, Array],
+        gradients: Gradients,
         loss: float | None,
-        versions: tuple[int, ...] | None,
+        versions: Versions,
         pulls: bool,
         finish: Callable[[list[Message]], Any],
+        rows: Wanted = None,
     ) -> "Driven[Any]":
         if type(gradients) is not dict and not isinstance(gradients, Mapping):
             raise TypeError(
                 f"A push takes a mapping of names to gradients, here of {', '.join(self.protocol.like)}; "
                 f"got {reprlib.repr(gradients)}."
             )
-        tensors = checked(gradients, self.protocol.like)
+        like, tables = self.protocol.like, self.protocol.tables
+        tensors = checked_rows(gradients, like, tables) if tables else checked(gradients, like)
         if versions is not None and not (isinstance(versions, Sequence) and len(versions) == len(self._servers)):
             raise ValueError(
                 f"versions holds one whole number for each of the {len(self._servers)} servers, as client.versions "
                 f"does, or is None; got {versions!r}."
             )
-        return self.begin(self.protocol.push(tensors, None if loss is None else float(loss), versions, pulls), finish)
+        loss = None if loss is None else float(loss)
+        return self.begin(self.protocol.push(tensors, loss, versions, pulls, rows), finish)
 
     def _resume(self, index: int, channel: Channel) -> None:
         """Say hello again on a new connection."""

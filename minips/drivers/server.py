@@ -9,7 +9,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -20,6 +20,7 @@ from minips.core.presence import Attending, Presence
 from minips.core.protocol import ServerProtocol
 from minips.core.sessions import Do, Session, Until
 from minips.core.shard import Shard
+from minips.core.tables import check_tables, rows_pushed
 from minips.problems import Problem
 from minips.results.run import Progress, Run, Watch, gathered
 from minips.results.status import Status
@@ -47,7 +48,7 @@ class Server(Closable):
     this one is number ``index`` and keeps its part. ``updates`` counts applied pushes that end the run; None for a
     server without an end, which keeps only the last rows of what it records. The server no longer counts a worker that
     is silent for ``silence_s`` seconds. After each ``every`` clocks of all the workers the server pauses until
-    `go_on`. ``state`` is this server's state of a saved run.
+    `go_on`. ``state`` is this server's state of a saved run. ``tables`` names the tensors that are pushed by `Rows`.
 
     TypeError or ValueError for an argument that could not work.
 
@@ -70,6 +71,7 @@ class Server(Closable):
         silence_s: float = 30.0,
         every: int | None = None,
         state: Mapping[str, Any] | None = None,
+        tables: Collection[str] = (),
     ) -> None:
         if not isinstance(config, Config):
             raise TypeError(f"Server takes the Config that its clients have; got {config!r}.")
@@ -83,10 +85,12 @@ class Server(Closable):
         check_seconds("silence_s", silence_s)
         whole = named_arrays(params, "Server takes its parameters", "parameter")
         self.config, self.index, self.silence_s = config, index, silence_s
-        self.layout = partition(whole, config.servers)[index]
+        check_tables(config, tables, whole)
+        self.layout = partition(whole, config.servers, tables, config.placement)[index]
         self.trace = Trace(f"server {index}")
         pause = math.inf if every is None else every * config.workers
-        self.shard = Shard.of(config, cut(whole, self.layout), updates=updates, now=time.monotonic, every=pause)
+        own = cut(whole, self.layout)
+        self.shard = Shard.of(config, own, updates=updates, now=time.monotonic, every=pause, tables=tables)
         self.address, self.token, self._waits = "", "", 0
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -228,6 +232,7 @@ class Server(Closable):
             "index": self.index,
             "params": self.params,
             "layout": self.layout,
+            "rows": rows_pushed(shard),
             "state": protocol.state(),
             "left": [record.kept for record in protocol.records],
             **counts,

@@ -118,7 +118,7 @@ class RunSupervisor(Supervisor):
         common = {"config": config, "token": secrets.token_hex(16), "every": every}
         whole = {**common, "params": self.job.params}
         for index, child in enumerate(self.servers):
-            parts = {**whole, "index": index, "address": child.address}
+            parts = {**whole, "index": index, "address": child.address, "tables": self.job.problem.tables}
             child.brief(roles.serve, {**parts, "state": state and state["servers"][index]})
         for worker, child in enumerate(self.workers):
             meeting = {**whole, "address": child.address}
@@ -260,6 +260,7 @@ class RunSupervisor(Supervisor):
             grants=[grant for report in counts for grant in report["grants"]],
             trace=sum((report["trace"] for report in everybody), Trace()).since(self.began),
             events=sorted([*self.events, *events]),
+            server_rows=[rows for report in reports if (rows := report.get("rows")) is not None],
             state=self._state() if whole else None,
             stopped=self.stopped and updates < self.config.workers * self.config.clocks,
             diverged=self.diverged,

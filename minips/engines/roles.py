@@ -51,11 +51,13 @@ def serve(
     address: str | None = None,
     every: int | None = None,
     state: Any = None,
+    tables: tuple[str, ...] = (),
 ) -> Report:
     """One server, from its start until the supervisor says stop; its report."""
     rows_sent, ticks, finished, paused, ending = 0, 0, False, False, False
     updates = config.workers * config.clocks
-    with Server(params, config, index=index, updates=updates, every=every, state=state).serve(address, token) as server:
+    server = Server(params, config, index=index, updates=updates, every=every, state=state, tables=tables)
+    with server.serve(address, token):
         control.say("ready", server.address)
         while (heard := control.hear(TICK_S))[0] != "stop":
             if heard[0] == "diverged":

@@ -4,6 +4,7 @@ import math
 import reprlib
 import time
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from functools import lru_cache
 from threading import Event
 from typing import Any, SupportsFloat, cast
@@ -14,7 +15,9 @@ from minips import seeds
 from minips.core.config import Config
 from minips.core.loop import Compute, Seen, carry_out_loop, train_served
 from minips.core.message import ADVICE, NonFiniteError
+from minips.core.protocol import WorkerProtocol
 from minips.core.sessions import Session
+from minips.core.tables import TableWorker
 from minips.drivers.client import Client
 from minips.problems import Problem
 from minips.stage import Array, Tensors
@@ -70,8 +73,20 @@ def train_ps(
     def called(session: Session[Any]) -> Any:
         return client.begin(session).result(timeout)
 
-    loop = train_served(client.protocol, config.overlap, stop.is_set, seen)
+    loop = train_served(by_rows(client.protocol, problem, config), config.overlap, stop.is_set, seen)
     return carry_out_loop(loop, computed, called, client.begin, lambda begun: begun.result(timeout))
+
+
+def by_rows(worker: WorkerProtocol, problem: Problem, config: Config) -> WorkerProtocol:
+    """The worker's side for its training loop, which pulls only what the batches read where there are tables."""
+    if not problem.tables:
+        return worker
+
+    def needed(clock: int) -> dict[str, Array]:
+        turns = [problem.rows_needed(batch(problem, config, worker.worker, clock, k)) for k in range(config.accumulate)]
+        return {name: np.unique(np.concatenate([turn[name] for turn in turns])) for name in problem.tables}
+
+    return cast(WorkerProtocol, TableWorker(worker, needed, config.overlap))
 
 
 def worker_state(config: Config, links: list[Any], seen: Any, inner: Any = None) -> dict[str, Any]:
@@ -108,7 +123,7 @@ def compute(
             if turn == 0:
                 loss, gradients = more, summand
                 if config.accumulate > 1:
-                    gradients = {name: np.array(g) for name, g in summand.items()}  # the problem may reuse its own
+                    gradients = {name: deepcopy(g) for name, g in summand.items()}  # the problem may reuse its own
                 continue
             loss += more
             for name, g in summand.items():

@@ -1,7 +1,7 @@
 """The results of a training run, and the progress of one."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from math import inf, isinf, nan
@@ -15,7 +15,7 @@ import numpy as np
 from minips import seeds
 from minips.core.config import Config
 from minips.core.exchange import PS
-from minips.core.partition import Layout, cut_state, join, join_state
+from minips.core.partition import Layouts, cut_state, join, join_state
 from minips.core.shard import Grant
 from minips.problems import Problem
 from minips.results import saved
@@ -91,6 +91,8 @@ class Run:
     """The number of gradients by the age, in versions, of the parameters from which they were computed."""
     grants: list[Grant] = field(default_factory=list)
     """Each pull that was answered: worker, its clock, the slowest clock."""
+    server_rows: list[int] = field(default_factory=list)
+    """The rows of tables that pushes brought to each server, which is its load; empty where there are no tables."""
     trace: Trace = field(default_factory=Trace)
     """The spans of all the workers and servers."""
     events: list[tuple[float, str]] = field(default_factory=list)
@@ -221,6 +223,7 @@ class Run:
             bytes_sent=before.bytes_sent + self.bytes_sent,
             bytes_received=before.bytes_received + self.bytes_received,
             staleness=before.staleness + self.staleness,
+            server_rows=[sum(rows) for rows in zip(before.server_rows, self.server_rows, strict=False)],
             grants=[*before.grants, *self.grants],
             trace=before.trace + self.trace.since(-began),
             events=[
@@ -255,6 +258,7 @@ class Run:
             ("time per step", f"{self.seconds_per_step * 1e3:.2f} ms"),
             ("sent by workers", f"{self.bytes_sent / 1e6:.3f} MB"),
             ("received by workers", f"{self.bytes_received / 1e6:.3f} MB"),
+            ("rows by server", ", ".join(map(str, self.server_rows)) or None),
             ("mean staleness", f"{stale:.2f} versions"),
             ("requantization error", _figure(self.requantization_error, ".2g")),
             ("replicas", f"{len(self.replicas)}, all alike: {self.replicas[0][:12]}…" if self.replicas else None),
@@ -320,13 +324,14 @@ def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
             for report in reports
             for at, text in report["events"]
         ),
+        server_rows=[rows for report in reports if (rows := report["rows"]) is not None],
         state=state,
         stopped=any(report["stopped"] for report in reports),
         diverged=next((report["diverged"] for report in reports if report["diverged"]), None),
     )
 
 
-def server_state(state: State, index: int, layout: Mapping[str, Layout]) -> dict[str, Any]:
+def server_state(state: State, index: int, layout: Layouts) -> dict[str, Any]:
     """The state of one server, with what its workers have left there. ValueError where that is another one's."""
     kept, alone = state["servers"], state.get("index")
     if alone not in (None, index):
@@ -354,7 +359,15 @@ def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensor
             f"Config.steps is the total: give more than {steps}, as in "
             "run.config.with_({'steps': …})."
         )
-    for path in ("workers", "servers", "exchange", "optimizer.name", "push.memory.name", "pull.memory.name"):
+    for path in (
+        "workers",
+        "servers",
+        "placement",
+        "exchange",
+        "optimizer.name",
+        "push.memory.name",
+        "pull.memory.name",
+    ):
         kept, value = map(attrgetter(path), (before.config, config))
         if kept != value:
             what = path.removesuffix(".name")

@@ -187,7 +187,8 @@ def serving(
     warn_of_outer(config.local, config.optimizer)
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
-        layouts, origin, state = partition(params, config.servers), origin_of(problem, params), None
+        layouts = partition(params, config.servers, problem.tables, config.placement)
+        origin, state = origin_of(problem, params), None
         if resume:
             alone = [] if index is None or "index" not in (resume.state or {}) else [layouts[index]]
             parts = origin_of(problem, cut(params, alone[0])) if alone else origin
@@ -196,7 +197,8 @@ def serving(
         servers = []
         for place, number in enumerate(range(config.servers) if index is None else [index]):
             kept = state and server_state(state, number, layouts[number])
-            server = Server(params, config, index=number, updates=config.workers * config.clocks, state=kept)
+            updates, tables = config.workers * config.clocks, problem.tables
+            server = Server(params, config, index=number, updates=updates, state=kept, tables=tables)
             server.origin.update({name: text for name, text in origin.items() if isinstance(text, str)})
             servers.append(stack.enter_context(server.serve(_next(address, place), token)))
         try:

@@ -10,6 +10,7 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
 from minips.core.local import warn_of_outer
+from minips.core.tables import check_tables
 from minips.engines import Engine, Processes
 from minips.engines.base import TrainingJob
 from minips.engines.evaluation import OnEval, evaluation
@@ -64,6 +65,7 @@ def train(
     warn_of_outer(config.local, config.optimizer)
     chosen: Engine = build("engine", engine) if engine else Processes()
     params = problem.init(seeds.init(config.seed))
+    check_tables(config, problem.tables, params)
     origin = origin_of(problem, params)
     state = None
     if before:

@@ -15,11 +15,12 @@ from minips.core.presence import Attending
 from minips.core.protocol import ServerProtocol, ServerRecord, WorkerProtocol
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
+from minips.core.tables import rows_pushed
 from minips.drivers.clockwork import Signal
 from minips.drivers.virtual import ServedParty, Way
 from minips.engines.inner import Inner
 from minips.engines.simulated.simulation import Node, Simulation, Trainer
-from minips.engines.worker import at_step, compute, has_moved, worker_state
+from minips.engines.worker import at_step, by_rows, compute, has_moved, worker_state
 from minips.machines.calibration import update_lines
 from minips.machines.fit import Line
 from minips.results.run import Run, state_of
@@ -67,6 +68,7 @@ class ServerTeam:
             staleness=shard.staleness,
             grants=shard.grants,
             trace=simulation.trace,
+            server_rows=[n for server in servers if (n := rows_pushed(server.shard)) is not None],
             events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.protocol.events),
         )
 
@@ -81,10 +83,12 @@ class SimServer(Node):
         if calibration:
             times["transfer"] = calibration.server_rest.times(1 / 2)
         super().__init__(simulation, f"server {index}", times)
-        self.index, self.layout = index, partition(params, config.servers)[index]
+        tables = simulation.job.problem.tables
+        self.index, self.layout = index, partition(params, config.servers, tables, config.placement)[index]
         updates, now = config.workers * config.clocks, lambda: self.clockwork.now
         every = math.inf if simulation.every is None else simulation.every * config.workers
-        self.shard = Shard.of(config, cut(params, self.layout), updates=updates, now=now, every=every)
+        own = cut(params, self.layout)
+        self.shard = Shard.of(config, own, updates=updates, now=now, every=every, tables=tables)
         self.protocol = _Protocol(self)
         self.losses = self.protocol.losses
         self._waiting: list[tuple[Until, Signal]] = []
@@ -242,7 +246,8 @@ class SimWorker(ServedParty, Trainer):
             self.give_up()
 
     def train(self) -> Way[None]:
-        loop = train_served(self.protocol, self.config.overlap, lambda: self._over, self._seen)
+        worker = by_rows(self.protocol, self.problem, self._plain)
+        loop = train_served(worker, self.config.overlap, lambda: self._over, self._seen)
         try:
             self._seen = yield from self.carry_out_loop(loop)
         except NonFiniteError as error:

@@ -35,6 +35,8 @@ class Aggregator(Stage):
     """True where each coordinate is combined by itself, so that large tensors may come in pieces."""
     weighs: ClassVar[bool] = False
     """True where it needs the contributions' ``rows``: the workers then tell them, and BSP with servers is a must."""
+    tables: ClassVar[bool] = False
+    """True for an elementwise one of tables too: of rows that some workers alone have touched, others give zeros."""
 
     @property
     def least(self) -> int:
@@ -52,7 +54,7 @@ class Mean(Aggregator):
     """The average, ``(g₁ + … + gₙ) / n``, in worker order, half floats in float32. One bad worker moves it anywhere."""
 
     name = "mean"
-    elementwise = True
+    elementwise = tables = True
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         if len(contributions) == 1:

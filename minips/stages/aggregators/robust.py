@@ -119,7 +119,7 @@ class WeightedMean(Aggregator):
     """
 
     name = "weightedmean"
-    elementwise = weighs = True
+    elementwise = tables = weighs = True
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         mean = sum(one.rows for one in contributions) / len(contributions)

@@ -36,7 +36,8 @@ class SGD(Optimizer):
     """Gradient descent: ``p ← p − lr·g``, with ``g ← g + weight_decay·p`` first and ``v ← momentum·v + g`` between.
 
     Momentum moves along ``v``, Nesterov's along ``g + momentum·v``. Sources: Polyak 1964; Sutskever et al. 2013, "On
-    the Importance of Initialization and Momentum in Deep Learning" (in the form that keeps ``lr`` outside of ``v``).
+    the Importance of Initialization and Momentum in Deep Learning" (in the form that keeps ``lr`` outside of ``v``). Of
+    a table only touched rows, their velocity and their decay take part: with either that is another algorithm.
     """
 
     name = "sgd"

@@ -1,0 +1,84 @@
+"""A problem that needs tables: clicks on many items, of which a batch sees a few."""
+
+from typing import Any
+
+import numpy as np
+
+from minips.core.rows import Rows
+from minips.problems import Problem
+from minips.stage import Array, Tensors
+
+
+class ClickModel(Problem):
+    """Logistic regression with weights for each item: loss ``mean(log(1 + exp(−(2y − 1)s)))`` with ``s = x·(E[i] + w) +
+    b``; ``X`` (n, 1 + width) has the item i in its first column and x in the others, ``y`` (n,) is 1 for a click.
+
+    Parameters, zero at first: the table ``E`` (items, width), and ``w`` (width,) and ``b`` (), which all items share.
+    With ``r = (σ(s) − y)/n`` the gradients are ``r·x`` for row i of E, ``Xᵀr`` and ``Σr``. ``items`` None: the largest
+    in X, plus 1. Without ``rows`` E is pushed and pulled whole: the same numbers, in a dense run. Source: Bishop 2006,
+    "Pattern Recognition and Machine Learning", 4.3.2. ValueError for items that are no whole numbers, and other classes
+    than 0 and 1.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        X_validation: Array | None = None,
+        y_validation: Array | None = None,
+        *,
+        items: int | None = None,
+        rows: bool = True,
+    ) -> None:
+        super().__init__(X, y, X_validation, y_validation)
+        largest = 0
+        for X, y in [(self.X, self.y), *([self.validation] if self.validation else [])]:
+            if X.ndim != 2 or X.dtype.kind != "f" or (X[:, 0] < 0).any() or (X[:, 0] % 1).any():
+                raise ValueError(f"ClickModel takes X of floats, items 0, 1, 2, … first; got {X.dtype} of {X.shape}.")
+            if not np.isin(y, (0, 1)).all():
+                raise ValueError(f"ClickModel takes y of 0 and 1; got {np.unique(y)[:8]}.")
+            largest = max(largest, int(X[:, 0].max()))
+        self.items, self.tables = items or largest + 1, ("E",) if rows else ()
+        if largest >= self.items:
+            raise ValueError(f"X holds the item {largest}, but items are 0 to {self.items - 1} only.")
+
+    def init(self, rng: np.random.Generator) -> Tensors:
+        width, dtype = self.X.shape[1] - 1, self.X.dtype
+        return {"E": np.zeros((self.items, width), dtype), "w": np.zeros(width, dtype), "b": np.zeros((), dtype)}
+
+    def rows_needed(self, rows: Any = None) -> dict[str, Array]:
+        return {"E": np.unique(self._chosen(rows)[0][:, 0].astype(np.intp))}
+
+    def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Any]:
+        X, y = self._chosen(rows)
+        ids, s = X[:, 0].astype(np.intp), self.scores(params, X)
+        sign = np.where(y, -s, s)
+        r = (np.exp(-np.logaddexp(0, -s)) - y).astype(X.dtype) / X.dtype.type(len(y))
+        touched: Any = Rows(ids, r[:, None] * X[:, 1:])
+        if not self.tables:
+            E = np.zeros_like(params["E"])
+            np.add.at(E, ids, touched.values)
+            touched = E
+        return float(np.logaddexp(0, sign).mean()), {"E": touched, "w": r @ X[:, 1:], "b": np.asarray(r.sum())}
+
+    def scores(self, params: Tensors, X: Array | None = None) -> Array:
+        """The log-odds s of a click for each row of ``X`` (None: the training rows)."""
+        X = self.X if X is None else X
+        weights = params["E"][X[:, 0].astype(np.intp)] + params["w"]
+        return np.asarray(np.einsum("nd,nd->n", X[:, 1:], weights) + params["b"])
+
+    def auc(self, params: Tensors) -> float:
+        """The chance that a click has a larger score than a row without one, a tie counting half, of the held-out rows
+        or, where none are held out, of all. Source: Hanley and McNeil 1982, "The Meaning and Use of the Area under a
+        ROC Curve".
+        """
+        X, y = self.validation or (self.X, self.y)
+        _, place, counts = np.unique(self.scores(params, X), return_inverse=True, return_counts=True)
+        ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
+        clicks = int((y == 1).sum())
+        return float((ranks[y == 1].sum() - clicks * (clicks + 1) / 2) / (clicks * (len(y) - clicks)))
+
+    def predict_proba(self, params: Tensors, X: Array) -> Array:
+        """The probability of no click and of a click, shape (n, 2)."""
+        p = 1 / (1 + np.exp(-self.scores(params, X)))
+        return np.stack([1 - p, p], axis=1)

@@ -1,0 +1,188 @@
+"""The words and the refusals of the protocol where there are tables (`minips.core.rows`). A dense run never comes here.
+
+A push of rows has ``of`` in its header, the numbers of the rows by table, and their values in the place of the tensor;
+``rows`` in a push_pull's header says which rows it wants, as in a pull's. Each server is told of its own rows alone.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minips.core.codec import Codec
+from minips.core.config import Config
+from minips.core.exchange import PS
+from minips.core.message import Header, Message
+from minips.core.partition import Layout, Layouts
+from minips.core.rows import Rows, TableParameters, TablePart, row_numbers, take
+from minips.core.sessions import Session
+from minips.core.shard import Shard, checked
+from minips.stage import Array, Tensors
+
+Wanted = Mapping[str, Any] | None
+"""Numbers of rows by the tensor's name."""
+Tables = Mapping[str, TablePart]
+Gradients = Mapping[str, Array | Rows]
+"""Gradients by the tensor's name, of a table `Rows`."""
+
+
+def check_tables(config: Config, tables: Collection[str], params: Mapping[str, Array]) -> None:
+    """ValueError where these cannot be tables among ``params``, or a stage of the config does not know rows."""
+    for name in (tables,) if isinstance(tables, str) else tables:
+        if name not in params or not np.ndim(params[name]):
+            raise ValueError(f"tables names tensors that have rows, of {', '.join(params)}; got {name!r}.")
+    refused: list[tuple[bool, object, str]] = [
+        (isinstance(config.exchange, PS), config.exchange, "adds up whole tensors, without a server: use PS()"),
+        (config.push.memory.stateless, config.push.memory, "remembers whole tensors: push with NoMemory()"),
+        (config.pull.memory.stateless, config.pull.memory, "remembers whole tensors: pull with NoMemory()"),
+        (config.aggregator.tables, config.aggregator, "compares whole gradients: use Mean()"),
+        (config.optimizer.elementwise, config.optimizer, "is not elementwise: use SGD(), Adagrad() or Adam()"),
+        (not config.local, config.local, "steps whole tensors: use local=None"),
+    ]
+    for knows, stage, why in refused if tables else ():
+        if not knows:
+            raise ValueError(f"{', '.join(tables)} would travel by rows, and {stage!r} {why}, or take the tables back.")
+
+
+def layout_of(told: Mapping[str, Sequence[Any]]) -> dict[str, Layout | TablePart]:
+    """A layout from the lists in which hello tells it; a table's has one number more."""
+    parts = [(name, tuple(shape), *rest) for name, (shape, *rest) in told.items()]
+    return {name: (TablePart if len(rest) > 4 else Layout)(*rest) for name, *rest in parts}
+
+
+def tables_of(layout: Layouts) -> dict[str, TablePart]:
+    """The tables in a layout."""
+    return {name: part for name, part in layout.items() if isinstance(part, TablePart)}
+
+
+def rows_pushed(shard: Shard) -> int | None:
+    """The rows of tables that pushes have brought to a shard; None where there are no tables."""
+    return shard.parameters.rows_pushed if isinstance(shard.parameters, TableParameters) else None
+
+
+def checked_rows(gradients: Mapping[str, Any], like: Tensors, tables: Tables) -> dict[str, Any]:
+    """As `checked`, for tensors of which these are ``tables``, whose rows are added up. ValueError for rows that do not
+    exist, for values of another width or dtype, and for a push of the other kind.
+    """
+    numbers, shaped, values = {}, {**like}, {**gradients}
+    for name, part in tables.items():
+        if not isinstance(gradients.get(name), Rows):
+            raise ValueError(f"{name!r} is a table: push its touched rows, as {{{name!r}: ps.Rows(ids, values)}}.")
+        ids = numbers[name] = row_numbers(gradients[name].ids, part.shape)
+        shaped[name], values[name] = np.empty((len(ids), *part.shape[1:]), part.dtype), gradients[name].values
+    ready: dict[str, Any] = checked(values, shaped)
+    return ready | {name: Rows(ids, ready[name]).summed() for name, ids in numbers.items()}
+
+
+def wanted_rows(names: Collection[str], rows: Wanted, like: Tensors) -> dict[str, list[int]]:
+    """The rows of a pull as lists. ValueError for these names, or rows, that are not those of the parameters."""
+    if not isinstance(rows, Mapping | None):
+        raise TypeError(f"pull takes rows as a mapping, such as {{'w': [0, 2]}}; got {rows!r}.")
+    for name in (*names, *(rows or ())):
+        if name not in like:
+            raise ValueError(f"There is no tensor {name!r} on the servers; there are {', '.join(like)}.")
+    return {name: row_numbers(ids, like[name].shape).tolist() for name, ids in (rows or {}).items()}
+
+
+def stated(message: Message, layout: Layouts, rows: Wanted) -> Message:
+    """A push whose header has the numbers of the pushed rows, and of the ``rows`` that this server is asked for."""
+    header = message.header
+    pushed: dict[str, Any] = {name: g for name, g in message.tensors.items() if isinstance(g, Rows)}
+    if pushed:
+        header["of"] = {name: g.ids.tolist() for name, g in pushed.items()}
+        message.tensors |= {name: g.values for name, g in pushed.items()}
+    if rows:
+        header["rows"] = asked(rows, layout)
+    return message
+
+
+def asked(rows: Mapping[str, Any], layout: Layouts) -> dict[str, Any]:
+    """The rows to ask a server for: of a table its own, of another tensor all, of which it sends what it holds."""
+    tables = tables_of(layout)
+    own = {name: np.asarray(ids)[tables[name].rows(ids)[0]].tolist() for name, ids in rows.items() if name in tables}
+    return {name: ids for name, ids in rows.items() if name in layout} | own
+
+
+def taken(header: Header, tensors: Tensors, params: Tensors, tables: Tables) -> dict[str, Any]:
+    """The gradients of a push to these parts of tables, their rows as places in the parts. ValueError as in
+    `checked_rows`, for rows that are elsewhere, and for those that a memory has changed.
+    """
+    of = header.get("of") or {}
+    if not isinstance(of, dict) or not of.keys() <= tensors.keys() or header.get("memory") != "none":
+        raise ValueError("A push of rows has their numbers under 'of', for tensors that it has, and no memory.")
+    pushed = {name: Rows(of[name], g) if name in of else g for name, g in tensors.items()}
+    ready = checked_rows(pushed, params, tables)
+    for name, part in tables.items():
+        here, places = part.rows(ready[name].ids)
+        if not here.all():
+            raise ValueError(f"Row {ready[name].ids[~here][0]} of {name!r} is on another server.")
+        ready[name] = Rows(places, ready[name].values)
+    return ready
+
+
+def chosen(header: Header, params: Tensors, layout: Layouts, codec: Codec) -> Tensors:
+    """The tensors that a pull names; of a tensor in ``rows``, this server's part of these rows only."""
+    names, rows = header.get("names"), header.get("rows")
+    if names is None and not rows:
+        return params
+    rows = rows or {}
+    if not isinstance(names, list | None) or not isinstance(rows, dict):
+        raise ValueError(f"A pull takes a list of names and a map of rows; got {names!r} and {rows!r}.")
+    for name in (*(names or ()), *rows):
+        if name not in params:
+            raise ValueError(f"There is no tensor {name!r} here; there are {', '.join(params)}.")
+    if rows and not codec.memory.stateless:
+        raise ValueError(f"{codec.memory!r} remembers whole tensors: rows cannot be pulled through it.")
+    kept = params if names is None else {name: params[name] for name in names}
+    return {name: x if name not in rows else take(layout[name], x, rows[name]) for name, x in kept.items()}
+
+
+class TableWorker:
+    """A worker's side of the protocol for `train_served`, whose pulls bring only the rows of tables that the next batch
+    reads, and write them into arrays of the worker's own, of the full shape and zero at first.
+
+    ``needs(clock)`` gives the rows of each table that the gradient at that clock reads. With ``overlap`` an answer is
+    for the gradient after the next one, which reads arrays of its own.
+    """
+
+    def __init__(self, worker: Any, needs: Callable[[int], dict[str, Array]], overlap: bool) -> None:
+        self.worker, self._needs, self._ahead = worker, needs, 1 + overlap
+        self._own = [
+            {name: np.zeros(worker.like[name].shape, worker.like[name].dtype) for name in worker.tables}
+            for _ in range(self._ahead)
+        ]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.worker, name)
+
+    def pull_whole(self) -> Session[Tensors]:
+        """Pull what the gradients from this clock on read, until the answer to the first push. Returns it."""
+        clock = self.worker.clock
+        several = [self._needs(later) for later in range(clock, clock + self._ahead)]
+        wanted = {name: np.unique(np.concatenate([one[name] for one in several])) for name in several[0]}
+        answers = yield from self.worker.pull(rows=wanted)
+        if self.worker.clock != clock:  # it has given a gradient up, and hears now at which round it goes on
+            return (yield from self.pull_whole())
+        return self._written(answers, wanted)
+
+    def push_pull(self, loss: float, gradients: Mapping[str, Any], versions: Sequence[int]) -> Session[Tensors]:
+        """Push and pull in one message. Returns the parameters. ValueError, at once, for gradients of other ones."""
+        ready = checked_rows(gradients, self.worker.like, self.worker.tables)
+        return self._pushed(float(loss), ready, versions)
+
+    def _pushed(self, loss: float, gradients: dict[str, Any], versions: Sequence[int]) -> Session[Tensors]:
+        clock = self.worker.clock
+        wanted = self._needs(clock + self._ahead)
+        answers = yield from self.worker.push(gradients, loss, versions, True, wanted)
+        if self.worker.clock != clock + 1:  # it was late, and joins another round, whose batch reads other rows
+            return (yield from self.pull_whole())
+        return self._written(answers, wanted)
+
+    def _written(self, answers: Sequence[Message], wanted: Mapping[str, Array]) -> Tensors:
+        params: Tensors = self.worker.join(answers, wanted)
+        own = self._own[0]
+        self._own.reverse()
+        for name, ids in wanted.items():
+            own[name][ids] = params[name]
+            params[name] = own[name]
+        return params
