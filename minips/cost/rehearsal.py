@@ -3,7 +3,7 @@
 A step's bytes are those of the longer rehearsal less those of the shorter, which has all messages before and after.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from minips.core.reduction import AllReduceState
 from minips.core.rows import Rows
 from minips.cost.walk import Declared, Workload
 from minips.engines.simulated.engine import Simulated
+from minips.engines.worker import shards_of
 from minips.problems import Problem
 from minips.results.trace import Trace
 from minips.stage import Array, Tensors
@@ -65,8 +66,9 @@ def count_rows(config: Config, problem: Problem, params: Tensors, rows: int) -> 
     """The traffic of a run with tables: of all its steps, since each batch touches other rows. It is exact where a
     gradient touches the rows that it reads.
     """
-    touched = TouchedRows(problem, params)
-    run = train(touched, replace(config, link=None, delays=None, consistency=BSP()), engine=Simulated())
+    touched = TouchedRows(problem, params, shards_of(problem, config))
+    plain = replace(config, link=None, delays=None, consistency=BSP(), shards=Contiguous())
+    run = train(touched, plain, engine=Simulated())
     pushes, dense = config.workers * config.steps, sum(x.size for x in touched.dense.values())
     width = sum(params[name][0].size for name in problem.tables) / len(problem.tables)
     sent, received = (nbytes / pushes / config.servers for nbytes in (run.bytes_sent, run.bytes_received))
@@ -113,8 +115,9 @@ class FixedGradients(Problem):
 class TouchedRows(Problem):
     """Gradients of zero, of the rows that another problem's batches read."""
 
-    def __init__(self, problem: Problem, params: Tensors) -> None:
+    def __init__(self, problem: Problem, params: Tensors, part: Callable[[int], Problem] | None = None) -> None:
         self.problem, self.params, self.tables, self.validation = problem, params, problem.tables, None
+        self._part = part
         self.dense = {name: np.zeros_like(x) for name, x in params.items() if name not in self.tables}
 
     @property
@@ -125,7 +128,8 @@ class TouchedRows(Problem):
         return self.params
 
     def shard(self, worker: int, workers: int) -> "TouchedRows":
-        return TouchedRows(self.problem.shard(worker, workers), self.params)
+        assert self._part
+        return TouchedRows(self._part(worker), self.params)
 
     def rows_needed(self, rows: Any = None) -> dict[str, Array]:
         return self.problem.rows_needed(rows)
