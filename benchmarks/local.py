@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from benchmarks import cost
 from benchmarks.cost import Row, chart
 from minips import datasets
-from minips.core.config import Config, Delays
-from minips.core.local import LocalSteps
+from minips.core.config import Config
+from minips.core.local import Delays, LocalSteps
 from minips.lab.measure.turns import Watch
 from minips.problems import SoftmaxRegression
 from minips.stages.optimizers import SGD, Adam

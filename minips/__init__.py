@@ -12,9 +12,9 @@ from minips import datasets
 from minips.click_model import ClickModel
 from minips.core.codec import Codec
 from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce, TwoShot
-from minips.core.config import Config, Delays
+from minips.core.config import Config
 from minips.core.exchange import PS, AllReduce, Exchange, Hop
-from minips.core.local import LocalSteps
+from minips.core.local import Delays, LocalSteps
 from minips.core.rows import Rows
 from minips.core.shard import Shard
 from minips.drivers.client import Client, Ref

@@ -27,7 +27,7 @@ LEFT_OUT = {
     "stages/quantizers": ("casts", "sparse"),
     "stages/transports": ("tcp", "link"),
 }
-"""Tables, local steps, results, and other stages of a kind, by name: files that the list uses and does not have."""
+"""Delays and local steps, tables, results, other stages of a kind, by name: files that the list uses and has not."""
 WAY = """
 import sys, threading
 import numpy as np

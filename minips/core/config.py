@@ -1,14 +1,12 @@
 """An experiment as a value: everything that `train` needs to repeat it, and nothing else."""
 
 import json
-import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from minips import seeds
 from minips.core.codec import Codec
 from minips.core.exchange import PS, AllReduce, Exchange
-from minips.core.local import LocalSteps
+from minips.core.local import Delays, LocalSteps
 from minips.stage import StageField, Value, ValueField, option
 from minips.stages.aggregators import Aggregator, Mean
 from minips.stages.consistency import BSP, Consistency
@@ -25,35 +23,6 @@ def check_seconds(what: str, seconds: object) -> None:
     """ValueError where ``seconds`` is no valid time-out."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MOST_S:
         raise ValueError(f"{what} takes seconds above 0 and at most {MOST_S:g}; got {seconds!r}.")
-
-
-@dataclass(frozen=True)
-class Delays(Value):
-    """Slower workers: a step computes for at least ``seconds``, times the worker's factor in ``slow``.
-
-    A worker waits for the rest of the time after its real work. ``exponential`` draws each step's time, seeded, with
-    that mean.
-
-    >>> Delays(seconds=0.01, slow={1: 5.0}).of(worker=1, clock=0, seed=0)
-    0.05
-    """
-
-    seconds: float = option(0.01, "least seconds of computing in a step", minimum=0, unit="s")
-    slow: dict[int, float] = option(dict, "factor by worker")
-    exponential: bool = option(False, "draw each step's time from an exponential distribution")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for worker, factor in self.slow.items():
-            if worker < 0 or not 0 <= factor < math.inf:
-                raise ValueError(f"Delays.slow takes a worker's number and its factor, got {worker}: {factor}.")
-
-    def of(self, worker: int, clock: int, seed: int) -> float:
-        """The least seconds that this worker computes at this clock."""
-        seconds = self.seconds * self.slow.get(worker, 1.0)
-        if self.exponential:
-            seconds *= seeds.delay(seed, worker, clock).exponential()
-        return float(seconds)
 
 
 @dataclass(frozen=True, repr=False)

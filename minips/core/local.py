@@ -1,13 +1,44 @@
-"""Local steps: what a worker does by itself between two exchanges. How, `minips.engines.inner` has."""
+"""A worker by itself: how long a step computes, and how many steps it makes between two exchanges."""
 
+import math
 import warnings
 from dataclasses import dataclass
 
+from minips import seeds
 from minips.stage import StageField, Value, option
 from minips.stages.optimizers import SGD, Optimizer
 
 LEAST_LR = 0.5
 """An outer learning rate below this is nearly always the default, left as it was."""
+
+
+@dataclass(frozen=True)
+class Delays(Value):
+    """Slower workers: a step computes for at least ``seconds``, times the worker's factor in ``slow``.
+
+    A worker waits for the rest of the time after its real work. ``exponential`` draws each step's time, seeded, with
+    that mean.
+
+    >>> Delays(seconds=0.01, slow={1: 5.0}).of(worker=1, clock=0, seed=0)
+    0.05
+    """
+
+    seconds: float = option(0.01, "least seconds of computing in a step", minimum=0, unit="s")
+    slow: dict[int, float] = option(dict, "factor by worker")
+    exponential: bool = option(False, "draw each step's time from an exponential distribution")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for worker, factor in self.slow.items():
+            if worker < 0 or not 0 <= factor < math.inf:
+                raise ValueError(f"Delays.slow takes a worker's number and its factor, got {worker}: {factor}.")
+
+    def of(self, worker: int, clock: int, seed: int) -> float:
+        """The least seconds that this worker computes at this clock."""
+        seconds = self.seconds * self.slow.get(worker, 1.0)
+        if self.exponential:
+            seconds *= seeds.delay(seed, worker, clock).exponential()
+        return float(seconds)
 
 
 @dataclass(frozen=True)

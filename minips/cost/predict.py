@@ -15,8 +15,9 @@ import numpy as np
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.codec import Codec, Encoder
-from minips.core.config import Config, Delays
+from minips.core.config import Config
 from minips.core.exchange import AllReduce
+from minips.core.local import Delays
 from minips.core.message import Message
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.quiet import quietly

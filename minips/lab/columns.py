@@ -8,8 +8,8 @@ from typing import Any, get_type_hints
 
 import ipywidgets
 
-from minips.core.config import Config, Delays
-from minips.core.local import LocalSteps
+from minips.core.config import Config
+from minips.core.local import Delays, LocalSteps
 from minips.lab.controls import Controls, Row, StagePicker, WithTooltip, bare, close, control, sentence
 from minips.lab.source import code
 from minips.stage import Stage

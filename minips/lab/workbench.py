@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from minips import cost, datasets
 from minips.core.codec import Codec
 from minips.core.collectives import RingAllReduce
-from minips.core.config import Config, Delays
+from minips.core.config import Config
+from minips.core.local import Delays
 from minips.engines import Engine
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, shown

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minips.core.config import Delays
+from minips.core.local import Delays
 from minips.lab.course import state
 from minips.lab.course.exercises import Refused, TooLong, case, limited, refuse_if
 from minips.lab.source import show

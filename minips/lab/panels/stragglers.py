@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from minips import datasets
-from minips.core.config import Config, Delays
+from minips.core.config import Config
+from minips.core.local import Delays
 from minips.engines import Threads
 from minips.lab import plots
 from minips.lab.panels.base import Panel
