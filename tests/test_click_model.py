@@ -41,6 +41,7 @@ FIELDS = [
     {"batch_size": None},
     {"consistency": ps.SSP()},
     {"overlap": True, "servers": 2, "consistency": ps.BSP(backup=1)},
+    {"aggregator": ps.WeightedMean(), "shards": ps.ByLabel(), "workers": 3},
 ]
 
 
@@ -74,7 +75,7 @@ def test_a_saved_run_goes_on_to_the_same_bits(fields, tmp_path):
     assert resumed.server_rows == whole.server_rows
 
 
-@pytest.mark.parametrize("fields", [{}, {"servers": 2, "placement": "modulo", "accumulate": 2}], ids=repr)
+@pytest.mark.parametrize("fields", [{}, {"servers": 2, "placement": "modulo", "accumulate": 2, "shards": ps.Shuffled()}], ids=repr)
 def test_bytes_are_predicted(fields):
     config = replace(CONFIG, **fields)
     prediction = ps.cost.predict(problem(), config, ps.cost.Calibration())
@@ -84,7 +85,7 @@ def test_bytes_are_predicted(fields):
 
 
 def test_training_refuses_stages_that_do_not_know_rows():
-    for fields in ({"exchange": ps.RingAllReduce()}, {"aggregator": ps.Krum(bad=0)}):
+    for fields in ({"exchange": ps.RingAllReduce()}, {"aggregator": ps.Krum(bad=0)}, {"local": ps.LocalSteps(3)}):
         with pytest.raises(ValueError, match="E would travel by rows"):
             ps.train(problem(), replace(CONFIG, **fields))
 
@@ -120,6 +121,5 @@ def test_a_million_rows_learn_with_a_fraction_of_the_bytes():
         config = ps.Config(workers=4, servers=2, steps=300, batch_size=100, optimizer=ps.Adagrad(lr=0.3), seed=seed)
         run = ps.train(model, config)
         dense = config.workers * config.steps * 64_000_000  # and the headers
-        print(seed, model.auc(run.params), dense / run.bytes_sent, dense / run.bytes_received)
         assert model.auc(run.params) > 0.70
         assert max(run.bytes_sent, run.bytes_received) <= dense / 500

@@ -353,3 +353,15 @@ def test_30_local_steps_send_a_25th_of_the_bytes_and_learn_as_much():
         assert 25 * seldom.bytes_sent <= every.bytes_sent
         assert abs(seldom.accuracy - every.accuracy) <= 0.01
         assert seldom.validation_loss <= 1.05 * every.validation_loss
+
+
+def test_workers_that_hold_few_classes_drift_apart():
+    """Source of the effect: Zhao et al. 2018, "Federated Learning with Non-IID Data"."""
+    problem, inner = ps.SoftmaxRegression(*ps.datasets.digits()), ps.SGD(lr=0.1)
+    config = ps.Config(workers=4, steps=480, optimizer=AVERAGE, local=ps.LocalSteps(120, inner))
+    for seed in range(2):
+        apart, mixed = (
+            ps.train(problem, dataclasses.replace(config, shards=shards, seed=seed), engine="simulated")
+            for shards in (ps.ByLabel(), ps.Shuffled())
+        )
+        assert apart.validation_loss >= 1.8 * mixed.validation_loss
