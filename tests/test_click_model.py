@@ -75,7 +75,9 @@ def test_a_saved_run_goes_on_to_the_same_bits(fields, tmp_path):
     assert resumed.server_rows == whole.server_rows
 
 
-@pytest.mark.parametrize("fields", [{}, {"servers": 2, "placement": "modulo", "accumulate": 2, "shards": ps.Shuffled()}], ids=repr)
+@pytest.mark.parametrize(
+    "fields", [{}, {"servers": 2, "placement": "modulo", "accumulate": 2, "shards": ps.Shuffled()}], ids=repr
+)
 def test_bytes_are_predicted(fields):
     config = replace(CONFIG, **fields)
     prediction = ps.cost.predict(problem(), config, ps.cost.Calibration())

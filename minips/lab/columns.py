@@ -24,7 +24,9 @@ STAGES: dict[str, tuple[str, ...]] = {
 }
 """The dropdowns: the label, and where the stage stands in the config; its kind comes last."""
 
-SIZES = ("workers", "servers", "steps", "epochs", "batch size", "sampling", "accumulate", "overlap", "seed")
+SIZES = (
+    *("workers", "servers", "placement", "steps", "epochs", "batch size", "sampling", "accumulate", "overlap", "seed"),
+)
 """The config's other fields that have a control of their own."""
 
 LOCAL, INNER = "local", "inner optimizer"
