@@ -77,7 +77,7 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", docstring)
     app.connect("build-finished", index)
     app.add_html_math_renderer("mathml", (math, None), (math, None))
-    for language in ("arrays", "session", "words", "words3"):  # of the protocol's page
+    for language in ("arrays", "session", "words", "words3", "weighed"):  # of the protocol's page
         app.add_lexer(language, TextLexer)
 
 
