@@ -70,7 +70,7 @@ def measure(rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> It
                 call()
             up, down = (client.bytes_sent - sent) // PUSHES, (client.bytes_received - received) // PUSHES
             over = None if name == "dense" else turns.over(times, name, "dense")
-            words = "a push_pull over TCP, bytes and growth"
+            words = "push_pull over TCP"
             yield Row(words, name, Spread.of(times[name].values()), over, up, down, resident() - before)
     data = clicks(rows=5 * BATCH * STEPS, items=TABLE[0])
     model = ClickModel(*data, items=TABLE[0])
@@ -81,7 +81,7 @@ def measure(rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> It
         params = model.init(np.random.default_rng(0))
         parts = [layout["E"] for layout in partition(params, SERVERS, model.tables, placement)]
         drawn = [part.rows(data.X[:, 0].astype(int))[0].mean() for part in parts if isinstance(part, TablePart)]
-        words, moved = f"the share of the busiest of {SERVERS} servers", max(pushed) / sum(pushed)
+        words, moved = f"busiest of {SERVERS} servers", max(pushed) / sum(pushed)
         yield Row(words, placement, drawn=float(max(drawn)), travelling=moved)
 
 
@@ -122,19 +122,11 @@ def table(rows: Sequence[Row]) -> Table:
 
     def cells(row: Row) -> list[str]:
         if row.seconds is None:
-            return [f"  {row.contender}", "", "", "", "", "", f"{row.drawn:.3f}", f"{row.travelling:.3f}"]
+            return [f"  {row.contender}", f"{row.drawn:.3f}", f"{row.travelling:.3f}", "", "", ""]
         figures = f"{row.bytes_up:,}", f"{row.bytes_down:,}", f"{row.growth_bytes / 1e6:.1f} MB"
-        return [f"  {row.contender}", base.duration(row.seconds), base.ratio(row.over_dense), *figures, "", ""]
+        return [f"  {row.contender}", base.duration(row.seconds), base.ratio(row.over_dense), *figures]
 
-    headings = [
-        "time",
-        "over\ndense",
-        "B up",
-        "B down",
-        f"growth in\n{PUSHES:,}",
-        "of rows\ndrawn",
-        "of rows\nmoved",
-    ]
+    headings = ["time, or\nshare drawn", "over dense,\nor moved", "B up", "B down", f"growth in\n{PUSHES:,}"]
     return base.table("rows of a table; medians [quartiles]", headings, rows, cells, "group")
 
 
