@@ -1,6 +1,6 @@
 """The interval of a mean, ``mean, half = lab.interval(points)``: how far it might move with other seeds."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +27,7 @@ def interval(values: ArrayLike) -> Interval:
     """
     from scipy.special import stdtrit  # comes with scikit-learn
 
-    x = np.asarray(values, float)
+    x: Any = np.asarray(values, float)
     if x.ndim == 0 or len(x) < 2:
         raise ValueError(f"An interval wants two values or more; got {values!r}.")
     t = float(stdtrit(len(x) - 1, (1 + SHARE) / 2))
