@@ -15,6 +15,8 @@ import pytest
 from nbclient import NotebookClient
 from test_lessons import LESSONS, lesson
 
+from minips.lab.course.grading import sockets_by_path
+
 HERE = Path(__file__).parent
 SOAK = ("03", "05", "06", "18")
 """The four that run in the soak; the others take longer, and run by hand."""
@@ -71,8 +73,10 @@ def test_a_lesson_notices_what_is_broken(path: Path, tmp_path: Path, monkeypatch
     book.cells.insert(0, nbformat.v4.new_code_cell("import minips\nprint(minips.__file__)"))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "MINIPS_AUTOPLAY": "1"}
     (tmp_path / "run").mkdir()
-    client = NotebookClient(book, timeout=300, allow_errors=True, resources={"metadata": {"path": tmp_path / "run"}})
-    client.execute(env=environment)
+    resources = {"metadata": {"path": tmp_path / "run"}}
+    with sockets_by_path() as reached:
+        client = NotebookClient(book, config=reached, timeout=300, allow_errors=True, resources=resources)
+        client.execute(env=environment)
     assert str(tmp_path) in book.cells[0].outputs[0].text
     found = disagreements(book)
     assert found, f"no comparison and no sentence noticed that {what}"

@@ -5,7 +5,9 @@ import json
 import os
 import signal
 import subprocess
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import nbformat
 from jupyter_client.kernelspec import NoSuchKernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from traitlets.config import Config
 
 from minips.engines.supervisor import handling
 from minips.lab.course.exercises import Verdict, done, exercise
@@ -27,6 +30,16 @@ ASK = """import json as _json
 from minips.lab.course.exercises import VERDICTS as _verdicts
 print(_json.dumps([_verdicts[{key!r}].passed, _verdicts[{key!r}].words] if {key!r} in _verdicts else None))"""
 """The cell that is added after the check."""
+
+
+@contextmanager
+def sockets_by_path() -> Iterator[Config]:
+    """A config of nbclient's, by which a kernel is reached over sockets that have a path, in a folder of their own.
+
+    A free TCP port, found before the kernel starts, may be another process's when the kernel listens, which then dies.
+    """
+    with tempfile.TemporaryDirectory(prefix="minips-") as folder:
+        yield Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}} if os.name == "posix" else {})
 
 
 class _Client(NotebookClient):
@@ -66,16 +79,11 @@ def grade(key: str, path: Path) -> Verdict:
     book: Any = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     book.cells = book.cells[: checks[-1] + 1]
     book.cells.append(nbformat.v4.new_code_cell(ASK.format(key=key)))  # type: ignore[no-untyped-call]
-    client = _Client(
-        book,
-        timeout=CELL_S,
-        allow_errors=True,
-        store_widget_state=False,
-        resources={"metadata": {"path": str(path.resolve().parent)}},
-    )
+    resources = {"metadata": {"path": str(path.resolve().parent)}}
+    client = _Client(book, timeout=CELL_S, allow_errors=True, store_widget_state=False, resources=resources)
     environment = {**os.environ, "MINIPS_AUTOPLAY": "1"}
     try:
-        with handling(None, *SIGNALS):
+        with handling(None, *SIGNALS), sockets_by_path() as client.config:
             client.execute(env=environment, stderr=subprocess.DEVNULL)  # a kernel that is stopped in a cell complains
     except CellTimeoutError:
         raise RuntimeError(f"A cell of {path} took longer than {CELL_S} s.") from None
