@@ -2,8 +2,7 @@
 
 BSP, 30 local steps with SGD and with Adam inside, and 120, on softmax regression of the digits: four worker processes
 over TCP, behind links of 10 Mbit/s and 1 ms. Without delays a gradient takes some tenths of a millisecond, and what the
-machine does besides is as much: it is calibrated with a push and a pull between two gradients, and local steps follow
-each other. With 5 ms of computing in each step the prediction has to hold more closely.
+machine does besides is as much. With 5 ms of computing in each step the prediction has to hold more closely.
 """
 
 from collections.abc import Iterator

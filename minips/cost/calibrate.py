@@ -192,6 +192,7 @@ def _fit(asked: dict[str, Any], answered: dict[str, Any], one_process: bool) -> 
     call = _line(asked["calls"], "wall_s")
     bare = _median([block for block in asked["calls"] if block.size == min(meters.CALL_BYTES)], "wall_s")
     hop_rest, hop_idle = _hop(asked["hops"], one_process) if "hops" in asked else (Line(), Line())
+    gradients = {kind: Line.fit(seconds) for kind, seconds in asked["gradients"].items()}
     return Calibration(
         worker=worker,
         server={**server, "aggregate": Line.fit(answered["aggregate"])},
@@ -203,7 +204,8 @@ def _fit(asked: dict[str, Any], answered: dict[str, Any], one_process: bool) -> 
         hop_idle=hop_idle,
         message=replace(call, fixed_s=call.fixed_s / 2),
         late_s=max(0.0, (_median(asked["shaped"], "wall_s") - bare) / 2 - meters.LINK.latency_s),
-        gradient=Line.fit(asked["gradient"]) if asked["gradient"] else None,
+        gradient=gradients.get("gradient"),
+        next_gradient=gradients.get("next_gradient"),
         worker_crowd=1.0 if one_process else _worker_crowd(asked["crowd"], [*worker.values()], worker_rest),
     )
 

@@ -168,8 +168,8 @@ def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addr
                 meter.blocks.clear()
         for peer, piece in zip(peers, plan.pieces, strict=True):
             _next_mean(peer, piece, ending=True)
-        gradients_s = list(_gradients(problem, plan.single, clients[-1], plan.pieces[-1])) if problem else []
-    return {**meter.blocks, "gradient": gradients_s}
+        gradients = _gradients(problem, plan.single, clients[-1], plan.pieces[-1]) if problem else {}
+    return {**meter.blocks, "gradients": gradients}
 
 
 def load_generator(control: ControlPipe, *, plan: Assignment, address: str, worker: int) -> None:
@@ -251,21 +251,27 @@ def _rounds(aggregator: Aggregator, pieces: list[Tensors], together: int) -> Ite
                 yield count(piece), (time.monotonic() - began) / calls
 
 
-def _gradients(problem: Problem, config: Config, client: Client, piece: Tensors) -> Iterator[tuple[float, float]]:
-    """Rows and seconds of gradients, for the config's batch and for a smaller one. A push and a pull come between them,
-    as in a run, so that neither the rows nor the parameters are still in the cache.
+def _gradients(
+    problem: Problem, config: Config, client: Client, piece: Tensors
+) -> dict[str, list[tuple[float, float]]]:
+    """The rows and seconds of gradients by kind, for the config's batch and for a smaller one. ``gradient``: a push and
+    a pull come before it, as in a run, so that neither the rows nor the parameters are still in the cache;
+    ``next_gradient``: it comes right after that one, as in local steps.
     """
     alone = replace(config, delays=None, accumulate=1)
     params = problem.init(seeds.init(config.seed))
     rows = min(config.batch_size or problem.rows, problem.rows)
     configs = {size: replace(alone, batch_size=size) for size in {max(1, rows // 4), rows}}
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     started = time.monotonic()
     for clock in range(-2, BLOCKS * CALLS):
         for size, sized in configs.items():
             client.push_pull(piece).result(config.timeout_s)
-            began = time.monotonic()
-            compute(problem, sized, params, 0, max(clock, 0))
-            if clock >= 0:
-                yield float(size), time.monotonic() - began
+            for turn, kind in enumerate(("gradient", "next_gradient")):
+                began = time.monotonic()
+                compute(problem, sized, params, 0, max(2 * clock + turn, 0))
+                if clock >= 0:
+                    found[kind].append((float(size), time.monotonic() - began))
         if clock >= 0 and time.monotonic() - started > ENOUGH_S:
             break
+    return dict(found)

@@ -330,12 +330,11 @@ class _Trainer(_SizedParty, TrainingParty):
             yield clock - step
 
     def compute(self, need: Compute) -> Way[tuple[float, Tensors]]:
-        config, clockwork, gradient = self.walk.config, self.clockwork, self.walk.calibration.gradient
-        began, seconds = clockwork.now, gradient.at(self.walk.load.rows) * config.accumulate if gradient else 0.0
-        seconds += inner_s(self.walk.calibration, config, self.walk.load.values)
+        config, clockwork, calibration, load = self.walk.config, self.clockwork, self.walk.calibration, self.walk.load
+        began, inner = clockwork.now, inner_s(calibration, config, load.values)
         for step in range(need.clock * config.local_steps, (need.clock + 1) * config.local_steps):
-            start = clockwork.now
-            if seconds:
+            start, gradient = clockwork.now, calibration.gradient_of(step, config)
+            if seconds := inner + (gradient.at(load.rows) * config.accumulate if gradient else 0.0):
                 yield self.beside(seconds)
             if config.delays:
                 yield start + config.delays.of(self.number, step, config.seed) - clockwork.now

@@ -28,6 +28,7 @@ class Calibration(Value):
     message: Line = option(Line(), "a message over the bare transport, one way: α, and β for each byte")
     late_s: float = option(0.0, "how much later than it says a shaped link delivers", minimum=0, unit="s")
     gradient: Line | None = option(None, "a batch's gradient of ``problem``, by rows")
+    next_gradient: Line | None = option(None, "one right after another, as in local steps; None: the same")
     together: int = option(1, "contributions to a round", minimum=1)
     ratios: dict[str, float] = option(dict, "bytes that leave a stage of the push codec over those that enter it")
     cores: int = option(1, "cores of this machine", minimum=1)
@@ -46,9 +47,14 @@ class Calibration(Value):
         """Seconds for each byte of a message."""
         return self.message.each_s
 
+    def gradient_of(self, step: int, config: Config) -> Line | None:
+        """The gradient of a worker's ``step``: with local steps only the first after an exchange is ``gradient``."""
+        return self.next_gradient or self.gradient if step % config.local_steps else self.gradient
+
     def bound(self, which: Bound) -> Self:
         """All the lower quartiles, or all the upper ones."""
-        lines = ("transfer", "worker_rest", "server_rest", "idle", "hop_rest", "hop_idle", "message", "gradient")
+        lines = ["transfer", "worker_rest", "server_rest", "idle", "hop_rest", "hop_idle", "message"]
+        lines += ["gradient", "next_gradient"]
         return replace(
             self,
             worker={name: line.bound(which) for name, line in self.worker.items()},

@@ -117,7 +117,7 @@ class Simulated(Engine):
 
     def seconds(self, config: Config, worker: int, clock: int, rows: int) -> float:
         """Seconds of this worker's gradient at this clock, on batches of so many rows, without the config's delays."""
-        gradient = self.calibration and self.calibration.gradient
+        gradient = self.calibration and self.calibration.gradient_of(clock, config)
         given = self.compute_s if self.compute_s is not None else (self.cluster and self.cluster.compute_s) or None
         batch = given if given is not None else gradient.at(rows) if gradient else 0.0
         seconds = batch * config.accumulate
