@@ -118,10 +118,13 @@ def test_what_is_no_item_and_no_click_is_refused(X, y):
 
 @pytest.mark.soak
 def test_a_million_rows_learn_with_a_fraction_of_the_bytes():
+    found = []
     for seed in range(5):
         model = ps.ClickModel(*ps.datasets.clicks(rows=100_000, items=1_000_000, seed=seed), items=1_000_000)
         config = ps.Config(workers=4, servers=2, steps=300, batch_size=100, optimizer=ps.Adagrad(lr=0.3), seed=seed)
         run = ps.train(model, config)
         dense = config.workers * config.steps * 64_000_000  # and the headers
-        assert model.auc(run.params) > 0.70
+        found.append(model.auc(run.params))
         assert max(run.bytes_sent, run.bytes_received) <= dense / 500
+    assert all(0.82 < auc < 0.88 for auc in found)  # the figures of ClickModel's docstring
+    assert round(float(np.mean(found)), 2) == 0.85
