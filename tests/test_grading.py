@@ -1,6 +1,7 @@
 """Grading from the shell: the notebook's cells run in a fresh kernel, up to the check."""
 
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
+from jupyter_client.provisioning.local_provisioner import LocalPortCache
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from minips import cli
@@ -33,6 +35,24 @@ def test_a_solved_exercise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert cli.main(["check", "0.3", path]) == 0
     assert capsys.readouterr().out.startswith("✓ 00.3 is done.")
     assert not (tmp_path / "after.txt").exists()
+
+
+@pytest.mark.outside
+def test_a_port_that_another_process_has_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, told = LocalPortCache.find_available_port, []
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+
+        def found(self: LocalPortCache, ip: str) -> int:
+            told.append(find(self, ip) if told else taken)
+            return told[-1]
+
+        monkeypatch.setattr(LocalPortCache, "find_available_port", found)
+        assert cli.main(["check", "0.3", notebook(tmp_path, IMPORTS, SOLVED, CHECK)]) == 0
+    assert told[0] == taken
+    assert len(told) == 10  # of two kernels
 
 
 @pytest.mark.outside

@@ -15,7 +15,7 @@ import pytest
 from nbclient import NotebookClient
 from test_lessons import LESSONS, lesson
 
-from minips.lab.course.grading import sockets_by_path
+from minips.lab.course.grading import execute
 
 HERE = Path(__file__).parent
 SOAK = ("03", "05", "06", "18")
@@ -73,10 +73,8 @@ def test_a_lesson_notices_what_is_broken(path: Path, tmp_path: Path, monkeypatch
     book.cells.insert(0, nbformat.v4.new_code_cell("import minips\nprint(minips.__file__)"))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "MINIPS_AUTOPLAY": "1"}
     (tmp_path / "run").mkdir()
-    resources = {"metadata": {"path": tmp_path / "run"}}
-    with sockets_by_path() as reached:
-        client = NotebookClient(book, config=reached, timeout=300, allow_errors=True, resources=resources)
-        client.execute(env=environment)
+    client = NotebookClient(book, timeout=300, allow_errors=True, resources={"metadata": {"path": tmp_path / "run"}})
+    execute(client, env=environment)
     assert str(tmp_path) in book.cells[0].outputs[0].text
     found = disagreements(book)
     assert found, f"no comparison and no sentence noticed that {what}"

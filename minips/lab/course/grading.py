@@ -5,9 +5,7 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import nbformat
 from jupyter_client.kernelspec import NoSuchKernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
-from traitlets.config import Config
 
 from minips.engines.supervisor import handling
 from minips.lab.course.exercises import Verdict, done, exercise
@@ -30,16 +27,6 @@ ASK = """import json as _json
 from minips.lab.course.exercises import VERDICTS as _verdicts
 print(_json.dumps([_verdicts[{key!r}].passed, _verdicts[{key!r}].words] if {key!r} in _verdicts else None))"""
 """The cell that is added after the check."""
-
-
-@contextmanager
-def sockets_by_path() -> Iterator[Config]:
-    """A config of nbclient's, by which a kernel is reached over sockets that have a path, in a folder of their own.
-
-    A free TCP port, found before the kernel starts, may be another process's when the kernel listens, which then dies.
-    """
-    with tempfile.TemporaryDirectory(prefix="minips-") as folder:
-        yield Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}} if os.name == "posix" else {})
 
 
 class _Client(NotebookClient):
@@ -65,6 +52,18 @@ class _Client(NotebookClient):
         await super().async_start_new_kernel(**options)
 
 
+def execute(client: NotebookClient, **options: Any) -> None:
+    """Execute a client's notebook. Once more where the kernel died before it could answer: another process may have
+    taken a port that was free when the kernel was started.
+    """
+    try:
+        client.execute(**options)
+    except RuntimeError as error:
+        if "before replying" not in str(error):
+            raise
+        client.execute(**options)
+
+
 def grade(key: str, path: Path) -> Verdict:
     """The verdict of ``lab.check(key, …)`` in the notebook at ``path``; predictions answer themselves there.
 
@@ -79,12 +78,17 @@ def grade(key: str, path: Path) -> Verdict:
     book: Any = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     book.cells = book.cells[: checks[-1] + 1]
     book.cells.append(nbformat.v4.new_code_cell(ASK.format(key=key)))  # type: ignore[no-untyped-call]
-    resources = {"metadata": {"path": str(path.resolve().parent)}}
-    client = _Client(book, timeout=CELL_S, allow_errors=True, store_widget_state=False, resources=resources)
+    client = _Client(
+        book,
+        timeout=CELL_S,
+        allow_errors=True,
+        store_widget_state=False,
+        resources={"metadata": {"path": str(path.resolve().parent)}},
+    )
     environment = {**os.environ, "MINIPS_AUTOPLAY": "1"}
     try:
-        with handling(None, *SIGNALS), sockets_by_path() as client.config:
-            client.execute(env=environment, stderr=subprocess.DEVNULL)  # a kernel that is stopped in a cell complains
+        with handling(None, *SIGNALS):
+            execute(client, env=environment, stderr=subprocess.DEVNULL)  # a kernel stopped in a cell complains
     except CellTimeoutError:
         raise RuntimeError(f"A cell of {path} took longer than {CELL_S} s.") from None
     except NoSuchKernel as error:
