@@ -20,7 +20,7 @@ from nbformat.v4 import new_code_cell
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 
 from minips.lab.course import QUESTIONS
-from minips.lab.course.grading import execute
+from minips.lab.course.grading import with_a_kernel
 from minips.lab.course.lessons import arguments, blanked
 
 LESSONS = sorted((Path(__file__).parents[1] / "lessons").glob("[0-9]*.ipynb"))
@@ -157,10 +157,7 @@ def test_its_outputs_are_the_saved_ones_and_its_solutions_pass(
         cells.append(IPyNbCell.from_parent(run, name=f"Cell {number}", **unchecked))
     with ExitStack() as stack:
         monkeypatch.setattr("nbval.kernel.open", lambda *what: stack.enter_context(open(*what)), raising=False)
-        try:
-            run.setup()
-        except RuntimeError:  # another process has taken a port of the kernel's before it listened
-            run.setup()
+        with_a_kernel(run.setup)
         stack.callback(run.teardown)
         failed = [words for cell in cells if (words := failure(cell))]
     assert not failed, "\n\n".join(failed)
@@ -192,7 +189,7 @@ def test_a_learner_who_predicts_nothing_gets_through(
     monkeypatch.delenv("MINIPS_AUTOPLAY")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     book = nbformat.reads(blanked(path).decode(), as_version=4)
-    execute(NotebookClient(book, timeout=120, resources={"metadata": {"path": tmp_path}}))
+    with_a_kernel(NotebookClient(book, timeout=120, resources={"metadata": {"path": tmp_path}}).execute)
     waiting = []
     for cell in code_cells(book):
         shown = "".join(output.get("text", "") for output in cell.outputs)

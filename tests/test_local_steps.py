@@ -325,8 +325,8 @@ def test_predicted_seconds_are_of_gradient_steps():
         assert local.seconds == pytest.approx(60 * local.seconds_per_step)
         assert local.spans["compute"] == pytest.approx(0.01, rel=0.02)
     steps = config().local.steps
-    for next_s in 0.001, 0.0004:  # a gradient right after another may take less
-        warm = dataclasses.replace(known, next_gradient=Line(next_s))
+    for following, next_s in (None, 0.001), (Line(0.0004), 0.0004):  # a gradient right after another may take less
+        warm = dataclasses.replace(known, next_gradient=following)
         busy = ps.cost.predict(SOFTMAX, config(), warm)
         rows = ps.cost.compare(busy, ps.train(SOFTMAX, config(), engine=ps.Simulated(calibration=warm))).rows
         for name, predicted, measured in rows:

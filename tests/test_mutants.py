@@ -15,7 +15,7 @@ import pytest
 from nbclient import NotebookClient
 from test_lessons import LESSONS, lesson
 
-from minips.lab.course.grading import execute
+from minips.lab.course.grading import with_a_kernel
 
 HERE = Path(__file__).parent
 SOAK = ("03", "05", "06", "18")
@@ -74,7 +74,7 @@ def test_a_lesson_notices_what_is_broken(path: Path, tmp_path: Path, monkeypatch
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "MINIPS_AUTOPLAY": "1"}
     (tmp_path / "run").mkdir()
     client = NotebookClient(book, timeout=300, allow_errors=True, resources={"metadata": {"path": tmp_path / "run"}})
-    execute(client, env=environment)
+    with_a_kernel(client.execute, env=environment)
     assert str(tmp_path) in book.cells[0].outputs[0].text
     found = disagreements(book)
     assert found, f"no comparison and no sentence noticed that {what}"

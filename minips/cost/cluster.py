@@ -126,8 +126,7 @@ class Cluster(Machines):
     def _machines(self, config: Config, calibration: Calibration | None) -> Calibration:
         """The calibration for a machine for each worker and each server: no process waits for a core."""
         alone = replace(calibration or Calibration(), worker_crowd=1.0, late_s=0.0, others=0.0)
-        cores = config.workers + config.servers
-        return replace(alone, gradient=Line(self.compute_s), next_gradient=None, cores=cores)
+        return replace(alone.with_gradient(Line(self.compute_s)), cores=config.workers + config.servers)
 
 
 @dataclass(frozen=True)

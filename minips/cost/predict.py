@@ -113,10 +113,10 @@ def predict(
     else:
         traffic = count_bytes(config, params, gradients, rows)
     if cluster and cluster.compute_s:
-        calibration = replace(calibration, gradient=Line(cluster.compute_s), next_gradient=None)
+        calibration = calibration.with_gradient(Line(cluster.compute_s))
     elif calibration.gradient is None or calibration.problem != problem_words(problem):
         gradient_s, note = quietly(partial(_time_gradient, part, config, params), attempts=2)
-        calibration = replace(calibration, gradient=Line(gradient_s), next_gradient=None, note=calibration.note or note)
+        calibration = replace(calibration.with_gradient(Line(gradient_s)), note=calibration.note or note)
     bounds = (calibration, calibration.bound("low"), calibration.bound("high"))
     middle, low, high = (Walk(config, bound, traffic.load, cluster) for bound in bounds)
     seconds = middle.seconds_per_step

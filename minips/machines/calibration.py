@@ -47,6 +47,10 @@ class Calibration(Value):
         """Seconds for each byte of a message."""
         return self.message.each_s
 
+    def with_gradient(self, line: Line) -> Self:
+        """A calibration whose gradients all take the time of this line."""
+        return replace(self, gradient=line, next_gradient=None)
+
     def gradient_of(self, step: int, config: Config) -> Line | None:
         """The gradient of a worker's ``step``: with local steps only the first after an exchange is ``gradient``."""
         return self.next_gradient or self.gradient if step % config.local_steps else self.gradient

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -52,16 +53,16 @@ class _Client(NotebookClient):
         await super().async_start_new_kernel(**options)
 
 
-def execute(client: NotebookClient, **options: Any) -> None:
-    """Execute a client's notebook. Once more where the kernel died before it could answer: another process may have
-    taken a port that was free when the kernel was started.
+def with_a_kernel(call: Callable[..., object], **options: Any) -> None:
+    """Make a call that starts a kernel. Once more where the kernel died before it could answer: another process may
+    have taken a port that was free when the kernel was started.
     """
     try:
-        client.execute(**options)
+        call(**options)
     except RuntimeError as error:
         if "before replying" not in str(error):
             raise
-        client.execute(**options)
+        call(**options)
 
 
 def grade(key: str, path: Path) -> Verdict:
@@ -88,7 +89,8 @@ def grade(key: str, path: Path) -> Verdict:
     environment = {**os.environ, "MINIPS_AUTOPLAY": "1"}
     try:
         with handling(None, *SIGNALS):
-            execute(client, env=environment, stderr=subprocess.DEVNULL)  # a kernel stopped in a cell complains
+            # a kernel that is stopped in a cell complains
+            with_a_kernel(client.execute, env=environment, stderr=subprocess.DEVNULL)
     except CellTimeoutError:
         raise RuntimeError(f"A cell of {path} took longer than {CELL_S} s.") from None
     except NoSuchKernel as error:
