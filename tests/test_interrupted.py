@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 import minips as ps
+from minips.core.partition import cut, partition
 from minips.engines import local
+from minips.results.run import state_of
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.digits())
 TOPK = ps.Codec(quantizer=ps.TopK(fraction=0.05), memory=ps.ErrorFeedback())
@@ -264,6 +266,36 @@ def test_after_an_error_no_gradient_is_computed_from_what_an_earlier_run_had_see
     problem.steps = 1000
     run = ps.train(problem, config, engine="threads", resume=caught.value.run)
     assert max(run.staleness) <= 3
+
+
+@pytest.mark.parametrize(
+    ("taken", "kept"),
+    [
+        ([(34, [(0, 34)]), (34, [(1, 34)])], [[], []]),
+        ([(34, [(0, 34)]), (34, [(0, 34)])], [[(0, 34)], [(0, 34)]]),
+        ([(35, [(0, 35)]), (34, [(1, 34)])], [[], [(1, 34)]]),
+        ([(35, [(1, 35)]), (35, [(1, 35), (0, 35)]), (35, [(1, 35)])], [[(1, 35)]] * 3),
+    ],
+    ids=["crossed", "at both", "in a round that is complete at the other", "three servers"],
+)
+def test_a_push_that_one_server_has_not_taken_is_made_again(taken, kept):
+    servers = [{"shard": {"rounds": rounds, "held": held}, "links": []} for rounds, held in taken]
+    assert [server["shard"]["held"] for server in state_of(servers, [])["servers"]] == kept
+
+
+def test_workers_whose_pushes_came_to_one_server_each_before_the_end_go_on():
+    config = BASE.with_({"delays": None, "steps": 8, "timeout_s": 20.0})
+    first = ps.train(PROBLEM, config.with_({"steps": 4}), engine="threads")
+    for worker, (server, layout) in enumerate(zip(first.state["servers"], layouts(config), strict=True)):
+        gradients = cut({name: np.zeros_like(p) for name, p in first.params.items()}, layout)
+        server["shard"]["held"] = [(worker, 4, 4, gradients, 0.0)]
+    first.state = state_of(first.state["servers"], first.state["workers"])
+    run = ps.train(PROBLEM, config, engine="threads", resume=first)
+    assert_same(run, ps.train(PROBLEM, config, engine="simulated"))
+
+
+def layouts(config):
+    return partition(PROBLEM.init(np.random.default_rng(0)), config.servers)
 
 
 def test_a_run_within_a_callback_is_interrupted_and_is_not_taken_for_the_outer_one():

@@ -54,7 +54,21 @@ for a worker that was lost. The run of one of several servers alone has the serv
 
 
 def state_of(servers: list[Any], workers: list[Any]) -> State:
-    """The state of a run from those of its parties. A lost worker begins anew: the servers forget their side of it."""
+    """The state of a run from those of its parties. A lost worker begins anew: the servers forget their side of it.
+
+    They forget a waiting push, too, that came to another server after its end. Its worker makes it again; otherwise two
+    workers could each wait at one server for the other's push.
+    """
+    shards = [server["shard"] for server in servers]
+    waiting = [{(worker, clock) for worker, clock, *_ in shard["held"]} for shard in shards]
+
+    def everywhere(worker: int, clock: int, *_: Any) -> bool:
+        return all(
+            (worker, clock) in held or clock < shard["rounds"] for shard, held in zip(shards, waiting, strict=True)
+        )
+
+    for shard in shards:
+        shard["held"] = [push for push in shard["held"] if everywhere(*push)]
     for server in servers:
         server["links"] = [codec if worker else None for codec, worker in zip(server["links"], workers, strict=True)]
     return {"servers": servers, "workers": workers}
