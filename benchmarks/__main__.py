@@ -72,6 +72,7 @@ TABLES = {
     "cost features rounds": "seconds per step, predicted and measured, behind links and on the bare loopback",
     "local rounds": "seconds per gradient step with local steps, predicted and measured, behind a link",
     "rows rounds": "rows of a table beside a dense tensor, and the busiest of four servers",
+    "stalls transports* rounds": "the calls of a good client beside 20 peers that stall, over those without them",
     "tune features": "the tuner's ranking of 30 configs, and what they take, behind two links",
 }
 """Name and options of each table, which its ``measure`` takes; ``+`` and ``*`` are argparse's."""

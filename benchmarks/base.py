@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from minips.lab.measure.turns import Spread, Watch
-from minips.stage import nearest
+from minips.words import nearest
 
 
 class Chart(NamedTuple):

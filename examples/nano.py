@@ -37,6 +37,7 @@ MEMORY = {"exact": "none", "sign": "errorfeedback"}  # what a sender remembers, 
 # These workers would compute something else where a config says otherwise.
 PLAIN = {"servers": 1, "sampling": "batch", "accumulate": 1, "overlap": False, "link": None, "delays": None}
 CALL, ERROR, AUTH, POOL = range(4)  # the tags of messages
+KINDS = "hello", "push", "push_pull", "pull", "alive", "bye"  # what a worker says
 
 Array = np.ndarray[Any, Any]
 Tensors = dict[str, Array]
@@ -72,7 +73,7 @@ def work(address: tuple[str, int], token: bytes) -> None:
         codec, memory = (config["push"][stage].get("name") for stage in ("quantizer", "memory"))
         if MEMORY.get(codec) != memory or not PLAIN.items() <= (PLAIN | config).items():
             raise ValueError(f"Expected codecs of {MEMORY} and {PLAIN}; the server has {config}. Use minips work.")
-        worker = ask(server, "hello", worker=-1, client=secrets.token_hex(16))[0]["worker"]
+        worker = ask(server, "hello", worker=-1)[0]["worker"]  # its secret is for who connects again
         X, y = (np.array_split(rows, config["workers"])[worker] for rows in digits()[:2])
         while not (told["applied"] or all(one["connected"] for one in told["workers"])) and time.monotonic() < deadline:
             ask(server, "alive", worker=worker)  # begin together: under ASP the first to come would do all the work
@@ -109,7 +110,7 @@ class Shard:
         self.rounds, self.done, self.diverged, self.changed = consistency == "bsp", False, "", threading.Condition()
         self.version, self.applied, self.duplicates, self.loss, self.began = 0, 0, 0, 0.0, time.monotonic()
         self.held, self.connections = dict[int, Tensors](), dict[Any, int]()  # gradients by worker; over each, who
-        self.clocks, self.live, self.clients = [0] * WORKERS, {*range(WORKERS)}, [""] * WORKERS
+        self.clocks, self.live, self.secrets = [0] * WORKERS, {*range(WORKERS)}, [""] * WORKERS
         self.heard, self.traffic = [self.began] * WORKERS, np.zeros((WORKERS, 2), int)  # bytes that came and went
 
     def push(self, worker: int, clock: int, gradients: Tensors, loss: float) -> str:
@@ -144,17 +145,23 @@ class Shard:
         self.done = bool(self.diverged) or self.applied >= WORKERS * STEPS
         self.changed.notify_all()
 
-    def join(self, connection: Any, worker: int, client: str) -> Header:
-        """Let a client be this worker or (−1) the first that nobody is, from this round on; the answer to its hello."""
-        taken = {one for one in self.connections.values() if self.clients[one] != client}
-        free = [one for one in range(WORKERS) if one not in taken and worker in (-1, one)]
-        if not free:
-            raise ValueError(f"Worker {worker} (-1: any of {WORKERS}) is another client now. Try later.")
+    def join(self, connection: Any, worker: int, secret: str) -> Header:
+        """Let a session be this worker or (−1) the first that nobody is, from this round on; the answer to its hello.
+
+        A worker that has a connection is taken but for who knows the secret that its first hello was answered with.
+        """
+        mine, known = self.connections.get(connection), [one.encode() for one in self.secrets]
+        held = {one for one in self.connections.values() if not hmac.compare_digest(known[one], secret.encode())}
+        free = [one for one in range(WORKERS) if one not in held and worker in (-1, one)] if mine is None else [mine]
+        if not free or worker not in (-1, free[0]):
+            raise ValueError(f"Worker {worker} (-1: any of {WORKERS}) is held by another session. Try later.")
         worker = self.connections[connection] = free[0]
-        self.clients[worker], self.clocks[worker] = client, max(self.clocks[worker], self.version if self.rounds else 0)
+        self.secrets[worker] = self.secrets[worker] if mine == worker else secret or secrets.token_hex(16)
+        self.clocks[worker] = max(self.clocks[worker], self.version if self.rounds else 0)
         self.live.add(worker)
         layout = {name: [p.shape, p.dtype.name, 0, p.size] for name, p in self.params.items()}
-        return {"layout": layout, "index": 0, "servers": 1, "silence_s": SILENCE_S, "worker": worker}
+        told = {"layout": layout, "index": 0, "servers": 1, "silence_s": SILENCE_S}
+        return told | {"rejoin_s": 0.0, "worker": worker, "secret": self.secrets[worker]}
 
     def leave(self, connection: Any) -> None:
         """Take leave of a connection that has ended: nobody waits any longer for a worker that has no other one."""
@@ -288,10 +295,10 @@ def answer(frames: list[bytes], connection: Any, shard: Shard) -> list[bytes]:
     with shard.changed:
         if kind == "status":
             return encode({"kind": "reply", "config": shard.config, **shard.status()}, [])
-        reply = shard.join(connection, said["worker"], said.get("client", "")) if kind == "hello" else {}
+        reply = shard.join(connection, said["worker"], str(said.get("secret", ""))) if kind == "hello" else {}
         worker = shard.connections.get(connection)
-        if worker is None or kind not in ("hello", "push", "push_pull", "pull", "alive", "bye"):
-            raise ValueError(f"Expected status or hello, then push, push_pull, pull, alive and bye; got {kind!r}.")
+        if worker is None or said["worker"] not in (worker, -1) or kind not in KINDS:
+            raise ValueError(f"Expected status or, as one worker, of {', '.join(KINDS)}; got {kind!r}.")
         shard.heard[worker] = time.monotonic()
         outcome = shard.push(worker, said["clock"], gradients, said["loss"]) if "push" in kind else None
         params = shard.wait(worker, shard.clocks[worker]) if "pull" in kind else {}

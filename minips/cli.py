@@ -39,7 +39,8 @@ from minips.notation import parse_stage, read_fields
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
-from minips.stage import NoStageError, Stage, Value, default_of, kinds, missing, names, reason, stage_class
+from minips.stage import NoStageError, Stage, Value, kinds, missing, names, stage_class
+from minips.words import default_of, reason
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
@@ -264,7 +265,6 @@ def serve(options: argparse.Namespace) -> int:
     stand at ports that follow each other, in this process; with --index one of them alone, so that each may have a
     machine of its own.
     """
-    from minips.stages.transports.network import check_private
     from minips.training import byhand
     from minips.training.progress import showing
 
@@ -281,9 +281,8 @@ def serve(options: argparse.Namespace) -> int:
         with wrong_values():
             transport = _tls(config.transport, certificate=options.certificate, key=options.key)
             config = dataclasses.replace(config, transport=transport)
-            check_private(config.transport, options.bind, options.plaintext)
             token = _token(options.token_file, fresh=True)
-            serving = byhand.serving(problem, config, options.bind, token, options.index, before)
+            serving = byhand.serving(problem, config, options.bind, token, options.index, before, options.plaintext)
             served = stack.enter_context(serving)
         where = ",".join(server.address for server in served.servers)
         what = f"--problem {options.problem}" if options.problem else f"--data {options.data}"
@@ -291,8 +290,8 @@ def serve(options: argparse.Namespace) -> int:
         what += " --plaintext" if options.plaintext else ""
         what += " --authority FILE.pem" if getattr(config.transport, "certificate", "") else ""
         count = "one worker. Start it" if config.workers == 1 else f"{config.workers} workers. Start each"
-        how = f"minips work {what} --connect {where} --token-file {options.token_file}"
-        print(f"Serving {count} with\n    {how}", file=sys.stderr)
+        what += f" --connect {where}" + (f" --token-file {options.token_file}" if options.token_file else "")
+        print(f"Serving {count} with\n    minips work {what}", file=sys.stderr)
         try:
             with showing(bool(sys.stderr and sys.stderr.isatty()), read, Terminal(stderr=True)) as watch:
                 served.wait(watch)
@@ -305,13 +304,15 @@ def work(options: argparse.Namespace) -> int:
     """Be a worker of servers that were started by hand, until the run is over. The config is theirs."""
     from minips.training import byhand
 
+    check_folders(options.session)
     addresses, transport = _reached(options, options.connect)
     problem, token = _problem(options), _token(options.token_file)
 
     def met(client: Any) -> None:
         print(f"Worker {client.worker} of {client.config.workers} is connected to {options.connect}.", file=sys.stderr)
 
-    did = byhand.work(problem, addresses, token=token, rank=options.rank, transport=transport, met=met)
+    reached = {"token": token, "transport": transport, "session": options.session}
+    did = byhand.work(problem, addresses, rank=options.rank, met=met, **reached)
     traffic = f"{did.bytes_sent / 1e6:.3f} MB sent, {did.bytes_received / 1e6:.3f} received"
     print(f"Worker {did.worker}: the run is over, after {did.pushes} pushes; {traffic}.")
     if did.diverged:
@@ -333,12 +334,11 @@ def status(options: argparse.Namespace) -> None:
 def _reached(options: argparse.Namespace, listed: str) -> tuple[list[str], Any]:
     """The addresses that are listed, and a transport that reaches them."""
     from minips.drivers.connecting import transport_of
-    from minips.stages.transports.network import check_private
 
     addresses = listed.split(",")
     transport = _tls(transport_of(addresses[0]), authority=options.authority)
     for address in addresses:
-        check_private(transport, address, options.plaintext)
+        transport.plain(address, "authority", options.plaintext)
     return addresses, transport
 
 
@@ -351,8 +351,12 @@ def _tls(transport: Any, **files: str | None) -> Any:
 
 
 @wrong_values()
-def _token(file: str, fresh: bool = False) -> str:
-    """The token in a file; a ``fresh`` one is written where there is no file, for its owner's eyes only."""
+def _token(file: str | None, fresh: bool = False) -> str:
+    """The token in a file or in ``MINIPS_TOKEN``; a ``fresh`` one is written for its owner where a file is missing."""
+    if file is None:
+        if token := os.environ.get("MINIPS_TOKEN", "").strip():
+            return token
+        raise ValueError("There is no token. Name a file with --token-file, or set the variable MINIPS_TOKEN.")
     path = Path(file)
     if fresh and not path.exists():
         check_folders(file)
@@ -566,7 +570,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--json": {"metavar": "FILE", "help": "write the results as JSON; - is standard output"},
     "--trace": {"metavar": "FILE", "help": "write the spans for Perfetto, of serve the server's"},
     "--authority": {"metavar": "FILE.pem", "help": "speak TLS, to whom this authority has signed"},
-    "--token-file": {"metavar": "FILE", "required": True, "help": "the secret that all of a run know"},
+    "--token-file": {"metavar": "FILE", "help": "the secret that all of a run know (default: that in MINIPS_TOKEN)"},
     "--plaintext": {"action": "store_true", "help": "without TLS to or from other machines, too"},
 }
 """The options that several commands have."""
@@ -607,6 +611,7 @@ def _parser() -> argparse.ArgumentParser:
     one = add(work, "be a worker of servers that were started by hand", *_PROBLEM, "--authority", *of_network)
     one.add_argument("--connect", metavar="ADDRESS,…", required=True, help="all the servers' addresses, in their order")
     one.add_argument("--rank", type=_rank, metavar="N", help="this worker's number, or auto: the first that is free")
+    one.add_argument("--session", metavar="FILE", help="keep the number's secret there, to have it again after a crash")
     one = add(status, "how far a server's run is, and who is there", "--authority", *of_network)
     one.add_argument("address", metavar="ADDRESS,…", help="a server's address, or several")
     one = add(stages, "list what can be swapped")

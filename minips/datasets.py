@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.stage import Array
+from minips.words import check_type
 
 
 class Dataset(NamedTuple):
@@ -54,6 +55,7 @@ def synthetic(
     dtype: DTypeLike = "float32",
 ) -> Dataset:
     """Normal features and a linear model with normal noise: a regression, or class numbers, given ``classes``."""
+    check_type("synthetic", classes, int | None, "a number of classes")
     rng = seeds.synthetic(seed)
     X = rng.normal(size=(rows, features))
     scores = X @ rng.normal(size=(features, classes or 1)) / np.sqrt(features)

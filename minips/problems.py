@@ -365,6 +365,8 @@ class MLP(SoftmaxRegression):
         self, *rows: Any, hidden: int = 32, classes: int | None = None, l2: float = 0.0, weights: Array | None = None
     ) -> None:
         super().__init__(*rows, classes=classes, l2=l2, weights=weights)
+        if type(hidden) is not int or hidden < 1:
+            raise ValueError(f"hidden is a number of units, at least 1; got {hidden!r}.")
         self.hidden = hidden
 
     def init(self, rng: np.random.Generator) -> Tensors:

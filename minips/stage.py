@@ -9,23 +9,20 @@ do: their contracts stand in ``minips.stages``.
 """
 
 import dataclasses
-import difflib
 import importlib.util
-import inspect
 import math
-import re
 import sys
-import textwrap
 import types
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from operator import ge, gt, le, lt
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
+
+from minips.words import FieldsDoc, article, check_limits, check_type, default_of, nearest, reason
 
 T = TypeVar("T")
 
@@ -94,50 +91,13 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error sentence: the known names, and the one that ``word`` was probably meant to be.
-
-    >>> nearest("topkk", ["exact", "topk"])
-    'Known: exact, topk. Did you mean topk?'
-    """
-    known = list(known)
-    close = difflib.get_close_matches(str(word), known, n=1)
-    return f"Known: {', '.join(known)}." + (f" Did you mean {close[0]}?" if close else "")
-
-
-class _Doc:
-    """A docstring that ends with a line for each field. It is written when it is read: the fields are known by then."""
-
-    def __init__(self, words: str) -> None:
-        self.words = words
-
-    def __get__(self, instance: object, owner: Any) -> str:
-        if "__match_args__" not in vars(owner) or not dataclasses.fields(owner):  # which @dataclass sets at its end
-            return self.words
-        try:
-            hints = get_type_hints(owner)
-        except Exception:  # such as a class whose field names a class of its own function
-            hints = {}
-        lines = (_field_line(field, hints.get(field.name, field.type)) for field in dataclasses.fields(owner))
-        return "\n".join([inspect.cleandoc(self.words), "", "Fields:", *lines])
-
-
-def reason(error: BaseException) -> str:
-    """An error's text, for the end of a sentence; its type where a library's error has no text.
-
-    >>> reason(ValueError("too large")), reason(TimeoutError())
-    ('too large', 'a TimeoutError without a text')
-    """
-    return str(error) or f"{_article(type(error).__name__)} without a text"
-
-
 class Value:
     """A frozen dataclass that checks its fields and goes to JSON and back."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if isinstance(words := vars(cls).get("__doc__"), str):
-            cls.__doc__ = _Doc(words)  # type: ignore[assignment]
+            cls.__doc__ = FieldsDoc(words)  # type: ignore[assignment]
 
     if not TYPE_CHECKING:  # checkers know the fields
 
@@ -161,11 +121,14 @@ class Value:
         differing = (f"{field.name}={value!r}" for field, value in values if value != default_of(field))
         return f"{type(self).__qualname__}({', '.join(differing)})"
 
+    as_code = __repr__
+
     def with_(self, changes: Mapping[str, Any]) -> Self:
         """A copy with other values in some fields, which are named by their path: ``{"push.quantizer": "sign"}``.
 
         ValueError for a path that does not exist.
         """
+        check_type("with_", changes, Mapping, "a mapping of fields to values")
         changed = self
         for path, value in changes.items():
             name, _, rest = path.partition(".")
@@ -225,6 +188,7 @@ def register(cls: type[S]) -> type[S]:
 
     The same class again, as of a cell that is run twice, replaces itself. ValueError for another under a taken name.
     """
+    check_type("register", cls, type, "a class")
     kind, name = getattr(cls, "kind", None), getattr(cls, "name", None)
     if not (isinstance(kind, str) and isinstance(name, str)):
         raise ValueError(
@@ -284,10 +248,10 @@ def stage_class(kind: str, name: str) -> type[Stage]:
         head, colon, fields = str(name).partition(":")
         if colon and head in classes:
             raise ValueError(
-                f"{name!r} is how the command line names {_article(kind)}. In Python, give "
-                f"{_public(stage_class(kind, head))}({fields}), or a dict of 'name' and the fields."
+                f"{name!r:.99} is how the command line names {article(kind)}. In Python, give "
+                f"{_public(stage_class(kind, head))}({fields:.100}), or a dict of 'name' and the fields."
             )
-        raise NoStageError(f"There is no {kind} named {name!r}. {nearest(name, classes)}")
+        raise NoStageError(f"There is no {kind} named {name!r:.99}. {nearest(name, classes)}")
     cls = classes[name]
     if isinstance(cls, str):
         cls = classes[name] = resolve_name(cls)
@@ -357,27 +321,6 @@ def _classes(kind: str) -> dict[str, type[Stage] | str]:
 
 def _fields(value: Any) -> "tuple[dataclasses.Field[Any], ...]":
     return dataclasses.fields(value)
-
-
-def default_of(field: Any) -> Any:
-    """The default of a dataclass field; ``dataclasses.MISSING`` where it has none."""
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-
-
-def _field_line(field: Any, hint: Any) -> str:
-    """``name: type (unit) = default, limits: help``, as the docstring of a value has it for each field."""
-    of_type = re.sub(r"\b[a-z_]\w*\.", "", inspect.formatannotation(hint))  # a class without its module
-    try:
-        default = default_of(field)
-    except ModuleNotFoundError:  # a stage whose library is not installed
-        default = dataclasses.MISSING
-    code = Value.__repr__ if isinstance(default, Value) else repr
-    unit = f" ({field.metadata['unit']})" if field.metadata.get("unit") else ""
-    words = f"{field.name}: {of_type}{unit}" + ("" if default is dataclasses.MISSING else f" = {code(default)}")
-    words += "".join(f", {limit}" for limit in _limits(field.metadata))
-    if said := field.metadata.get("help"):
-        words += f": {said}"
-    return textwrap.fill(words, 110, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
 
 
 def _check_names(cls: type[Value], given: Mapping[str, Any], error: type[Exception]) -> None:
@@ -463,7 +406,7 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
         if hint is int and isinstance(value, str | np.integer) and str(value).lstrip("-").isdigit():
             return int(value)
         if not isinstance(value, hint) or (isinstance(value, bool) and hint is int):
-            raise ValueError(f"{where} takes {_article(hint.__name__)}, got {value!r}.")
+            raise ValueError(f"{where} takes {article(hint.__name__)}, got {value!r}.")
     return value
 
 
@@ -472,27 +415,3 @@ def _fits(hint: Any, value: Any) -> bool:
     if get_origin(hint) is dict:
         return isinstance(value, Mapping) and not isinstance(value.get("name"), str)
     return isinstance(hint, type) and isinstance(value, hint)
-
-
-def _article(noun: str) -> str:
-    return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"
-
-
-BOUNDS = {"minimum": ("at least", ge), "above": ("above", gt), "maximum": ("at most", le), "below": ("below", lt)}
-
-
-def _limits(metadata: Mapping[str, Any]) -> list[str]:
-    """The limits of a field in words."""
-    choices = [] if metadata.get("choices") is None else [f"one of {', '.join(map(repr, metadata['choices']))}"]
-    bounds = (f"{words} {metadata[key]:g}" for key, (words, _) in BOUNDS.items() if metadata.get(key) is not None)
-    return [*choices, *bounds]
-
-
-def check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
-    """ValueError in a sentence where a field's value is none of its choices or beyond its limits."""
-    choices, wanted = metadata.get("choices"), _limits(metadata)
-    if choices is not None and value not in choices:
-        raise ValueError(f"{where} takes {wanted[0]}; got {value!r}.")
-    bounds = [(holds, metadata[key]) for key, (_, holds) in BOUNDS.items() if metadata.get(key) is not None]
-    if isinstance(value, int | float) and not all(holds(value, bound) for holds, bound in bounds):
-        raise ValueError(f"{where} must be {' and '.join(wanted)}; got {value!r}.")

@@ -18,7 +18,7 @@ from minutes import pieces
 from nbclient import NotebookClient
 from PIL import Image
 
-MEASURED = 2
+MEASURED = 3
 """The version of all that lessons measure: bytes, draws, losses, the ways of frames. A change of one of these raises
 it, and the lessons are executed again, which writes it into their metadata.
 """

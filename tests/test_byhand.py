@@ -19,7 +19,6 @@ import trustme
 import minips as ps
 from minips import cli, seeds
 from minips.drivers.connecting import transport_of
-from minips.stages.transports.network import check_private
 from minips.training import byhand
 
 MINIPS = [sys.executable, "-m", "minips"]
@@ -269,7 +268,14 @@ PAPERS = ps.Tcp(certificate="c.pem", key="k.pem")
     ],
 )
 def test_what_stays_on_this_machine_or_is_encrypted_or_wanted_may_travel(transport, address, plaintext):
-    check_private(transport, address, plaintext)
+    file = "authority" if getattr(transport, "authority", "") else "certificate"
+    assert transport.plain(address, file, plaintext) == plaintext
+
+
+def test_an_authority_encrypts_nothing_that_is_served_and_a_certificate_nothing_that_is_connected_to():
+    for transport, file in ((PAPERS, "authority"), (ps.Tcp(authority="a.pem"), "certificate")):
+        with pytest.raises(ValueError, match="there is no TLS"):
+            transport.plain("tcp://0.0.0.0:7071", file, False)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +284,7 @@ def test_what_stays_on_this_machine_or_is_encrypted_or_wanted_may_travel(transpo
 @pytest.mark.parametrize("transport", [ps.Tcp(), ps.Http()], ids=["tcp", "http"])
 def test_plaintext_to_other_machines_is_refused(transport, address):
     with pytest.raises(ValueError, match=r"there is no TLS.*--plaintext"):
-        check_private(transport, f"{transport.scheme}://{address}:7071")
+        transport.plain(f"{transport.scheme}://{address}:7071", "certificate", False)
 
 
 @pytest.mark.parametrize(
@@ -408,7 +414,7 @@ def test_status_taken_ranks_and_ctrl_c(tmp_path, capsys):
             for started in (one, other):
                 started.until("is connected to")
             assert cli.main([*work[:-1], token, "--rank", "0"]) == 1
-            assert "minips: Worker 0 is connected already, from another client" in capsys.readouterr().err
+            assert "minips: Worker 0 is held by another session" in capsys.readouterr().err
             assert cli.main(["status", address, "--token-file", token]) == 0
             out = capsys.readouterr().out
             assert re.search(r"^server 0 of 1: \d+ of 2000000 updates in .* s, loss .*, running$", out, re.MULTILINE)

@@ -282,7 +282,7 @@ def test_a_quantizer_that_gives_no_parts_is_named_with_the_tensor(encoded, words
 def test_a_quantizer_that_gives_no_array_back_is_named_with_the_tensor(monkeypatch):
     frames = encoder(ps.Codec(quantizer=ps.Sign())).encode(Message({}, TENSORS))
     monkeypatch.setattr(ps.Sign, "decode", lambda self, parts: None)
-    with pytest.raises(ValueError, match="'W' does not decode with sign: decode gave NoneType, expected an array"):
+    with pytest.raises(ValueError, match="'W' does not decode with sign: Its decode gave NoneType, expected an array"):
         receive(sent(frames))
 
 

@@ -26,8 +26,8 @@ from minips.stage import Frames, Tensors
 from minips.stages.serializers import Packet
 
 GOLDEN = Path(__file__).parent / "golden.json"
-WAVERS = ("busy", "waited")
-"""What an answer's envelope tells of the wall clock."""
+WAVERS = ("busy", "waited", "secret")
+"""What an answer's envelope tells of the wall clock; and what is drawn at random for each run."""
 
 
 class Pull(ps.Problem):

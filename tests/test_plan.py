@@ -102,7 +102,7 @@ def test_a_known_message_goes_through_no_stage(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_empty_envelope_is_refused_alike() -> None:
     for plan in (None, Plan()):
-        with pytest.raises(ValueError, match="The first frame is not a minips envelope: Unpack failed"):
+        with pytest.raises(ValueError, match="The first frame is not a minips envelope: it is no map"):
             decoded([b"", HEAD, BODY], plan)
 
 
@@ -135,13 +135,25 @@ def test_a_large_head_is_read_and_not_learned() -> None:
     assert plan._last == Plan()._last
 
 
-def test_a_name_told_twice_is_not_planned() -> None:
-    """The last array of a name counts, as a dict has it; a plan would have read the first frame."""
+def test_a_name_told_twice_is_refused_and_not_planned() -> None:
     entry = ["w", "exact", [["values", "float32", [3]]]]
     frames = [ENVELOPE, msgpack.packb([{"clock": 1}, [entry, entry]]), bytes(12), BODY]
+    for plan in (Plan(), None):
+        with pytest.raises(ValueError, match="the tensor 'w', or a part of it, is there twice"):
+            decoded(frames, plan)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [[HEAD, BODY, b"more"], [HEAD.replace(b"\x82", b"\x83\xa5clock\x01", 1), BODY]],
+    ids=["a frame that no part uses", "a field that is there twice"],
+)
+def test_a_plan_reads_nothing_that_the_general_way_refuses(frames: list[bytes]) -> None:
     plan = Plan()
-    assert decoded(frames, plan) == decoded(frames, plan) == decoded(frames)
-    assert decoded(frames, plan)[2] == [("w", np.dtype("f4"), (3,), BODY)]
+    decoded([ENVELOPE, HEAD, BODY], plan)
+    for known in (plan, None):
+        with pytest.raises(ValueError, match=r"there are more frames than parts|a key is there twice in one map"):
+            decoded([ENVELOPE, *frames], known)
 
 
 @pytest.mark.parametrize("codec", CODECS[1:], ids=["float16", "zlib", "json"])

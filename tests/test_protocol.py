@@ -1,5 +1,6 @@
 """PROTOCOL.md is what the code does: its sessions are played against a server, its arrays are decoded."""
 
+import dataclasses
 import hmac
 import re
 import socket
@@ -10,9 +11,9 @@ import numpy as np
 import pytest
 
 import minips as ps
-from minips.core import protocol
+from minips.core.fields import ANSWERS, ENVELOPE, NEEDED, REQUESTS
 from minips.stage import names, stage_class
-from minips.stages.transports import auth
+from minips.stages.transports import auth, framing
 
 TEXT = (Path(ps.__file__).parent / "core" / "PROTOCOL.md").read_text(encoding="utf-8")
 X = np.array([[0.5, -1, 0.25], [2, 0, -0.125]], "f4")
@@ -85,7 +86,7 @@ def test_the_session_is_what_a_server_says():
 
 
 @pytest.mark.usefixtures("known_nonces")
-def test_the_words_of_version_2_are_what_a_server_says():
+def test_the_words_of_identity_and_status_are_what_a_server_says():
     config = ps.Config(workers=2, consistency="asp", optimizer=ps.SGD(lr=0.5))
     with ps.Server({"w": np.float32([1, 2, 3, 4])}, config, updates=10).serve(token="secret") as server:
         assert play(server, session()[:3] + session("words")) == 5
@@ -93,7 +94,7 @@ def test_the_words_of_version_2_are_what_a_server_says():
 
 
 @pytest.mark.usefixtures("known_nonces")
-def test_the_words_of_version_3_are_what_a_server_says():
+def test_the_words_of_state_are_what_a_server_says():
     config = ps.Config(workers=2, consistency="asp", optimizer=ps.SGD(lr=0.5))
     with ps.Server({"w": np.float32([1, 2, 3, 4])}, config, updates=10).serve(token="secret") as server:
         assert play(server, session()[:3] + session("words3")) == 4
@@ -122,21 +123,202 @@ def test_what_a_worker_leaves_has_the_keys_of_the_page():
     assert (part["format"], [*seen], versions, [*arrived]) == (1, [*params], (1,), [*params])
 
 
-def test_a_server_that_knows_version_1_alone_refuses_a_later_client_in_a_sentence():
-    def of_version_1(frames):
-        version = msgpack.unpackb(frames[0])["v"]
-        raise ValueError(f"The peer speaks version {version!r} of the protocol, this is version 1.")
+@pytest.mark.parametrize("version", [0, 1, 2, 4])
+def test_another_version_is_refused_in_a_sentence_and_the_connection_goes_on(version):
+    said = msgpack.packb([{"kind": "hello", "worker": 0}, []])
+    words = f"The peer speaks version {version} of the protocol, and this is version 3."
+    with (
+        ps.Server({"w": np.zeros(2)}, ps.Config(workers=1)).serve() as server,
+        ps.Tcp().connect(server.address, server.token) as channel,
+    ):
+        with pytest.raises(ValueError, match=re.escape(words)):
+            channel.call([msgpack.packb({"v": version, "s": "msgpack", "c": "none"}), said]).result(WAIT_S)
+        assert channel.call([msgpack.packb({"v": 3, "s": "msgpack", "c": "none"}), said]).result(WAIT_S)
+
+
+def field_rows():
+    """The page's two tables of fields, line by line, as the code has them."""
+    for tables, needed in ((REQUESTS, NEEDED), (ANSWERS, ANSWERS)):
+        found = {}
+        for kind, fields in tables.items():
+            for name, field in fields.items():
+                found.setdefault((name, field.words), []).append(f"**{kind}**" if name in needed[kind] else kind)
+        for (name, words), kinds in found.items():
+            yield f"| `{name}` | {words.rstrip(',')} | {'all' if len(kinds) == len(tables) else ', '.join(kinds)} |"
+
+
+def test_the_page_has_the_fields_of_the_code():
+    told = re.findall(r"^\| field \| value \|.*\n\|.*\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
+    assert "".join(told).splitlines() == [*field_rows()]
+    envelope = re.search(r"The envelope holds .*?\n\n((?:\|.*\n)+)", TEXT, re.DOTALL)
+    assert all(f"`{name}`" in envelope[0] for name in ENVELOPE)
+
+
+# Values that a field may have, and values that it may not
+
+GOOD = {
+    "kind": [],
+    "memory": ["none", "delta"],
+    "worker": [0],
+    "secret": ["ab" * 16],
+    "again": [False],
+    "clock": [0],
+    "version": [0],
+    "loss": [None, 3, 0.5],
+    "of": [None, {}],
+    "names": [None, [], ["w"]],
+    "rows": [None, {}, {"w": [1, 0, 1]}],
+    "config": [False, True],
+    "diverged": [None],
+    "failed": [None, "why"],
+    "state": [False],
+}
+ODD = [None, True, -2, 2**63, 0.5, float("nan"), float("-inf"), "x", "0", b"x", [], [0], ["w", None], {}, {"w": 1},
+       {"w": [True]}, {"w": ["0"]}, {"w": [0.5]}, {"": None}]  # fmt: skip
+SHARE = [0, 21, 0.0, 2.5]
+
+
+def cases():
+    """Each field of each kind of request with values that fit, and with those of `ODD` that do not."""
+    for kind, fields in REQUESTS.items():
+        for name, field in fields.items():
+            good = SHARE if (kind, name) == ("hello", "rows") else GOOD[name]
+            odd = [value for value in ODD if type(value) not in field.fits or not field.fits[type(value)](value)]
+            yield pytest.param(kind, name, good, odd, id=f"{kind}-{name}")
+
+
+@pytest.mark.parametrize(("kind", "name", "good", "odd"), [*cases()])
+def test_each_field_of_each_request_is_checked(kind, name, good, odd):
+    gradient = [["w", "exact", [["values", "float32", [4]]]]]
+    envelope = msgpack.packb({"v": 3, "s": "msgpack", "c": "none"})
+    config = ps.Config(workers=1, consistency="asp")
+
+    def call(channel, **fields):
+        pushes = "push" in kind
+        said = {"kind": kind, "worker": 0, "memory": "none", **({"clock": 0, "version": 0} if pushes else {}), **fields}
+        index, values = (gradient, [bytes(16)]) if pushes else ([], [])
+        return channel.call([envelope, msgpack.packb([said, index]), *values]).result(WAIT_S)
 
     with (
-        ps.Tcp().serve(of_version_1, token="t") as endpoint,
-        pytest.raises(ValueError, match="speaks version 3 of the protocol, this is version 1"),
+        ps.Server({"w": np.float32([1, 2, 3, 4])}, config).serve() as server,
+        ps.Tcp().connect(server.address, server.token) as channel,
+    ):
+        for value in odd:
+            with pytest.raises(ValueError, match=r"^The header of .* needs .*; got .*\.$|^No message is of kind .*\.$"):
+                call(channel, **{name: value})
+            assert (server.shard.clocks, server.connected) == ([0], 0)
+        with pytest.raises(ValueError, match=rf"^The header of {kind} has no field 'new'; it may have kind, .*\.$"):
+            call(channel, new=1)
+        hello = [envelope, msgpack.packb([{"kind": "hello", "worker": 0, "secret": GOOD["secret"][0]}, []])]
+        for value in good:
+            assert channel.call(hello).result(WAIT_S)
+            assert call(channel, **{name: value})
+        np.testing.assert_array_equal(server.params["w"], [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("missing", ["worker", "clock", "version"])
+def test_a_field_that_is_missing_is_named(missing):
+    said = {name: 0 for name in ("worker", "clock", "version") if name != missing}
+    frames = [msgpack.packb({"v": 3, "s": "msgpack", "c": "none"}), msgpack.packb([{"kind": "push", **said}, []])]
+    with (
+        ps.Server({"w": np.zeros(2)}, ps.Config(workers=1)).serve() as server,
+        ps.Tcp().connect(server.address, server.token) as channel,
+        pytest.raises(ValueError, match=f"The header of push needs .* under '{missing}'; got None"),
+    ):
+        channel.call(frames).result(WAIT_S)
+
+
+ANSWER = {"clock": 0, "done": False, "outcome": None, "version": 0}
+HELLO = {**ANSWER, "layout": {"w": [[2], "float32", 0, 2]}, "index": 0, "servers": 1, "silence_s": 30.0}
+HELLO |= {"rejoin_s": 0.25, "secret": "ab" * 16}
+BAD = [
+    *({**HELLO, name: "x"} for name in HELLO if name not in ("version", "secret")),
+    {**HELLO, "secret": 7},
+    *(
+        {key: value for key, value in HELLO.items() if key != name}
+        for name in HELLO
+        if name not in ("version", "outcome")
+    ),
+    {**HELLO, "layout": {"w": [[2], "float32", 0]}},
+    {**HELLO, "layout": {"w": 3}},
+    {**HELLO, "layout": {"w": [2, "float32", 0, 2]}},
+    {**HELLO, "busy": "x"},
+    {**HELLO, "silence_s": float("nan")},
+]
+
+
+@pytest.mark.parametrize("said", BAD, ids=lambda said: ",".join(sorted(said)))
+def test_a_client_refuses_a_malformed_answer_in_a_sentence(said):
+    stamp = {name: said[name] for name in ("clock", "done", "outcome", "busy") if name in said}
+    header = {name: value for name, value in said.items() if name not in stamp}
+    envelope = msgpack.packb({"v": 3, "s": "msgpack", "c": "none", **stamp})
+    with (
+        ps.Tcp().serve(lambda frames: [envelope, msgpack.packb([header, []])], token="t") as endpoint,
+        pytest.raises(
+            ValueError, match=r"^(The answer to hello|The first frame, a minips envelope,) needs .*; got .*\.$"
+        ),
     ):
         ps.connect(endpoint.address, ps.Config(), token="t")
 
 
+# What the page says of the order of calls, of rows and of heads
+
+
+def test_the_head_of_a_call_is_read_by_its_length_alone():
+    config = ps.Config(workers=1, consistency="asp")
+    frames = [msgpack.packb({"v": 3, "s": "msgpack", "c": "none"}), msgpack.packb([{"kind": "hello", "worker": 0}, []])]
+    with ps.Server({"w": np.zeros(2)}, config, rejoin_s=0.01).serve(token="t") as server:
+        for tag, zeros in ((0, b"abc"), (1, bytes(3)), (2, bytes(3)), (4, bytes(3)), (255, b"\xff" * 3)):
+            wire = auth.proved(ps.Tcp().dial(server.address, WAIT_S), "t", server.address, WAIT_S)
+            body = b"".join(framing.pieces(tag, frames))
+            wire.write([body[:1] + zeros + body[4:]])
+            assert wire.receive(WAIT_S)[0] == 0
+            wire.send(0, [frames[0], msgpack.packb([{"kind": "bye", "worker": 0}, []])])
+            assert wire.receive(WAIT_S)[0] == 0
+            wire.close()
+
+
+def test_rows_without_names_bring_the_other_tensors_whole_and_repeat_in_order():
+    config = ps.Config(transport="inproc", workers=1, consistency="asp")
+    params = {"w": np.arange(6.0).reshape(3, 2), "b": np.ones(2)}
+    with (
+        ps.Server(params, config).serve(token="t") as server,
+        ps.connect(server.address, config, token="t") as client,
+    ):
+        pulled = client.pull(rows={"w": [2, 0, 2]}).result(WAIT_S)
+        np.testing.assert_array_equal(pulled["w"], [[4, 5], [0, 1], [4, 5]])
+        np.testing.assert_array_equal(pulled["b"], [1, 1])
+
+
+def test_a_second_push_waits_for_its_round_and_a_late_worker_goes_on_at_the_clock_of_its_answer():
+    config = ps.Config(transport="inproc", workers=2, consistency={"name": "bsp", "backup": 1})
+    ones = {"w": np.ones(2)}
+    with (
+        ps.Server({"w": np.zeros(2)}, config).serve(token="t") as server,
+        ps.connect(server.address, config, worker=0, token="t") as fast,
+        ps.connect(server.address, config, worker=1, token="t") as slow,
+    ):
+        for _ in range(3):
+            assert fast.push(ones).result(WAIT_S) == "applied"
+        assert slow.push(ones).result(WAIT_S) == "late"
+        assert slow.clock == 3
+    config = dataclasses.replace(config, consistency="bsp")
+    with (
+        ps.Server({"w": np.zeros(2)}, config).serve(token="t") as server,
+        ps.connect(server.address, config, worker=0, token="t") as fast,
+        ps.connect(server.address, config, worker=1, token="t") as slow,
+    ):
+        assert fast.push(ones).result(WAIT_S) == "held"
+        second = fast.push(ones)
+        with pytest.raises(TimeoutError):
+            second.result(0.2)
+        assert slow.push(ones).result(WAIT_S) == "applied"
+        assert second.result(WAIT_S) == "held"
+
+
 def test_the_page_tells_every_word():
     told = re.findall(r"^\| `(\w+)` \| .*\|$", TEXT[TEXT.index("| `kind`") :], re.MULTILINE)
-    assert set(protocol.KINDS) <= set(told)
+    assert set(REQUESTS) <= set(told)
 
 
 def test_the_session_proves_the_token():
@@ -148,7 +330,7 @@ def test_the_session_proves_the_token():
 
 def test_every_quantizer_is_shown_and_described():
     shown = [quantizer.name for quantizer, _, _ in arrays()]
-    assert sorted(shown) == sorted(names("quantizer"))
+    assert {*shown} == {*names("quantizer")}
     rows = re.findall(r"^\| (`[a-z0-9, `]+`) \| .*\|.*\|$", TEXT, re.MULTILINE)
     described = {name for row in rows for name in re.findall(r"\w+", row)}
     assert set(shown) <= described
@@ -163,6 +345,11 @@ def test_arrays_decode_to_what_is_said(quantizer, parts, values):
 @pytest.mark.parametrize(("quantizer", "parts", "values"), [*arrays()], ids=lambda one: getattr(one, "name", ""))
 def test_arrays_encode_to_what_is_said(quantizer, parts, values):
     x = np.arange(12, dtype="f4").reshape(3, 4) if quantizer.name == "powersgd" else X
+    x = (
+        np.arange(-4, 6, dtype="f4") / 4
+        if parts.get("like", x).size == 0 and parts.get("like", x).shape[1:] == (10,)
+        else x
+    )
     encoded = quantizer.encode(x, np.random.default_rng(0))
     assert list(encoded) == list(parts)
     for name, part in parts.items():

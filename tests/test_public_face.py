@@ -79,6 +79,18 @@ def test_mypy_takes_every_idiom_of_the_readme_and_refuses_every_mistake(tmp_path
     assert errors == [("mistakes", str(line)) for line in range(2, MISTAKES.count("\n") + 1)], done.stdout + done.stderr
 
 
+def test_each_promise_to_peers_names_tests_that_exist():
+    (section,) = re.findall(r"^## What a peer with the token(.*?)^## ", README, flags=re.DOTALL | re.MULTILINE)
+    rows = re.findall(r"^\| (?!promise|---)(.+?) \| (.+) \|$", section, flags=re.MULTILINE)
+    assert len(rows) >= 10
+    for promise, tests in rows:
+        path = ""
+        for named in re.findall(r"`(.*?)`", tests):
+            file, _, name = named.partition("::")
+            path = file or path
+            assert (f"\ndef {name}(" if name else "\ndef test_") in (ROOT / path).read_text(), (promise, named)
+
+
 def test_dir_lists_the_public_names_and_nothing_else():
     listed = dir(ps)
     assert listed == sorted(set(listed))

@@ -219,6 +219,25 @@ def test_any_bytes_are_a_packet_or_a_value_error(serializer, frames):
         assert isinstance(serializer.loads(frames), ps.Packet)
 
 
+@pytest.mark.parametrize("serializer", serializers(), ids=repr)
+def test_every_header_of_a_run_fits_its_fields(serializer):
+    codec, problem = ps.Codec(serializer=serializer), ps.LinearRegression(np.eye(4), np.arange(4.0))
+    config = ps.Config(workers=2, servers=2, steps=2, transport="inproc", timeout_s=20)
+    there = config.with_({"push": codec, "pull": codec})
+    run, exact = (ps.train(problem, one, engine="threads") for one in (there, config))
+    assert all(same_bits(p, exact.params[name]) for name, p in run.params.items())
+    there = there.with_({"workers": 1, "servers": 1})
+    with (
+        ps.Server({"t": np.zeros((3, 2))}, there, tables=["t"]).serve(token="t") as server,
+        ps.connect(server.address, there, token="t", worker=np.int64(0), rows=np.int64(9)) as client,
+    ):
+        pulled = client.push_pull({"t": ps.Rows([2], np.ones((1, 2)))}, loss=np.float64(1), rows={"t": (2, 0)}).result(
+            9
+        )
+        np.testing.assert_array_equal(pulled["t"], [[-0.1, -0.1], [0, 0]])
+        assert client.pull(("t",)).result(9)["t"].shape == (3, 2)
+
+
 def test_equality_of_plain_values_is_strict():
     assert same_plain([1, {"a": math.nan}], [1, {"a": math.nan}])
     for a, b in [(1, 1.0), (1, True), (0.0, -0.0), ([1], [1, 2]), ({"a": 1}, {"b": 1}), (None, 0)]:

@@ -6,7 +6,6 @@ import re
 import socket
 import threading
 import time
-from functools import partial
 
 import numpy as np
 import psutil
@@ -29,10 +28,10 @@ transports = pytest.mark.parametrize("transport", ["inproc", "pipe", "tcp"])
 
 
 class Raw:
-    """A client that checks nothing, has no heartbeat and says no goodbye."""
+    """A client that checks nothing, has no heartbeat and says no goodbye; its first word is a hello, nevertheless."""
 
     def __init__(self, server, worker=0, codec=None):
-        self.worker = worker
+        self.worker, self.greeted, self.secret = worker, None, None
         self.channel = server.config.shaped_transport().connect(server.address, server.token)
         self.encoder = Encoder(codec or ps.Codec(), np.random.default_rng(0), ps.Trace())
 
@@ -46,7 +45,14 @@ class Raw:
         return Message({**message.header, **stamp}, message.tensors)
 
     def say(self, kind, tensors=None, **header):
+        if kind not in ("hello", "status") and self.greeted != self.worker:
+            self.hello()
         return self.send(self.frames(kind, tensors, **header))
+
+    def hello(self, secret=None, **header):
+        answer = Raw.send(self, Raw.frames(self, "hello", **header, **({"secret": secret} if secret else {})))
+        self.greeted, self.secret = self.worker, answer.header["secret"]
+        return answer
 
     def push(self, tensors=ONES, clock=0, **header):
         return self.say("push", tensors, clock=clock, version=0, **header)
@@ -186,7 +192,7 @@ def test_gradients_that_do_not_fit_are_refused(transport, tensors, words):
 )
 def test_a_push_with_a_wrong_header_is_refused(header):
     with serve() as server, Raw(server) as raw:
-        with pytest.raises(ValueError, match=r"a whole number under|pushes are missing"):
+        with pytest.raises(ValueError, match=r"2⁶³ − 1 under '(clock|version)'|pushes are missing"):
             raw.say("push", ONES, **header)
         assert_unchanged(server)
 
@@ -194,9 +200,13 @@ def test_a_push_with_a_wrong_header_is_refused(header):
 @pytest.mark.parametrize("worker", [-1, 2, "0", None])
 @pytest.mark.parametrize("kind", ["hello", "push", "pull", "bye"])
 def test_an_unknown_worker_is_refused(kind, worker):
-    with serve() as server, Raw(server, worker) as raw:
-        with pytest.raises(ValueError, match="There are workers 0 to 1"):
-            raw.say(kind, ONES if kind == "push" else None, clock=0, version=0)
+    with serve() as server, Raw(server) as raw:
+        raw.hello()
+        raw.worker = raw.greeted = worker
+        if (kind, worker) == ("hello", -1):
+            return  # the first that is free
+        with pytest.raises(ValueError, match=r"There are workers 0 to 1|under 'worker'"):
+            raw.say(kind, **({"tensors": ONES, "clock": 0, "version": 0} if kind == "push" else {}))
         assert_unchanged(server)
 
 
@@ -210,7 +220,7 @@ def test_an_unknown_kind_is_refused():
 @pytest.mark.parametrize("names", [["c"], ["w", 3], "w", 7], ids=repr)
 def test_a_pull_of_unknown_names_is_refused(names):
     with serve() as server, Raw(server) as raw:
-        with pytest.raises(ValueError, match=r"There is no tensor|takes a list of names"):
+        with pytest.raises(ValueError, match=r"There is no tensor|needs a list of texts, or nil under 'names'"):
             raw.say("pull", names=names)
         assert raw.say("pull").tensors
 
@@ -306,6 +316,7 @@ def difference(monkeypatch):
 
 def test_a_retry_is_acknowledged_before_its_memory_is_restored(difference):
     with serve() as server, Raw(server, codec=difference) as raw:
+        raw.hello()
         for clock in range(3):
             frames = raw.frames("push", ONES, clock=clock, version=0)
             assert raw.send(frames).header["outcome"] == "applied"
@@ -402,9 +413,9 @@ def test_a_worker_that_returned_after_a_goodbye_and_vanishes_no_longer_counts():
 
 def test_a_worker_with_another_connection_still_counts_when_one_closes():
     with serve(BSP) as server, Raw(server, worker=1) as kept:
-        kept.say("hello")
+        kept.hello()
         with Raw(server, worker=1) as other:
-            other.say("hello")
+            other.hello(kept.secret)
         while len(server._present[1].connections) > 1:
             time.sleep(0.01)
         with Raw(server) as raw:
@@ -612,48 +623,43 @@ def test_a_server_keeps_a_gradient_of_each_worker_and_four_copies_more():
 # Who is who
 
 
-A, B = "a" * 32, "b" * 32
-
-
 def test_a_second_client_is_no_worker_that_is_there_already():
     with serve() as server, Raw(server) as raw, Raw(server) as other:
-        assert raw.say("hello", client=A).header["worker"] == 0
-        with pytest.raises(
-            ValueError, match=r"Worker 0 is connected already, from another client.* \(worker=None, --rank auto\)"
-        ):
-            other.say("hello", client=B)
-        with pytest.raises(ValueError, match="Worker 0 is connected already, from another client"):
-            other.say("hello")
+        raw.hello()
+        with pytest.raises(ValueError, match=r"Worker 0 is held by another session.* \(worker=None, --rank auto\)"):
+            other.hello("b" * 32)
+        with pytest.raises(ValueError, match="Worker 0 is held by another session"):
+            other.hello()
         assert raw.push().header["outcome"] == "applied"
-        assert other.say("hello", worker=1, client=B).header["worker"] == 1
+        other.worker = 1
+        assert other.hello("b" * 32).header["secret"] == "b" * 32
 
 
 def test_one_that_connects_again_is_itself_also_before_its_old_connection_is_gone():
     with serve() as server, Raw(server) as raw, Raw(server) as again:
-        raw.say("hello", client=A)
         raw.push()
-        assert again.say("hello", client=A, again=True).header["clock"] == 1
+        assert again.hello(raw.secret, again=True).header["clock"] == 1
         assert again.push(clock=1).header["outcome"] == "applied"
 
 
 def test_a_worker_whose_connection_is_gone_may_be_another_client():
     with serve() as server:
         with Raw(server) as raw:
-            raw.say("hello", client=A)
             raw.push()
-        while server._present[0].connections:
+        while 0 in server.shard.live:
             time.sleep(0.01)
         with Raw(server) as other:
-            assert other.say("hello", client=B).header["clock"] == 1
+            assert other.hello().header["clock"] == 1
+            assert other.secret != raw.secret
 
 
 def test_a_worker_that_is_silent_may_be_another_client_and_is_then_no_worker_any_more():
     with serve(silence_s=0.2) as server, Raw(server) as raw, Raw(server) as other:
-        raw.say("hello", client=A)
+        raw.hello()
         while 0 in server.shard.live:
             time.sleep(0.01)
-        assert other.say("hello", client=B).header["worker"] == 0
-        with pytest.raises(ValueError, match="another client is worker 0 now"):
+        other.hello()
+        with pytest.raises(ValueError, match="no longer that of worker 0: say hello first"):
             raw.push()
         assert other.push().header["outcome"] == "applied"
 
@@ -664,17 +670,18 @@ def test_the_first_worker_that_nobody_is_goes_to_each_who_asks():
         raws = [Raw(server, worker=-1) for _ in range(workers)]
         try:
             got, threads = [], []
-            for number, raw in enumerate(raws):
-                ask = partial(raw.say, "hello", client=f"{number:032}")
-                threads.append(threading.Thread(target=lambda ask=ask: got.append(ask().header["worker"])))
+            for raw in raws:
+                threads.append(threading.Thread(target=lambda ask=raw.hello: got.append(ask().header["worker"])))
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join(WAIT_S)
             assert sorted(got) == list(range(workers))
-            with Raw(server, worker=-1) as more, pytest.raises(ValueError, match="All 8 workers are connected already"):
-                more.say("hello", client=A)
-            raws[5].say("hello", client=f"{5:032}")  # whoever that is: the same one again
+            with Raw(server, worker=-1) as more:
+                with pytest.raises(ValueError, match="All 8 workers are connected already"):
+                    more.hello()
+                mine = raws[5].hello().header["worker"]  # whoever that is: the same one again
+                assert more.hello(raws[5].secret).header["worker"] == mine
             assert server.connected == workers
         finally:
             for raw in raws:
@@ -684,18 +691,12 @@ def test_the_first_worker_that_nobody_is_goes_to_each_who_asks():
 def test_a_worker_that_was_lost_is_given_away_last():
     with serve(dataclasses.replace(LOCAL, workers=2)) as server, Raw(server, worker=-1) as other:
         with Raw(server, worker=-1) as raw:
-            assert raw.say("hello", client=A).header["worker"] == 0
+            assert raw.hello().header["worker"] == 0
         while 0 in server.shard.live:
             time.sleep(0.01)
-        assert other.say("hello", client=B).header["worker"] == 1
+        assert other.hello().header["worker"] == 1
         with Raw(server) as again:
-            assert again.say("hello", client=A, again=True).header["worker"] == 0
-
-
-@pytest.mark.parametrize("client", [7, ["a"], None])
-def test_an_identity_is_a_text(client):
-    with serve() as server, Raw(server) as raw, pytest.raises(ValueError, match="identity is a text"):
-        raw.say("hello", client=client)
+            assert again.hello(raw.secret, again=True).header["secret"] == raw.secret
 
 
 # The end of a run, and how it stands
@@ -788,8 +789,9 @@ def test_a_run_that_can_never_end_is_an_error():
     config = dataclasses.replace(BSP, workers=5, aggregator=ps.Krum())
     with serve(config, updates=9) as server, Raw(server) as raw:
         raw.push()
-        for raw.worker in (1, 2, 3, 4):
-            raw.say("bye")
+        for worker in (1, 2, 3, 4):
+            with Raw(server, worker) as other:
+                other.say("bye")
         with pytest.raises(RuntimeError, match="no round can be completed any more"):
             server.wait(WAIT_S)
 

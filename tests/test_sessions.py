@@ -252,10 +252,11 @@ def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_sile
     def come(server: central.SimServer) -> None:
         """Another client says that it is worker 1, and leaves again."""
         other = central.SimWorker(server.simulation, 1, [server])
-        protocol = WorkerProtocol(1, other._records, client="another")
+        other._records[0].secret = "a" * 32
+        protocol = WorkerProtocol(1, other._records)
         try:
             other.at_once(protocol.hello())
-            told.append(server.protocol.attendance.present[1].client)
+            told.append(server.protocol.attendance.present[1].secret)
             other.at_once(protocol.say("bye"))
         except ValueError as error:
             told.append(str(error))
@@ -267,10 +268,10 @@ def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_sile
 
     monkeypatch.setattr(central.SimServer, "begin", began)
     run = ps.train(Pull(), THREE, engine=ps.Simulated(compute_s=1.0))
-    assert [text.partition(". Connect")[0] for text in told] == [
-        "Worker 1 is connected already, from another client, which was heard 0.5 s ago",
-        "Worker 1 is connected already, from another client, which was heard 17.5 s ago",
-        "another",
+    assert [text.partition(", and this hello")[0] for text in told] == [
+        "Worker 1 is held by another session, which was heard 0.5 s ago",
+        "Worker 1 is held by another session, which was heard 17.5 s ago",
+        "a" * 32,
     ]
     assert run.updates == 3 * LEFT + 2 * 5
 

@@ -11,7 +11,8 @@ import pytest
 import minips as ps
 from minips import stage
 from minips.notation import parse_stage
-from minips.stage import Value, build, is_finite, kinds, names, nearest, option, stage_class
+from minips.stage import Value, build, is_finite, kinds, names, option, stage_class
+from minips.words import BOUNDS, nearest
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,7 @@ def test_a_widget_finds_what_it_needs(cls):
     assert (cls.__doc__ or "").strip()
     assert cls.name == cls.name.lower()
     for field in dataclasses.fields(cls):
-        assert {"help", "choices", *stage.BOUNDS, "step", "unit"} <= field.metadata.keys(), field.name
+        assert {"help", "choices", *BOUNDS, "step", "unit"} <= field.metadata.keys(), field.name
         assert field.metadata["help"]
 
 

@@ -1,5 +1,6 @@
 """TCP under TLS: the contract of a transport holds, and who answers is known."""
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -7,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,9 @@ import trustme
 import minips as ps
 from minips.stages.transports import tls
 from minips.stages.transports.certificates import files, issued
-from minips.testing.transports import check_transport
+from minips.stages.transports.framing import pieces
+from minips.stages.transports.wire import CALL
+from minips.testing.transports import Watched, check_transport
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +147,44 @@ def test_a_stranger_that_shakes_hands_byte_by_byte_is_hung_up_on(papers, monkeyp
                 break
         else:
             pytest.fail("the stranger is still connected")
+
+
+def half_a_message(sock):
+    sock._put(encrypted(sock, bytes(200_000))[:100_000])
+
+
+def bytes_of_a_record(sock):
+    with contextlib.suppress(OSError):
+        for byte in encrypted(sock, bytes(10_000))[:50]:
+            sock._put(bytes([byte]))
+            time.sleep(0.2)
+
+
+def reads_nothing(sock):
+    body = b"".join(pieces(CALL, [bytes(2**25)]))
+    with contextlib.suppress(OSError):
+        sock.sendmsg([memoryview(body)])
+
+
+def encrypted(sock, frame):
+    sock._tls.write(b"".join(pieces(CALL, [frame])))
+    return sock._outgoing.read()
+
+
+@pytest.mark.parametrize("stalls", [half_a_message, bytes_of_a_record, reads_nothing])
+def test_a_peer_that_stalls_is_dropped_and_one_that_is_idle_is_not(papers, stalls):
+    service = Watched()
+    server = ps.Tcp(**papers, stalled_s=1.0, pool=1)
+    with (
+        server.serve(service) as endpoint,
+        ps.Tcp(**papers, pool=1).connect(endpoint.address) as idle,
+        ps.Tcp(**papers, pool=1).connect(endpoint.address) as channel,
+    ):
+        for one in (idle, channel):
+            one.call([b"a"]).result(20)
+        stalls(channel._wire._sock)
+        assert service.left.wait(20)
+        assert bytes(idle.call([b"still here"]).result(20)[0]) == b"still here"
 
 
 def test_a_server_without_tls_is_said_to_have_none(papers):

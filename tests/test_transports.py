@@ -366,8 +366,13 @@ def test_a_message_above_the_limit_ends_its_connection_and_no_other(transport):
     transport = dataclasses.replace(transport, max_message_bytes=10_000)
     with talking(transport) as (endpoint, channel):
         assert ask(channel, bytes(9_000)) == [bytes(9_000)]
-        with transport.connect(endpoint.address, TOKEN) as greedy, pytest.raises(ConnectionError):
-            ask(greedy, bytes(11_000))
+        with transport.connect(endpoint.address, TOKEN) as greedy:
+            with pytest.raises((ConnectionError, ValueError)) as refused:
+                ask(greedy, bytes(11_000))
+            if transport.name in ("tcp", "pipe", "shm"):
+                assert "A message of 11000 bytes is larger than the 10000 that are allowed" in str(refused.value)
+            with pytest.raises(ConnectionError):
+                ask(greedy, b"gone")
         assert ask(channel, b"still here") == [b"still here"]
 
 
@@ -423,6 +428,8 @@ def test_frames_that_are_only_announced_take_no_memory(transport):
         assert ask(channel, b"a") == [b"a"]
         before = peak_bytes(process.pid)
         wire.write([announced[transport.name].ljust(64, b"\0")])
+        tag, (_, why) = wire.receive(WAIT_S)
+        assert (tag, b"more than the 65536 that are allowed" in bytes(why)) == (ERROR, True)
         with pytest.raises((EOFError, ConnectionError)):
             wire.receive(WAIT_S)
         assert peak_bytes(process.pid) - before < 20e6
@@ -824,13 +831,13 @@ def connections(monkeypatch):
     """The connections that aiohttp's servers take."""
     from aiohttp import web
 
-    taken, make = [], web.Server.__call__
+    taken, made = [], web.Server.connection_made
 
-    def counted(server):
+    def counted(server, *connection):
         taken.append(server)
-        return make(server)
+        made(server, *connection)
 
-    monkeypatch.setattr(web.Server, "__call__", counted)
+    monkeypatch.setattr(web.Server, "connection_made", counted)
     return taken
 
 

@@ -17,21 +17,22 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from minips.core.message import PROTOCOL_VERSION, VERSIONS, Header, Message, check_finite
+from minips.core.fields import ENVELOPE, check_fields
+from minips.core.limits import UNLIMITED, Limits, check_declared, check_shape
+from minips.core.message import PROTOCOL_VERSION, Header, Message, check_finite
 from minips.core.partition import named_arrays
 from minips.core.plan import LEARNED_BYTES, Plan
 from minips.results.trace import DECODE, ENCODE, UNTIMED, Trace
-from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option, reason
+from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
 from minips.stages.transports.framing import pieces, split
+from minips.words import told
 
 _STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
 _PLAIN, _EXACT = (MsgPack.name, NoCompression.name), Exact()
-MAX_BYTES = 2**31
-"""The most that the frames of one message may decompress to."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,7 +100,7 @@ class Codec(Value):
         try:
             return self.receiver().decode(split(memoryview(data))[1])
         except (ValueError, TypeError, BufferError) as error:
-            raise ValueError(f"Codec.dumps writes no such bytes: {reason(error).rstrip('.')}.") from error
+            raise ValueError(f"Codec.dumps writes no such bytes: {told(error, 'They are no message.')}") from error
 
 
 Mark = dict[str, State]
@@ -208,7 +209,7 @@ class Encoder(_End):
                         raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
             except Exception as error:  # the quantizer may be the user's own
                 raise ValueError(
-                    f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {reason(error)}"
+                    f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {error}"
                 ) from error
             if not memory.stateless:
                 began = now()
@@ -225,10 +226,13 @@ class Decoder(_End):
         super().__init__()
         self.trace = trace
 
-    def decode(self, packet: Packet | Message) -> Message:
-        """The message of a packet, or one that a plan has read already. ValueError where parts do not fit together."""
+    def decode(self, packet: Packet | Message, like: Mapping[str, Array] | None = None) -> Message:
+        """The message of a packet, or one that a plan has read already. ValueError where parts do not fit together or
+        are not for tensors of the shapes of ``like``.
+        """
         if type(packet) is Message:
             return packet
+        check_declared(packet, like)
         began = self.trace.now()
         name = packet.header.get("memory", "none")
         memory: Any = DEFAULTS.get(("memory", str(name))) or default_stage("memory", str(name))
@@ -238,9 +242,11 @@ class Decoder(_End):
                 decoder: Any = DEFAULTS.get(("quantizer", quantizer)) or default_stage("quantizer", quantizer)
                 x: Any = decoder.decode(parts)
                 if not isinstance(x, _ARRAYS):
-                    raise TypeError(f"decode gave {type(x).__name__}, expected an array.")
+                    raise TypeError(f"Its decode gave {type(x).__name__}, expected an array.")
             except Exception as error:
-                raise ValueError(f"The tensor {name!r} does not decode with {quantizer}: {reason(error)}") from error
+                words = f"The tensor {name!r:.99} does not decode with {quantizer:.99}"
+                raise ValueError(f"{words}: {told(error, 'Its parts do not fit.')}") from error
+            check_shape(name, x, like)  # before a memory adds it to what it keeps
             tensors[name] = x  # type: ignore[assignment]
         if not memory.stateless:
             mark = self.mark()
@@ -334,37 +340,46 @@ def _kinds(parts: object) -> str:
     return f"a dict of {', '.join(sorted({type(part).__name__ for part in parts.values()}))}"
 
 
-def envelope(codec: Codec, stamp: Header, version: int = PROTOCOL_VERSION) -> bytes:
+def envelope(codec: Codec, stamp: Header) -> bytes:
     """The first frame of a message: what a receiver needs to read the others, and in an answer the ``stamp``, the
-    fields for one worker. An answer has the protocol ``version`` of its request.
+    fields for one worker.
     """
-    return bytes(msgpack.packb({"v": version, "s": codec.serializer.name, "c": codec.compressor.name, **stamp}))
+    return bytes(
+        msgpack.packb({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
+    )
 
 
-def wrap(codec: Codec, stamp: Header, answer: Frames, request: Header) -> Frames:
-    """An answer with a ``stamp`` in its envelope, in the protocol version of the ``request``'s envelope."""
-    return [envelope(codec, stamp, request["v"]), *answer[1:]]
+def wrap(codec: Codec, stamp: Header, answer: Frames) -> Frames:
+    """An answer with a ``stamp`` in its envelope."""
+    return [envelope(codec, stamp), *answer[1:]]
 
 
-def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None) -> tuple[Any, Header]:
-    """Frames to packet, or to the message that a ``plan`` reads, and the envelope. ValueError where they are malformed
-    or name an unknown stage.
+def unpack(
+    frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None, limits: Limits = UNLIMITED
+) -> tuple[Any, Header]:
+    """Frames to packet, or to the message that a ``plan`` reads, and the envelope. ValueError where they are malformed,
+    name an unknown stage or exceed the ``limits``.
 
     ``codec`` is the receiver's own: a serializer that can run code is accepted only where that codec names it.
     """
     if not frames:
         raise ValueError("A message begins with its minips envelope; got no frames.")
     began = trace.now()
+    first = bytes(frames[0])  # a copy: the frame may be shared memory that the peer overwrites
+    known, fields = plan.opening if plan else (None, {})
     try:
-        first = bytes(frames[0])  # a copy: the frame may be shared memory that the peer overwrites
-        known, fields = plan.opening if plan else (None, {})
-        if first != known:
-            fields = msgpack.unpackb(first)
-        version, names = fields["v"], (fields["s"] + "", fields["c"] + "")
+        fields = fields if first == known else msgpack.unpackb(first[:LEARNED_BYTES])
     except Exception as error:
-        raise ValueError(f"The first frame is not a minips envelope: {reason(error).rstrip('.')}.") from error
-    if version not in VERSIONS:
-        raise ValueError(f"The peer speaks protocol version {version!r}, this knows {VERSIONS[0]} to {VERSIONS[-1]}.")
+        raise ValueError("The first frame is not a minips envelope: it is no map in MessagePack.") from error
+    try:
+        for name, value in fields.items() if first != known else ():
+            if name in ENVELOPE and not ENVELOPE[name].fits[type(value)](value):
+                raise KeyError(name)
+        version, names = fields["v"], (fields["s"], fields["c"])
+    except (KeyError, AttributeError):
+        check_fields("The first frame, a minips envelope,", fields, ENVELOPE, "vsc", others=True)  # says which
+    if version != PROTOCOL_VERSION:
+        raise ValueError(f"The peer speaks version {version} of the protocol, and this is version {PROTOCOL_VERSION}.")
     if plan and names == _PLAIN and (message := plan.read(frames)):
         trace.laps(_OPEN, (began, began, trace.now()))
         return message, fields
@@ -375,11 +390,13 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None)
             f"The serializer {serializer.name} can run code, so it is taken only where the receiver's own config "
             f"names it; this one names {codec.serializer.name}."
         )
-    opened = frames[1:] if compressor.identity else _decompressed(compressor, frames[1:])
+    opened = frames[1:] if compressor.identity else _decompressed(compressor, frames[1:], limits.nbytes)
     decompressed = trace.now()
     if plan and names == _PLAIN and opened:
         opened = [bytes(opened[0]), *opened[1:]]  # a copy, so that the plan learns the bytes that were read
+    limits.check_head(names[0], opened)
     packet = serializer.loads(opened)
+    limits.check_count(packet.tensors)
     trace.laps(_OPEN, (began, decompressed, trace.now()))
     if plan and names == _PLAIN:
         plan.learn(bytes(opened[0]), len(opened) - 1, packet)
@@ -388,10 +405,9 @@ def unpack(frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None)
     return packet, fields
 
 
-def _decompressed(compressor: Compressor, frames: Frames) -> Frames:
-    """The frames, each decompressed. ValueError where they make more than ``MAX_BYTES`` in all."""
+def _decompressed(compressor: Compressor, frames: Frames, left: int) -> Frames:
+    """The frames, each decompressed. ValueError where they make more than ``left`` bytes in all."""
     opened: Frames = []
-    left = MAX_BYTES
     for frame in frames:
         opened.append(compressor.decompress(frame, left) if len(frame) else frame)
         left -= len(opened[-1])

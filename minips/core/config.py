@@ -1,6 +1,7 @@
 """An experiment as a value: everything that `train` needs to repeat it, and nothing else."""
 
 import json
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -148,6 +149,9 @@ class Config(Value):
         public = self.with_({f"transport.{name}": default for name, default in private.items()})
         return dict(json.loads(json.dumps(public.to_dict())))  # keys are text, as every serializer takes them
 
-    def shaped_transport(self) -> Transport:
-        """The transport for one process, shaped by the link if there is one."""
-        return self.link.around(self.transport) if self.link else self.transport
+    def shaped_transport(self, most: float = math.inf) -> Transport:
+        """The transport for one process, shaped by the link if there is one, for messages of ``most`` bytes at most."""
+        transport: Any = self.transport
+        if getattr(transport, "max_message_bytes", 0) > most:
+            transport = replace(transport, max_message_bytes=most)
+        return self.link.around(transport) if self.link else transport

@@ -2,7 +2,7 @@
 
 A **Message** is a header of plain values and named arrays. The client says
 
-    hello      {worker, client, again}                    introduces the client; answered with the layout of the tensors
+    hello      {worker, client, again, rows}              introduces the client; answered with the layout of the tensors
     push       {worker, clock, version, loss} + gradients   answered with its outcome, perhaps before its round ends
     pull       {worker, names, rows}                      answered with parameters once the consistency model allows it
     push_pull  a push, and the pull after it, in one message
@@ -13,6 +13,7 @@ A **Message** is a header of plain values and named arrays. The client says
 
 and the server answers each but the last with ``{version}`` and, for a pull, the parameters. The envelope of an answer
 has a stamp for its one worker, ``{clock, done, outcome, busy, waited}``, so that the rest is encoded once for all.
+`minips.core.fields` says what each field holds, and both sides check it.
 """
 
 from dataclasses import dataclass, field
@@ -21,8 +22,7 @@ from typing import Any
 from minips.stage import Array, Tensors, is_finite
 
 PROTOCOL_VERSION = 3
-VERSIONS = (1, 2, 3)
-"""The versions that are understood; a server answers each client in the client's version."""
+"""The one version that is understood."""
 Header = dict[str, Any]
 
 

@@ -60,7 +60,8 @@ class Plan:
             if head[stop:] != index or head[:1] != _PAIR:
                 return None
             header = msgpack.unpackb(head[1:stop])
-            if header.get("memory", "none") != "none":
+            once = head[1] == 0x80 | len(header)  # the first byte of a map of so many: no key is there twice
+            if not once or header.get("memory", "none") != "none" or len(frames) != len(known) + 2:
                 return None
             tensors: Tensors = {}
             for number, (name, (dtype, shape)) in enumerate(known.items(), 2):

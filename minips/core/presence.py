@@ -1,7 +1,6 @@
-"""The presence of a server's workers: the client of each, its connections, and when the server last heard it.
+"""The presence of a server's workers: the connections of each, and when the server last heard it.
 
-A client has an identity, which it keeps when it connects again. No other client can be the same worker while this one
-is connected and not silent. The server does not tell apart clients without an identity (version 1 of the protocol).
+A worker's requests are taken over connections alone that have said hello as that worker, which `membership` admits.
 """
 
 from minips.core.message import Header
@@ -12,8 +11,8 @@ from minips.results.status import WorkerStatus
 class Attending:
     """A connection over which a worker may say hello."""
 
-    client = ""
-    """The identity from its hello."""
+    worker = -1
+    """The worker that it has said hello as; -1 before."""
 
 
 class Presence:
@@ -26,12 +25,12 @@ class Presence:
         self.busy = 0
         """Requests under way."""
         self.heard = now
-        self.client = ""
-        """The identity of the worker's client."""
-        self.lost = False
-        """True where its connection closed without a goodbye."""
+        self.secret = ""
+        """That of the session that holds this rank, or held it last."""
+        self.lost_at: float | None = None
+        """When its last connection closed, where that was without a goodbye."""
         self.parted = False
-        """True where the client has said goodbye; the server then refuses a hello of it with ``again``."""
+        """True where it has said goodbye; the server then refuses a hello of the session with ``again``."""
         self.informed = False
         """True once an answer has told it that the run is over."""
         self.leaves = False
@@ -40,12 +39,10 @@ class Presence:
         self.received = self.sent = 0
         """Bytes of frames."""
 
-    def leave(self, connection: Attending) -> None:
-        """Take a goodbye over a connection; that of a client with an identity holds for all its connections."""
-        self.connections.discard(connection)
-        if self.client:
-            self.connections.clear()
-        self.lost, self.leaves, self.parted = False, False, bool(self.client)
+    def leave(self) -> None:
+        """Take a goodbye, which holds for all connections."""
+        self.connections.clear()
+        self.lost_at, self.leaves, self.parted = None, False, True
 
 
 class Attendance:
@@ -67,30 +64,13 @@ class Attendance:
         """The number of workers that have a connection."""
         return sum(1 for presence in self.present if presence.connections)
 
-    def admit(self, connection: Attending, header: Header) -> None:
-        """Admit a client that says hello over a connection: as the worker that it names or, where that is -1, as the
-        first free one. ValueError where another client is that worker.
-        """
-        client, worker, now = header.get("client", ""), header.get("worker"), self.shard.now()
-        if not isinstance(client, str):
-            raise ValueError(f"A client's identity is a text of its own choice; got {client!r}.")
-        if worker == -1 and client:
-            worker = header["worker"] = self._free(client)
-        presence = self.present[self.shard.validate_worker(worker)]
-        if presence.client != client:
-            if presence.connections and worker in self.shard.live:
-                raise ValueError(
-                    f"Worker {worker} is connected already, from another client, which was heard "
-                    f"{now - presence.heard:.1f} s ago. Connect as another worker, or as the first that is free "
-                    f"(worker=None, --rank auto). After {self.silence_s:g} s of silence this one is free, too."
-                )
-            presence.connections.clear()  # of the other client, which is silent
-        elif presence.parted and header.get("again"):
-            raise ValueError(f"This client was worker {worker}, and has said goodbye.")
-        presence.rows = header.get("rows", presence.rows if presence.client == client else 0.0)
-        presence.client = connection.client = client
+    def attend(self, connection: Attending, worker: int, hello: Header) -> None:
+        """Note a connection over which a worker has said ``hello``."""
+        presence, now = self.present[worker], self.shard.now()
+        presence.rows = hello.get("rows", presence.rows)
+        connection.worker = worker
         presence.connections.add(connection)
-        presence.lost = presence.parted = False
+        presence.lost_at, presence.parted = None, False
         self.began_at = now if self.began_at is None else self.began_at
         if not self._complete and self.connected == self.shard.workers:
             self.began_at, self._complete = now, True
@@ -100,7 +80,7 @@ class Attendance:
         latest, live = self.shard.now() - self.silence_s, self.shard.live
         here = any(
             (presence.connections and worker in live)
-            or ((presence.connections or presence.lost) and presence.heard > latest)
+            or ((presence.connections or presence.lost_at is not None) and presence.heard > latest)
             for worker, presence in enumerate(self.present)
         )
         return self.shard.clocks != self._clocks and not here
@@ -120,16 +100,15 @@ class Attendance:
                 gone.append((worker, f"worker {worker} has been silent for {silent:.1f} s: it no longer counts"))
         return gone
 
-    def lost(self, connection: Attending) -> list[int]:
-        """Drop a connection that has closed. Returns the workers that have no other one; they may come back."""
-        lost = []
-        for worker, presence in enumerate(self.present):
-            if connection in presence.connections:
-                presence.connections.discard(connection)
-                presence.lost = not presence.connections
-                if presence.lost:
-                    lost.append(worker)
-        return lost
+    def lost(self, connection: Attending) -> float | None:
+        """Drop a connection that has closed. Returns the time where it was its worker's last: that may come back."""
+        presence = self.present[connection.worker]
+        if presence.connections == {connection}:
+            presence.lost_at = self.shard.now()
+        elif connection not in presence.connections:
+            return None
+        presence.connections.discard(connection)
+        return presence.lost_at
 
     def behind(self, worker: int) -> list[int]:
         """The other workers at the slowest clock."""
@@ -152,19 +131,3 @@ class Attendance:
             )
             for worker, presence in enumerate(self.present)
         ]
-
-    def _free(self, client: str) -> int:
-        """The worker of this client or else the first free one. A worker whose connection was lost comes last, as its
-        client may come back. ValueError where there is none.
-        """
-        free = [
-            worker
-            for worker, presence in sorted(enumerate(self.present), key=lambda pair: pair[1].lost)
-            if not presence.connections and (not presence.client or worker not in self.shard.live)
-        ]
-        mine = [worker for worker, presence in enumerate(self.present) if presence.client == client]
-        if not (mine or free):
-            raise ValueError(
-                f"All {self.shard.workers} workers are connected already. Config.workers says how many there are."
-            )
-        return (mine or free)[0]

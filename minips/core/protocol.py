@@ -23,12 +23,15 @@ from typing import Any
 import numpy as np
 
 from minips import seeds
-from minips.core.codec import Decoder, Encoder, Mark, encode_plainly, unpack, wrap
+from minips.core.codec import Codec, Decoder, Encoder, Mark, encode_plainly, unpack, wrap
 from minips.core.config import Config
+from minips.core.fields import ANSWERS, NEEDED, REQUESTS, check_fields, check_request
+from minips.core.limits import ANYTHING, UNLIMITED, Expected, Limits, check_plain, of_answers
+from minips.core.membership import REJOIN_S, Membership
 from minips.core.message import Header, Message
 from minips.core.partition import Layouts, cut, join
 from minips.core.plan import Plan
-from minips.core.presence import Attendance, Attending
+from minips.core.presence import Attending
 from minips.core.rows import TablePart
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
 from minips.core.shard import Outcome, Shard, checked
@@ -36,13 +39,13 @@ from minips.core.tables import Wanted, asked, chosen, layout_of, stated, tables_
 from minips.results import saved
 from minips.results.status import Status
 from minips.results.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
-from minips.stage import Array, Frames, Tensors, reason
+from minips.stage import Array, Frames, Tensors, default_stage
 from minips.stages.aggregators import Contribution
+from minips.words import reason, told
 
 PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
 KEPT_ROWS = 10_000
 """A server without an end keeps at least this many of the last losses, grants and events, and at most twice as many."""
-KINDS = ("hello", "push", "pull", "push_pull", "alive", "status", "state", "bye")
 RECEIVING, SENDING = ("transfer", *DECODE), (*ENCODE, "transfer")
 """The spans of an incoming message, and of an outgoing one."""
 
@@ -52,12 +55,16 @@ class ServerRecord:
 
     def __init__(self, config: Config, worker: int, index: int, trace: Trace) -> None:
         self.config, self.index, self.trace = config, index, trace
+        self.secret = ""
+        """Of this worker's session, from the answer to hello or from the engine."""
         self.receive = Receive(index)
         self.encoder = Encoder(config.push, seeds.push(config.seed, worker, index), trace)
         self.encode: Callable[[Message], Parcel] = self.encoder.encode
         """Gives the frames of a message; in a prediction another function gives sizes."""
         self.decoder, self.plan = Decoder(trace), Plan()
         self.layout: Layouts = {}
+        self.expected: Expected = ANYTHING
+        """After `hello`, what a pull of whole tensors brings."""
         self.values: float = 0
         self.clock, self.known_clock, self.version, self.done = 0, 0, 0, False
         self.holds_all = False
@@ -87,11 +94,19 @@ class ServerRecord:
         while self._marks and self._marks[-1][0] >= self.clock:
             self.encoder.go_back(self._marks.pop()[1])
 
-    def read_stamp(self, stamp: Header) -> None:
-        """Take this worker's clock and the end of the run from an answer's envelope."""
-        clock = self.known_clock = int(stamp["clock"])
-        self.clock, self.done = max(self.clock, clock), bool(stamp["done"])
-        self._over |= stamp["outcome"] == "over"
+    def read_stamp(self, kind: str, header: Header) -> None:
+        """Take this worker's clock and the end of the run from the answer to a request of this ``kind``: its header,
+        with the stamp. ValueError for one that lacks a field, or has one that does not fit.
+        """
+        try:
+            for name, (_, fits) in ANSWERS[kind].items():
+                if not fits[type(header.get(name))](header.get(name)):
+                    raise KeyError(name)
+        except KeyError:
+            check_fields(f"The answer to {kind}", header, ANSWERS[kind], ANSWERS[kind], others=True)  # says which
+        clock = self.known_clock = header["clock"]
+        self.clock, self.done = max(self.clock, clock), header["done"]
+        self._over |= header.get("outcome") == "over"
         while self._marks and self._marks[0][0] < clock and not self._over:
             self._marks.popleft()
 
@@ -108,25 +123,25 @@ class ServerRecord:
         self.decoder.restore(state["decoder"])
         self.version = state["version"]
 
-    def decode(self, parcel: Parcel) -> tuple[Message, Header]:
-        """The message of an answer's frames, and what its envelope says."""
-        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan)
-        return self.decoder.decode(packet), stamp
+    def decode(self, parcel: Parcel, expected: Expected = ANYTHING) -> tuple[Message, Header]:
+        """The message of an answer's frames, and what its envelope says. ValueError where it is not as expected."""
+        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, expected[0])
+        return self.decoder.decode(packet, expected[1]), stamp
 
 
 class WorkerProtocol:
     """One worker's side of the protocol. Most methods return the session of a call; the docstring names the result.
 
-    ``client`` is the identity that reserves this worker for one client, ``rows`` are its shard's: told where given.
+    ``rows`` are its shard's, told where given.
     """
 
-    def __init__(self, worker: int, servers: Sequence[ServerRecord], client: str = "", rows: float = 0) -> None:
+    def __init__(self, worker: int, servers: Sequence[ServerRecord], rows: float = 0) -> None:
         self.worker, self.servers = worker, servers
         self.like: Tensors = {}
         """After `hello`, arrays with the names, shapes and dtypes of the parameters."""
         self.tables: dict[str, TablePart] = {}
         """After `hello`, a part of each table."""
-        self._identity = {name: told for name, told in (("client", client), ("rows", float(rows))) if told}
+        self._rows = {"rows": float(rows)} if rows else {}
 
     @property
     def clock(self) -> int:
@@ -145,14 +160,17 @@ class WorkerProtocol:
 
     def hello(self, index: int | None = None) -> Session[list[Message]]:
         """Introduce this worker to all servers or, again over a new connection, to one. Returns the answers."""
-        if index is not None:
-            answers = yield from self.tell(index, "hello", again=True, **self._identity)
-            server = self.servers[index]
-            server.decoder = Decoder(server.trace)  # the memories of pulls begin anew on both sides
-            return answers
-        answers = yield from self.say("hello", **self._identity)
-        for server, answer in zip(self.servers, answers, strict=True):
+        servers = self.servers if index is None else [self.servers[index]]
+        told = self._rows if index is None else {"again": True, **self._rows}
+        secrets = [{"secret": server.secret} if server.secret else {} for server in servers]
+        answers = yield from self._call(servers, [self._message("hello", **told, **secret) for secret in secrets])
+        for server, answer in zip(servers, answers, strict=True):
+            server.secret = answer.header.get("secret", "")
+            if index is not None:
+                server.decoder = Decoder(server.trace)  # the memories of pulls begin anew on both sides
+                return answers
             server.layout = layout_of(answer.header["layout"])
+            server.expected = of_answers(server.layout)
             server.values = sum(part.values for part in server.layout.values())
             self.tables |= tables_of(server.layout)
             server.holds_all = len(self.servers) == 1 and all(part.whole for part in server.layout.values())
@@ -229,7 +247,8 @@ class WorkerProtocol:
     ) -> Iterator[Message]:
         """The push to each server, at this worker's next clock there."""
         for server in self.servers:
-            header: Header = {"kind": kind, "worker": self.worker, "loss": loss, "clock": server.begin_push()}
+            clock, told_loss = server.begin_push(), loss if loss is None or math.isfinite(loss) else None
+            header: Header = {"kind": kind, "worker": self.worker, "loss": told_loss, "clock": clock}
             header["version"] = server.version if versions is None else versions[server.index]
             message = Message(header, gradients if server.holds_all else cut(gradients, server.layout))
             yield stated(message, server.layout, rows) if self.tables or rows else message
@@ -239,6 +258,7 @@ class WorkerProtocol:
         messages = [*messages]
         kind = messages[0].header["kind"]
         pushes, pulls = kind in PUSHES, kind in PULLS
+        whole = pulls and "rows" not in messages[0].header
         clocks: list[int] = []
         for message in messages if pushes else ():
             clocks.append(message.header["clock"])
@@ -247,7 +267,9 @@ class WorkerProtocol:
             for number, server in enumerate(servers):
                 message = messages[number]
                 encode = partial(server.encode, message)
-                if message.tensors and not pushes:
+                if kind == "hello":  # a compressed secret would be of another length each time
+                    encode = partial(encode_plainly, message, Codec(serializer=server.config.push.serializer))
+                elif message.tensors and not pushes:
                     encode = partial(encode_plainly, message, server.config.push)
                 parcels.append((yield Do(ENCODE if pushes else (), server.values, encode)))
         except BaseException:
@@ -270,19 +292,19 @@ class WorkerProtocol:
         for number in sent:
             server = servers[number]
             try:
-                parcel = yield server.receive
-                answer, stamp = yield Do(RECEIVING, server.values, partial(server.decode, parcel))
+                parcel, expected = (yield server.receive), server.expected if whole else ANYTHING
+                answer, stamp = yield Do(RECEIVING, server.values, partial(server.decode, parcel, expected))
                 del parcel
+                answer.header |= stamp
+                server.read_stamp(kind, answer.header)
             except Exception as error:
                 failed = failed or error
                 if pushes:
                     server.push_failed(clocks[number], perhaps_taken=True)
                 server.unsure |= pulls and not server.config.pull.memory.stateless
             else:
-                server.read_stamp(stamp)
                 if pulls:
-                    server.version = int(answer.header["version"])
-                answer.header |= stamp
+                    server.version = answer.header["version"]
                 answers.append(answer)
         if failed:
             raise failed
@@ -343,7 +365,7 @@ class ServerProtocol:
 
     ``layout`` is this server's part of the parameters. The protocol calls ``changed()`` when waiting sessions may be
     ready, and ``updated()`` after each update. Its driver asks the ``attendance`` for workers that are silent for
-    ``silence_s`` seconds of ``shard.now()``, and carries out `leave`.
+    ``silence_s`` seconds of ``shard.now()``, or lost for ``rejoin_s``, and carries out `leave`.
     """
 
     def __init__(
@@ -356,19 +378,25 @@ class ServerProtocol:
         changed: Callable[[], None] = nothing,
         updated: Callable[[], None] | None = None,
         silence_s: float = 30.0,
+        rejoin_s: float = REJOIN_S,
+        rank_secrets: Sequence[str] = (),
+        limits: Limits = UNLIMITED,
     ) -> None:
         self.shard, self.config, self.index, self.layout, self.trace = shard, config, index, layout, trace
         self._changed, self._updated, self._each = changed, updated, config.local_steps
         self.tables = tables_of(layout)
         self.values: float = sum(part.values for part in layout.values())
         """The number of this server's parameters, on which the time of each `Do` depends."""
-        self.attendance = Attendance(shard, silence_s)
+        self._attend = partial(Membership, shard, silence_s, rejoin_s, rank_secrets)
+        self.attendance = self._attend()
+        self._greeting = Codec(serializer=config.pull.serializer)
         self.records = [WorkerRecord(config, index, worker, trace) for worker in range(config.workers)]
         self._hello = {
-            "layout": {name: list(part) for name, part in layout.items()},
+            "layout": {name: [list(shape), *rest] for name, (shape, *rest) in layout.items()},
             "index": index,
             "servers": config.servers,
             "silence_s": silence_s,
+            "rejoin_s": float(rejoin_s),
         }
         self.origin: Header = {}
         """The origin of these parameters, which status tells workers; they compare it with their own problem's."""
@@ -381,7 +409,7 @@ class ServerProtocol:
         self.restarted: list[int] = []
         """Workers that resumed a saved run without what they had left."""
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
-        self.unpack: Callable[..., tuple[Any, Header]] = partial(unpack, codec=config.push, trace=trace, plan=Plan())
+        self.unpack: Callable[..., Any] = partial(unpack, codec=config.push, trace=trace, plan=Plan(), limits=limits)
         """Gives the packet of a request's frames, and its envelope. A prediction replaces this and the next two, to
         work on sizes.
         """
@@ -405,7 +433,7 @@ class ServerProtocol:
         """
         self.shard.restore(state["shard"])
         self._applied, self._version = self.shard.applied, self.shard.version
-        self.attendance = Attendance(self.shard, self.attendance.silence_s)
+        self.attendance = self._attend()
         self._encoder.restore(state["encoder"])
         left = state.get("left") or [None] * len(self.records)
         for record, codecs, part in zip(self.records, state["links"], left, strict=True):
@@ -414,22 +442,34 @@ class ServerProtocol:
 
     def answer(self, frames: Parcel, connection: Attending, received_at: float) -> Session[Parcel]:
         """Answer one request from this connection, as PROTOCOL.md says. Returns the answer."""
-        packet, envelope = yield Do(RECEIVING[:1], self.values, partial(self.unpack, frames))
+        packet, _ = yield Do(RECEIVING[:1], self.values, partial(self.unpack, frames))
         header, kind = packet.header, packet.header.get("kind")
+        try:
+            fields = REQUESTS[kind]
+            for name, value in header.items():
+                if not fields[name].fits[type(value)](value):
+                    raise KeyError(name)
+            if not NEEDED[kind] <= header.keys():
+                raise KeyError(kind)
+        except (KeyError, TypeError):
+            check_request(header)  # says which
+        if header.get("memory", "none") != "none":
+            default_stage("memory", header["memory"])  # a ValueError where there is none of this name
         if kind == "status":
-            return (yield Do((), self.values, partial(self._tell_status, header, envelope), alone=True))
+            return (yield Do((), self.values, partial(self._tell_status, header), alone=True))
+        said, wrap_it = header.get("worker"), self.wrap
         if kind == "hello":
-            self.attendance.admit(connection, header)
-        worker = self.shard.validate_worker(header.get("worker"))
+            said, wrap_it = self.attendance.admit(connection, header), partial(wrap, self._greeting)
+        worker = self.shard.validate_worker(said)
         presence = self.attendance.present[worker]
-        if connection.client and connection.client != presence.client:
-            raise ValueError(f"Worker {worker} was silent for too long: another client is worker {worker} now.")
+        if connection not in presence.connections:
+            raise self.attendance.stranger(connection, worker)
         presence.heard, presence.busy = received_at, presence.busy + 1
         presence.received += sum(map(len, frames))
         try:
             stamp, waited, answer = yield from self._answer(kind, worker, header, packet)
             busy = self.shard.now() - received_at - waited
-            answer = self.wrap({**stamp, "busy": busy, "waited": waited}, answer, envelope)
+            answer = wrap_it({**stamp, "busy": busy, "waited": waited}, answer)
             presence.informed, presence.sent = stamp["done"], presence.sent + sum(map(len, answer))
             return answer
         finally:
@@ -437,7 +477,7 @@ class ServerProtocol:
             if self.shard.updates is None:
                 self._forget()
             if kind == "bye":  # after the server has kept what the worker leaves
-                presence.leave(connection)
+                presence.leave()
 
     def _answer(self, kind: Any, worker: int, header: Header, packet: Any) -> Session[tuple[Header, float, Parcel]]:
         """Answer a worker's request. Returns the stamp, which the envelope brings to this worker only; the seconds that
@@ -449,7 +489,8 @@ class ServerProtocol:
         if kind == "hello":
             shard.join(worker)
             record.accept_hello(bool(header.get("again")))
-            fields = {**self._hello, "worker": worker} if header.get("client") else self._hello
+            rank = {"worker": worker} if header["worker"] == -1 else {}
+            fields = {**self._hello, "secret": self.attendance.present[worker].secret, **rank}
         elif kind == "state":
             record.fetched = self.attendance.present[worker].leaves = True
             fields = {"leave": shard.updates is not None, "applied": self._applied}
@@ -461,8 +502,6 @@ class ServerProtocol:
             yield from self.leave(worker)
             if header.get("state"):
                 record.kept = yield Do(DECODE, self.values, partial(self._left, packet))
-        elif kind not in KINDS:
-            raise ValueError(f"No message is of kind {kind!r}; there are {', '.join(KINDS[:-1])} and {KINDS[-1]}.")
         if record.resuming and (kind in PUSHES or kind in PULLS) and not record.resume():
             self.restarted.append(worker)
         encoder = record.encoder  # this connection's: a later hello replaces it, and this request must not change that
@@ -491,6 +530,8 @@ class ServerProtocol:
         if kind == "state" and record.kept is not None:
             message.tensors = saved.to_arrays(record.kept)
             answer = yield Do(SENDING, self.values, partial(self._plain, message))
+        elif kind == "hello":
+            answer = yield Do(SENDING, self.values, partial(encode_plainly, message, self._greeting))
         elif kind not in PULLS or header.get("rows") or not self.config.pull.memory.stateless:
             answer = yield Do(SENDING, self.values, partial(self.encode, encoder, message))
         else:  # all pulls of one version of the same tensors share the frames: the first encodes, the others wait
@@ -515,13 +556,12 @@ class ServerProtocol:
         connection may still be taking the same push.
         """
         shard, record, began = self.shard, self.records[worker], self.shard.now()
-        clock, version = header.get("clock"), header.get("version")
-        if not (isinstance(clock, int) and isinstance(version, int)):
-            raise ValueError(
-                f"The header of a push needs a whole number under 'clock' and 'version'; got {clock!r} and {version!r}."
-            )
-        rows = self.attendance.present[worker].rows
-        if shard.aggregator.weighs and not (isinstance(rows, int | float) and 0 < rows < 2**63):
+        clock, version, loss = header["clock"], header["version"], header.get("loss")
+        if version > shard.version:
+            raise ValueError(f"Worker {worker} pushed gradients of version {version}; the newest is {shard.version}.")
+        presence = self.attendance.present[worker]
+        rows, secret = presence.rows, presence.secret
+        if shard.aggregator.weighs and not rows > 0:
             words = f"{shard.aggregator!r} weighs by the rows of a shard, above 0, and worker {worker} told {rows!r}."
             raise ValueError(f"{words} Tell them in hello: connect(…, rows=…).")
         self.trace.step = clock
@@ -540,10 +580,11 @@ class ServerProtocol:
         try:
             if not shard.may_push(clock):
                 yield Until(partial(shard.may_push, clock), worker)
+                if presence.secret != secret:
+                    raise ValueError(f"Another session has become worker {worker} while this push of it waited.")
             waited = shard.now() - began
             gradients = yield Do(DECODE, self.values, partial(self.decode, packet, decoder))
-            loss = header.get("loss")
-            loss = float(loss) if isinstance(loss, int | float) else math.nan
+            loss = math.nan if loss is None else float(loss)
             outcome = shard.take(Contribution(worker, clock, version, gradients, loss, rows=rows), checked=True)
             if outcome is None:
                 outcome = yield Do(UPDATE, self.values, shard.apply, alone=True)
@@ -559,8 +600,19 @@ class ServerProtocol:
             self._changed()
         return outcome, waited
 
-    def leave(self, worker: int, event: str = "") -> Session[None]:
-        """Stop counting a worker, with or without a goodbye; ``event`` is kept where the run still counted on it."""
+    def refusal(self, error: Exception) -> Exception:
+        """The error that a peer is told of: the same but for an unexpected one, whose words `events` keeps."""
+        if told(error, "") or isinstance(error, ConnectionError):
+            return error
+        if len(self.events) < KEPT_ROWS:
+            words = f"{type(error).__name__}: {reason(error)}"[:200]
+            self.events.append((self.shard.now(), f"a request could not be answered: {words}"))
+        return RuntimeError("The server could not answer this request; its events say why.")
+
+    def leave(self, worker: int, event: str = "", lost_at: float | None = None) -> Session[None]:
+        """Stop counting a worker that is not back since ``lost_at``; ``event`` is kept where the run counted on it."""
+        if self.attendance.present[worker].lost_at != lost_at:
+            return
         if event and worker in self.shard.live and not self.shard.done:
             self.events.append((self.shard.now(), event))
         if self.shard.depart(worker):
@@ -571,23 +623,7 @@ class ServerProtocol:
 
     def status(self) -> Status:
         """The progress of the run and the presence of its workers, now."""
-        shard, began_at = self.shard, self.attendance.began_at
-        loss = self.losses[-1][2] if self.losses else math.nan
-        return Status(
-            index=self.index,
-            servers=self.config.servers,
-            workers=self.attendance.status(),
-            applied=shard.applied,
-            updates=shard.updates,
-            late=shard.late,
-            duplicates=shard.duplicates,
-            version=shard.version,
-            loss=loss if math.isfinite(loss) else None,
-            seconds=0.0 if began_at is None else shard.now() - began_at,
-            done=shard.done,
-            diverged=shard.diverged,
-            stuck=shard.stuck,
-        )
+        return Status.of(self)
 
     def read(self, worker: int) -> tuple[int, Tensors]:
         """The version and the parameters that answer a pull."""
@@ -595,8 +631,10 @@ class ServerProtocol:
 
     def decode(self, packet: Any, decoder: Decoder) -> Tensors:
         """The gradients of a push. ValueError where they do not fit the parameters, or are not finite."""
-        gradients, arrays = decoder.decode(packet).tensors, self.shard.parameters.arrays
-        return taken(packet.header, gradients, arrays, self.tables) if self.tables else checked(gradients, arrays)
+        like = self.shard.parameters.arrays
+        if self.tables or packet.header.get("of"):
+            return taken(packet, decoder, like, self.tables)
+        return checked(decoder.decode(packet, like).tensors, like)
 
     def _record(self) -> None:
         """Keep, with the time, what the shard has recorded of an update, if it made one."""
@@ -620,12 +658,12 @@ class ServerProtocol:
             for rows in recorded:
                 del rows[:-KEPT_ROWS]
 
-    def _tell_status(self, question: Header, envelope: Header) -> Parcel:
-        """The answer to a status request with this header and this envelope."""
+    def _tell_status(self, question: Header) -> Parcel:
+        """The answer to a status request with this header."""
         header = {"kind": "reply", "memory": "none", **self.status().to_dict()}
         if question.get("config"):
             header |= {"config": self.config.public(), **({"problem": self.origin} if self.origin else {})}
-        return self.wrap({}, self._plain(Message(header)), envelope)
+        return self.wrap({}, self._plain(Message(header)))
 
     def _plain(self, message: Message) -> Parcel:
         return encode_plainly(message, self.config.pull)
@@ -633,12 +671,15 @@ class ServerProtocol:
     def _left(self, packet: Any) -> Mapping[str, Any]:
         """The part that a worker leaves with its goodbye. ValueError where it could not resume from that."""
         words = "What this worker leaves"
+        check_plain(packet)
         part = saved.from_arrays(Decoder(UNTIMED).decode(packet).tensors, words)
         try:
             ServerRecord(self.config, 0, 0, UNTIMED).restore(part["link"])
             params, _, arrived = part["seen"] or ({}, (), None)
             for tensors in filter(None, (params, arrived)):
                 checked(tensors, self.shard.params)
-        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-            raise ValueError(f"{words} is nothing that it could go on from: {reason(error)}") from None
+        except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            raise ValueError(
+                f"{words} is nothing that it could go on from: {told(error, 'It lacks a key, or has other tensors.')}"
+            ) from error
         return part

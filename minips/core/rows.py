@@ -16,6 +16,7 @@ import numpy as np
 from minips.core.parameters import Parameters
 from minips.stage import Array, Tensors
 from minips.stages.aggregators import Contribution
+from minips.stages.serializers.wellformed import quoted
 
 
 class Rows(NamedTuple):
@@ -52,9 +53,13 @@ def row_numbers(given: Any, shape: tuple[int, ...]) -> Array:
     """These rows of a tensor of this shape as an array. ValueError where they are no list of whole numbers, or where
     there are no such rows.
     """
-    ids = np.asarray(given)
+    kinds = {*map(type, given)} if isinstance(given, list) else ()
+    whole = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
+    ids = np.asarray(given if whole else "")  # a list of texts could become a huge array
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-        raise ValueError(f"Rows are a list of whole numbers, which np.flatnonzero makes of a mask; got {given!r}.")
+        raise ValueError(
+            f"Rows are a list of whole numbers, which np.flatnonzero makes of a mask; got {quoted(given)}."
+        )
     count = shape[0] if shape else 0
     if ids.size and not 0 <= ids.min() <= ids.max() < count:
         first = ", ".join(map(str, ids[:8].tolist())) + ", …" * (len(ids) > 8)

@@ -29,10 +29,11 @@ from minips.core.message import ADVICE, check_finite, unlike
 from minips.core.parameters import Parameters
 from minips.core.partition import native
 from minips.core.rows import TableParameters
-from minips.stage import ONE_THREAD, Array, Tensors, reason
+from minips.stage import ONE_THREAD, Array, Tensors
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.consistency import Consistency, PullView, takes_view
 from minips.stages.optimizers import Optimizer
+from minips.words import reason
 
 Outcome = Literal["applied", "held", "late", "duplicate", "over"]
 """The outcome of a push: applied; held until its round is complete; dropped as late for its round; a repetition;

@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from minips.core.codec import Codec
+from minips.core.codec import Codec, Decoder
 from minips.core.config import Config
 from minips.core.exchange import PS
+from minips.core.limits import check_rows_asked
 from minips.core.message import Header, Message
 from minips.core.partition import Layout, Layouts
 from minips.core.rows import Rows, TableParameters, TablePart, row_numbers, take
 from minips.core.sessions import Session
 from minips.core.shard import Shard, checked
 from minips.stage import Array, Tensors
+from minips.stages.serializers.wellformed import quoted
 
 Wanted = Mapping[str, Any] | None
 """Numbers of rows by the tensor's name."""
@@ -103,13 +105,21 @@ def asked(rows: Mapping[str, Any], layout: Layouts) -> dict[str, Any]:
     return {name: ids for name, ids in rows.items() if name in layout} | own
 
 
-def taken(header: Header, tensors: Tensors, params: Tensors, tables: Tables) -> dict[str, Any]:
+def taken(message: Any, decoder: Decoder, params: Tensors, tables: Tables) -> dict[str, Any]:
     """The gradients of a push to these parts of tables, their rows as places in the parts. ValueError as in
-    `checked_rows`, for rows that are elsewhere, and for those that a memory has changed.
+    `checked_rows`, for rows that are elsewhere, and for those that a memory has changed. The numbers are checked before
+    the values are decoded.
     """
-    of = header.get("of") or {}
-    if not isinstance(of, dict) or not of.keys() <= tensors.keys() or header.get("memory") != "none":
-        raise ValueError("A push of rows has their numbers under 'of', for tensors that it has, and no memory.")
+    of = message.header.get("of") or {}
+    if not tables:
+        raise ValueError(f"Only a table takes rows, under 'of', and there is none here; got {quoted([*of])}.")
+    if not isinstance(of, dict) or not of.keys() <= tables.keys() or message.header.get("memory") != "none":
+        raise ValueError(f"A push of rows has their numbers under 'of', for {', '.join(tables)}, and no memory.")
+    like = dict(params)
+    for name, part in tables.items():
+        count = len(row_numbers(of[name], part.shape)) if name in of else part.shape[0]
+        like[name] = np.broadcast_to(np.empty((), part.dtype), (count, *part.shape[1:]))
+    tensors = decoder.decode(message, like).tensors
     pushed = {name: Rows(of[name], g) if name in of else g for name, g in tensors.items()}
     ready = checked_rows(pushed, params, tables)
     for name, part in tables.items():
@@ -126,11 +136,11 @@ def chosen(header: Header, params: Tensors, layout: Layouts, codec: Codec) -> Te
     if names is None and not rows:
         return params
     rows = rows or {}
-    if not isinstance(names, list | None) or not isinstance(rows, dict):
-        raise ValueError(f"A pull takes a list of names and a map of rows; got {names!r} and {rows!r}.")
     for name in (*(names or ()), *rows):
-        if name not in params:
-            raise ValueError(f"There is no tensor {name!r} here; there are {', '.join(params)}.")
+        if not isinstance(name, str) or name not in params:
+            raise ValueError(f"There is no tensor {quoted(name)} here; there are {', '.join(params)}.")
+    for name, ids in rows.items():
+        check_rows_asked(name, len(row_numbers(ids, layout[name].shape)), layout[name].shape)
     if rows and not codec.memory.stateless:
         raise ValueError(f"{codec.memory!r} remembers whole tensors: rows cannot be pulled through it.")
     kept = params if names is None else {name: params[name] for name in names}

@@ -26,9 +26,10 @@ from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 from minips.machines.topology import Machines
 from minips.notation import parse_stage, read_fields
-from minips.stage import Stage, Value, build, default_of
+from minips.stage import Stage, Value, build
 from minips.stages.quantizers import Quantizer
 from minips.training.sweep import Table
+from minips.words import default_of
 
 SAMPLE = 1_000_000
 """The most normal values that are encoded to count a codec's bytes, where these depend on the values."""

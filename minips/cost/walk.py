@@ -18,6 +18,7 @@ from typing import Any, cast
 from minips.core.codec import Decoder
 from minips.core.config import Config
 from minips.core.exchange import Hop
+from minips.core.limits import ANYTHING, Expected
 from minips.core.loop import Compute, train_served, train_together
 from minips.core.message import Header, Message
 from minips.core.presence import Attending
@@ -361,6 +362,8 @@ class _Worker(ServedParty, _Trainer):
         self._protocol = WorkerProtocol(
             number, [_DeclaredRecord(walk, number, index) for index in range(config.servers)]
         )
+        for server in walk.servers:
+            server.protocol.attendance.admit(self._connection, {"worker": number})
 
     @property
     def clock(self) -> int | None:
@@ -461,7 +464,7 @@ class _DeclaredRecord(ServerRecord):
         self.values, pushed = walk.share, walk.load.pushed
         self.encode = lambda message: Sized(message.header, pushed if message.kind in PUSHES else 0.0)
 
-    def decode(self, sized: Sized) -> tuple[Message, Header]:
+    def decode(self, sized: Sized, expected: Expected = ANYTHING) -> tuple[Message, Header]:
         return Message(sized.header), sized.stamp
 
 
@@ -474,7 +477,7 @@ class _DeclaredProtocol(ServerProtocol):
         self.values, pulled = walk.share, walk.load.pulled
         self.unpack = lambda sized: (sized, {})
         self.encode = lambda encoder, message: Sized(message.header, pulled)
-        self.wrap = lambda stamp, answer, told: Sized(answer.header, answer.nbytes, stamp)
+        self.wrap = lambda stamp, answer: Sized(answer.header, answer.nbytes, stamp)
 
     def decode(self, sized: Sized, decoder: Decoder) -> Tensors:
         return {}

@@ -16,19 +16,21 @@ from typing import Any, TypeVar
 
 from minips.core.codec import unpack
 from minips.core.config import Config
+from minips.core.limits import ANYTHING, Expected
 from minips.core.message import Header, Message
 from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerRecord, WorkerProtocol
 from minips.core.sessions import Do, Receive, Send, Session, Until, carry_out
 from minips.core.shard import checked
 from minips.core.tables import Gradients, Wanted, checked_rows, wanted_rows
-from minips.drivers.reconnecting import PAUSES_S, Reconnecting
+from minips.drivers.reconnecting import Reconnecting
 from minips.results import saved
 from minips.results.trace import Trace
-from minips.stage import Array, Frames, Tensors, reason
+from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Channel
 from minips.stages.transports.base import Closable
 from minips.stages.transports.futures import Driven
+from minips.words import reason
 
 T = TypeVar("T")
 Versions = tuple[int, ...] | None
@@ -55,8 +57,8 @@ class Ref:
 
 
 class Client(Closable):
-    """One worker's connection to all the servers. `connect` makes clients; so do engines, without an identity, as they
-    number their workers themselves.
+    """One worker's connection to all the servers. `connect` makes clients; so do engines, with the ``secrets`` of the
+    worker's session, one for each server.
     """
 
     def __init__(
@@ -67,8 +69,8 @@ class Client(Closable):
         token: str,
         timeout: float = 10.0,
         trace: Trace | None = None,
-        pauses_s: Sequence[float] = PAUSES_S,
-        identity: str = "",
+        pauses_s: Sequence[float] | None = None,
+        secrets: Sequence[str] = (),
         rows: float = 0,
     ) -> None:
         self.addresses, self.config, self.worker, self._timeout = addresses, config, worker, timeout
@@ -80,7 +82,9 @@ class Client(Closable):
         self._stepping = threading.Lock()
         """Held while a session runs from one need to the next: calls share the records of the servers."""
         self._servers = [_MeteredRecord(self, index) for index in range(len(addresses))]
-        self.protocol = WorkerProtocol(worker, self._servers, identity, rows if config.aggregator.weighs else 0)
+        for server, secret in zip(self._servers, secrets, strict=False):
+            server.secret = secret
+        self.protocol = WorkerProtocol(worker, self._servers, rows if config.aggregator.weighs else 0)
         self._connections: list[Reconnecting] = []
         self._dials: list[Callable[[], Channel]] = []
         self._numbers = count()
@@ -241,6 +245,8 @@ class Client(Closable):
         layouts = [item for server in self._servers for item in server.layout.items()]
         self._refs = {name: Ref(name, part.shape, part.dtype, self) for name, part in layouts}
         self._beat_s = min(answer.header["silence_s"] for answer in answers) / 4
+        for connection, answer in zip(self._connections, answers, strict=True):
+            connection.outlast(answer.header.get("rejoin_s", 0.0))
 
     def _push(
         self,
@@ -263,12 +269,20 @@ class Client(Closable):
                 f"versions holds one whole number for each of the {len(self._servers)} servers, as client.versions "
                 f"does, or is None; got {versions!r}."
             )
-        loss = None if loss is None else float(loss)
+        try:
+            loss = None if loss is None else float(loss)
+        except (TypeError, ValueError):
+            raise TypeError(f"A push takes a number as its loss, or None; got {reprlib.repr(loss)}.") from None
         return self.begin(self.protocol.push(tensors, loss, versions, pulls, rows), finish)
 
     def _resume(self, index: int, channel: Channel) -> None:
         """Say hello again on a new connection."""
-        self._carry_out(self.protocol.hello(index), channel)
+        try:
+            self._carry_out(self.protocol.hello(index), channel)
+        except ValueError as error:
+            if self._servers[index].secret:
+                raise
+            raise ConnectionError(str(error)) from error  # to be tried again: the first hello's answer was lost
 
     def _carry_out(self, session: Session[Any], channel: Channel) -> None:
         """Carry out a session of one message on this connection."""
@@ -307,16 +321,16 @@ class _MeteredRecord(ServerRecord):
         super().__init__(client.config, client.worker, index, client.trace)
         self._client, self.outstanding = client, 0
 
-    def decode(self, answer: _Answer) -> tuple[Message, Header]:
+    def decode(self, answer: _Answer, expected: Expected = ANYTHING) -> tuple[Message, Header]:
         received_at, (frames, sent_at) = time.monotonic(), answer
         self._client.bytes_received += sum(map(len, frames))
-        packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan)
+        packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan, expected[0])
         if sent_at is not None:  # the trace shows both transfers first, then the wait that was between them
             busy, waited = float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
             travelled = max(0.0, received_at - sent_at - busy - waited)
             times = sent_at, sent_at + travelled, received_at - waited, received_at
             self.trace.laps(("transfer", "", "wait"), times)
-        return self.decoder.decode(packet), stamp
+        return self.decoder.decode(packet, expected[1]), stamp
 
 
 class _Request:

@@ -1,25 +1,28 @@
 """From an address to a client, or to answers about a run: its status and its config."""
 
-import secrets
+import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minips.core.codec import Codec, encode_plainly, unpack
 from minips.core.config import Config, check_seconds
+from minips.core.fields import ANSWERS, check_fields
 from minips.core.message import Header, Message
 from minips.drivers.client import Client
-from minips.drivers.reconnecting import PAUSES_S
 from minips.results.status import Status
 from minips.results.trace import Trace
-from minips.stage import build, names, nearest, stage_class
+from minips.stage import build, names, stage_class
 from minips.stages.serializers import Packet
 from minips.stages.transports import Link, Transport
 from minips.stages.transports.base import check_token
 from minips.stages.transports.link import UNSHAPED
+from minips.words import check_type, nearest
 
 Ask = Callable[..., Header]
 """``ask(kind, **header)``: the header of the answer."""
@@ -52,13 +55,15 @@ def asking(
     """One connection for questions that are no worker's, through a link where the server is behind one. ``codec`` is
     that of the servers, where it is known.
     """
+    check_type("status", transport, Transport | None, "a Transport")
     reached = transport or transport_of(address)
     with reached.connect(address, token, timeout) as channel:
 
         def ask(kind: str, **header: Any) -> Header:
             frames = encode_plainly(Message({"kind": kind, **header}), Codec())
             packet: Packet
-            packet, _ = unpack(channel.call(frames).result(timeout), codec or Codec(), Trace())
+            packet, stamp = unpack(channel.call(frames).result(timeout), codec or Codec(), Trace())
+            check_fields(f"The answer to {kind}", {**packet.header, **stamp}, ANSWERS[kind], ANSWERS[kind], others=True)
             return packet.header
 
         try:
@@ -75,6 +80,7 @@ def asking(
 
 def transport_of(address: str) -> Transport:
     """The transport with this address's scheme. ValueError where there is none."""
+    check_type("status", address, str, "a server's address")
     scheme, separator, _ = address.partition("://")
     known = {getattr(stage_class("transport", name), "scheme", ""): name for name in names("transport")}
     if not separator or scheme not in known:
@@ -98,7 +104,7 @@ def config_of(status: Header, transport: Transport) -> Config:
 
 
 def listed(address: Any) -> list[str]:
-    """The addresses of one or more servers, as a list. TypeError for anything else."""
+    """The addresses of one or more servers, as a list. TypeError for anything else, ValueError for one given twice."""
     try:
         addresses = [address] if isinstance(address, str) else [*address]
     except TypeError:
@@ -108,6 +114,8 @@ def listed(address: Any) -> list[str]:
             "connect takes the server's address, server.address, or a list of all the servers' addresses; "
             f"got {address!r}."
         )
+    if len({*addresses}) < len(addresses):
+        raise ValueError(f"Expected the addresses of all servers, each once, in their order; got {addresses}.")
     return addresses
 
 
@@ -120,32 +128,38 @@ def connect(
     timeout: float = 10.0,
     transport: Transport | None = None,
     trace: Trace | None = None,
-    pauses_s: Sequence[float] = PAUSES_S,
+    pauses_s: Sequence[float] | None = None,
     check: Callable[[Header], object] | None = None,
     rows: float | Callable[[int, Config], float] = 0,
+    session: str | os.PathLike[str] | None = None,
 ) -> Client:
     """A client of the server at ``address``, or of several servers at their addresses. Use with ``with``.
 
     ``config`` is that of the servers; None: they send it, and ``transport`` is one that reaches them (None: the address
     says which). ``worker`` is this worker's number; None: the first free one. No other client can be a worker that is
-    connected and not silent.
+    connected and not silent. ``session`` names a file for its owner's eyes only, where the client keeps its number and
+    its secrets: a process that is started again with it is that worker at once.
 
     ``connect`` calls ``check`` with the first server's status before this worker takes a number; an error of ``check``
-    prevents that. The client connects again when its connection breaks, after each of ``pauses_s`` seconds; a push
-    counts once, whether its acknowledgement was lost or not. An aggregator that weighs needs the ``rows`` of this
-    worker's shard, or a function of its number and the config that tells them.
+    prevents that. The client connects again when its connection breaks, after each of ``pauses_s`` seconds (None: for
+    longer than a server keeps its rank); a push counts once, whether its acknowledgement was lost or not. An aggregator
+    that weighs needs the ``rows`` of this worker's shard, or a function of its number and the config that tells them.
 
     ConnectionError where no server answers, PermissionError for a wrong token, ValueError where the addresses are not
     those of all the servers of one run or another client is this worker; ValueError or TypeError for what is no
-    address, token, worker or time.
+    address, token, worker, time or session.
     """
     check_token(token)
     check_seconds("timeout", timeout)
     if not isinstance(config, Config | None):
         raise TypeError(f"connect takes the Config that the server has; got {config!r}.")
-    if not isinstance(worker, int | np.integer | None):
+    check_type("connect", trace, Trace | None, "a Trace")
+    check_type("connect", check, Callable | None, "a function as its check")
+    if not isinstance(worker, int | np.integer | None) or isinstance(worker, bool) or (worker or 0) < 0:
         raise TypeError(f"worker is a worker's number, from 0 on; got {worker!r}. None stands for the first free one.")
-    addresses, identity = listed(address), secrets.token_hex(16)
+    addresses, secrets = listed(address), list[str]()
+    if session is not None:
+        worker, secrets = _kept(session, worker, len(addresses))
     with ExitStack() as stack:
         if addresses and (config is None or worker is None or check):
             reached = config.shaped_transport() if config else transport or transport_of(addresses[0])
@@ -155,7 +169,34 @@ def connect(
             if check:
                 check(header)
             if worker is None:
-                worker = ask("hello", worker=-1, client=identity)["worker"]
+                answer = ask("hello", worker=-1)
+                worker, secrets = answer["worker"], [answer.get("secret", "")]
         config, worker = config or Config(), int(worker or 0)
         told = rows if not callable(rows) else rows(worker, config) if config.aggregator.weighs else 0
-        return Client(addresses, config, worker, token, timeout, trace, pauses_s, identity, told)
+        client = Client(addresses, config, worker, token, timeout, trace, pauses_s, secrets, told)
+        if session is not None:
+            try:
+                with open(session, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                    secrets = [server.secret for server in client.protocol.servers]
+                    json.dump({"worker": client.worker, "secrets": secrets}, file)
+            except BaseException:
+                client.close()
+                raise
+        return client
+
+
+def _kept(file: str | os.PathLike[str], worker: int | None, servers: int) -> tuple[int | None, list[str]]:
+    """The number and the secrets in a session's file; ``worker`` and none where there is no file yet."""
+    if not isinstance(file, str | os.PathLike):
+        raise TypeError(f"session names the file in which a client keeps its secrets; got {file!r}.")
+    path = Path(file)
+    if not path.exists():
+        return worker, []
+    if os.name == "posix" and path.stat().st_mode & 0o077:
+        raise ValueError(f"The session file {path} can be read by others than its owner. Use: chmod 600 {path}")
+    with suppress(ValueError, KeyError, TypeError):
+        kept = json.loads(path.read_text())
+        if type(kept["worker"]) is int and worker in (None, kept["worker"]) and len(kept["secrets"]) == servers:
+            return kept["worker"], list(kept["secrets"])
+    who = "a worker" if worker is None else f"worker {worker}"
+    raise ValueError(f"{path} is no session file of {who} and {servers} servers. Name another, or delete it.")

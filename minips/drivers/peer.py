@@ -17,9 +17,10 @@ from minips.core.config import Config
 from minips.core.reduction import AllReduceState, all_reduce
 from minips.core.sessions import Receive, Send, Session, carry_out
 from minips.results.trace import Trace
-from minips.stage import Frames, Tensors, reason
+from minips.stage import Frames, Tensors
 from minips.stages.transports import Channel, Connection, Service
 from minips.stages.transports.base import Closable, then
+from minips.words import reason
 
 T = TypeVar("T")
 _SENT = struct.Struct("<d")

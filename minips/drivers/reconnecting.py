@@ -15,7 +15,7 @@ from minips.stages.transports import Channel
 from minips.stages.transports.base import Caller, Closable
 
 PAUSES_S = (0.0, 0.1, 0.3, 0.9)
-"""Seconds before each attempt to connect again."""
+"""Seconds before each attempt to connect again, where no others are given."""
 
 
 class Request(Caller, Protocol):
@@ -40,9 +40,10 @@ class Reconnecting(Closable):
     """
 
     def __init__(
-        self, connect: Callable[[], Channel], resume: Callable[[Channel], None], pauses_s: Sequence[float] = PAUSES_S
+        self, connect: Callable[[], Channel], resume: Callable[[Channel], None], pauses_s: Sequence[float] | None = None
     ) -> None:
-        self._connect, self._resume, self._pauses_s = connect, resume, pauses_s
+        self._connect, self._resume, self._given_s = connect, resume, pauses_s
+        self._pauses_s = PAUSES_S if pauses_s is None else pauses_s
         self._lock, self._closing = threading.RLock(), threading.Event()
         self._queue = _Queue(self)
         self.broken: Exception | None = None
@@ -66,6 +67,11 @@ class Reconnecting(Closable):
                 self._thread = threading.Thread(target=self._reconnect, name="minips-reconnect", daemon=True)
                 self._thread.start()
             return True
+
+    def outlast(self, seconds: float) -> None:
+        """Have the attempts go on for longer than ``seconds``, where no pauses are given."""
+        while self._given_s is None and sum(self._pauses_s) <= seconds:
+            self._pauses_s = [*self._pauses_s, sum(self._pauses_s) / 2]
 
     def close(self) -> None:
         self._closing.set()

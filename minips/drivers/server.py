@@ -5,16 +5,19 @@ server's one lock between two needs of the session, releases it for the session'
 condition while the session waits.
 """
 
+import logging
 import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar
 
 from minips.core.config import Config, check_seconds
+from minips.core.limits import of_requests
 from minips.core.local import warn_of_outer
+from minips.core.membership import REJOIN_S
 from minips.core.partition import cut, named_arrays, partition
 from minips.core.presence import Attending, Presence
 from minips.core.protocol import ServerProtocol
@@ -28,11 +31,10 @@ from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Connection, Endpoint, Service
 from minips.stages.transports.base import Closable, check_token
+from minips.words import check_type
 
 T = TypeVar("T")
 
-GRACE_S = 0.25
-"""Seconds for which a worker whose connection broke still counts; it may connect again meanwhile."""
 TURN_S = 1.0
 """The most seconds that a thread waits before it checks its condition again."""
 LOOK_S = 0.05
@@ -47,8 +49,10 @@ class Server(Closable):
     ``params`` are all the parameters, arrays of floating-point numbers by name; of several servers (``config.servers``)
     this one is number ``index`` and keeps its part. ``updates`` counts applied pushes that end the run; None for a
     server without an end, which keeps only the last rows of what it records. The server no longer counts a worker that
-    is silent for ``silence_s`` seconds. After each ``every`` clocks of all the workers the server pauses until
-    `go_on`. ``state`` is this server's state of a saved run. ``tables`` names the tensors that are pushed by `Rows`.
+    is silent for ``silence_s`` seconds, or whose last connection broke ``rejoin_s`` seconds ago: its rank is then free
+    for any client. ``rank_secrets``, one for each rank, keep the ranks for clients that know them. After each ``every``
+    clocks of all the workers the server pauses until `go_on`. ``state`` is this server's state of a saved run.
+    ``tables`` names the tensors that are pushed by `Rows`.
 
     TypeError or ValueError for an argument that could not work.
 
@@ -69,22 +73,29 @@ class Server(Closable):
         index: int = 0,
         updates: int | None = None,
         silence_s: float = 30.0,
+        rejoin_s: float = REJOIN_S,
         every: int | None = None,
         state: Mapping[str, Any] | None = None,
         tables: Collection[str] = (),
+        rank_secrets: Sequence[str] = (),
     ) -> None:
         if not isinstance(config, Config):
             raise TypeError(f"Server takes the Config that its clients have; got {config!r}.")
         if not isinstance(index, int) or not 0 <= index < config.servers:
             raise ValueError(f"Config.servers is {config.servers}: index is 0 to {config.servers - 1}, got {index!r}.")
-        if updates is not None and not (isinstance(updates, int) and updates > 0):
+        if updates is not None and not (type(updates) is int and updates > 0):
             raise ValueError(
                 f"updates is how many pushes end the run, at least 1, or None for as long as the server is open; "
                 f"got {updates!r}."
             )
+        if every is not None and not (type(every) is int and every > 0):
+            raise ValueError(f"every is a number of clocks, at least 1, or None for no pauses; got {every!r}.")
         check_seconds("silence_s", silence_s)
+        check_seconds("rejoin_s", rejoin_s)
+        check_type("Server", state, Mapping | None, "its state of a saved run")
+        check_type("Server", tables, Collection, "the names of tables")
         whole = named_arrays(params, "Server takes its parameters", "parameter")
-        self.config, self.index, self.silence_s = config, index, silence_s
+        self.config, self.index, self.silence_s, self.rejoin_s = config, index, silence_s, rejoin_s
         check_tables(config, tables, whole)
         self.layout = partition(whole, config.servers, tables, config.placement)[index]
         self.trace = Trace(f"server {index}")
@@ -95,8 +106,18 @@ class Server(Closable):
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._closing = threading.Event()
+        self._limits = limits = of_requests(config, whole, self.layout, index, updates is not None)
         self._protocol = protocol = ServerProtocol(
-            self.shard, config, index, self.layout, self.trace, self._wake, silence_s=silence_s
+            self.shard,
+            config,
+            index,
+            self.layout,
+            self.trace,
+            self._wake,
+            silence_s=silence_s,
+            rejoin_s=rejoin_s,
+            rank_secrets=rank_secrets,
+            limits=limits,
         )
         if state is not None:
             protocol.restore(state)
@@ -106,10 +127,14 @@ class Server(Closable):
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
 
-    def serve(self, address: str | None = None, token: str | None = None) -> Self:
+    def serve(
+        self, address: str | None = None, token: str | None = None, *, private: bool = False, plaintext: bool = False
+    ) -> Self:
         """Start answering at ``address`` (None: a fresh local one), with a fresh ``token`` for None. Use with ``with``.
 
-        OSError where the address cannot be used; ValueError or TypeError for what is no address, or no token.
+        An address that other machines can reach needs TLS, unless the network is ``private``, or ``plaintext`` is
+        wanted, which the run's events tell. OSError where the address cannot be used; ValueError for one that needs
+        TLS; ValueError or TypeError for what is no address, or no token.
         """
         if not isinstance(address, str | None):
             raise TypeError(
@@ -117,10 +142,13 @@ class Server(Closable):
             )
         if token is not None:
             check_token(token)
+        if not private and self.config.transport.plain(address, "certificate", plaintext):
+            self.events.append((self.shard.now(), f"{address} is served without TLS, as plaintext=True says"))
+            logging.getLogger("minips").warning(self.events[-1][1])
         warn_of_outer(None if token else self.config.local, self.config.optimizer)  # who has a token has been told
         self.token = secrets.token_hex(16) if token is None else token
         service = Service(partial(_WorkerConnection, self))
-        self._endpoint = self.config.shaped_transport().serve(service, address, self.token)
+        self._endpoint = self.config.shaped_transport(self._limits.nbytes).serve(service, address, self.token)
         self.address = self._endpoint.address
         self._watcher = threading.Thread(target=self._watch, name=f"minips-watch-{self.index}", daemon=True)
         self._watcher.start()
@@ -151,6 +179,7 @@ class Server(Closable):
 
     def pause(self, at: float | None = None) -> float:
         """Pause as `Shard.pause` does. Several servers can all pause at the largest of the counts that it returns."""
+        check_type("pause", at, int | float | None, "a count of pushes")
         with self._changed:
             at = self.shard.pause(at)
             self._changed.notify_all()
@@ -183,6 +212,9 @@ class Server(Closable):
 
         TimeoutError after ``timeout`` seconds, while the run continues; RuntimeError where no round can end any more.
         """
+        check_type("wait", timeout, int | float | None, "seconds as its timeout")
+        check_type("wait", problem, Problem | None, "a Problem")
+        check_type("wait", progress, Callable | None, "a function as its progress")
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._over():
             if progress:
@@ -330,13 +362,12 @@ class Server(Closable):
     def _connection_closed(self, connection: Attending) -> None:
         """Handle a closed connection, with or without a goodbye. Its worker may come back for a while."""
         with self._lock:
-            lost = self._attendance.lost(connection)
-        for worker in lost:
-            if not self._closing.wait(GRACE_S) and not self._present[worker].connections:
-                self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye")
+            lost_at, worker = self._attendance.lost(connection), connection.worker
+        if lost_at is not None and not self._closing.wait(self.rejoin_s):
+            self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye", lost_at)
 
-    def _leave(self, worker: int, event: str) -> None:
-        self._carry_out(self._protocol.leave(worker, "" if self._closing.is_set() else event))
+    def _leave(self, worker: int, event: str, lost_at: float | None = None) -> None:
+        self._carry_out(self._protocol.leave(worker, "" if self._closing.is_set() else event, lost_at))
 
     def _watch(self) -> None:
         """Drop connected workers that are silent."""
@@ -356,7 +387,10 @@ class _WorkerConnection(Connection, Attending):
     def answer(self, frames: Frames) -> Frames:
         """Carry out the session of one request."""
         server = self._server
-        return server._carry_out(server._protocol.answer(frames, self, time.monotonic()))
+        try:
+            return server._carry_out(server._protocol.answer(frames, self, time.monotonic()))
+        except Exception as error:
+            raise server._protocol.refusal(error) from None
 
     def closed(self) -> None:
         self._server._connection_closed(self)

@@ -116,13 +116,14 @@ class RunSupervisor(Supervisor):
         self.reporters = self.servers[:1] or self.workers  # the first server sees all pushes, a worker its own steps
         every = self.job.evaluation.every if self.job.evaluation else None
         common = {"config": config, "token": secrets.token_hex(16), "every": every}
-        whole = {**common, "params": self.job.params}
+        whole, held = {**common, "params": self.job.params}, [secrets.token_hex(16) for _ in workers]
         for index, child in enumerate(self.servers):
             parts = {**whole, "index": index, "address": child.address, "tables": self.job.problem.tables}
-            child.brief(roles.serve, {**parts, "state": state and state["servers"][index]})
+            child.brief(roles.serve, {**parts, "rank_secrets": held, "state": state and state["servers"][index]})
         for worker, child in enumerate(self.workers):
             meeting = {**whole, "address": child.address}
-            role, parts = (roles.run_ps_worker, common) if self.servers else (roles.run_allreduce_worker, meeting)
+            known = {**common, "secrets": [held[worker]] * len(self.servers)}
+            role, parts = (roles.run_ps_worker, known) if self.servers else (roles.run_allreduce_worker, meeting)
             kept = state and state["workers"][worker]
             child.brief(role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})
 

@@ -32,9 +32,10 @@ from minips.engines.local import RunSupervisor
 from minips.engines.shipping import ship
 from minips.engines.supervisor import FAREWELL_S, Child, handling, multiprocess
 from minips.results.run import Run
-from minips.stage import option, reason, register
+from minips.stage import option, register
 from minips.stages.transports import Tcp
 from minips.stages.transports.network import netloc
+from minips.words import reason
 
 PLACED_S, READY_S = 60.0, 60.0
 """How long Ray may take to reserve CPUs for all the actors, and to start them."""

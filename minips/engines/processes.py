@@ -26,8 +26,9 @@ import numpy as np
 from minips.engines.local import LocalEngine
 from minips.engines.shipping import ship, unship
 from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, multiprocess, run_role
-from minips.stage import reason, register
+from minips.stage import register
 from minips.stages.transports.framing import memory
+from minips.words import reason
 
 FORKS = hasattr(os, "fork") and sys.platform != "darwin"
 """Whether a process that has imported NumPy may fork; macOS's own libraries do not survive it."""

@@ -49,15 +49,13 @@ def serve(
     index: int,
     token: str,
     address: str | None = None,
-    every: int | None = None,
-    state: Any = None,
-    tables: tuple[str, ...] = (),
+    **more: Any,
 ) -> Report:
-    """One server, from its start until the supervisor says stop; its report."""
+    """One server, on the engine's own network, until the supervisor says stop; its report. `Server` takes ``more``."""
     rows_sent, ticks, finished, paused, ending = 0, 0, False, False, False
     updates = config.workers * config.clocks
-    server = Server(params, config, index=index, updates=updates, every=every, state=state, tables=tables)
-    with server.serve(address, token):
+    server = Server(params, config, index=index, updates=updates, **more)
+    with server.serve(address, token, private=True):
         control.say("ready", server.address)
         while (heard := control.hear(TICK_S))[0] != "stop":
             if heard[0] == "diverged":
@@ -88,14 +86,14 @@ def serve(
 
 
 def run_ps_worker(
-    control: ControlPipe, *, config: Config, problem: Problem, worker: int, token: str, every: int | None, state: Any
+    control: ControlPipe, *, config: Config, problem: Problem, worker: int, every: int | None, state: Any, **known: Any
 ) -> Report:
-    """One worker, from its first connection until the run is done or the supervisor says stop; its report."""
+    """One worker, until the run is done or the supervisor says stop; its report. ``known`` are token and secrets."""
     word, addresses = control.wait("connect")
     if word != "connect":
         return {"bytes_sent": 0, "bytes_received": 0, "trace": Trace(), "state": state}
     seen, inner = None, Inner.of(state) if config.local else None
-    with Client(addresses, config, worker, token, rows=problem.rows) as client:
+    with Client(addresses, config, worker, rows=problem.rows, **known) as client:
         if state:
             client.restore(state["links"])
             seen = state["seen"] and Seen(*state["seen"])

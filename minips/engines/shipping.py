@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from minips.stage import Stage, Value, reason, register
+from minips.stage import Stage, Value, register
+from minips.words import reason
 
 LARGE_BYTES = 1_000_000
 

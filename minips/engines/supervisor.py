@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from minips.engines.shipping import register_shipped_stages
-from minips.stage import reason
+from minips.words import reason
 
 FAREWELL_S = 5.0
 """How long a child may take to leave after it was told to stop."""

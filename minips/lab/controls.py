@@ -17,7 +17,8 @@ import ipywidgets
 from traitlets import CUnicode, TraitError, Unicode, dlink
 
 from minips.results.tables import html_rows
-from minips.stage import BOUNDS, Stage, Value, check_limits, default_of, names, stage_class
+from minips.stage import Stage, Value, names, stage_class
+from minips.words import BOUNDS, check_limits, default_of
 
 SHOWN_IN = {"bit/s": ("Mbit/s", 1e-6), "s": ("ms", 1e3)}
 """The unit that a control shows in place of a field's own, and how many of it are one of those."""

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import minips
-from minips.stage import Value, default_of
+from minips.stage import Value
+from minips.words import default_of
 
 
 @dataclasses.dataclass(repr=False)

@@ -8,7 +8,8 @@ from typing import Self
 from minips.core.config import Config
 from minips.machines.fit import Bound, Line
 from minips.results.trace import DECODE, ENCODE, UPDATE
-from minips.stage import Value, option, reason
+from minips.stage import Value, option
+from minips.words import reason
 
 
 @dataclass(frozen=True)

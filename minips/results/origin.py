@@ -7,7 +7,8 @@ import numpy as np
 
 from minips.problems import Problem
 from minips.results import saved
-from minips.stage import Tensors, reason
+from minips.stage import Tensors
+from minips.words import reason
 
 Origin = dict[str, Any]
 """Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256). ``kept``, those attributes of

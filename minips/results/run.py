@@ -22,7 +22,8 @@ from minips.results import saved
 from minips.results.origin import Origin, check_same, described, origin_of, remade
 from minips.results.tables import html_rows
 from minips.results.trace import Span, Trace
-from minips.stage import Array, Tensors, reason
+from minips.stage import Array, Tensors
+from minips.words import check_type, reason
 
 Rows = list[tuple[float, int, float]]
 """Rows of (seconds, gradient step, training loss)."""
@@ -135,6 +136,7 @@ class Run:
 
     def judge(self, problem: Problem, origin: Origin | None = None) -> Self:
         """Keep the problem and its origin, and the loss and accuracy on the problem's held-out rows."""
+        check_type("judge", problem, Problem, "a Problem")
         self.problem, self.origin = problem, origin or origin_of(problem, self.params)
         if held_out := problem.held_out():
             with np.errstate(over="ignore", invalid="ignore"):  # in a run that has diverged
@@ -174,6 +176,7 @@ class Run:
         """Write the run into one file, an .npz archive; of the problem, its class and `Problem.kept`, not the rows.
         TypeError where a stage of your own has a state that cannot be saved.
         """
+        check_type("save", path, str | Path, "the path of a file")
         spans = list(zip(*self.trace, strict=True)) or [()] * len(Span._fields)
         converted = {
             "config": self.config.to_dict(),
@@ -195,6 +198,7 @@ class Run:
         ValueError where the file is torn, foreign, written by a newer minips, or names a stage that is not registered
         here, and where class, labels or parameters of ``problem`` are not the run's; OSError where it cannot be opened.
         """
+        check_type("load", path, str | Path, "the path of a file")
         values = saved.read(path)
         try:
             names, parties, *numbers = values["trace"]

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from minips.stage import Array, reason
+from minips.stage import Array
+from minips.words import reason, told
 
 FORMAT = 1
 _JSON = "minips"
@@ -36,7 +37,8 @@ def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, An
         newer = tree["map"][0][1]
         values: dict[str, Any] = {} if newer > FORMAT else _from_json(tree, arrays)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{source} is no file that minips wrote: {type(error).__name__}: {reason(error)}.") from error
+        why = told(error, "An entry is missing or malformed.")
+        raise ValueError(f"{source} is no file that minips wrote: {why}") from error
     if newer > FORMAT:
         raise ValueError(
             f"{source} has the format {newer}, and this minips reads formats up to {FORMAT}. Install a newer minips."

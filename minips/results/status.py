@@ -1,6 +1,7 @@
 """The status of a server: the progress of its run and the presence of its workers, as a value that travels."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -56,6 +57,27 @@ class Status:
     """Between two looks; None after one."""
     bytes_per_s: float | None = None
     """Both ways, between two looks; None after one."""
+
+    @classmethod
+    def of(cls, protocol: Any) -> Self:
+        """The status of a server with this `minips.core.protocol.ServerProtocol`."""
+        shard, attendance, losses = protocol.shard, protocol.attendance, protocol.losses
+        loss, began_at = losses[-1][2] if losses else math.nan, attendance.began_at
+        return cls(
+            index=protocol.index,
+            servers=protocol.config.servers,
+            workers=attendance.status(),
+            applied=shard.applied,
+            updates=shard.updates,
+            late=shard.late,
+            duplicates=shard.duplicates,
+            version=shard.version,
+            loss=loss if math.isfinite(loss) else None,
+            seconds=0.0 if began_at is None else shard.now() - began_at,
+            done=shard.done,
+            diverged=shard.diverged,
+            stuck=shard.stuck,
+        )
 
     @classmethod
     def from_dict(cls, header: Mapping[str, Any]) -> Self:

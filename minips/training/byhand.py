@@ -4,11 +4,13 @@ Nothing supervises them: the servers know when the run is over, and the workers 
 the same parameters as `train`, under BSP to the bit.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from threading import Event
+from typing import Any
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
@@ -27,9 +29,10 @@ from minips.problems import Problem
 from minips.results.origin import check_same, origin_of
 from minips.results.run import Progress, Run, check_resumable, gathered, server_state
 from minips.results.trace import Trace
-from minips.stage import Tensors, reason
+from minips.stage import Tensors
 from minips.stages.transports import Transport
 from minips.training.train import check_problem
+from minips.words import reason
 
 LOOK_S = 0.2
 """The seconds between two looks of a worker for the others."""
@@ -70,6 +73,7 @@ def work(
     stop: Event | None = None,
     timeout: float = 10.0,
     met: Callable[[Client], object] = lambda client: None,
+    session: str | os.PathLike[str] | None = None,
 ) -> Work:
     """Be one worker of the servers at ``address``, and train on this worker's shard of ``problem`` until the run is
     over, as `train` does.
@@ -77,7 +81,8 @@ def work(
     ``rank`` is the worker's number; None: the first one that is free. The config comes from the servers, which
     ``transport`` reaches (None: the address says which one does), unless ``config`` is given. The work begins once all
     workers are connected, or once the run has begun without this one. ``met`` is called with the client once it is
-    connected, ``stop`` ends the work before the run is over. Until `work` returns, BLAS has one thread in this process.
+    connected, ``stop`` ends the work before the run is over, ``session`` names a file as in `connect`. Until `work`
+    returns, BLAS has one thread in this process.
 
     ConnectionError, PermissionError and ValueError as `connect`; ValueError too, before this worker takes a number,
     where the servers train another problem; what the problem raises, once the servers have heard of it.
@@ -94,9 +99,8 @@ def work(
     def rows(worker: int, config: Config) -> int:
         return shards_of(problem, config)(worker).rows
 
-    client = connect(
-        address, config, worker=rank, token=token, timeout=timeout, transport=transport, check=check, rows=rows
-    )
+    reach: dict[str, Any] = {"token": token, "timeout": timeout, "transport": transport, "session": session}
+    client = connect(address, config, worker=rank, check=check, rows=rows, **reach)
     diverged = None
     params: Tensors = {}
     with closing(client):
@@ -175,9 +179,11 @@ def serving(
     token: str,
     index: int | None = None,
     resume: Run | None = None,
+    plaintext: bool = False,
 ) -> Iterator[Served]:
     """Serve the parameters of ``problem``: all servers of the config, at ``address`` and the ports after it, or the one
-    of number ``index`` alone, whose run has its own part of the parameters. ``resume`` is a run to go on from.
+    of number ``index`` alone, whose run has its own part of the parameters. ``resume`` is a run to go on from,
+    ``plaintext`` as `Server.serve` has it.
     """
     check_problem("serve", problem)
     if isinstance(config.exchange, AllReduce):
@@ -200,7 +206,7 @@ def serving(
             updates, tables = config.workers * config.clocks, problem.tables
             server = Server(params, config, index=number, updates=updates, state=kept, tables=tables)
             server.origin.update({name: text for name, text in origin.items() if isinstance(text, str)})
-            servers.append(stack.enter_context(server.serve(_next(address, place), token)))
+            servers.append(stack.enter_context(server.serve(_next(address, place), token, plaintext=plaintext)))
         try:
             yield Served(servers, problem, resume)
         finally:

@@ -18,6 +18,7 @@ from minips.stages.quantizers import Exact, Quantizer
 from minips.stages.transports import InProc
 from minips.training.progress import showing
 from minips.training.train import train
+from minips.words import check_type
 
 FIGURES: dict[str, Callable[[Run], Any]] = {
     "loss": lambda run: run.losses[-1][2] if run.losses else None,
@@ -38,6 +39,7 @@ def sweep(
     >>> [row["optimizer.lr"] for row in ps.RunTable(runs).rows]
     [0.1, 0.5]
     """
+    check_type("sweep", configs, Config | Iterable, "configs")
     plan = [configs] if isinstance(configs, Config) else list(configs)
 
     def read(done: int) -> tuple[str, float]:
@@ -56,6 +58,7 @@ def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = Non
     the network, so the runs are threads without one unless an ``engine`` is given; under BSP they repeat to the bit.
     ValueError where a tensor has the name of one of the two.
     """
+    check_type("sensitivity", problem, Problem, "a Problem")
     names = list(problem.init(seeds.init(config.seed)))
     quantizer = config.push.quantizer
     choices: dict[str, Quantizer | dict[str, Quantizer]] = {"none": Exact(), "all": quantizer}

@@ -2,7 +2,7 @@
 
 MUTANT = (
     "frames that cannot be read raise TypeError",
-    "minips/stages/serializers/base.py",
+    "minips/stages/serializers/wellformed.py",
     'raise ValueError(f"The frames are not a packet',
     'raise TypeError(f"The frames are not a packet',
 )

@@ -49,7 +49,7 @@ class ServerTeam:
         """The run, at its end."""
         simulation, servers, workers = self.simulation, self.servers, self.workers
         for worker in workers:
-            if not worker.gone:
+            if not worker.gone and servers[0].protocol.attendance.present[worker.rank].connections:
                 worker.at_once(worker.protocol.say("bye"))
         shard, losses = servers[0].shard, servers[0].losses
         simulation.tell(shard.applied, losses, last=True)
@@ -182,7 +182,8 @@ class _Protocol(ServerProtocol):
 
     def __init__(self, server: SimServer) -> None:
         calls = server.changed, server.updated
-        super().__init__(server.shard, server.config, server.index, server.layout, UNTIMED, *calls)
+        held = [f"{rank:032x}" for rank in range(server.config.workers)]
+        super().__init__(server.shard, server.config, server.index, server.layout, UNTIMED, *calls, rank_secrets=held)
         self._versions = deque[tuple[int, Tensors]](maxlen=server.simulation.engine.delay_versions + 1)
 
     def keep(self) -> None:
@@ -205,7 +206,10 @@ class SimWorker(ServedParty, Trainer):
         self._idle = calibration.idle.times(1 / 2) if calibration else Line()
         self._servers = servers
         self._records = [ServerRecord(config, rank, index, UNTIMED) for index in range(config.servers)]
-        self.protocol = WorkerProtocol(rank, self._records, rows=self.problem.rows if config.aggregator.weighs else 0)
+        rows = self.problem.rows if config.aggregator.weighs else 0
+        for record in self._records:
+            record.secret = f"{rank:032x}"  # as long as a real run's
+        self.protocol = WorkerProtocol(rank, self._records, rows)
         self._trips: list[deque[Signal]] = [deque() for _ in self._records]
         self._connection = Attending()
         self._seen: Seen | None = None

@@ -23,7 +23,8 @@ from minips.machines.fit import Line
 from minips.machines.topology import Network
 from minips.results.run import Progress, Rows
 from minips.results.trace import Span, Trace
-from minips.stage import Tensors, reason
+from minips.stage import Tensors
+from minips.words import reason
 
 MAX_SPANS = 1_000_000
 NEWS_S = 0.1

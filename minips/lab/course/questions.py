@@ -17,7 +17,7 @@ import numpy as np
 
 from minips import seeds
 from minips.lab.course import state
-from minips.stage import nearest
+from minips.words import nearest
 
 NONE = "none of these"
 """The outcome where no rule holds, or where a value is NaN."""

@@ -25,9 +25,9 @@ from minips.lab.measure import trips
 from minips.lab.measure.pairs import Contender, lacking, over_transports
 from minips.lab.measure.trips import Trip, numbers, silence
 from minips.lab.measure.turns import START_S, TURN_S, rota, take_turns
-from minips.stage import reason
 from minips.stages.transports import Transport
 from minips.stages.transports.link import Link
+from minips.words import reason
 
 TRANSPORTS = ("tcp", "shm", "zmq", "http", "grpc", "pyro", "thrift")
 """Those of minips that a lecture's table has, and two more: bare TCP, and shared memory."""

@@ -11,7 +11,8 @@ from minips.engines import Processes
 from minips.engines.supervisor import Supervisor
 from minips.lab.measure.trips import Way, attend, travel
 from minips.lab.measure.turns import START_S, TURN_S, Turn, Watch, take_turns
-from minips.stage import names, nearest, stage_class
+from minips.stage import names, stage_class
+from minips.words import nearest
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minips.stage import Buffer, option, reason, register
+from minips.stage import Buffer, option, register
 from minips.stages.compressors.base import Compressor, check_size
+from minips.words import reason
 
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 

@@ -38,6 +38,11 @@ class Quantizer(Stage):
     def decode(self, parts: Parts) -> Array:
         """The array that the parts stand for. Raises ValueError where they do not fit together."""
 
+    def decoded_shape(self, parts: Parts) -> tuple[int, ...] | None:
+        """The shape that `decode` is going to take memory for; None where the parts are as large as the array."""
+        like = parts.get("like")
+        return None if like is None or like.shape[:1] != (0,) else like.shape[1:]
+
     def relative_variance(self, x: Array) -> float:
         """``ω = E|C(x) − x|² / |x|²`` of a random scheme with ``E C(x) = x``; 0 for all others."""
         return 0.0

@@ -8,8 +8,7 @@ The contract is `Serializer`. Bytes from the network are not trusted: ``loads`` 
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -17,11 +16,9 @@ from typing import Any, ClassVar
 import msgpack
 import numpy as np
 
-from minips.stage import Array, Buffer, Frames, Stage, reason, register
+from minips.stage import Array, Buffer, Frames, Stage, register
 from minips.stages.quantizers.base import Parts
-
-_DTYPES = {np.dtype(code).name: np.dtype(code).newbyteorder("<") for code in np.typecodes["AllInteger"] + "efdg?"}
-"""The dtypes that travel, by name."""
+from minips.stages.serializers.wellformed import array_dtype, check_outline, following, reading, shaped, unpacked
 
 
 @dataclass(eq=False, slots=True)
@@ -67,10 +64,10 @@ class MsgPack(Serializer):
 
         def array(entry: Any) -> Array:
             dtype, shape = entry
-            return np.frombuffer(dtype=array_dtype(dtype), buffer=_following(rest)).reshape(shape)
+            return shaped(np.frombuffer(dtype=array_dtype(dtype), buffer=following(rest)), shape)
 
-        with reading("MessagePack"):
-            header, index = msgpack.unpackb(_following(rest))
+        with reading("MessagePack", rest):
+            header, index = unpacked(following(rest))
             return restore(header, index, array)
 
 
@@ -86,12 +83,9 @@ def outline(packet: Packet, describe: Callable[[Array], Any]) -> tuple[list[Any]
 
 def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
     """The packet of an outline; ``array`` makes an array of what ``describe`` said of it."""
-    if not isinstance(header, dict):
-        raise ValueError(f"the header is {type(header).__name__}, not a map")
+    check_outline(header, index)
     tensors = {}
     for name, quantizer, parts in index:
-        if not (isinstance(name, str) and isinstance(quantizer, str)):
-            raise ValueError("a tensor's name or its quantizer's is not text")
         tensors[name] = (quantizer, {part: array(entry) for part, *entry in parts})
     return Packet(header, tensors)
 
@@ -113,27 +107,3 @@ def is_little(dtype: "np.dtype[Any]") -> bool:
 def dtype_name(dtype: "np.dtype[Any]") -> str:
     """The dtype's name, which NumPy puts together anew each time."""
     return dtype.name
-
-
-def array_dtype(name: Any) -> "np.dtype[Any]":
-    """The little-endian dtype of that name. ValueError for any but plain numbers and truth values."""
-    try:
-        return _DTYPES[name]
-    except (KeyError, TypeError):
-        raise ValueError(f"{name!r} is not a dtype of numbers") from None
-
-
-def _following(frames: Iterator[Buffer]) -> Buffer:
-    """The next frame. ValueError where there is none."""
-    if (frame := next(frames, None)) is None:
-        raise ValueError("there are fewer frames than parts")
-    return frame
-
-
-@contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Turns whatever goes wrong while reading into one ValueError that names the format."""
-    try:
-        yield
-    except Exception as error:
-        raise ValueError(f"The frames are not a packet in {what}: {reason(error).rstrip('.')}.") from error

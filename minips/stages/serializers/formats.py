@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from minips.stage import Array, Frames, register
-from minips.stages.serializers.base import Packet, Serializer, array_dtype, dtype_name, outline, raw, reading, restore
+from minips.stage import Array, Buffer, Frames, register
+from minips.stages.serializers.base import Packet, Serializer, dtype_name, outline, raw, restore
+from minips.stages.serializers.wellformed import MOST_PARTS, MalformedError, array_dtype, once, reading, shaped
 
 
 @register
@@ -31,10 +32,10 @@ class Json(Serializer):
     def loads(self, frames: Frames) -> Packet:
         def array(entry: Any) -> Array:
             dtype, shape, values = entry
-            return np.array(values, array_dtype(dtype)).reshape(shape)
+            return shaped(np.array(values, array_dtype(dtype)), shape)
 
-        with reading("JSON"):
-            header, index = json.loads(bytes(frames[0]))
+        with reading("JSON", frames[1:]):
+            header, index = _json(frames[0])
             return restore(header, index, array)
 
 
@@ -88,10 +89,11 @@ class Npy(Serializer):
             np.lib.format.read_magic(head)
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(head)
             array_dtype(dtype.name)
-            return np.frombuffer(next(rest, b""), dtype).reshape(shape, order="F" if fortran else "C")
+            values = np.frombuffer(next(rest, b""), dtype)
+            return shaped(values, shape[::-1]).T if fortran else shaped(values, shape)
 
-        with reading("npy"):
-            header, index = json.loads(bytes(frames[0]))
+        with reading("npy", rest):
+            header, index = _json(frames[0])
             return restore(header, index, array)
 
 
@@ -121,12 +123,14 @@ class Protobuf(Serializer):
     def loads(self, frames: Frames) -> Packet:
         def array(entry: Any) -> Array:
             (part,) = entry
-            return np.frombuffer(part.values, array_dtype(part.dtype)).reshape(tuple(part.shape))
+            return shaped(np.frombuffer(part.values, array_dtype(part.dtype)), part.shape)
 
-        with reading("Protocol Buffers"):
+        with reading("Protocol Buffers", frames[1:]):
             message = _protobuf_packet().FromString(bytes(frames[0]))
+            if max(len(message.tensors), sum(len(one.parts) for one in message.tensors)) > MOST_PARTS:
+                raise MalformedError(f"there are more than {MOST_PARTS} tensors or parts")
             index = [[one.name, one.quantizer, [[part.name, part] for part in one.parts]] for one in message.tensors]
-            return restore(json.loads(message.header), index, array)
+            return restore(_json(message.header), index, array)
 
 
 @register
@@ -153,12 +157,20 @@ class SafeTensors(Serializer):
     def loads(self, frames: Frames) -> Packet:
         from safetensors.numpy import load
 
-        with reading("safetensors"):
+        with reading("safetensors", frames[1:]):
             data = bytes(frames[0])
             length = int.from_bytes(data[:8], "little")
-            header, index = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["packet"])
+            header, index = _json(_json(data[8 : 8 + length])["__metadata__"]["packet"])
             arrays = load(data)
-            return restore(header, index, lambda entry: arrays[entry[0]])
+            packet = restore(header, index, lambda entry: arrays.pop(entry[0]))
+            if arrays:
+                raise MalformedError("there are more arrays than parts")
+            return packet
+
+
+def _json(text: str | Buffer) -> Any:
+    """The values of a text in JSON. MalformedError where a key is there twice in one map."""
+    return json.loads(text if isinstance(text, str) else bytes(text), object_pairs_hook=once)
 
 
 @cache

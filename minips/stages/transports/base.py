@@ -133,6 +133,10 @@ class Transport(Stage):
         ConnectionError where no server answers, PermissionError for a wrong token.
         """
 
+    def plain(self, address: str | None, file: str, plaintext: bool) -> bool:
+        """True where ``address`` is public and this ``file`` for TLS is not named; ValueError unless ``plaintext``."""
+        return False
+
     def rest(self, address: str) -> str:
         """The address without its scheme. ValueError where it is another transport's."""
         scheme, separator, rest = address.partition("://")

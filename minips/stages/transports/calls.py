@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from minips.stage import Buffer, Frames, reason
+from minips.stage import Buffer, Frames
 from minips.stages.transports.auth import HANDSHAKE_BYTES, Proof, prove
 from minips.stages.transports.base import HANDSHAKE_S, Connection, Endpoint, Handler, Service, service_of
 from minips.stages.transports.endpoints import StreamTransport, ThreadedEndpoint
@@ -18,6 +18,7 @@ from minips.stages.transports.inbox import InboxWire
 from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.streams import answer_of
 from minips.stages.transports.wire import AUTH, CALL, Interruptible
+from minips.words import reason
 
 Body = list[Buffer]
 """The pieces of a body."""
@@ -36,13 +37,12 @@ class RemoteCaller(Interruptible):
     def serve(self) -> None:
         """Have the library answer calls until the peer is gone, or until one raises."""
 
-    def talk(self, service: Service, token: str, max_message_bytes: int) -> None:
-        """Answer a peer that proves itself in time, until it is gone, and close."""
-        self._service, self._max, self._proof = service, max_message_bytes, prove(token)
+    def talk(self, service: Service, token: str, max_message_bytes: int, stranger_s: float) -> None:
+        """Answer a peer that proves itself and makes its first call in time, until it is gone, and close."""
+        self._service, self._max, self._proof, self._stranger_s = service, max_message_bytes, prove(token), stranger_s
         self._timer = threading.Timer(HANDSHAKE_S, self.shutdown)
-        self._timer.daemon = True
         try:
-            self._timer.start()
+            self._within(HANDSHAKE_S)
             self.serve()
         except Exception:  # the peer went away or talked nonsense, in the words of each library
             pass
@@ -60,14 +60,23 @@ class RemoteCaller(Interruptible):
             tag, frames = split(body)
             if tag != CALL:
                 raise ValueError(f"a message of tag {tag} is no call")
-            self._connection = self._connection or self._service.connection()
+            if not self._connection:
+                self._timer.cancel()
+                self._connection = self._service.connection()
             return pieces(*answer_of(self._connection, frames))
         tag, frames = self._proof.send(split(body) if self._begun else None)
         if self._begun and tag == AUTH:
             self._proof, self.limit = None, self._max
-            self._timer.cancel()
+            self._within(self._stranger_s)
         self._begun = True
         return pieces(tag, frames)
+
+    def _within(self, seconds: float) -> None:
+        """Hang up after so many seconds, unless the timer is cancelled."""
+        self._timer.cancel()
+        self._timer = threading.Timer(seconds, self.shutdown)
+        self._timer.daemon = True
+        self._timer.start()
 
 
 class RemoteServer(Interruptible):
@@ -125,5 +134,5 @@ class CallTransport(NetworkTransport, StreamTransport):
     max_message_bytes: int
 
     def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
-        told = service_of(handler), token, self.max_message_bytes
+        told = service_of(handler), token, self.max_message_bytes, self.stranger_s
         return ThreadedEndpoint(self.listen(address), lambda caller: caller.talk(*told))

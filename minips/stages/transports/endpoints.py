@@ -8,19 +8,26 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from minips.stage import option
 from minips.stages.transports.auth import challenge, proved
 from minips.stages.transports.base import HANDSHAKE_S, Channel, Endpoint, Handler, Service, Transport, service_of
+from minips.stages.transports.patience import STALLED_S, STRANGER_S
 from minips.stages.transports.streams import StreamChannel, answer_of, refusal
 from minips.stages.transports.wire import POOL, Acceptor, Interruptible, Wire
+from minips.words import reason, told
 
 P = TypeVar("P", bound=Interruptible)
 
 
 class StreamTransport(Transport):
     """A transport made of a listener and a dial."""
+
+    stranger_s: float = STRANGER_S
+    """Seconds for the first call of a peer that has proved itself."""
 
     @abstractmethod
     def listen(self, address: str | None) -> Acceptor[Any]:
@@ -31,10 +38,22 @@ class StreamTransport(Transport):
         """Connect to a listener."""
 
     def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
-        return ThreadedEndpoint(self.listen(address), partial(_answer_calls, service_of(handler), token))
+        return ThreadedEndpoint(
+            self.listen(address), partial(_answer_calls, service_of(handler), token, self.stranger_s)
+        )
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
         return StreamChannel(proved(self.dial(address, timeout), token, address, timeout), address)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatientTransport(StreamTransport):
+    """A transport that sees how far a peer has come with what is due."""
+
+    stranger_s: float = option(STRANGER_S, "longest wait for a peer's first call", above=0, unit="s", operator=True)
+    stalled_s: float = option(
+        STALLED_S, "longest that a peer stays below 1 kB/s of a message", above=0, unit="s", operator=True
+    )
 
 
 class ThreadedEndpoint(Endpoint, Generic[P]):
@@ -92,7 +111,7 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
         peer.close()
 
 
-def _answer_calls(service: Service, token: str, first: Wire) -> None:
+def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) -> None:
     """Answer the calls that come over a wire, one after the other, until the peer is gone."""
     wire: Wire | None = first
     connection = None
@@ -100,7 +119,12 @@ def _answer_calls(service: Service, token: str, first: Wire) -> None:
         challenge(first, token, HANDSHAKE_S)
         try:
             while wire:
-                tag, frames = wire.receive()
+                try:
+                    tag, frames = wire.receive(None if connection else stranger_s)
+                except ValueError as error:  # too large, or malformed: where the next message begins is not known
+                    words = f"The message cannot be read, and the connection ends: {reason(error).rstrip('.')}."
+                    wire.send(*refusal(ValueError(told(error, words))))
+                    raise
                 if tag == POOL:
                     wire = wire.join(frames)
                 else:

@@ -26,6 +26,8 @@ from minips.stage import Array, Buffer, Frames
 
 HEAD = struct.Struct("<BxxxI")
 ALIGNMENT, LARGE_BYTES = 64, 2**20
+LIMIT = "what this end's tensors can need, and at most the transport's max_message_bytes"
+"""The end of a sentence: where the limit of a message comes from."""
 KEPT = 2
 """Blocks in use that `Blocks` remembers, to fill them again."""
 AHEAD_BYTES = 2**14
@@ -95,7 +97,7 @@ def lengths(head: memoryview, at: int, count: int, limit: int) -> tuple[int, ...
 
 def too_large(sizes: tuple[int, ...], limit: int) -> ValueError:
     """The error for a message whose frames have these sizes."""
-    return ValueError(f"a message of {sum(sizes)} bytes is larger than the {limit} that are allowed")
+    return ValueError(f"A message of {sum(sizes)} bytes is larger than the {limit} that are allowed: {LIMIT}.")
 
 
 def padded_size(nbytes: int) -> int:
@@ -297,5 +299,5 @@ class Framer:
 def check_head(nbytes: int, limit: int) -> int:
     """``nbytes``. ValueError for a head of more than ``limit`` bytes."""
     if nbytes > max(limit, ALIGNMENT):
-        raise ValueError(f"a message with a head of {nbytes} bytes is larger than the {limit} that are allowed")
+        raise ValueError(f"A message with a head of {nbytes} bytes is larger than the {limit} that are allowed.")
     return nbytes

@@ -8,7 +8,7 @@ and responses are both streams: that keeps their order, and a stream ends when e
 On the wire: a message is one body (see `framing`) in HTTP/2 frames of 16 kB. gRPC takes and gives a message as one
 `bytes`: it is joined (a copy), copied into gRPC's slices and out of them, and once more into memory that can be written
 to. gRPC refuses messages above 4 MB unless told otherwise; here it is told the transport's own limit, which at most is
-2 GiB less a byte. It holds for strangers too.
+2 GiB less a byte. It holds for strangers too. A peer that stalls does not answer pings, and is dropped after 60 s.
 """
 
 import queue

@@ -41,6 +41,17 @@ class NetworkTransport(Transport):
         """The two put together."""
         return f"{self.scheme}://{netloc(host, port)}"
 
+    def plain(self, address: str | None, file: str, plaintext: bool) -> bool:
+        if is_loopback(self.host_and_port(address)[0]) or vars(self).get(file):
+            return False
+        if not plaintext:
+            raise ValueError(
+                f"{address} is not of this machine alone, and there is no TLS: whoever is on the way could read and "
+                "change what is sent. Use tcp with certificate and key where it is served, authority where it is "
+                "connected to; or plaintext=True (--plaintext), if everybody on that network is trusted."
+            )
+        return True
+
     def unservable(self, address: str | None, error: object) -> OSError:
         """The sentence for an address that cannot be had."""
         return OSError(f"{address} cannot be served: {error}. Choose another port, or 0 for a free one.")
@@ -49,20 +60,6 @@ class NetworkTransport(Transport):
 def netloc(host: str, port: int | str) -> str:
     """``host:port`` as libraries want it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def check_private(transport: Transport, address: str | None, plaintext: bool = False) -> None:
-    """ValueError where other machines can reach an address without encryption, unless ``plaintext`` is wanted."""
-    if plaintext or not isinstance(transport, NetworkTransport):
-        return
-    host, _ = transport.host_and_port(address)
-    encrypts = any(vars(transport).get(name) for name in ("certificate", "authority"))
-    if not (encrypts or is_loopback(host)):
-        raise ValueError(
-            f"{address} is not of this machine alone, and there is no TLS: whoever is on the way could read and change "
-            "what is sent. Use tcp with --certificate and --key where it is served and --authority where it is "
-            "connected to; or --plaintext, if everybody on that network is trusted."
-        )
 
 
 def is_loopback(host: str) -> bool:

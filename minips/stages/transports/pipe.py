@@ -8,14 +8,14 @@ from pathlib import Path
 
 from minips.stage import option, register
 from minips.stages.transports.base import fresh_name
-from minips.stages.transports.endpoints import SocketListener, StreamTransport
+from minips.stages.transports.endpoints import PatientTransport, SocketListener
 from minips.stages.transports.framing import Framer
 from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.wire import Listener, Wire
 
 
 @dataclass(frozen=True)
-class LocalTransport(StreamTransport):
+class LocalTransport(PatientTransport):
     """Addresses are names on one machine: ``scheme://name``."""
 
     max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
@@ -74,4 +74,4 @@ class Pipe(LocalTransport):
     def wire(self, sock: socket.socket) -> Wire:
         if sock.family == socket.AF_INET:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return SocketWire(sock, Framer(self.max_message_bytes))
+        return SocketWire(sock, Framer(self.max_message_bytes), self.stalled_s)

@@ -11,7 +11,8 @@ copy), packed into msgpack and joined with the head; unpacked, and copied into m
 One call at a time is on the wire; see `blocking`. Left to itself Pyro reads a message with the serializer that its
 sender names, and one of those is marshal, which crashes the interpreter on 15 hostile bytes. So the head of each
 message is looked at, on both sides, before the rest of it is read: what is not a plain call, or the answer to one, in
-msgpack ends the connection.
+msgpack ends the connection. A peer that knows the token may stall in a message for as long as the system keeps its
+connection: Pyro has no time-out for that.
 """
 
 import struct

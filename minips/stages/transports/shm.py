@@ -38,6 +38,7 @@ from minips.stages.transports.framing import (
     padded,
     padded_size,
 )
+from minips.stages.transports.patience import STALLED_S
 from minips.stages.transports.pipe import LocalTransport
 from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.wire import Wire
@@ -46,12 +47,16 @@ _HEAD = struct.Struct("<BBxxIII")
 _SOCKET, _SEGMENT, _NEW_SEGMENT = range(3)
 _SMALL_BYTES = 2**14
 _LEAST_BYTES = 2**20
+_MOST_IN_USE, SEGMENTS = 8, 32
+"""Segments of one sender. While so many are in use, its frames travel through the socket, which pushes back. All
+of them together may be so many times as large as its largest message.
+"""
 _FDS = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
 
 
 class _ShmWire(SocketWire):
-    def __init__(self, sock: socket.socket, max_message_bytes: int) -> None:
-        super().__init__(sock, _ShmFramer(max_message_bytes, self))
+    def __init__(self, sock: socket.socket, max_message_bytes: int, stalled_s: float = STALLED_S) -> None:
+        super().__init__(sock, _ShmFramer(max_message_bytes, self), stalled_s)
         self.max_message_bytes, self.receive_into = max_message_bytes, self._receive_with_descriptors
         self._mine: dict[int, mmap.mmap] = {}
         self._free: set[int] = set()
@@ -62,7 +67,7 @@ class _ShmWire(SocketWire):
     def send(self, tag: int, frames: Frames) -> None:
         total = sum(padded_size(len(frame)) for frame in frames)
         place, segment, descriptors = _SOCKET, 0, list[int]()
-        if total > _SMALL_BYTES:
+        if total > _SMALL_BYTES and len(self._mine) - len(self._free) < _MOST_IN_USE:
             place, segment, descriptors = self._segment(total)
             places = cut(memoryview(self._mine[segment]), tuple(map(len, frames)))
             for there, frame in zip(places, frames, strict=True):
@@ -120,7 +125,8 @@ class _ShmWire(SocketWire):
         try:
             size = os.fstat(descriptor).st_size
             sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
-            if not sealed or size > 2 * self.max_message_bytes:
+            most, held = max(self.max_message_bytes, _LEAST_BYTES), sum(map(len, self._theirs.values()))
+            if not sealed or size > 2 * most or held + size > SEGMENTS * most:
                 raise ValueError(f"a segment of {size} bytes is too large, or it is not sealed against shrinking")
             self._theirs[segment] = mmap.mmap(descriptor, size)
         finally:
@@ -186,7 +192,7 @@ class SharedMemory(LocalTransport):
     scheme = "shm"
 
     def wire(self, sock: socket.socket) -> Wire:
-        return _ShmWire(sock, self.max_message_bytes)
+        return _ShmWire(sock, self.max_message_bytes, self.stalled_s)
 
     def opened(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
         if sys.platform != "linux":

@@ -8,22 +8,23 @@ import select
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from minips.stage import Buffer, Frames, reason
+from minips.stage import Buffer, Frames
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
+from minips.stages.transports.patience import INCOMING, STALLED_S, TICK_S, BegunError, Patience
 from minips.stages.transports.wire import POOL, Wire
+from minips.words import reason
 
 KERNEL_TIMES_OUT = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
 """True where a socket's time-outs are set as POSIX says."""
 _ALL: int = getattr(socket, "MSG_WAITALL", 0)
 VECTORS = 512
 """Buffers for one sendmsg; POSIX promises 16, Linux and macOS take 1024."""
-SEND_TIMEOUT_S, TICK_S = 60, 1.0
-"""How long the peer may take nothing, and how often a wait for it looks at its deadline."""
 
 
 class SharesLarge(Protocol):
@@ -40,18 +41,19 @@ class SharesLarge(Protocol):
 
 
 class SocketWire(Wire):
-    """A wire over a stream socket."""
+    """A wire over a stream socket, whose peer may stall for up to ``stalled_s`` seconds."""
 
-    def __init__(self, sock: Any, framer: Framer) -> None:
+    def __init__(self, sock: Any, framer: Framer, stalled_s: float = STALLED_S) -> None:
         self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or what behaves like one
+        self.stalled_s, self._scatters, self._over = stalled_s, hasattr(sock, "sendmsg"), threading.Event()
         self.receive_into: Callable[..., int] = sock.recv_into
         """Receives bytes into a room, with these flags."""
         self.pool: SharesLarge | None = None
         if KERNEL_TIMES_OUT:
             sock.settimeout(None)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(TICK_S), 0))
         else:
-            sock.settimeout(SEND_TIMEOUT_S)
+            sock.settimeout(TICK_S)
 
     def send(self, tag: int, frames: Frames) -> None:
         if self.pool and sum(map(len, frames)) >= self.pool.least_bytes:
@@ -64,53 +66,62 @@ class SocketWire(Wire):
         framer = self.framer
         if self.pool and self.pool.coming:
             return self.pool.receive(deadline)
+        held, due = 0, None
         try:
             message, late = framer.message(limit) if framer.begun else None, False
             while message is None:
                 if late:
                     raise TimeoutError("no whole message came in time")
-                framer.took(self.take(framer.room, deadline))
+                if framer.begun:
+                    held = held or INCOMING.wait(len(framer.room), framer.max_message_bytes, self._over.is_set)
+                    due = due or Patience(self.stalled_s)
+                framer.took(self.take(framer.room, deadline, due))
                 late = deadline is not None and time.monotonic() >= deadline
                 message = framer.message(limit)
             if message[0] == POOL and self.pool:
                 return self.pool.receive(deadline, message[1])
             return message
-        except TimeoutError:
-            raise
-        except BaseException:
-            if framer.begun:  # interrupted in the middle of a message: where it goes on is not known
+        except BaseException as error:  # of a ValueError the peer is told before the connection ends
+            if framer.begun and not isinstance(error, TimeoutError | ValueError):  # where it goes on is not known
                 self.shutdown()
             raise
+        finally:
+            if held:
+                INCOMING.give(held)
 
     def fill(self, room: memoryview) -> None:
         """Fill the room with the bytes that come next. EOFError where the peer is gone."""
         room = self.framer.fill(room)
-        while len(room):
-            room = room[self.take(room, None) :]
+        held, due = INCOMING.wait(len(room), self.framer.max_message_bytes, self._over.is_set), Patience(self.stalled_s)
+        try:
+            while len(room):
+                room = room[self.take(room, None, due) :]
+        finally:
+            INCOMING.give(held)
 
     def write(self, buffers: Sequence[Buffer], ancillary: Sequence[Any] = ()) -> None:
         """Send the buffers as they are, ``ancillary`` with the first of their bytes. OSError where the peer is gone."""
         total = sum(map(len, buffers))
         if total <= AHEAD_BYTES and not ancillary:
             buffers = [b"".join(buffers)]
-        try:
-            if not hasattr(self._sock, "sendmsg"):
-                for buffer in buffers:
-                    self._send_all(memoryview(buffer))
-            elif (sent := self._sock.sendmsg(buffers[:VECTORS], ancillary)) < total:
-                left = [memoryview(buffer) for buffer in buffers]
-                advance(left, sent)
-                while left:
-                    advance(left, self._sock.sendmsg(left[:VECTORS]))
-        except (BlockingIOError, TimeoutError):
-            raise TimeoutError(f"the peer took nothing for {SEND_TIMEOUT_S} seconds") from None
+        left: list[memoryview] = []
+        while True:
+            some: Sequence[Buffer] = left[:VECTORS] or buffers[:VECTORS]
+            try:
+                sent = self._sock.sendmsg(some, ancillary) if self._scatters else self._sock.send(some[0])
+            except (BlockingIOError, TimeoutError):  # the peer took nothing for a tick
+                sent = 0
+            total -= sent
+            if total <= 0:
+                return
+            if not left:
+                left, due = [memoryview(buffer) for buffer in buffers], Patience(self.stalled_s)
+            due.count(sent)
+            advance(left, sent)
+            ancillary = () if sent else ancillary
 
-    def _send_all(self, left: memoryview) -> None:
-        while left:
-            left = left[self._sock.send(left) :]
-
-    def take(self, room: memoryview, deadline: float | None) -> int:
-        """Bytes that came into the room. EOFError where the peer is gone, TimeoutError past the deadline."""
+    def take(self, room: memoryview, deadline: float | None, due: Patience | None = None) -> int:
+        """Bytes that came into the room. EOFError for a peer that is gone, TimeoutError past the deadline."""
         while True:
             tick = TICK_S if deadline is None else min(TICK_S, max(deadline - time.monotonic(), 1e-3))
             try:
@@ -122,17 +133,24 @@ class SocketWire(Wire):
                 elif not select.select([self._sock], [], [], tick)[0]:
                     raise BlockingIOError
                 got = self.receive_into(room, 0, _ALL if len(room) > AHEAD_BYTES else 0)
-            except BlockingIOError:
+            except BlockingIOError as nothing:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError("no message came in time") from None
+                if due:
+                    due.count(0)
+                elif isinstance(nothing, BegunError):
+                    due = Patience(self.stalled_s)
             except TimeoutError as error:  # the system's word for a peer that is gone
                 raise ConnectionError(reason(error)) from None
             else:
                 if not got:
                     raise EOFError
+                if due:
+                    due.count(got)
                 return got
 
     def shutdown(self) -> None:
+        self._over.set()
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         for other in self.pool.others if self.pool else ():

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 
-from minips.stage import Frames, reason
+from minips.stage import Frames
 from minips.stages.transports.base import COMMON, HANDSHAKE_S, Caller, Channel, Connection, remote_error
 from minips.stages.transports.framing import MOST_FRAMES, check_count
 from minips.stages.transports.futures import Driven
 from minips.stages.transports.wire import CALL, ERROR, Wire
+from minips.words import reason
 
 
 def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
@@ -30,9 +31,9 @@ def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
 
 
 def refusal(error: Exception) -> tuple[int, Frames]:
-    """Tag and frames that tell the caller of an error."""
+    """Tag and frames that tell the caller of an error, in 2,000 characters at most."""
     kind = next((one for one in COMMON if isinstance(error, one)), type(error))
-    return ERROR, [kind.__name__.encode(), reason(error).encode()]
+    return ERROR, [kind.__name__.encode(), f"{reason(error):.2000}".encode(errors="backslashreplace")]
 
 
 class StreamChannel(Channel):

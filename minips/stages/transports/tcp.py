@@ -12,9 +12,10 @@ from typing import Any
 from minips.stage import Frames, option, register
 from minips.stages.transports.auth import proved
 from minips.stages.transports.base import Channel
-from minips.stages.transports.endpoints import SocketListener, StreamTransport
+from minips.stages.transports.endpoints import PatientTransport, SocketListener
 from minips.stages.transports.framing import Framer
 from minips.stages.transports.network import NetworkTransport
+from minips.stages.transports.patience import STALLED_S
 from minips.stages.transports.pools import MOST, Pools, pooled
 from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.streams import StreamChannel
@@ -23,7 +24,7 @@ from minips.stages.transports.wire import Listener, Wire
 
 @register
 @dataclass(frozen=True)
-class Tcp(NetworkTransport, StreamTransport):
+class Tcp(NetworkTransport, PatientTransport):
     """TCP connections: ``tcp://host:port``, port 0 for a free one. Loopback unless another host is named.
 
     With a ``certificate`` and its ``key`` the server speaks TLS, with an ``authority`` so does the client, who takes
@@ -44,7 +45,7 @@ class Tcp(NetworkTransport, StreamTransport):
         guard, pools, (sock, place) = self._guard(), Pools(), self.bound(address)
 
         def wire(peer: socket.socket) -> Wire:
-            return _TcpWire(guard(_unpaced(peer)), self.max_message_bytes, pools)
+            return self._wire(guard(_unpaced(peer)), pools)
 
         return SocketListener(sock, place, wire)
 
@@ -62,7 +63,7 @@ class Tcp(NetworkTransport, StreamTransport):
     def dial(self, address: str, timeout: float) -> "_TcpWire":
         sock = _unpaced(self.dialled(address, timeout))
         if not self.authority:
-            return _TcpWire(sock, self.max_message_bytes)
+            return self._wire(sock)
         import ssl
 
         from minips.stages.transports.tls import TlsSocket
@@ -70,7 +71,7 @@ class Tcp(NetworkTransport, StreamTransport):
         try:
             with _pem(authority=self.authority):
                 context = ssl.create_default_context(cafile=self.authority)
-            guarded = TlsSocket(sock, context, self.host_and_port(address)[0])
+            guarded = TlsSocket(sock, context, self.stalled_s, self.host_and_port(address)[0])
             guarded.shake_hands()
         except BlockingIOError:
             sock.close()
@@ -78,7 +79,10 @@ class Tcp(NetworkTransport, StreamTransport):
         except BaseException:
             sock.close()
             raise
-        return _TcpWire(guarded, self.max_message_bytes)
+        return self._wire(guarded)
+
+    def _wire(self, sock: Any, pools: Pools | None = None) -> "_TcpWire":
+        return _TcpWire(sock, self.max_message_bytes, self.stalled_s, pools)
 
     def _guard(self) -> Callable[[socket.socket], Any]:
         """The function that a server puts around each accepted socket."""
@@ -91,7 +95,7 @@ class Tcp(NetworkTransport, StreamTransport):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with _pem(certificate=self.certificate, key=self.key):
             context.load_cert_chain(self.certificate, self.key or None)
-        return lambda sock: TlsSocket(sock, context)
+        return lambda sock: TlsSocket(sock, context, self.stalled_s)
 
 
 @contextmanager
@@ -121,8 +125,10 @@ def _unpaced(sock: socket.socket) -> socket.socket:
 
 
 class _TcpWire(SocketWire):
-    def __init__(self, sock: Any, max_message_bytes: int, pools: Pools | None = None) -> None:
-        super().__init__(sock, Framer(max_message_bytes))
+    def __init__(
+        self, sock: Any, max_message_bytes: int, stalled_s: float = STALLED_S, pools: Pools | None = None
+    ) -> None:
+        super().__init__(sock, Framer(max_message_bytes), stalled_s)
         self._pools = pools
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

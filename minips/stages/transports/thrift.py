@@ -7,7 +7,8 @@ Ours says one thing, that bytes are answered with bytes.
 On the wire: the name of the call, a number, and the body (see `framing`) as a field of type binary, whose length is a
 signed 32-bit number. thriftpy2 takes and gives `bytes` and buffers them: a message is joined (a copy), copied into the
 write buffer and out of it, into the read buffer and out of it, and once more into memory that can be written to.
-One call at a time is on the wire; see `blocking`.
+One call at a time is on the wire; see `blocking`. A peer that knows the token may stall in a message for as long as the
+system keeps its connection.
 """
 
 import io

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minips.stages.transports.base import HANDSHAKE_S
+from minips.stages.transports.patience import BegunError, Patience
 
 CHUNK_BYTES = 2**18
 """Plain bytes that are encrypted at a time."""
@@ -21,8 +22,8 @@ CHUNK_BYTES = 2**18
 class TlsSocket:
     """The part of a stream socket that a wire needs, over one that is connected already. Handshakes when first used."""
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str | None = None) -> None:
-        self._sock = sock
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, stalled_s: float, host: str | None = None) -> None:
+        self._sock, self._stalled_s = sock, stalled_s
         self.settimeout, self.setsockopt = sock.settimeout, sock.setsockopt
         self.shutdown, self.close = sock.shutdown, sock.close
         sock.settimeout(None)
@@ -63,22 +64,23 @@ class TlsSocket:
                     with self._encrypting:
                         self._tls.write(buffer[start : start + CHUNK_BYTES])
                         cipher = self._outgoing.read()
-                    self._sock.sendall(cipher)
+                    self._put(cipher)
             total += len(buffer)
         return total
 
     def recv_into(self, room: memoryview, nbytes: int = 0, flags: int = 0) -> int:
-        """Receive at least a byte; 0 where the peer is gone, BlockingIOError where nothing came in time."""
+        """Receive at least a byte; 0 where the peer is gone, BlockingIOError where nothing whole came in time."""
         self.shake_hands()
-        while True:
+        for once_more in (True, False):
             try:
                 with self._encrypting:
                     return int(self._tls.read(len(room), room))
             except ssl.SSLWantReadError:
-                if not self._more():
+                if once_more and not self._more():
                     return 0
             except ssl.SSLError as error:  # an end, or bytes that are no TLS
                 raise ConnectionError(f"The TLS connection broke: {error.reason or error}.") from None
+        raise BegunError
 
     def _more(self) -> bool:
         """Take in what the network has. False at its end."""
@@ -93,4 +95,14 @@ class TlsSocket:
         with self._sending:
             with self._encrypting:
                 cipher = self._outgoing.read()
-            self._sock.sendall(cipher)
+            self._put(cipher)
+
+    def _put(self, cipher: bytes) -> None:
+        left, due = memoryview(cipher), Patience(self._stalled_s)
+        while left:
+            try:
+                sent = self._sock.send(left)
+            except BlockingIOError:
+                sent = 0
+            due.count(sent)
+            left = left[sent:]

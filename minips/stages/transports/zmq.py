@@ -1,17 +1,22 @@
 """ZeroMQ: messages of many frames, queued and sent by threads of libzmq's own, outside Python.
 
-What the library does: it frames messages, sends in the background, gives each connection a name (ROUTER) and pings it.
+What the library does: it frames messages, sends in the background and gives each connection a name (ROUTER).
 What it does not: tell who has come and who has gone, since its sockets are meant to outlive connections. A parameter
-server wants to know. So a client says HELLO and BYE; the server sends each connection an empty message twice a second,
-which libzmq refuses for one that has gone; and the client has libzmq report the end of its one connection (a monitor).
+server wants to know. So a client says HELLO and BYE; both sides send each connection an empty message twice a second,
+which libzmq refuses for one that has gone; and libzmq reports the beginning and the end of connections (a monitor).
 
 On the wire: the tag in a frame of one byte, then the frames as they are (ZMTP 3). Large frames are not copied: libzmq
 sends out of the caller's memory, and the receiver's arrays live in libzmq's. Small ones are: that is faster.
 
 A ZeroMQ socket belongs to one thread. The loop here owns it, and the others hand it their messages through a queue.
 The limit on a message holds for each frame while it is read and for their sum after that. libzmq knows no smaller one
-for strangers. So the server has it report each connection that it takes, looks every few milliseconds at how much has
-come over those that have not proved themselves, and cuts one that has sent more than a handshake, or taken too long.
+for strangers. So the server looks every few milliseconds at how much has come over the connections that have not proved
+themselves, and cuts one that has sent more than a handshake, or taken too long.
+
+Nor does libzmq tell how far a message has come, or push back: it reads ahead without an end. So both sides ask Linux,
+and cut a connection over which no whole message came and too few bytes, or whose peer takes too few (`Flow`). A client
+sends no call while more than 16 MB of calls are outstanding, a server no answer while of 16 MB some have not left; and
+a server cuts a client with more calls than a message and 16 MB.
 """
 
 import os
@@ -20,27 +25,29 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from minips.stage import Buffer, Frames, option, register
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.endpoints import StreamTransport
-from minips.stages.transports.framing import size
+from minips.stages.transports.endpoints import PatientTransport
+from minips.stages.transports.framing import size, too_large
 from minips.stages.transports.inbox import InboxListener, InboxWire
 from minips.stages.transports.network import NetworkTransport, netloc
-from minips.stages.transports.wire import AUTH, Listener, Wire
+from minips.stages.transports.patience import AT_ONCE, OUTSTANDING_BYTES, Flow, Patience
+from minips.stages.transports.wire import AUTH, CALL, Listener, Wire
 
 _HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"
 _PROBE_S = 0.5
-_HEARTBEAT_MS, _SILENCE_MS, _FAREWELL_MS = 5_000, 30_000, 1_000
-_SMALL_BYTES = 4_096
+_FAREWELL_MS = 1_000
+_SMALL_BYTES, _FRAME_BYTES = 4_096, 512
+"""Frames up to which size are copied, and about what each takes that waits, besides its bytes."""
 _LOOK_S, _STRANGER_BYTES = 0.005, 4_096
 """How often the server looks at strangers, and what a handshake may take: both greetings and one message."""
 _AT_ONCE = 256
 """Messages that are taken before the loop looks at anything else, so that no flood keeps it from that."""
-_TCP_INFO_BYTES, _RECEIVED_AT = 136, 128
 _ROOM = 32
 """Descriptors that must be left before a socket is made, which takes a dozen."""
 _making = threading.Lock()
@@ -48,7 +55,7 @@ _making = threading.Lock()
 
 @register
 @dataclass(frozen=True)
-class Zmq(NetworkTransport, StreamTransport):
+class Zmq(NetworkTransport, PatientTransport):
     """ZeroMQ, a ROUTER for the server and a DEALER for each channel: ``zmq://host:port``."""
 
     name = "zmq"
@@ -58,7 +65,7 @@ class Zmq(NetworkTransport, StreamTransport):
 
     def listen(self, address: str | None) -> Listener:
         host, port = self.host_and_port(address)
-        loop = _Loop("ROUTER", self.max_message_bytes)
+        loop = _Loop("ROUTER", self.max_message_bytes, self.stalled_s)
         try:
             loop.socket.bind(f"tcp://{netloc(host, port or '*')}")
         except Exception as error:  # ZMQError is no OSError
@@ -70,7 +77,7 @@ class Zmq(NetworkTransport, StreamTransport):
 
     def dial(self, address: str, timeout: float) -> Wire:
         place = netloc(*self.host_and_port(address))
-        loop = _Loop("DEALER", self.max_message_bytes)
+        loop = _Loop("DEALER", self.max_message_bytes, self.stalled_s)
         try:
             loop.socket.connect(f"tcp://{place}")
         except Exception as error:
@@ -85,11 +92,11 @@ class Zmq(NetworkTransport, StreamTransport):
 class _Loop(threading.Thread):
     """The thread that owns a socket: it sends what the wires post and sorts what comes in by who sent it."""
 
-    def __init__(self, kind: str, max_message_bytes: int) -> None:
+    def __init__(self, kind: str, max_message_bytes: int, stalled_s: float) -> None:
         import zmq
 
         super().__init__(name=f"minips-zmq-{kind.lower()}", daemon=True)
-        self.max_message_bytes = max_message_bytes
+        self.max_message_bytes, self.stalled_s = max_message_bytes, stalled_s
         self.wires: dict[bytes | None, _ZmqWire] = {}
         self.incoming: queue.SimpleQueue[Wire | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[tuple[_ZmqWire, list[Buffer]] | None] = queue.SimpleQueue()
@@ -104,14 +111,14 @@ class _Loop(threading.Thread):
         self.socket.linger = _FAREWELL_MS
         self.socket.sndhwm = self.socket.rcvhwm = 0
         self.socket.maxmsgsize = max_message_bytes
-        self.socket.heartbeat_ivl, self.socket.heartbeat_timeout = _HEARTBEAT_MS, _SILENCE_MS
         self.socket.reconnect_ivl = -1  # a channel is one connection: when that has gone, so has the channel
         self.socket.ipv6 = True
-        self._strangers: dict[int | None, tuple[socket.socket, float]] = {}
+        self._twins: dict[int, _Twin] = {}
+        self._strangers: set[_Twin | None] = set()
         if self._is_server:
             self.socket.router_mandatory = True  # a send to one who has gone is an error
-        watched = zmq.EVENT_ACCEPTED if self._is_server else zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
-        self._events: Any = self.socket.get_monitor_socket(watched)
+        begins = zmq.EVENT_ACCEPTED if self._is_server else zmq.EVENT_CONNECTED
+        self._events: Any = self.socket.get_monitor_socket(begins | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED)
 
     def post(self, posted: "tuple[_ZmqWire, list[Buffer]] | None") -> None:
         """Have a message sent over a wire. From any thread; None ends the loop."""
@@ -139,13 +146,14 @@ class _Loop(threading.Thread):
                     if (posted := self._outbox.get()) is None:
                         return
                     self._send(*posted)
-                if self._is_server:  # before the first message of a connection that has just been taken
-                    self._meet_strangers()
+                # before the first message of a connection that has just been taken
+                over = (self._is_server or self._events in ready) and self._meet_strangers()
                 self._receive_all()
-                if self._events in ready and not self._is_server:  # the server is gone
+                if over:
                     return
-                if self._is_server and time.monotonic() - probed > _PROBE_S:
+                if time.monotonic() - probed > _PROBE_S:
                     probed = time.monotonic()
+                    self._look()
                     for wire in list(self.wires.values()):
                         self._send(wire, [_PROBE])
         finally:
@@ -154,28 +162,62 @@ class _Loop(threading.Thread):
             self.incoming.put(None)
             self.let_go()
 
-    def _meet_strangers(self) -> None:
+    def _meet_strangers(self) -> bool:
+        """Note which connections have begun and ended, and cut strangers. True for a client without a server."""
         import zmq
         from zmq.utils.monitor import recv_monitor_message
 
         with suppress(zmq.ZMQError):
             while True:
-                number = recv_monitor_message(self._events, zmq.NOBLOCK)["value"]
-                self.trust(number)  # which was another one's, who has gone
-                if twin := _twin(number, int(self.socket.last_endpoint.rpartition(b":")[2])):
-                    self._strangers[number] = twin, time.monotonic() + HANDSHAKE_S
-        for number, (twin, until) in list(self._strangers.items()):
-            if time.monotonic() > until or _received(twin) > _STRANGER_BYTES:
-                with suppress(OSError):  # at once: a stranger who goes on sending is to hear a reset
-                    twin.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    twin.shutdown(socket.SHUT_RDWR)
-                self.trust(number)
+                event = recv_monitor_message(self._events, zmq.NOBLOCK)
+                number = event["value"]
+                self._forget(self._twins.get(number or -1))  # which was another one's, who has gone
+                if event["event"] & (zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED):
+                    if not self._is_server:
+                        return True
+                elif sock := _twin(number, self._is_server and int(self.socket.last_endpoint.rpartition(b":")[2])):
+                    self._twins[number] = twin = _Twin(sock, self.stalled_s)
+                    if self._is_server:
+                        self._strangers.add(twin)
+                    elif wire := self.wires.get(None):
+                        wire.twin, twin.wire = twin, wire
+        for twin in filter(None, list(self._strangers)):
+            if time.monotonic() > twin.until or twin.told()[1] > _STRANGER_BYTES:
+                self._cut(twin)
+        return False
 
-    def trust(self, number: int | None) -> None:
-        """Look no more at the connection with this descriptor. From any thread."""
-        twin, _ = self._strangers.pop(number, (None, 0.0))
+    def _look(self) -> None:
+        """Cut who stalls, and who brings most of what is not answered where all together bring too much."""
+        twins = [twin for twin in self._twins.values() if twin not in self._strangers]
+        for twin in twins:
+            try:
+                twin.look(not twin.heard)
+                twin.heard = False
+            except ConnectionError:
+                self._cut(twin)
+        if sum(twin.waits for twin in twins) > AT_ONCE * self.max_message_bytes + OUTSTANDING_BYTES:
+            self._cut(max(twins, key=lambda twin: twin.waits))
+
+    def _cut(self, twin: "_Twin") -> None:
+        """End a connection at once: a peer who goes on sending is to hear a reset."""
+        with suppress(OSError):
+            twin.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            twin.sock.shutdown(socket.SHUT_RDWR)
+        if twin.wire:
+            self.wires.pop(twin.wire.peer, None)
+            twin.wire.end()
+        self._forget(twin)
+
+    def _forget(self, twin: "_Twin | None") -> None:
         if twin:
-            twin.close()
+            self.trust(twin)
+            self._twins = {number: one for number, one in self._twins.items() if one is not twin}
+            twin.sock.close()
+            twin.wire = None
+
+    def trust(self, twin: "_Twin | None") -> None:
+        """See no stranger any more in this connection. From any thread."""
+        self._strangers.discard(twin)
 
     def _send(self, wire: "_ZmqWire", message: list[Buffer]) -> None:
         import zmq
@@ -192,54 +234,80 @@ class _Loop(threading.Thread):
         import zmq
 
         for _ in range(_AT_ONCE):
+            number, peer, frames = None, None, list[Buffer]()
             try:
-                parts = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                part = self.socket.recv(zmq.NOBLOCK, copy=False)
+                if self._is_server:
+                    with suppress(zmq.ZMQError):  # what is no peer of ZMTP 3 may have no descriptor
+                        number = part.get(zmq.SRCFD)
+                    peer = part.bytes
+                    part = self.socket.recv(zmq.NOBLOCK, copy=False)
+                tag = part.bytes
+                while part.more:  # a frame that is empty is false
+                    part = self.socket.recv(zmq.NOBLOCK, copy=False)
+                    frames.append(memoryview(bytearray(part.buffer)) if len(part) < _SMALL_BYTES else part.buffer)
             except zmq.ZMQError:
                 return
-            number = parts[0].get(zmq.SRCFD) if self._is_server and self._strangers else None
-            peer = parts.pop(0).bytes if self._is_server else None
-            tag = parts.pop(0).bytes if parts else b""
             wire = self.wires.get(peer)
-            if tag == _HELLO and self._is_server and not wire:
-                self.wires[peer] = wire = _ZmqWire(self, peer, number)
+            if wire and wire.twin:
+                wire.twin.heard = True
+            if peer and tag == _HELLO and not wire:
+                self.wires[peer] = wire = _ZmqWire(self, peer, self._twins.get(number or -1))
                 self.incoming.put(wire)
             elif wire and (tag == _BYE or len(tag) != 1):
                 self.wires.pop(peer)
                 wire.end()
             elif wire and tag != _PROBE:
-                wire.inbox.put((tag[0], [part.buffer for part in parts]))
+                wire.came += _weight(frames)
+                wire.inbox.put((tag[0], frames))
+                if peer and wire.twin and wire.twin.waits > self.max_message_bytes + OUTSTANDING_BYTES:
+                    self._cut(wire.twin)
 
     def let_go(self) -> None:
         """Close the socket once its last words are out, or a second later."""
         self.socket.disable_monitor()
         self._events.close(0)
-        for number in list(self._strangers):
-            self.trust(number)
+        for twin in list(self._twins.values()):
+            self._forget(twin)
         self.socket.close()
         self._context.term()
         self._bell.close()
         self._ear.close()
 
 
+class _Twin(Flow):
+    """A connection of libzmq's, by a descriptor of our own."""
+
+    wire: "_ZmqWire | None" = None
+    heard = False
+    """A whole message has come since the last look."""
+
+    def __init__(self, sock: socket.socket, stalled_s: float) -> None:
+        super().__init__(sock, stalled_s)
+        self.until = time.monotonic() + HANDSHAKE_S
+
+    @property
+    def waits(self) -> int:
+        """The weight of the messages that came and were not received."""
+        return self.wire.came - self.wire.took if self.wire else 0
+
+
 def _twin(number: int, port: int) -> socket.socket | None:
-    """A descriptor of our own for a connection that libzmq took at this port, which nothing else can become; None where
-    it has gone, and its number may be another's.
+    """A descriptor of our own for a connection that libzmq took at this port (0: any), which nothing else can become;
+    None where it has gone, and its number may be another's.
     """
     with suppress(OSError):
         twin = socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM)
-        with suppress(OSError):
-            if twin.getsockname()[1] == port:
+        with suppress(OSError, IndexError):  # the latter of a Unix socket's name
+            if port in (0, twin.getsockname()[1]):
                 return twin
         twin.close()
     return None
 
 
-def _received(sock: socket.socket) -> int:
-    """The bytes that have come over a connection so far; 0 where the system does not tell."""
-    with suppress(AttributeError, OSError, struct.error):
-        told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-        return int(struct.unpack_from("Q", told, _RECEIVED_AT)[0])
-    return 0
+def _weight(frames: Frames) -> int:
+    """About the memory that frames take while they wait."""
+    return size(frames) + _FRAME_BYTES * len(frames)
 
 
 def _check_room() -> None:
@@ -259,28 +327,52 @@ def _check_room() -> None:
 
 
 class _ZmqWire(InboxWire):
-    def __init__(self, loop: _Loop, peer: bytes | None, number: int | None = None) -> None:
+    def __init__(self, loop: _Loop, peer: bytes | None, twin: _Twin | None = None) -> None:
         super().__init__(queue.SimpleQueue())
-        self.peer, self._loop, self._number, self._said = peer, loop, number, 0
+        self.peer, self.twin, self._loop, self._said = peer, twin, loop, 0
+        if twin:
+            twin.wire = self
+        self.came = self.took = 0
+        """The weights of all messages that came, and of those that were received."""
+        self._calls: deque[int] = deque()
+        self._sent = self._taken = 0
 
     def post(self, *message: Buffer) -> None:
         self._loop.post((self, list(message)))
 
     def send(self, tag: int, frames: Frames) -> None:
+        if tag == CALL:
+            self._wait_for_room(_weight(frames))
         if self.ended:
             raise ConnectionError("the connection is closed")
         self._said += tag == AUTH
         if self._said == 2:  # the server's own proof, which a peer gets after its own proof
             self._said += 1
-            self._loop.trust(self._number)
+            self._loop.trust(self.twin)
         self.post(bytes([tag]), *(memoryview(frame) for frame in frames))
+
+    def _wait_for_room(self, weight: int) -> None:
+        """Wait until enough of what was sent before has been answered or, at a server, has left."""
+        due = Patience(self._loop.stalled_s)
+        while self._sent - self._taken > OUTSTANDING_BYTES and not self.ended:
+            if self.peer and not (self.twin and self.twin.told()[2]):
+                self._taken = self._sent
+            else:
+                due.count(0)
+                time.sleep(_LOOK_S)
+        self._sent += weight
+        if self.peer is None:
+            self._calls.append(weight)
 
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
         tag, frames = super().receive(timeout)
+        self.took += _weight(frames)
+        if self._calls and tag != AUTH:
+            self._taken += self._calls.popleft()
         limit = limit or self._loop.max_message_bytes
         if size(frames) > limit:
-            raise ValueError(f"a message of {size(frames)} bytes is larger than the {limit} that are allowed")
-        return tag, [memoryview(bytearray(frame)) if len(frame) < _SMALL_BYTES else frame for frame in frames]
+            raise too_large((size(frames),), limit)
+        return tag, frames
 
     def shutdown(self) -> None:
         if not self.ended:

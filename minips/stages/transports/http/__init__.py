@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass
 
-from minips.stage import option, reason, register
+from minips.stage import option, register
 from minips.stages.transports.calls import CallTransport, CallWire, RemoteCaller
+from minips.stages.transports.endpoints import PatientTransport
 from minips.stages.transports.network import netloc
 from minips.stages.transports.wire import Acceptor, Wire
+from minips.words import reason
 
 
 @register
 @dataclass(frozen=True)
-class Http(CallTransport):
+class Http(CallTransport, PatientTransport):
     """HTTP with a pool of connections, ``http://host:port``; with ``pool=0`` each call makes its own."""
 
     name = "http"
@@ -22,7 +24,7 @@ class Http(CallTransport):
     def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
         from minips.stages.transports.http.calls import HttpListener  # which imports asyncio
 
-        return HttpListener(*self.bound(address))
+        return HttpListener(*self.bound(address), self.max_message_bytes, self.stalled_s)
 
     def dial(self, address: str, timeout: float) -> Wire:
         from minips.stages.transports.http.calls import HttpServer

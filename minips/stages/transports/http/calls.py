@@ -9,6 +9,9 @@ of a session are numbered, since on several connections they overtake each other
     GET  /    →  200, Minips-Session: its name, then a newline every few seconds
     POST /    Minips-Session, Minips-Call: 0, 1, 2 …; a body (see `framing`)  →  200 and a body
               403 no such session   410 it is over   411 413 no length, or too long   400 nonsense
+              429 too many calls wait
+
+A session has up to 16 MB of calls outstanding, besides the one whose turn it is; the bodies of others are read later.
 
 A call whose connection could not be made has never reached the server, and is tried again, later each time; any other
 is not, for the server may have handled it. Bodies are written piece by piece and read into the memory where the arrays
@@ -21,6 +24,7 @@ import queue
 import secrets
 import socket
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future, InvalidStateError
@@ -30,20 +34,24 @@ from typing import Any, TypeVar
 
 from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.calls import Body, RemoteCaller, RemoteServer
-from minips.stages.transports.framing import memory, size
+from minips.stages.transports.framing import LIMIT, memory, size
 from minips.stages.transports.inbox import InboxListener
+from minips.stages.transports.patience import INCOMING, OUTSTANDING_BYTES, TICK_S, Flow
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())  # messages of unauthenticated peers are shown on request only
 _SESSION, _CALL = "Minips-Session", "Minips-Call"
-_AT_ONCE = 8
+_AT_ONCE, _WAITING = 8, 64
+"""Calls of a client on connections of their own, and the most of a session that wait for room."""
 _AHEAD = 1024
 """How far a call may run ahead of one that is still under way."""
 _ALIVE_S, _SILENCE_S, _IDLE_S = 5.0, 60.0, 60.0
 _BACKOFF_S = (0.05, 0.2, 0.8)
 _PIECE_BYTES = 2**18
-_BUFFER_BYTES = 2**20
+_BUFFER_BYTES, _SERVER_BUFFER_BYTES = 2**20, 2**17
+_TURN_S = 0.01
+"""How often one looks whether there is room."""
 
 
 class _EventLoop(threading.Thread):
@@ -165,7 +173,8 @@ class _HttpCaller(RemoteCaller):
         self.name = secrets.token_hex(16)
         self.over: Future[None] = Future()
         self._early: dict[int, _Call] = {}
-        self._next = 0
+        self._next = self._open = self._held = self._ended = 0
+        self._said = self.written = 0
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
 
     def call(self, number: int, body: memoryview) -> "Future[Body]":
@@ -180,14 +189,31 @@ class _HttpCaller(RemoteCaller):
             self._next += 1
         return future
 
+    async def admit(self, number: int, nbytes: int) -> bool:
+        """Wait until there is room for a call's body; False where too many wait, or the session is over."""
+        self._open += 1
+        while number != self._ended and self._held + nbytes > OUTSTANDING_BYTES:
+            if self._open > _WAITING or self.over.done():
+                return False
+            await asyncio.sleep(_TURN_S)
+        self._held += nbytes
+        return True
+
+    def ended(self, nbytes: int) -> None:
+        """Note that a call of so many bytes has been answered."""
+        self._open, self._held, self._ended = self._open - 1, self._held - nbytes, self._ended + 1
+
     def serve(self) -> None:
         while call := self._calls.get():
             body, future = call
             try:
                 answer = self.answer(body)
+                self._said += size(answer)
                 if self.over.done():
                     raise ConnectionError("The session is over.")
                 future.set_result(answer)
+                while self._said - self.written > OUTSTANDING_BYTES and not self.over.done():
+                    time.sleep(_TURN_S)
             except Exception as error:
                 future.set_exception(error)
                 raise
@@ -205,16 +231,41 @@ _Call = tuple[memoryview, Future[Body]]
 """A call's body, and the future of its answer's."""
 
 
+class _Talk(Flow):
+    """A server's connection."""
+
+    caller: _HttpCaller | None = None
+    whole = answered = False
+    """All of a call has come; since the last look one has been answered."""
+    _idle_at = -1
+    """The bytes that had come when the last call had been answered."""
+
+    def __init__(self, sock: Any, stalled_s: float) -> None:
+        super().__init__(sock, stalled_s)
+        self._until = time.monotonic() + HANDSHAKE_S
+
+    def check(self) -> None:
+        """ConnectionError for a peer that stalls, or that is a stranger for too long."""
+        self._idle_at = self.told()[1] if self.answered else self._idle_at
+        self.answered = False
+        self.look(not self.whole and self.received != self._idle_at)
+        if not self.caller and time.monotonic() > self._until:
+            raise ConnectionError("a stranger made no call in time")
+
+
 class HttpListener(InboxListener[RemoteCaller]):
     """The server's side."""
 
-    def __init__(self, sock: socket.socket, address: str) -> None:
+    def __init__(self, sock: socket.socket, address: str, max_message_bytes: int, stalled_s: float) -> None:
         super().__init__(address)
+        self._max, self._stalled_s = max_message_bytes, stalled_s
+        self._talks: dict[Any, _Talk] = {}
         self._callers: dict[str, _HttpCaller] = {}
         self._loop = _EventLoop(f"minips-http-{address}")
         self._sock, self._closing = sock, False
         sock.setblocking(False)
         self._taking = self._loop.begin(self._take())
+        self._loop.begin(self._look())
 
     async def _take(self) -> None:
         """Take connections. asyncio's own server drops one that comes while it closes, and does not close it."""
@@ -227,15 +278,29 @@ class HttpListener(InboxListener[RemoteCaller]):
             logger=_logger,
             lingering_time=1.0,
             keepalive_timeout=_IDLE_S + HANDSHAKE_S,  # longer than a client keeps one, whose next call it would cut
-            read_bufsize=_BUFFER_BYTES,
+            read_bufsize=_SERVER_BUFFER_BYTES,
         )
         loop = asyncio.get_running_loop()
         while not self._closing:
             try:
                 connection, _ = await loop.sock_accept(self._sock)
-                await loop.connect_accepted_socket(self._http, connection)
+                _, protocol = await loop.connect_accepted_socket(self._http, connection)
+                self._talks[protocol] = _Talk(connection, self._stalled_s)
             except OSError:
                 await asyncio.sleep(0.05)  # out of descriptors, perhaps
+
+    async def _look(self) -> None:
+        """Hang up now and then on peers that stall."""
+        while not self._closing:
+            await asyncio.sleep(min(TICK_S, self._stalled_s / 4))
+            self._talks = {protocol: talk for protocol, talk in self._talks.items() if protocol.transport}
+            for protocol, talk in self._talks.items():
+                try:
+                    talk.check()
+                except ConnectionError:
+                    if talk.caller:
+                        talk.caller.shutdown()
+                    protocol.transport.abort()
 
     async def _respond(self, request: Any) -> Any:
         from aiohttp import web
@@ -247,28 +312,52 @@ class HttpListener(InboxListener[RemoteCaller]):
             return web.Response(status=403)
         if length is None or length > caller.limit:
             caller.shutdown()
-            return web.Response(status=411 if length is None else 413)
+            why = f"a message may have {caller.limit} bytes: {LIMIT}"
+            return web.Response(status=411 if length is None else 413, reason=why)
+        talk = self._talks[request.protocol]
+        talk.caller = caller
         try:
-            body = await _read(request.content, length)
-            answer = await asyncio.wrap_future(caller.call(int(request.headers.get(_CALL, "")), body))
+            number, talk.whole = int(request.headers.get(_CALL, "")), True
+            if not await caller.admit(number, length):
+                caller.shutdown()
+                return web.Response(status=429)
+            while not INCOMING.take(length, self._max):
+                await asyncio.sleep(_TURN_S)
+            try:
+                talk.whole = False
+                body = await _read(request.content, length)
+            finally:
+                INCOMING.give(length)
+            talk.whole = True
+            coming = caller.call(number, body)
+            del body
+            answer = await asyncio.wrap_future(coming)
+            del coming
+            response = web.StreamResponse(headers={"Content-Length": str(size(answer))})
+            with suppress(ConnectionError):  # the peer has gone
+                await response.prepare(request)
+                async for piece in _cut(answer):
+                    await response.write(piece)
+                await response.write_eof()
+            caller.written += size(answer)
+            caller.ended(length)
+            talk.whole, talk.answered = False, True
+            return response
         except ValueError:
             caller.shutdown()
             return web.Response(status=400)
         except OSError:
             return web.Response(status=410)
-        response = web.StreamResponse(headers={"Content-Length": str(size(answer))})
-        with suppress(ConnectionError):  # the peer has gone
-            await response.prepare(request)
-            async for piece in _cut(answer):
-                await response.write(piece)
-            await response.write_eof()
-        return response
+        except asyncio.CancelledError:  # the connection broke: the session lacks a call, or an answer
+            caller.shutdown()
+            raise
 
     async def _hold(self, request: Any) -> Any:
         """Open a session and keep it for as long as its line is open."""
         from aiohttp import web
 
-        caller = _HttpCaller()
+        caller, talk = _HttpCaller(), self._talks[request.protocol]
+        talk.caller, talk.whole = caller, True
         self._callers[caller.name] = caller
         self.incoming.put(caller)
         over = asyncio.wrap_future(caller.over)

@@ -1,0 +1,146 @@
+"""The most that one message can need, computed from the tensors and the config."""
+
+from collections.abc import Callable, Mapping, Sized
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minips.core.message import Message, unlike
+from minips.core.partition import Layouts
+from minips.core.rows import TablePart
+from minips.results import saved
+from minips.stage import DEFAULTS, Array, Frames, Tensors, default_stage
+from minips.stages.serializers import MsgPack, Packet
+from minips.stages.serializers.wellformed import quoted
+
+BASE_BYTES, HEAD_BYTES = 2**20, 2**16
+"""For all that does not grow with the tensors."""
+VALUE_BYTES = 32
+"""For a value in any format: a double takes up to 25 bytes as JSON, and its place in a sparse tensor 8."""
+TENSOR_BYTES, NAME_BYTES = 2**11, 48
+"""For what a message says of a tensor and its parts, and for each character of its name."""
+ROW_BYTES, HEAD_ROW_BYTES = 64, 20
+"""For the number of a row, pushed and pulled, in any format and in MessagePack."""
+MOST_ROW_VALUES = 2**20
+"""A pull brings at most so many values of a tensor by rows, or as many as the tensor has where it has more."""
+MAX_BYTES = 2**31
+
+
+class Limits(NamedTuple):
+    """The most that one message can need at one receiver, who knows its tensors."""
+
+    nbytes: int = MAX_BYTES
+    """Of all its frames, decompressed."""
+    head: int = MAX_BYTES
+    """Of the frame in MessagePack that says what the others are."""
+    tensors: int = MAX_BYTES
+
+    def check_head(self, serializer: str, frames: Frames) -> None:
+        """ValueError where the head of a packet in MessagePack is too large."""
+        if serializer == MsgPack.name and frames and len(frames[0]) > self.head:
+            raise ValueError(f"The second frame has {len(frames[0])} bytes, and the tensors here need {self.head}.")
+
+    def check_count(self, tensors: Sized) -> None:
+        """ValueError for too many tensors."""
+        if len(tensors) > self.tensors:
+            raise ValueError(f"The message has {len(tensors)} tensors, and there are at most {self.tensors} here.")
+
+
+UNLIMITED = Limits()
+Expected = tuple[Limits, Tensors | None]
+"""The limits of an answer, and arrays shaped like its tensors."""
+ANYTHING: Expected = UNLIMITED, None
+
+
+def of_answers(layout: Layouts) -> Expected:
+    """The limits and tensors of a pull of whole tensors from a server with this layout."""
+    return _limits(layout, {}, 0, 0), pieces_of(layout)
+
+
+def of_requests(config: Any, whole: Tensors, layout: Layouts, index: int, leaves: bool) -> Limits:
+    """The limits of a server with this layout of the ``whole`` tensors, with which workers may leave their state.
+    `UNLIMITED` where a stage of that is not minips' own: it may keep anything.
+    """
+    inner = config.local.optimizer if config.local else None
+    uses: list[tuple[Any, Callable[[Any, Array, dict[str, Any]], object]]] = [
+        (config.push.memory, lambda memory, x, state: memory.update(memory.compensate(x, state), x, state)),
+        (config.pull.memory, lambda memory, x, state: memory.restore(x, state)),
+        (inner, lambda optimizer, x, state: optimizer.step({"x": x}, {"x": x.copy()}, state)),
+    ]
+    if not leaves:
+        return _limits(layout, whole, 0, 0)
+    if not all(stage is None or type(stage).__module__.startswith("minips.") for stage, _ in uses):
+        return UNLIMITED
+    sent, received, stepped = (_arrays(stage, use) for stage, use in uses)
+    seen = 2 if config.overlap or not config.pull.lossless else 0  # what a worker has seen, and what came since
+    return _limits(layout, whole, sent + received + seen, (2 + config.overlap) * stepped if index == 0 else 0)
+
+
+def pieces_of(layout: Layouts) -> Tensors:
+    """Arrays without memory of their own, shaped like a server's pieces."""
+    pieces: Tensors = {}
+    for name, part in layout.items():
+        if isinstance(part, TablePart):
+            shape = len(range(part.start, part.stop, part.step)), *part.shape[1:]
+        else:
+            shape = part.shape if part.whole else (part.values,)
+        pieces[name] = np.broadcast_to(np.empty((), part.dtype), shape)
+    return pieces
+
+
+def check_declared(packet: Any, like: Mapping[str, Array] | None) -> None:
+    """ValueError where the parts of a packet are for other tensors than these, before memory is taken for them."""
+    if like is None:
+        return
+    if not packet.tensors.keys() <= like.keys():
+        raise ValueError(f"Expected gradients of {', '.join(like)}; got {', '.join(packet.tensors):.100}.")
+    for name, (quantizer, parts) in packet.tensors.items():
+        decoder: Any = DEFAULTS.get(("quantizer", quantizer)) or default_stage("quantizer", quantizer)
+        shape = decoder.decoded_shape(parts)
+        if shape is not None and shape != like[name].shape:
+            raise ValueError(f"The parts of {name!r} are for the shape {quoted(shape)}; expected {like[name].shape}.")
+
+
+def check_shape(name: str, x: Any, like: Mapping[str, Array] | None) -> None:
+    """ValueError where a decoded tensor has not the shape of the one in ``like``."""
+    if like is not None and x.shape != like[name].shape:
+        raise unlike(name, x, like[name].dtype, like[name].shape)
+
+
+def check_plain(packet: Packet | Message) -> None:
+    """ValueError where arrays that are no gradients are quantized: parts can stand for arrays of any size."""
+    for name, (quantizer, _) in packet.tensors.items() if isinstance(packet, Packet) else ():
+        if quantizer != "exact":
+            raise ValueError(f"{quoted(name)} is no gradient: it travels exactly, not with {quoted(quantizer)}.")
+
+
+def check_rows_asked(name: str, rows: int, shape: tuple[int, ...]) -> None:
+    """ValueError for more rows of a tensor of this shape than one pull may bring; they may come several times."""
+    width = int(np.prod(shape[1:], dtype=object))
+    most = max(shape[0] if shape else 0, MOST_ROW_VALUES // max(width, 1))
+    if rows > most:
+        raise ValueError(f"A pull of {name!r} may ask for {most} rows at once; got {rows}. Pull them in several calls.")
+
+
+def _limits(layout: Layouts, whole: Mapping[str, Array], pieces: int, wholes: int) -> Limits:
+    """For a push, or so many arrays for each piece and each whole tensor."""
+    own, every = pieces_of(layout), dict(whole) if wholes else {}
+    rows = sum(part.shape[0] if part.shape else 0 for part in layout.values())
+    values, all_values = (sum(x.size for x in tensors.values()) for tensors in (own, every))
+    texts, all_texts = (sum(TENSOR_BYTES + NAME_BYTES * len(name) for name in tensors) for tensors in (own, every))
+    said = (1 + pieces) * texts + wholes * all_texts
+    most = max(values, pieces * values + wholes * all_values)
+    return Limits(
+        BASE_BYTES + VALUE_BYTES * most + ROW_BYTES * rows + said,
+        HEAD_BYTES + HEAD_ROW_BYTES * rows + said,
+        (1 + pieces) * len(own) + wholes * len(every) + 1,
+    )
+
+
+def _arrays(stage: Any, use: Callable[[Any, Array, dict[str, Any]], object]) -> int:
+    """The arrays that a stage keeps of a tensor, counted after it has been used a few times on one value."""
+    state: dict[str, Any] = {}
+    for clock in range(3 if stage else 0):
+        state["clock"] = clock
+        use(stage, np.ones(1, np.float32), state)
+    return len(saved.to_arrays(state)) - 1

@@ -1,0 +1,92 @@
+"""Membership: a rank, a worker's number, is held by one session.
+
+A session is whoever knows its secret, which came with the answer to hello or from the engine. Others get the rank once
+the session has said goodbye, was silent for too long, or has had no connection for ``rejoin_s`` seconds.
+"""
+
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+
+from minips.core.message import Header
+from minips.core.presence import Attendance, Attending, Presence
+from minips.core.shard import Shard
+
+REJOIN_S = 0.25
+"""Seconds for which a worker whose last connection broke still counts, where a server says nothing else."""
+_SECRET = re.compile("[0-9a-f]{32}")
+
+
+def check_secret(secret: object) -> None:
+    """ValueError for what is no session's secret; the sentence does not repeat it."""
+    if not (isinstance(secret, str) and _SECRET.fullmatch(secret)):
+        got = f"another text, of {len(secret)} characters" if isinstance(secret, str) else type(secret).__name__
+        raise ValueError(f"A session's secret is the 32 hexadecimal digits that hello was answered with; got {got}.")
+
+
+class Membership(Attendance):
+    """The attendance, and the sessions that hold the ranks. ``rank_secrets`` keep them for sessions yet to come."""
+
+    def __init__(self, shard: Shard, silence_s: float, rejoin_s: float, rank_secrets: Sequence[str] = ()) -> None:
+        super().__init__(shard, silence_s)
+        self.rejoin_s = rejoin_s
+        if len(rank_secrets) not in (0, shard.workers):
+            raise ValueError(f"rank_secrets are one for each of {shard.workers} workers; got {len(rank_secrets)}.")
+        for presence, secret in zip(self.present, rank_secrets, strict=False):
+            check_secret(secret)
+            presence.secret = secret
+
+    def admit(self, connection: Attending, header: Header) -> int:
+        """Admit a session that says hello over a connection: as the worker that it names or, where that is -1, as the
+        first free one. Returns the worker. ValueError, and nothing changed, where another session holds that rank.
+        """
+        worker, secret, other = header.get("worker"), header.get("secret"), connection.worker
+        if secret is not None:
+            check_secret(secret)
+        worker = self.shard.validate_worker(self._free(connection, secret) if worker == -1 else worker)
+        presence = self.present[worker]
+        if other != worker and connection in self.present[other].connections:
+            raise ValueError(f"This connection is worker {other}'s. Say hello as worker {worker} over another one.")
+        mine = self._is(presence, connection, secret)
+        if not mine and self._held(worker):
+            came = presence.connections or presence.lost_at is not None
+            heard = f"was heard {self.shard.now() - presence.heard:.1f} s ago" if came else "has not come yet"
+            raise ValueError(
+                f"Worker {worker} is held by another session, which {heard}, and this hello did not bring its secret. "
+                "Connect as another worker, or as the first that is free (worker=None, --rank auto). The rank is free "
+                f"after {self.silence_s:g} s of silence, or {self.rejoin_s:g} s after its last connection breaks."
+            )
+        if not mine:
+            presence.connections.clear()  # of another session, which is silent
+            presence.secret, presence.rows = secret or secrets.token_hex(16), 0.0
+        elif presence.parted and header.get("again"):
+            raise ValueError(f"This session was worker {worker}, and has said goodbye.")
+        self.attend(connection, worker, header)
+        return worker
+
+    def stranger(self, connection: Attending, worker: int) -> ValueError:
+        """The error for a request as this worker over a connection that is not of its session."""
+        words = "is no longer that" if connection.worker == worker else "is not that"
+        return ValueError(f"This connection {words} of worker {worker}: say hello first, with the session's secret.")
+
+    def _held(self, worker: int) -> bool:
+        """True where a session holds this rank, so that no other one is admitted."""
+        presence = self.present[worker]
+        if presence.connections:
+            return worker in self.shard.live  # or it is silent
+        lost = presence.lost_at is not None and self.shard.now() - presence.lost_at >= self.rejoin_s
+        return bool(presence.secret) and not (presence.parted or lost)
+
+    def _free(self, connection: Attending, secret: str | None) -> int:
+        """The worker of this session or else the first free one, of lost ones last; ValueError where there is none."""
+        ranks = sorted(enumerate(self.present), key=lambda pair: pair[1].lost_at is not None)
+        mine = [worker for worker, presence in ranks if self._is(presence, connection, secret)]
+        free = [worker for worker, presence in ranks if not (presence.connections or self._held(worker))]
+        if not (mine or free):
+            raise ValueError(f"All {len(ranks)} workers are connected already. Config.workers says how many there are.")
+        return (mine or free)[0]
+
+    def _is(self, presence: Presence, connection: Attending, secret: str | None) -> bool:
+        """True where a hello with this secret, or without one over this connection, is of the rank's session."""
+        return connection in presence.connections if secret is None else hmac.compare_digest(presence.secret, secret)

@@ -1,0 +1,109 @@
+"""Checks of a packet's bytes, whatever the format, before arrays are made of them."""
+
+import reprlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from math import prod
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from minips.stage import Array, Buffer
+
+DTYPES = {np.dtype(code).name: np.dtype(code).newbyteorder("<") for code in np.typecodes["AllInteger"] + "efdg?"}
+"""The dtypes that travel, by name."""
+MOST_PARTS = 2**16
+"""The most tensors, and the most parts, of one packet."""
+MOST_LISTS = 4 * MOST_PARTS
+"""The most lists and maps of a packet in MessagePack, where one of a single byte takes about seventy in memory."""
+
+
+class MalformedError(ValueError):
+    """The bytes of a packet are wrong; the text says how, for the end of a sentence."""
+
+
+@contextmanager
+def reading(what: str, rest: Iterable[Buffer] = ()) -> Iterator[None]:
+    """Turns whatever goes wrong while reading into one ValueError that names the format; also where frames are left in
+    the ``rest`` at the end.
+    """
+    try:
+        yield
+        if next(iter(rest), None) is not None:
+            raise MalformedError("there are more frames than parts")
+    except Exception as error:
+        deep = isinstance(error, RecursionError | msgpack.StackError)
+        known = str(error) if isinstance(error, MalformedError) else "nested too deeply" if deep else "malformed bytes"
+        raise ValueError(f"The frames are not a packet in {what}: {known}.") from error
+
+
+def following(frames: Iterator[Buffer]) -> Buffer:
+    """The next frame. MalformedError where there is none."""
+    if (frame := next(frames, None)) is None:
+        raise MalformedError("there are fewer frames than parts")
+    return frame
+
+
+def unpacked(head: Buffer) -> Any:
+    """The values of a head in MessagePack. MalformedError for more lists than a packet needs, and for a key twice."""
+    number = count()
+
+    def counted(made: Any) -> Any:
+        if next(number) > MOST_LISTS:
+            raise MalformedError(f"there are more than {MOST_LISTS} lists and maps")
+        return made
+
+    return msgpack.unpackb(head, list_hook=counted, object_pairs_hook=lambda pairs: once(counted(pairs)))
+
+
+def once(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+    """The pairs as a dict. MalformedError where a key is there twice."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise MalformedError("a key is there twice in one map")
+    return made
+
+
+def check_outline(header: Any, index: Any) -> None:
+    """MalformedError where these are not a map and ``[[name, quantizer, [[part, …], …]], …]``, each name once."""
+    if not isinstance(header, dict):
+        raise MalformedError("the header is not a map")
+    if len(index) > MOST_PARTS or sum(len(parts) for _, _, parts in index) > MOST_PARTS:
+        raise MalformedError(f"there are more than {MOST_PARTS} tensors or parts")
+    names = set()
+    for name, quantizer, parts in index:
+        if not (isinstance(name, str) and isinstance(quantizer, str)):
+            raise MalformedError("a tensor's name or its quantizer's is not text")
+        if name in names or len({part for part, *_ in parts}) != len(parts):
+            raise MalformedError(f"the tensor {quoted(name)}, or a part of it, is there twice")
+        names.add(name)
+
+
+def shaped(values: Array, shape: Any) -> Array:
+    """The values in this shape. MalformedError where it is no list of whole numbers from 0, or another size."""
+    sizes = [*shape]
+    if any(type(n) is not int or n < 0 for n in sizes) or prod(sizes) != values.size:
+        raise MalformedError(f"{values.size} values do not have the shape {quoted(sizes)}")
+    return values.reshape(sizes)
+
+
+def array_dtype(name: Any) -> "np.dtype[Any]":
+    """The little-endian dtype of that name. ValueError for any but plain numbers and truth values."""
+    if not isinstance(name, str) or name not in DTYPES:
+        raise MalformedError(f"{quoted(name)} is not a dtype of numbers")
+    return DTYPES[name]
+
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 98
+
+
+def quoted(value: object) -> str:
+    """A value that a peer sent, as a sentence shows it: up to 100 characters of its repr.
+
+    >>> quoted("a"), len(quoted("a" * 10**7))
+    ("'a'", 98)
+    """
+    return f"{_BRIEF.repr(value[:98] if isinstance(value, bytes) else value):.100}"

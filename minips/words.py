@@ -1,0 +1,109 @@
+"""Words of errors and docstrings: what is expected, what was got, and what is near to it."""
+
+import dataclasses
+import difflib
+import inspect
+import re
+import reprlib
+import textwrap
+from collections.abc import Iterable, Mapping
+from operator import ge, gt, le, lt
+from typing import Any, get_type_hints
+
+BOUNDS = {"minimum": ("at least", ge), "above": ("above", gt), "maximum": ("at most", le), "below": ("below", lt)}
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The end of an error sentence: the known names, and the one that ``word`` was probably meant to be.
+
+    >>> nearest("topkk", ["exact", "topk"])
+    'Known: exact, topk. Did you mean topk?'
+    """
+    known = list(known)
+    close = difflib.get_close_matches(str(word), known, n=1)
+    return f"Known: {', '.join(known)}." + (f" Did you mean {close[0]}?" if close else "")
+
+
+def reason(error: BaseException) -> str:
+    """An error's text, for the end of a sentence; its type where a library's error has no text.
+
+    >>> reason(ValueError("too large")), reason(TimeoutError())
+    ('too large', 'a TimeoutError without a text')
+    """
+    return str(error) or f"{article(type(error).__name__)} without a text"
+
+
+def told(error: BaseException, otherwise: str) -> str:
+    """An error's text, for a peer, where it is a sentence; ``otherwise`` in place of the interpreter's own words.
+
+    >>> told(ValueError("There is no worker 5."), ""), told(KeyError("w"), "It has no w.")
+    ('There is no worker 5.', 'It has no w.')
+    """
+    text = str(error)
+    return text if text.endswith((".", "?")) and not text[:1].islower() and "\n" not in text else otherwise
+
+
+def check_type(taker: str, value: object, kind: Any, what: str) -> None:
+    """TypeError where ``value`` is not of this type."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{taker} takes {what}; got {reprlib.repr(value)}.")
+
+
+def article(noun: str) -> str:
+    """The noun with a or an."""
+    return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"
+
+
+def limits_of(metadata: Mapping[str, Any]) -> list[str]:
+    """The limits of a field in words."""
+    choices = [] if metadata.get("choices") is None else [f"one of {', '.join(map(repr, metadata['choices']))}"]
+    bounds = (f"{words} {metadata[key]:g}" for key, (words, _) in BOUNDS.items() if metadata.get(key) is not None)
+    return [*choices, *bounds]
+
+
+def check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    """ValueError in a sentence where a field's value is none of its choices or beyond its limits."""
+    choices, wanted = metadata.get("choices"), limits_of(metadata)
+    if choices is not None and value not in choices:
+        raise ValueError(f"{where} takes {wanted[0]}; got {value!r}.")
+    bounds = [(holds, metadata[key]) for key, (_, holds) in BOUNDS.items() if metadata.get(key) is not None]
+    if isinstance(value, int | float) and not all(holds(value, bound) for holds, bound in bounds):
+        raise ValueError(f"{where} must be {' and '.join(wanted)}; got {value!r}.")
+
+
+class FieldsDoc:
+    """A docstring that ends with a line for each field. It is written when it is read: the fields are known by then."""
+
+    def __init__(self, words: str) -> None:
+        self.words = words
+
+    def __get__(self, instance: object, owner: Any) -> str:
+        if "__match_args__" not in vars(owner) or not dataclasses.fields(owner):  # which @dataclass sets at its end
+            return self.words
+        try:
+            hints = get_type_hints(owner)
+        except Exception:  # such as a class whose field names a class of its own function
+            hints = {}
+        lines = (field_line(field, hints.get(field.name, field.type)) for field in dataclasses.fields(owner))
+        return "\n".join([inspect.cleandoc(self.words), "", "Fields:", *lines])
+
+
+def default_of(field: Any) -> Any:
+    """The default of a dataclass field; ``dataclasses.MISSING`` where it has none."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def field_line(field: Any, hint: Any) -> str:
+    """``name: type (unit) = default, limits: help``, as the docstring of a value has it for each field."""
+    of_type = re.sub(r"\b[a-z_]\w*\.", "", inspect.formatannotation(hint))  # a class without its module
+    try:
+        default = default_of(field)
+    except ModuleNotFoundError:  # a stage whose library is not installed
+        default = dataclasses.MISSING
+    code = getattr(type(default), "as_code", repr)  # of a value, whatever its repr
+    unit = f" ({field.metadata['unit']})" if field.metadata.get("unit") else ""
+    words = f"{field.name}: {of_type}{unit}" + ("" if default is dataclasses.MISSING else f" = {code(default)}")
+    words += "".join(f", {limit}" for limit in limits_of(field.metadata))
+    if said := field.metadata.get("help"):
+        words += f": {said}"
+    return textwrap.fill(words, 110, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
