@@ -58,6 +58,8 @@ OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "steps": (count, "clocks of both workers"),
     "small": (count, "bytes of the frame for the latency"),
     "large": (count, "bytes of the frame for the throughput"),
+    "engine": (str, "processes, or hosts: a network of real ones"),
+    "parts": (str, "only these: flows, buffers, racks"),
     "rounds": (count, "how often each takes its turn, at most"),
 }
 TABLES = {
@@ -69,7 +71,9 @@ TABLES = {
     "throughput",
     "codecs values rounds": "bits, times and steps of every quantizer",
     "engines rounds": "the same run in processes and in actors on Ray",
-    "cost features rounds": "seconds per step, predicted and measured, behind links and on the bare loopback",
+    "cost features rounds engine": "seconds per step, predicted and measured, behind links and on the bare loopback; "
+    "or on hosts",
+    "hosts parts* rounds": "a network of real hosts: TCP's flows, buffers that overflow, a ring over two racks",
     "local rounds": "seconds per gradient step with local steps, predicted and measured, behind a link",
     "rows rounds": "rows of a table beside a dense tensor, and the busiest of four servers",
     "stalls transports* rounds": "the calls of a good client beside 20 peers that stall, over those without them",

@@ -4,6 +4,10 @@ Twelve behind shaped links of 10, 100 and 1000 Mbit/s and 0, 1 and 10 ms: four c
 and round a ring, in such a way that every bandwidth meets every latency. And the same on the bare loopback. Softmax
 regression on the digits, lifted to random Fourier features; four worker processes under BSP, over TCP.
 
+With ``--engine hosts`` 15 others on a network of real hosts, which are simulated besides: four codecs, each with one
+server at 20, with two at 50 and round a ring at 100 Mbit/s, and a tree at each rate. A linear regression of as many
+values as the rate asks for, so that no step is a matter of the cores alone: 20,000 at 20 Mbit/s.
+
 Each codec is calibrated once, with one worker and one server and without a link; the predictions are made before
 anything is run.
 """
@@ -13,19 +17,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 from rich.table import Table
 
 from benchmarks import base
-from benchmarks.base import Chart
+from benchmarks.base import Chart, chosen
+from benchmarks.retransmissions import Retransmissions
 from minips import datasets
 from minips.core.codec import Codec
-from minips.core.collectives import RingAllReduce
+from minips.core.collectives import RingAllReduce, TreeAllReduce
 from minips.core.config import Config
 from minips.core.exchange import PS, Exchange
-from minips.cost import calibrate, predict
+from minips.cost import Prediction, Simulated, Star, calibrate, compare, predict
 from minips.cost.quiet import quietly
+from minips.engines.hosts import Hosts
 from minips.lab.measure.turns import Spread, Watch
-from minips.problems import Problem, SoftmaxRegression
+from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.results.run import Run
 from minips.stages.compressors import Lz4
 from minips.stages.memories import ErrorFeedback
@@ -35,6 +42,7 @@ from minips.stages.transports import Link
 from minips.training.train import train
 
 FEATURES, ROUNDS = 2_000, 3
+HOST_BANDWIDTHS, MISS = (20e6, 50e6, 100e6), 0.1
 BANDWIDTHS, LATENCIES = (10e6, 100e6, 1000e6), (0.0, 1e-3, 10e-3)
 LINK_STEPS, BARE_STEPS = 20, 100
 BARE = "bare"
@@ -67,39 +75,106 @@ class Row:
     measured_bytes: int
     note: str = ""
     """A sentence where other programs kept the machine busy, during the calibration or the runs."""
+    simulated_s: float | None = None
+    """Seconds per step in virtual time, on a network of hosts."""
+    miss: str = ""
+    """Of an error above ``MISS``: in which span most of it is, the packets that were sent again, the model's limits."""
     skipped: str = ""
 
 
-def measure(features: int = FEATURES, rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> Iterator[Row]:
-    """A row for each config: those behind links, codec by codec, and then the bare ones."""
-    return held(SoftmaxRegression(*datasets.fourier(datasets.digits(), features)), list(configs()), rounds, watch)
+def measure(
+    features: int = FEATURES,
+    rounds: int = ROUNDS,
+    engine: str = "processes",
+    watch: Watch = lambda text, share: None,
+) -> Iterator[Row]:
+    """A row for each config: those behind links, codec by codec, and then the bare ones; or those on hosts."""
+    if chosen(("processes", "hosts"), [engine]) == ["hosts"]:
+        plan = list(on_hosts())
+        sizes = [int(10 * features * star.network.bandwidth_bps / HOST_BANDWIDTHS[0]) for _, _, star in plan]
+        problems = {size: regression(size) for size in sizes}
+        on = [(problems[size], star) for size, (_, _, star) in zip(sizes, plan, strict=True)]
+        return held(problems[max(sizes)], [(name, config) for name, config, _ in plan], rounds, watch, on)
+    problem = SoftmaxRegression(*datasets.fourier(datasets.digits(), features))
+    return held(problem, list(configs()), rounds, watch)
 
 
-def held(problem: Problem, plan: Sequence[tuple[str, Config]], rounds: int, watch: Watch) -> Iterator[Row]:
-    """A row for each config of the plan, in which prediction and runs are held against each other."""
+def regression(values: int) -> LinearRegression:
+    """A problem of so many float32, whose gradient takes next to no time: of 16 rows."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(16, values)).astype(np.float32), rng.normal(size=16).astype(np.float32)
+    return LinearRegression(X / np.float32(values**0.5), y)
+
+
+def held(
+    problem: Problem,
+    plan: Sequence[tuple[str, Config]],
+    rounds: int,
+    watch: Watch,
+    on: Sequence[tuple[Problem, Hosts]] = (),
+) -> Iterator[Row]:
+    """A row for each config of the plan, in which prediction and runs are held against each other: in processes; or for
+    the problem and the engine that it is ``on``, calibrated with the first ``problem`` all the same.
+    """
     calibrations = {}
     for number, (name, config) in enumerate(plan):
         if config.push not in calibrations:
             watch(f"calibrating {name}", number / len(plan))
             calibrations[config.push] = calibrate(config, problem)
-        link = _words(config.link)
-        prediction = predict(problem, config, calibrations[config.push])
+        calibration, (own, engine) = calibrations[config.push], on[number] if on else (problem, None)
+        link = f"hosts, {engine.network.bandwidth_bps / 1e6:g} Mbit/s" if engine else _words(config.link)
+        prediction = predict(own, config, calibration, engine=engine)
+        simulated = engine and train(own, config, engine=Simulated(engine.network, calibration=calibration))
         shares = [(number + turn / rounds) / len(plan) for turn in range(rounds)]
-        runs, note = quietly(partial(_runs, problem, config, shares, partial(watch, f"{name}, {link}")), attempts=2)
+        tell, lost = partial(watch, f"{name}, {link}"), Retransmissions()
+        runs, note = quietly(partial(_runs, own, config, shares, tell, engine, lost), attempts=2)
         measured = Spread.of(run.seconds_per_step for run in runs)
         predicted = Spread(prediction.seconds_per_step, *prediction.interval_s)
-        error = predicted.median / measured.median - 1
-        told = note or prediction.note
-        yield Row(name, link, predicted, measured, error, prediction.bytes_sent, runs[-1].bytes_sent, told)
+        yield Row(
+            name,
+            link,
+            predicted,
+            measured,
+            error := predicted.median / measured.median - 1,
+            prediction.bytes_sent,
+            runs[-1].bytes_sent,
+            note or prediction.note,
+            simulated.seconds_per_step if simulated else None,
+            _miss(prediction, runs, lost.counts) if engine and abs(error) > MISS else "",
+        )
 
 
-def _runs(problem: Problem, config: Config, shares: list[float], watch: Callable[[float], None]) -> list[Run]:
+def _runs(
+    problem: Problem,
+    config: Config,
+    shares: list[float],
+    watch: Callable[[float], None],
+    engine: Hosts | None,
+    lost: Retransmissions,
+) -> list[Run]:
     """A run for each of the shares, of which ``watch`` is told before."""
     runs = []
     for share in shares:
         watch(share)
-        runs.append(train(problem, config))
+        with lost.of_a_run():
+            runs.append(train(problem, config, engine=engine, progress=lost.look if engine else False))
     return runs
+
+
+def _miss(prediction: Prediction, runs: Sequence[Run], lost: Sequence[int]) -> str:
+    """In which span most of the difference is to the run of median time, and what else was measured or foreseen."""
+    run = sorted(runs, key=lambda run: run.seconds_per_step)[len(runs) // 2]
+    *spans, (_, whole, took) = compare(prediction, run).rows
+    name, predicted, measured = max(spans, key=lambda row: (row[2] - row[1]) * (1 if took > whole else -1))
+    steps = [run.seconds_per_step * 1e3 for run in runs]
+    return " ".join(
+        (
+            f"most of it in {name}, predicted {predicted * 1e3:.1f} ms, measured {measured * 1e3:.1f};",
+            f"runs between {min(steps):.1f} and {max(steps):.1f} ms a step;",
+            f"{statistics.median(lost):g} packets sent again in a run.",
+            *prediction.limits,
+        )
+    )
 
 
 def configs() -> Iterator[tuple[str, Config]]:
@@ -117,6 +192,18 @@ def configs() -> Iterator[tuple[str, Config]]:
     yield from bare
 
 
+def on_hosts() -> Iterator[tuple[str, Config, Hosts]]:
+    """The configs on hosts by name, and their engines, with buffers so deep that nothing is lost."""
+    start = Config(workers=4, optimizer=SGD(lr=0.1), steps=LINK_STEPS)
+    codecs = {**CODECS, "8 bits": Codec(Uniform(bits=8))}
+    stars = [Hosts(Star(bits, 0.0)) for bits in HOST_BANDWIDTHS]
+    for codec in ("exact", "float16", "8 bits", "top 1 %"):
+        for (exchange, (how, servers)), star in zip(EXCHANGES.items(), stars, strict=True):
+            yield f"{codec}, {exchange}", replace(start, push=codecs[codec], exchange=how, servers=servers), star
+    for star in stars:
+        yield "exact, tree", replace(start, exchange=TreeAllReduce()), star
+
+
 def _words(link: Link | None) -> str:
     return f"{link.bandwidth_bps / 1e6:g} Mbit/s, {link.latency_s * 1e3:g} ms" if link else BARE
 
@@ -127,9 +214,12 @@ def table(rows: Sequence[Row]) -> Table:
 
     def cells(row: Row) -> list[str]:
         link = row.link.replace(" Mbit/s", "").replace(" ms", "")
-        return [row.contender, link, _milliseconds(row.predicted_s), _milliseconds(row.measured_s), f"{row.error:+.0%}"]
+        said = [f"{row.simulated_s * 1e3:.3g}"] if row.simulated_s else []
+        times = [_milliseconds(row.predicted_s), *said, _milliseconds(row.measured_s)]
+        return [row.contender, link.removeprefix("hosts, "), *times, f"{row.error:+.0%}"]
 
-    shown = base.table(title, ["Mbit/s,\nms", "predicted\n", "measured\n", "error\n"], rows, cells)
+    said = ["simulated\n"] if any(row.simulated_s for row in rows) else []
+    shown = base.table(title, ["Mbit/s,\nms", "predicted\n", *said, "measured\n", "error\n"], rows, cells)
     shown.caption = "\n".join(verdict(rows))
     return shown
 
@@ -137,9 +227,15 @@ def table(rows: Sequence[Row]) -> Table:
 def verdict(rows: Sequence[Row]) -> list[str]:
     """Median and worst error behind links, and on the bare transport; below, the rows that are not among them."""
     lines = []
-    for where, bare in (("behind links", False), ("on the bare loopback", True)):
-        if errors := [abs(row.error) for row in rows if (row.link == BARE) == bare and not row.note]:
+    places: dict[str, list[float]] = {"behind links": [], "on the bare loopback": [], "on hosts": []}
+    for row in rows:
+        if not row.note:
+            where = "on hosts" if row.simulated_s else "on the bare loopback" if row.link == BARE else "behind links"
+            places[where].append(abs(row.error))
+    for where, errors in places.items():
+        if errors:
             lines.append(f"{where}: median error {statistics.median(errors):.1%}, worst {max(errors):.1%}")
+    lines += [f"{row.contender}, {row.link}, {row.error:+.0%}: {row.miss}" for row in rows if row.miss]
     return [*lines, *(f"not counted: {row.contender}, {row.link}. {row.note}" for row in rows if row.note)]
 
 

@@ -6,25 +6,27 @@ back.
 """
 
 import multiprocessing as mp
+import socket
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from rich.table import Table
 
 from benchmarks import base
 from benchmarks.base import Chart
 from minips.lab.measure.turns import Spread, Watch
-from minips.stage import build, missing, stage_class
-from minips.stages.transports import Transport
-from minips.stages.transports.auth import proved
+from minips.stage import Frames, build, missing, stage_class
+from minips.stages.transports import Tcp, Zmq
+from minips.stages.transports.auth import answer_challenge
 from minips.stages.transports.framing import pieces
 from minips.stages.transports.wire import CALL
 
-TRANSPORTS, PEERS, TURN_S, ROUNDS = ("pipe", "tcp"), 20, 1.0, 5
-CALL_BYTES, HALF_BYTES, TOKEN = 4_000, 100_000, "benchmarks"
+TRANSPORTS, PEERS, TURN_S, ROUNDS = ("pipe", "tcp", "shm", "http", "zmq"), 20, 1.0, 5
+CALL_BYTES, HALF_BYTES, TOKEN, WAIT_S = 4_000, 100_000, "benchmarks", 30.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Row:
 def measure(
     transports: Sequence[str] | None = None, rounds: int = ROUNDS, watch: Watch = lambda text, share: None
 ) -> Iterator[Row]:
-    """A row for each of the transports over sockets, whose messages half of one can be sent of."""
+    """A row for each of the transports on which peers can stop in the middle of a message."""
     names = base.chosen(TRANSPORTS, transports)
     for number, name in enumerate(names):
         if missing(stage_class("transport", name)):
@@ -54,7 +56,8 @@ def measure(
                 alone.append(_calls_a_second(channel))
                 with ExitStack() as stack:
                     for _ in range(PEERS):
-                        _stall(transport, address, stack)
+                        peer = stack.enter_context(closing(Peer(transport, address)))
+                        peer.sock.sendall(peer.call(bytes(HALF_BYTES))[: HALF_BYTES // 2])
                     beside.append(_calls_a_second(channel))
         over = Spread.of(one / other for one, other in zip(beside, alone, strict=True))
         yield Row(name, Spread.of(alone), Spread.of(beside), over)
@@ -68,12 +71,90 @@ def _calls_a_second(channel: Any) -> float:
     return count / (time.perf_counter() - began)
 
 
-def _stall(transport: Transport, address: str, stack: ExitStack) -> None:
-    """A peer that has sent half a message."""
-    wire: Any = stack.enter_context(closing(proved(transport.dial(address, 10), TOKEN, address, 10)))  # type: ignore[attr-defined]
-    wire.send(CALL, [b"a call"])
-    wire.receive(10)
-    wire.write([b"".join(pieces(CALL, [bytes(HALF_BYTES)]))[: HALF_BYTES // 2]])
+class _Zmtp:
+    """A peer that speaks ZeroMQ's protocol by hand."""
+
+    def __init__(self, address: str) -> None:
+        self._sock = socket.create_connection(Zmq().host_and_port(address), WAIT_S)
+        self._sock.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(52, b"\0"))
+        self._exactly(64)
+        ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+        self._sock.sendall(b"\x04" + bytes([len(ready)]) + ready)
+        self._sock.sendall(b"\0\x01\xfd")
+        self.close = self._sock.close
+
+    def _exactly(self, nbytes: int) -> bytes:
+        got = b""
+        while len(got) < nbytes:
+            some = self._sock.recv(nbytes - len(got))
+            if not some:
+                raise ConnectionError("The server closed the connection.")
+            got += some
+        return got
+
+    def send(self, tag: int, frames: Frames) -> None:
+        parts = [bytes([tag]), *map(bytes, frames)]
+        for part in parts:
+            more = part is not parts[-1]
+            self._sock.sendall(struct.pack(">BQ", 2 + more, len(part)) + part)
+
+    def receive(self, timeout: float, limit: int | None = None) -> tuple[int, list[bytes]]:
+        parts: list[bytes] = []
+        while True:
+            flags = self._exactly(1)[0]
+            size = struct.unpack(">Q", self._exactly(8))[0] if flags & 2 else self._exactly(1)[0]
+            part = self._exactly(size)
+            if flags & 4:
+                continue
+            parts.append(part)
+            if not flags & 1:
+                if parts[0] != b"\xff":
+                    return parts[0][0], parts[1:]
+                parts = []
+
+
+class Peer:
+    """A peer that has made a call, and then sends bytes by hand over its ``sock``."""
+
+    def __init__(self, transport: Any, address: str) -> None:
+        self._name, self.things = transport.name, ExitStack()
+        if self._name == "http":
+            channel = self.things.enter_context(transport.connect(address, TOKEN, WAIT_S))
+            channel.call([b"a"]).result(WAIT_S)
+            self.server = channel._wire._server
+        else:
+            wire: Any = transport.dial(address, WAIT_S) if self._name != "zmq" else cast(Any, _Zmtp(address))
+            self.things.callback(wire.close)
+            self.wire = wire
+            answer_challenge(wire, TOKEN, address, WAIT_S)
+            self.wire.send(CALL, [b"a"])
+            self.wire.receive(WAIT_S)
+        self.sock = self.things.enter_context(bare(transport, address)) if self._name == "http" else self.wire._sock
+
+    def call(self, frame: bytes) -> bytes:
+        """The bytes of a call of one frame."""
+        if self._name == "zmq":
+            return struct.pack(">BQB", 3, 1, CALL) + struct.pack(">BQ", 2, len(frame)) + frame
+        body = b"".join(pieces(CALL, [frame]))
+        if self._name == "shm":
+            return struct.pack("<BBxxIIIQ", CALL, 0, 1, 0, 0, len(frame)).ljust(64, b"\0") + body[64:]
+        if self._name == "http":
+            session, number = self.server._session, next(self.server._numbers)
+            head = f"Host: x\r\nMinips-Session: {session}\r\nMinips-Call: {number}\r\nContent-Length: {len(body)}"
+            return b"POST / HTTP/1.1\r\n" + head.encode() + b"\r\n\r\n" + body
+        return body
+
+    def close(self) -> None:
+        self.things.close()
+
+
+def bare(transport: Any, address: str) -> socket.socket:
+    """A connection that has said nothing."""
+    if transport.name != "shm":
+        return socket.create_connection(Tcp().host_and_port(address.replace(transport.name, "tcp")), WAIT_S)
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect("\0" + transport.rest(address))
+    return sock
 
 
 @contextmanager

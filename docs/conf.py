@@ -18,6 +18,7 @@ from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
+import minips
 from minips.lab.course.lessons import lessons
 from minips.stage import Value
 
@@ -75,6 +76,7 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", source)
     app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-process-docstring", docstring)
+    app.connect("missing-reference", elsewhere)
     app.connect("build-finished", index)
     app.add_html_math_renderer("mathml", (math, None), (math, None))
     for language in ("arrays", "session", "words", "words3", "weighed"):  # of the protocol's page
@@ -105,6 +107,15 @@ def docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, lines
         words = field.metadata["help"]
         head, said = re.sub(r"\s+", " ", said).split(f": {words}", 1)
         lines.append(f"* ``{head.strip()}``: {words}")
+
+
+def elsewhere(app: Sphinx, env: Any, node: Any, text: nodes.Element) -> nodes.Element | None:
+    """The link to a name of `minips` that the reference has under another module's, such as `minips.cost.Star`."""
+    value = getattr(minips, node["reftarget"], None)
+    if node.get("refdomain") != "py" or not isinstance(value, type):
+        return None
+    name = f"{value.__module__}.{value.__name__}"
+    return env.domains.python_domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, text)
 
 
 def math(writer: HTML5Translator, node: nodes.Element) -> None:

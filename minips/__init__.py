@@ -61,7 +61,7 @@ __all__ = ["Codec", "Config", "Delays", "LocalSteps", "sensitivity", "sweep", "t
 __all__ += ["CsvLog", "EarlyStopping", "Eval", "Progress", "Run", "RunTable", "Trace"]
 __all__ += ["Client", "Ref", "Rows", "Server", "Shard", "connect", "status", "work"]
 __all__ += ["MLP", "ClickModel", "LinearRegression", "Problem", "SoftmaxRegression", "datasets"]
-__all__ += ["Engine", "Processes", "Ray", "Simulated", "Threads"]
+__all__ += ["Engine", "Hosts", "Processes", "Ray", "Simulated", "Star", "Threads", "Tree", "TwoRacks"]
 __all__ += ["PS", "AllReduce", "Exchange", "HalvingDoubling", "Hop", "RingAllReduce", "TreeAllReduce", "TwoShot"]
 __all__ += ["QSGD", "Adaptive", "BFloat16", "Exact", "Float16", "PowerSGD", "Quantizer"]
 __all__ += ["RandomK", "Sign", "Ternary", "Threshold", "TopK", "TwoBit", "Uniform"]
@@ -77,6 +77,7 @@ __all__ += ["SGD", "Adagrad", "Adam", "Cosine", "Optimizer", "Schedule", "StepDe
 __all__ += ["Stage", "build", "kinds", "names", "option", "register"]
 
 announce("engine", "simulated", "minips.engines.simulated.engine:Simulated")
+announce("engine", "hosts", "minips.engines.hosts:Hosts")
 announce("engine", "ray", "minips.engines.on_ray:Ray")
 for _topology in ("Star", "Ring", "Tree", "FatTree", "TwoRacks"):
     announce("topology", _topology.lower(), f"minips.machines.topology:{_topology}")
@@ -84,8 +85,10 @@ for _topology in ("Star", "Ring", "Tree", "FatTree", "TwoRacks"):
 
 if TYPE_CHECKING:
     from minips import cost, lab, testing  # noqa: F401
+    from minips.engines.hosts import Hosts
     from minips.engines.on_ray import Ray
     from minips.engines.simulated.engine import Simulated
+    from minips.machines.topology import Star, Tree, TwoRacks
 
     __version__: str
 else:  # where a checker saw this, a name that does not exist would be of any type
@@ -95,8 +98,10 @@ else:  # where a checker saw this, a name that does not exist would be of any ty
             import_module("minips.lab").check_libraries()
         if name in ("cost", "lab", "testing"):
             return import_module(f"minips.{name}")
-        if name in ("Ray", "Simulated"):
+        if name in ("Hosts", "Ray", "Simulated"):
             return stage_class("engine", name.lower())
+        if name in ("Star", "Tree", "TwoRacks"):
+            return stage_class("topology", name.lower())
         if name == "__version__":  # asking the installed metadata takes longer than importing all of the above
             return import_module("importlib.metadata").version("minips")
         raise AttributeError(f"minips has no {name!r}")

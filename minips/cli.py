@@ -34,6 +34,7 @@ from rich.console import Console
 from minips import __version__, seeds
 from minips.core.codec import Codec
 from minips.core.config import Config
+from minips.core.membership import REJOIN_S
 from minips.engines.supervisor import handling
 from minips.notation import parse_stage, read_fields
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
@@ -282,7 +283,8 @@ def serve(options: argparse.Namespace) -> int:
             transport = _tls(config.transport, certificate=options.certificate, key=options.key)
             config = dataclasses.replace(config, transport=transport)
             token = _token(options.token_file, fresh=True)
-            serving = byhand.serving(problem, config, options.bind, token, options.index, before, options.plaintext)
+            how = {"plaintext": options.plaintext, "rejoin_s": options.rejoin_s}
+            serving = byhand.serving(problem, config, options.bind, token, options.index, before, **how)
             served = stack.enter_context(serving)
         where = ",".join(server.address for server in served.servers)
         what = f"--problem {options.problem}" if options.problem else f"--data {options.data}"
@@ -405,7 +407,7 @@ def bench(options: argparse.Namespace) -> None:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Is this machine ready? Versions, cores, a started process, a port, the extras."""
+    """Is this machine ready? Versions, cores, a started process, a port, the extras, the engines."""
     from minips.cost import calibrate
 
     _say(f"minips {__version__}, Python {platform.python_version()}, {platform.platform()}")
@@ -425,11 +427,23 @@ def doctor(options: argparse.Namespace) -> int:
             (extras if extra else lacking).extend([extra] if extra else absent)
         versions = ", ".join(f"{package} {_installed(package) or 'missing'}" for package in packages)
         _say(f"{f'extra {extra}' if extra else 'core'}: {versions}")
+    _say(f"engine hosts: {_hosts()}")
     _say(f"engine ray: {_ray()}")
     if extras:
         _say(f'extras in part: pip install "minips[{",".join(extras)}]"')
     _say(f"Not ready: {', '.join(lacking)} missing." if lacking else "Ready.")
     return 1 if lacking else 0
+
+
+def _hosts() -> str:
+    """Whether this machine lets hosts be made, in words."""
+    if absent := missing(stage_class("engine", "hosts")):
+        return (
+            f'{", ".join(absent)} missing; pip install "minips[hosts]" lets a run have a real network on this machine'
+        )
+    from minips.engines.hosts import lacking
+
+    return lacking() or "works: each server and worker can be a host of its own on this machine"
 
 
 def _ray() -> str:
@@ -605,6 +619,8 @@ def _parser() -> argparse.ArgumentParser:
     one = add(serve, "serve parameters to workers that are started by hand", *_PROBLEM, *_FILES, *of_network)
     one.add_argument("--bind", metavar="ADDRESS", help="such as tcp://127.0.0.1:7071 (default: a free port)")
     one.add_argument("--index", type=int, metavar="I", help="of several servers, serve the one of this number alone")
+    rejoin = "seconds until the number of a worker whose connection broke is free for others (default %(default)s)"
+    one.add_argument("--rejoin-s", type=float, default=REJOIN_S, metavar="S", help=rejoin)
     one.add_argument("--certificate", metavar="FILE.pem", help="speak TLS, with this certificate")
     one.add_argument("--key", metavar="FILE.pem", help="the key of the certificate")
     _add_config(one)

@@ -50,6 +50,8 @@ clicks = _stream(15)
 """The rows of `datasets.clicks`, and which of them are held out, by (seed)."""
 shards = _stream(16)
 """Which rows are whose (`Config.shards`), by (seed)."""
+wake = _stream(17)
+"""The order in which a server's threads answer a round, where that is predicted on hosts, by (seed, server)."""
 
 
 def split(seed: int) -> np.random.Generator:

@@ -4,6 +4,8 @@ Nothing that runs there reaches another network than its own.
 """
 
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -53,11 +55,20 @@ def on_loopback(*program: str, timeout: float) -> str:
     return done.stdout
 
 
+def commands(word: str, address: str) -> list[str]:
+    """The commands of the README's block that has this word, at this address in place of the README's."""
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    (block,) = (one.replace("\\\n", "").replace("10.0.0.1", address) for one in blocks if word in one)
+    return [line.partition("#")[0].rstrip() for line in block.splitlines()]
+
+
 IDLE = ["sleep", "infinity"]
 
 
 class Host:
-    """One of two hosts. Its network outlives `kill`, which ends all of its processes at once, and `start`."""
+    """A host. Its network outlives `kill`, which ends all of its processes at once, and `start`."""
 
     def __init__(self, land: int, number: int) -> None:
         self._place = tempfile.TemporaryDirectory(prefix="m", dir="/tmp", ignore_cleanup_errors=True)
@@ -90,12 +101,20 @@ class Host:
         assert not check or program.returncode == 0, (command, output[-3000:], errors[-3000:])
         return output + ("" if check else errors)
 
+    def in_shell(self, command: str) -> tuple[str, ...]:
+        """The program that carries out a command of the README in this host's place."""
+        python = shlex.quote(sys.executable)
+        known = f'minips() {{ {python} -m minips "$@"; }}; ray() {{ {python} -m ray.scripts.scripts "$@"; }}'
+        return ("sh", "-ec", f"{known}; cd {self.place}; {command}")
+
     def python(self, *arguments: str, timeout: float = 120, check: bool = True) -> str:
         return self.run(sys.executable, *arguments, timeout=timeout, check=check)
 
-    def ray_start(self, *options: str) -> None:
-        where = ["--node-ip-address", self.address, "--num-cpus", "3", "--disable-usage-stats"]
-        self.python("-m", "ray.scripts.scripts", "start", *where, *options)
+    def ray_start(self, head: "Host") -> None:
+        """Join the cluster of this head by the README's command; begin it, where that is this host."""
+        command = commands("ray start", head.address)[self is not head]
+        options = "--num-cpus 3 --disable-usage-stats" + " --include-dashboard false" * (self is head)
+        self.run(*self.in_shell(f"{command} {options}"))
 
     def actors(self) -> list[str]:
         """The processes of minips' actors, and the files that they could have left."""
@@ -119,26 +138,27 @@ class Host:
 
 
 @contextmanager
-def two_hosts() -> Iterator[tuple[Host, Host]]:
-    """Two hosts, joined by a veth pair and by nothing else."""
+def joined(count: int) -> Iterator[list[Host]]:
+    """Hosts that a switch joins, and nothing else."""
     with ExitStack() as stack:
         land = stack.enter_context(subprocess.Popen([*ALONE, *IDLE]))
         stack.callback(land.kill)  # and with it all that lives there
-        inner = child_of(land.pid)
-        hosts = []
-        for number in (1, 2):
-            hosts.append(Host(inner, number))
-            stack.callback(hosts[-1].close)
-        first, second = hosts
-        names = ["eth0", "netns", str(pid_there(first.network)), "type", "veth", "peer", "name", "eth0", "netns"]
-        subprocess.run(
-            [*entering(inner), "ip", "link", "add", *names, str(pid_there(second.network))], check=True, timeout=20
-        )
-        for host in hosts:
+        inner, hosts = child_of(land.pid), []
+
+        def ip_link(*words: str) -> None:
+            subprocess.run([*entering(inner), "ip", "link", *words], check=True, timeout=20)
+
+        ip_link("add", "switch", "up", "type", "bridge")
+        for number in range(1, count + 1):
+            host = Host(inner, number)
+            stack.callback(host.close)
+            hosts.append(host)
+            there, port = str(pid_there(host.network)), f"port{number}"
+            ip_link("add", port, "up", "master", "switch", "type", "veth", "peer", "name", "eth0", "netns", there)
             host.run("ip", "link", "set", "lo", "up")
             host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
             host.run("ip", "link", "set", "eth0", "up")
-        yield first, second
+        yield hosts
 
 
 def entering(pid: int) -> list[str]:

@@ -296,6 +296,7 @@ def test_plaintext_to_other_machines_is_refused(transport, address):
         ("serve --token-file t --save /nonexistent/run.npz", "There is no folder /nonexistent"),
         ("serve --exchange ring --token-file t --data synthetic", "there is no server"),
         ("serve --servers 2 --index 2 --token-file t --data synthetic", "index is 0 to 1, got 2"),
+        ("serve --rejoin-s 0 --token-file t --data synthetic", "rejoin_s takes seconds above 0 and at most"),
         ("serve --servers 2 --transport pipe --bind pipe://x --token-file t --data synthetic", "has no port"),
         ("work --connect tcp://10.0.0.7:1 --token-file t", "no TLS"),
         ("work --connect tcp://127.0.0.1:9 --token-file t", "The token file t cannot be read: no such file"),

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 import minips as ps
 from minips import cost, lab
-from minips.lab import controls
+from minips.lab import controls, results
 from minips.lab.columns import STAGES
 from minips.lab.source import code
 from minips.lab.workbench import PRESETS
@@ -274,6 +274,14 @@ class TestWorkbench:
         assert "workers=500" in column.code.value
         column.controls["workers"].value = 2
         assert not column.error.value
+
+    def test_each_event_has_a_row(self, problem: ps.SoftmaxRegression) -> None:
+        run = ps.train(problem, ps.Config(workers=1, steps=1), engine="threads")
+        run.events = [(0.0, "this"), (1.0, "and that")]
+        table = results.table({"A": run, "B": dataclasses.replace(run, events=[])})
+        assert table.count("<th>event</th>") == 2
+        assert "s: this<" in table
+        assert "s: and that<" in table
 
     def test_a_run_that_diverges_says_so(self, bench: lab.Workbench) -> None:
         bench.which.value = "B"
@@ -665,6 +673,7 @@ def test_the_worker_thread_of_the_workbench_is_gone(bench: lab.Workbench) -> Non
 def test_the_workbench_offers_the_engines_that_are_installed(given: Any) -> None:
     bench = lab.Workbench(engine=given, predict=False)
     there = {"processes", "threads", *(["ray"] if find_spec("ray") and find_spec("cryptography") else [])}
+    there |= {"hosts"} if find_spec("pyroute2") else set()
     assert {value for _, value in bench.engines.options} == there | {bench.engine}
     assert bench.engines.value == bench.engine == (given or "processes")
     bench.engines.value = "threads"

@@ -79,14 +79,18 @@ def test_mypy_takes_every_idiom_of_the_readme_and_refuses_every_mistake(tmp_path
     assert errors == [("mistakes", str(line)) for line in range(2, MISTAKES.count("\n") + 1)], done.stdout + done.stderr
 
 
-def test_each_promise_to_peers_names_tests_that_exist():
-    (section,) = re.findall(r"^## What a peer with the token(.*?)^## ", README, flags=re.DOTALL | re.MULTILINE)
-    rows = re.findall(r"^\| (?!promise|---)(.+?) \| (.+) \|$", section, flags=re.MULTILINE)
-    assert len(rows) >= 10
-    for promise, tests in rows:
+@pytest.mark.parametrize(("heading", "least"), [("What a peer with the token", 10), ("More than one machine", 5)])
+def test_each_promise_and_measurement_names_what_exists(heading, least):
+    (section,) = re.findall(rf"^## {heading}(.*?)^## ", README, flags=re.DOTALL | re.MULTILINE)
+    rows = re.findall(r"^\| (?!promise|measured|---)(.+?) \| (?:.+ \| )?(.+) \|$", section, flags=re.MULTILINE)
+    assert len(rows) >= least
+    for promise, held in rows:
         path = ""
-        for named in re.findall(r"`(.*?)`", tests):
-            file, _, name = named.partition("::")
+        for named in re.findall(r"`(.*?)`", held):
+            file, _, name = named.removeprefix("python -m ").partition("::")
+            if file.startswith("benchmarks "):
+                assert (ROOT / "benchmarks" / f"{file.split()[1]}.py").is_file(), (promise, named)
+                continue
             path = file or path
             assert (f"\ndef {name}(" if name else "\ndef test_") in (ROOT / path).read_text(), (promise, named)
 

@@ -10,14 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import hosts
-import numpy as np
 import pytest
 
 import minips as ps
 from minips.engines.actor import shifted
 from minips.engines.on_ray import found_cluster
 from minips.results.trace import Trace
-from minips.stages.transports.certificates import issued
 
 PROGRAM = Path(__file__).with_name("on_ray.py")
 PORT = 6379
@@ -120,9 +118,9 @@ def test_a_cluster_on_one_machine():
 @pytest.fixture(scope="module")
 def cluster():
     """Two hosts, and a Ray cluster of both."""
-    with hosts.two_hosts() as (first, second):
-        first.ray_start("--head", "--port", str(PORT), "--include-dashboard", "false")
-        second.ray_start("--address", f"{first.address}:{PORT}")
+    with hosts.joined(2) as (first, second):
+        for host in (first, second):
+            host.ray_start(first)
         yield first, second
 
 
@@ -158,8 +156,22 @@ def test_a_cluster_of_two_hosts(cluster):
 @needs_ray
 @needs_hosts
 @needs_cables
+def test_the_commands_of_the_readme_train_on_a_cluster(cluster):
+    first, _ = cluster
+    *_, train = hosts.commands("ray start", first.address)
+    first.run(*first.in_shell(f"{train} --steps 10 --save run.npz"))
+    trained = ps.train(DIGITS, ps.Config(steps=10)).params
+    for name, x in ps.Run.load(first.place / "run.npz").params.items():
+        assert x.tobytes() == trained[name].tobytes()
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+@needs_ray
+@needs_hosts
+@needs_cables
 def test_what_starts_on_one_machine_listens_on_its_loopback_alone():
-    with hosts.two_hosts() as (host, _):
+    with hosts.joined(2) as (host, _):
         found = json.loads(host.python(str(PROGRAM), "at_home", timeout=280))
     assert found["same"]
     assert found["skipped"] == []
@@ -219,47 +231,8 @@ def test_nothing_is_left_where_one_is_killed(cluster, victim, turns):
         assert json.loads(groups.splitlines()[-1]) == ["REMOVED"]
         if victim == "host":
             second.start()
-            second.ray_start("--address", f"{first.address}:{PORT}")
+            second.ray_start(first)
         gone = time.monotonic() + 10
         while (left := first.actors() + second.actors()) and time.monotonic() < gone:
             time.sleep(0.2)
         assert left == []
-
-
-@pytest.mark.soak
-@pytest.mark.outside
-@needs_hosts
-@needs_cables
-def test_servers_and_workers_by_hand_on_two_hosts():
-    with hosts.two_hosts() as (first, second):
-        place, options = first.place, ["--workers", "2", "--steps", "20"]
-        certificate, key = issued(first.address)
-        (place / "server.pem").write_text(certificate)
-        (place / "key.pem").write_text(key)
-        (place / "token").write_text("a secret of this run")
-        (place / "token").chmod(0o600)
-        at, token = f"tcp://{first.address}:7071", ["--token-file", str(place / "token")]
-        serve = ["-m", "minips", "serve", "--bind", at, *token, *options]
-        work = ["-m", "minips", "work", "--connect", at, *token]
-        papers = ["--certificate", str(place / "server.pem"), "--key", str(place / "key.pem")]
-        for program, host in ((serve, first), (work, second)):
-            refused = host.python(*program, check=False)
-            assert "there is no TLS" in refused
-            assert "--plaintext" in refused
-        saved = str(place / "run.npz")
-        with first.popen(sys.executable, *serve, *papers, "--save", saved, stderr=subprocess.PIPE) as server:
-            server.stderr.readline()
-            authority = ["--authority", str(place / "server.pem")]
-            workers = [
-                host.popen(sys.executable, *work, *authority, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-                for host in (first, second)
-            ]
-            for one in workers:
-                _, errors = one.communicate(timeout=60)
-                assert one.returncode == 0, errors
-            _, errors = server.communicate(timeout=60)
-            assert server.returncode == 0, errors
-        run = ps.Run.load(saved)
-        reference = ps.train(DIGITS, ps.Config(workers=2, steps=20))
-        for name, x in reference.params.items():
-            np.testing.assert_array_equal(x, run.params[name])

@@ -115,7 +115,7 @@ def test_wrong_fields_are_sentences(fields, said):
         (ps.Config, "bits", r"of the quantizer: push=ps\.Codec\(quantizer=ps\.Uniform\(bits=…\)\)\.$"),
         (ps.Config, "staleness", r"of the consistency: consistency=ps\.SSP\(staleness=…\)\.$"),
         (ps.Codec, "level", r"of the compressor: compressor=ps\.Zlib\(level=…\)\.$"),
-        (ps.Simulated, "uplink_bps", r"of the topology: topology=TwoRacks\(uplink_bps=…\)\.$"),
+        (ps.Simulated, "uplink_bps", r"of the topology: topology=ps\.TwoRacks\(uplink_bps=…\)\.$"),
         (ps.SGD, "quantizer", r"^SGD has no field 'quantizer'\. Known: lr, momentum, .*schedule\.$"),
         (ps.Sign, "bits", r"^Sign has no field 'bits'\.$"),
     ],

@@ -2,8 +2,6 @@
 
 import contextlib
 import re
-import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -17,13 +15,12 @@ import pytest
 
 import minips as ps
 from benchmarks import stalls
+from benchmarks.stalls import TOKEN, WAIT_S, Peer, bare
 from minips.stage import missing
-from minips.stages.transports.auth import answer_challenge, proved
-from minips.stages.transports.framing import pieces
+from minips.stages.transports.auth import proved
 from minips.stages.transports.wire import CALL
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux tells how far a connection has come")
-TOKEN, WAIT_S = "the right token", 30.0
 MEGABYTE = 2**20
 SERVER = """
 import sys, time, minips as ps
@@ -64,91 +61,6 @@ def serving(transport, stranger_s=1.0, stalled_s=1.0, handshake_s=1.0, megabytes
 
 def ask(channel, frame):
     return bytes(channel.call([frame]).result(WAIT_S)[0])
-
-
-class ZmtpWire:
-    """A peer that speaks ZeroMQ's protocol by hand."""
-
-    def __init__(self, address):
-        self._sock = self.sock = socket.create_connection(ps.Zmq().host_and_port(address), WAIT_S)
-        self.sock.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(52, b"\0"))
-        self.exactly(64)
-        ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
-        self.sock.sendall(b"\x04" + bytes([len(ready)]) + ready)
-        self.sock.sendall(b"\0\x01\xfd")
-        self.close = self.sock.close
-
-    def exactly(self, nbytes):
-        got = b""
-        while len(got) < nbytes:
-            some = self.sock.recv(nbytes - len(got))
-            assert some
-            got += some
-        return got
-
-    def send(self, tag, frames):
-        parts = [bytes([tag]), *map(bytes, frames)]
-        for part in parts:
-            more = part is not parts[-1]
-            self.sock.sendall(struct.pack(">BQ", 2 + more, len(part)) + part)
-
-    def receive(self, timeout, limit=None):
-        parts = []
-        while True:
-            flags = self.exactly(1)[0]
-            size = struct.unpack(">Q", self.exactly(8))[0] if flags & 2 else self.exactly(1)[0]
-            part = self.exactly(size)
-            if flags & 4:
-                continue
-            parts.append(part)
-            if not flags & 1:
-                if parts[0] != b"\xff":
-                    return parts[0][0], parts[1:]
-                parts = []
-
-
-class Peer:
-    """A peer that has made a call, and then sends bytes by hand."""
-
-    def __init__(self, transport, address):
-        self.name, self.things = transport.name, contextlib.ExitStack()
-        if self.name == "http":
-            channel = self.things.enter_context(transport.connect(address, TOKEN, WAIT_S))
-            assert ask(channel, b"a") == b"yes"
-            self.server = channel._wire._server
-        else:
-            wire = ZmtpWire(address) if self.name == "zmq" else transport.dial(address, WAIT_S)
-            self.things.callback(wire.close)
-            answer_challenge(wire, TOKEN, address, WAIT_S)
-            wire.send(CALL, [b"a"])
-            assert wire.receive(WAIT_S)[0] == CALL
-            self.wire = wire
-        self.sock = self.things.enter_context(bare(transport, address)) if self.name == "http" else wire._sock
-
-    def call(self, frame):
-        """The bytes of a call of one frame."""
-        if self.name == "zmq":
-            return struct.pack(">BQB", 3, 1, CALL) + struct.pack(">BQ", 2, len(frame)) + frame
-        body = b"".join(pieces(CALL, [frame]))
-        if self.name == "shm":
-            return struct.pack("<BBxxIIIQ", CALL, 0, 1, 0, 0, len(frame)).ljust(64, b"\0") + body[64:]
-        if self.name == "http":
-            session, number = self.server._session, next(self.server._numbers)
-            head = f"Host: x\r\nMinips-Session: {session}\r\nMinips-Call: {number}\r\nContent-Length: {len(body)}"
-            return b"POST / HTTP/1.1\r\n" + head.encode() + b"\r\n\r\n" + body
-        return body
-
-    def close(self):
-        self.things.close()
-
-
-def bare(transport, address):
-    """A connection that has said nothing."""
-    if transport.name != "shm":
-        return socket.create_connection(ps.Tcp().host_and_port(address.replace(transport.name, "tcp")), WAIT_S)
-    sock = socket.socket(socket.AF_UNIX)
-    sock.connect("\0" + transport.rest(address))
-    return sock
 
 
 def silent(transport, address):
@@ -372,7 +284,9 @@ def test_a_server_without_an_end_does_not_grow():
 
 def test_the_table_of_a_good_client_beside_peers_that_stall(monkeypatch):
     monkeypatch.setattr(stalls, "TURN_S", 0.1)
-    (row,) = rows = list(stalls.measure(["pipe"], rounds=2))
-    assert row.over_alone.median > 0
-    assert stalls.table(rows).row_count == 1
-    assert list(stalls.chart(rows).series["alone"]) == ["pipe"]
+    rows = list(stalls.measure(rounds=2))
+    there = [row.contender for row in rows if not row.skipped]
+    assert {"pipe", "tcp"} <= {*there}
+    assert all(row.over_alone.median > 0 for row in rows if not row.skipped)
+    assert stalls.table(rows).row_count == len(stalls.TRANSPORTS)
+    assert list(stalls.chart(rows).series["alone"]) == there

@@ -4,7 +4,7 @@ A `Walk` in virtual time takes each worker through its steps with the calibratio
 """
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from timeit import timeit
@@ -24,6 +24,7 @@ from minips.cost.quiet import quietly
 from minips.cost.rehearsal import count_bytes, count_rows
 from minips.cost.walk import Walk
 from minips.engines import Engine, Processes
+from minips.engines.hosts import Hosts
 from minips.engines.inner import Inner
 from minips.engines.simulated.engine import Simulated
 from minips.engines.worker import compute, shards_of
@@ -62,6 +63,8 @@ class Prediction:
     note: str = ""
     """A sentence where other programs kept the machine busy while it was calibrated."""
     cluster: Machines | None = None
+    limits: tuple[str, ...] = ()
+    """Sentences on what hosts do and the model does not."""
 
     @property
     def seconds(self) -> float:
@@ -70,26 +73,36 @@ class Prediction:
 
     def __str__(self) -> str:
         """A text table."""
-        low, high = (bound * 1e3 for bound in self.interval_s)
+        low, high = (_milliseconds(bound, self.note) for bound in self.interval_s)
         about = "" if self.exact_bytes else "about "
         of_each = f" on each of {self.cluster.machines} machines" if self.cluster else ""
         servers = 0 if isinstance(self.config.exchange, AllReduce) else self.config.servers
         counts = {"worker": self.config.workers, "server": servers}
         who = " and ".join(f"{count} {role}" + "s" * (count > 1) for role, count in counts.items() if count)
         rows = [
-            *((name, f"{seconds * 1e3:.3f} ms") for name, seconds in self.spans.items()),
-            ("a step", f"{self.seconds_per_step * 1e3:.3f} ms ({low:.3f} to {high:.3f})"),
-            ("the run", f"{self.seconds:.2f} s for {self.config.steps} steps"),
+            *((name, f"{_milliseconds(seconds, self.note)} ms") for name, seconds in self.spans.items()),
+            ("a step", f"{_milliseconds(self.seconds_per_step, self.note)} ms ({low} to {high} by the calibration)"),
+            ("the run", f"{self.seconds:{'.2g' if self.note else '.2f'}} s for {self.config.steps} steps"),
             ("sent by workers", f"{about}{self.bytes_sent / 1e6:.3f} MB"),
             ("received by workers", f"{about}{self.bytes_received / 1e6:.3f} MB"),
             ("cores", f"{self.cores}{of_each}, shared by {who}"),
         ]
-        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *filter(None, [self.note])])
+        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *filter(None, [self.note]), *self.limits])
+
+
+def _milliseconds(seconds: float, note: str) -> str:
+    """To the microsecond; two digits where the machine was busy, as the ``note`` says."""
+    return f"{float(f'{seconds * 1e3:.2g}'):g}" if note else f"{seconds * 1e3:.3f}"
 
 
 @one_blas_thread
 def predict(
-    problem: Problem, config: Config, calibration: Calibration | None = None, *, cluster: Machines | None = None
+    problem: Problem,
+    config: Config,
+    calibration: Calibration | None = None,
+    *,
+    cluster: Machines | None = None,
+    engine: Hosts | None = None,
 ) -> Prediction:
     """Predict the cost of a step of ``config`` on ``problem``. Without a ``calibration`` one is made, which takes a few
     seconds.
@@ -98,10 +111,18 @@ def predict(
     ``cluster`` they are placed in turn, servers first, as the engine `Ray` places them: those on one machine share its
     cores and its link, and each core is as fast as the calibrated one. `Cluster.compare` has a machine for each.
 
+    An ``engine`` of hosts has its network: packets with their headers, which wait in its queues, and the latency that
+    two hosts find first, in two seconds. TCP is taken to be warm and to lose nothing, packets not to wait for a core:
+    `Prediction.limits` say where they will, for a queue is longer than ``buffer_bytes``, or the cores are busy.
+
     A gradient's time is the cluster's ``compute_s`` where that is above 0, the calibration's where that was made for
-    this problem, and is measured here and now otherwise. ValueError for a cluster and a ``config.link`` at once.
+    this problem, and is measured here and now otherwise. ValueError for two networks at once.
     """
     check_one_network(config, cluster)
+    if engine and (cluster or not engine.transport(config)):
+        raise ValueError(f"{engine!r} has a network of its own, and so has {cluster!r}. Give one of them.")
+    servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
+    graph = engine.graph(config.workers, servers) if engine else None
     config = config.for_rows(problem.rows)
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))
@@ -118,7 +139,7 @@ def predict(
         gradient_s, note = quietly(partial(_time_gradient, part, config, params), attempts=2)
         calibration = replace(calibration.with_gradient(Line(gradient_s)), note=calibration.note or note)
     bounds = (calibration, calibration.bound("low"), calibration.bound("high"))
-    middle, low, high = (Walk(config, bound, traffic.load, cluster) for bound in bounds)
+    middle, low, high = (Walk(config, bound, traffic.load, cluster, graph) for bound in bounds)
     seconds = middle.seconds_per_step
     ends = (seconds, low.seconds_per_step, high.seconds_per_step)
     return Prediction(
@@ -132,7 +153,18 @@ def predict(
         cluster.cores if cluster else calibration.cores,
         calibration.note,
         cluster,
+        tuple(_limits(engine, middle)) if engine else (),
     )
+
+
+def _limits(engine: Hosts, walk: Walk) -> Iterator[str]:
+    """Sentences on what a run on hosts does and was not predicted."""
+    deepest, held = walk.queues.deepest if walk.queues else 0.0, engine.buffer_bytes
+    if deepest > held:
+        yield f"One queue would have {deepest:,.0f} bytes and has {held:,}: packets are lost, and each costs time."
+    busy = Walk(walk.config, walk.calibration, walk.load).seconds_per_step / walk.seconds_per_step
+    if busy > 0.25:  # as was found on two cores
+        yield f"{busy:.0%} of a step are the cores', whatever the network: packets wait for a core, too."
 
 
 @dataclass(frozen=True)
@@ -147,7 +179,7 @@ class Comparison:
         lines = [f"{'':<12}{'predicted':>12}{'measured':>12}{'ratio':>8}"]
         for name, predicted, measured in self.rows:
             ratio = f"{predicted / measured:8.2f}" if measured else f"{'–':>8}"
-            lines.append(f"{name:<12}{predicted * 1e3:>9.3f} ms{measured * 1e3:>9.3f} ms{ratio}")
+            lines.append(f"{name:<12}{_milliseconds(predicted, self.note):>9} ms{measured * 1e3:>9.3f} ms{ratio}")
         return "\n".join([*lines, *filter(None, [self.note])])
 
 

@@ -15,6 +15,7 @@ from itertools import count, groupby, takewhile
 from math import isclose
 from typing import Any, cast
 
+from minips import seeds
 from minips.core.codec import Decoder
 from minips.core.config import Config
 from minips.core.exchange import Hop
@@ -27,6 +28,7 @@ from minips.core.reduction import all_reduce
 from minips.core.sessions import Receive, Send, Session, Until
 from minips.core.shard import Shard
 from minips.cost.meters import CROWD
+from minips.cost.packets import Queues
 from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, seldom_collected, unrecorded
 from minips.drivers.virtual import Party, ServedParty, TrainingParty, Way
 from minips.machines.calibration import Calibration, inner_s, rank_lines, update_lines
@@ -99,12 +101,16 @@ class Port:
     to wait for it. Messages between processes with the same port do not pass the link.
     """
 
-    def __init__(self, clockwork: Clockwork, link: Link | None, late: float = 0.0) -> None:
-        self._clockwork, self._link, self._late = clockwork, link, late
+    def __init__(
+        self, clockwork: Clockwork, link: Link | None, late: float = 0, queues: Any = None, who: str = ""
+    ) -> None:
+        self._clockwork, self._link, self._late, self._queues, self._who = clockwork, link, late, queues, who
         self._outgoing = self._incoming = 0.0
 
     def cross(self, nbytes: float, to: "Port", flight_s: float) -> Task:
         """A message's way to another port; ``flight_s`` is what it takes where no link delays it."""
+        if self._queues:
+            return (yield from self._queues.travel(self._who, to._who, nbytes, flight_s))
         start = self.depart(nbytes, to)
         yield flight_s
         yield start - self._clockwork.now
@@ -147,12 +153,12 @@ def _period(states: list[list[float]]) -> int:
 
 class Walk:
     """A walk that has ended: ``seconds`` of the run, and ``pace``, the seconds of a step in its second half. Without a
-    ``cluster`` all processes are on the calibrated machine, each behind the config's link.
+    ``cluster`` all processes are on the calibrated machine, each behind the config's link, or a host's on the ``net``.
     """
 
     @seldom_collected()
     def __init__(
-        self, config: Config, calibration: Calibration, load: Workload, cluster: Machines | None = None
+        self, config: Config, calibration: Calibration, load: Workload, cluster: Machines | None = None, net: Any = None
     ) -> None:
         self.config, self.calibration, self.load = config, calibration, load
         even = config.delays is None and config.consistency.quorum(config.workers) == config.workers
@@ -163,6 +169,7 @@ class Walk:
         """Values of each server."""
         self.totals: dict[str, float] = defaultdict(float)
         self.clockwork = Clockwork(at_once=True, remembered=True)
+        self.queues = None if net is None else Queues(self.clockwork, net, ahead=2 if load.parts else 1)
         servers = 0 if load.parts else config.servers
         self._places = cluster.places(config.workers, servers) if cluster else {}
         self._machines: list[tuple[Cores, Port]] = []
@@ -207,10 +214,10 @@ class Walk:
 
     def machine(self, who: str) -> tuple[Cores, Port]:
         """The cores and the port of a worker or a server."""
-        return self._machines[self._places[who]] if self._places else (self.cores, self._port(self.config.link))
+        return self._machines[self._places[who]] if self._places else (self.cores, self._port(self.config.link, who))
 
-    def _port(self, link: Link | None) -> Port:
-        return Port(self.clockwork, link, self.calibration.late_s)
+    def _port(self, link: Link | None, who: str = "") -> Port:
+        return Port(self.clockwork, link, self.calibration.late_s, self.queues, who)
 
     def contention(self, factor: float, worker: str = "") -> float:
         """A crowd's factor for all workers, or for those on the machine of one ``worker``."""
@@ -232,7 +239,7 @@ class Walk:
         ends, skipped, skipped_s = [0.0], 0, 0.0
         delays, kind = self.config.delays, type(self.config.consistency)
         # Where nothing depends on the clock, steps that have repeated themselves repeat for ever.
-        regular = not (delays and delays.exponential) and kind in (BSP, SSP, ASP)
+        regular = not (delays and delays.exponential) and kind in (BSP, SSP, ASP) and not self.queues
         states: list[list[float]] = [[]]
         totals: list[dict[str, float]] = [{}]
         while len(ends) <= self.steps:
@@ -395,7 +402,7 @@ class _Server(_SizedParty):
         updates, now = config.workers * walk.steps, lambda: self.clockwork.now
         self.shard = Shard.of(config, {}, aggregator=_MEAN, optimizer=_SGD, updates=updates, now=now)
         self.protocol = _DeclaredProtocol(self)
-        self._changed = Signal()
+        self._changed, self._order = Signal(), seeds.wake(config.seed, number)
 
     def wait(self, wanted: Until, times: _SessionTimes) -> Iterator[Signal]:
         began = self.clockwork.now
@@ -411,6 +418,8 @@ class _Server(_SizedParty):
         """Note that the shard has changed, and the time of its update is over."""
         self.walk.reached(self.number, self.shard.applied // self.shard.workers)
         changed, self._changed = self._changed, Signal()
+        if self.walk.queues:  # whose servers' threads wake in no order
+            self._order.shuffle(changed.waiting)
         changed.succeed()
 
 

@@ -25,25 +25,25 @@ COLLECTED = 200_000
 class Signal:
     """An event that happens once, and wakes the tasks that wait for it."""
 
-    __slots__ = ("_waiting", "triggered", "value")
+    __slots__ = ("triggered", "value", "waiting")
 
     def __init__(self) -> None:
         self.triggered = False
         self.value: Any = None
-        self._waiting: list[Callable[[], object]] = []
+        self.waiting: list[Callable[[], object]] = []
 
     def then(self, call: Callable[[], object]) -> None:
         """Call ``call`` when the event happens; at once where it has happened."""
         if self.triggered:
             call()
         else:
-            self._waiting.append(call)
+            self.waiting.append(call)
 
     def succeed(self, value: Any = None) -> None:
         """The event happens, with this value. Of several calls the first one counts."""
         if not self.triggered:
             self.triggered, self.value = True, value
-            waiting, self._waiting = self._waiting, []
+            waiting, self.waiting = self.waiting, []
             for call in waiting:
                 call()
 

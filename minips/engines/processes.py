@@ -37,6 +37,13 @@ _starting = threading.Lock()
 _ONE_THREAD = tuple(f"{name}_THREADS" for name in ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM"))
 
 
+Fork = Callable[[str, Any], int]
+"""A function that forks the child of this name, which has that end of its pipe: 0 in the child, else its number.
+
+OSError or RuntimeError in a sentence where it cannot.
+"""
+
+
 @register
 @dataclass(frozen=True)
 class Processes(LocalEngine):
@@ -45,27 +52,35 @@ class Processes(LocalEngine):
     name = "processes"
 
     def start(self, *names: str) -> list[Child]:
-        if multiprocess().current_process().daemon:
-            raise RuntimeError(
-                "Processes cannot run within a daemonic process, such as a Pool's worker. Use engine=Threads() there."
-            )
-        pipes = [multiprocess().Pipe() for _ in names]
-        children: list[Child] = []
-        try:
-            server = _ForkServer(names, [there for _, there in pipes]) if FORKS and len(names) > 1 else None
-            for i, (who, (here, there)) in enumerate(zip(names, pipes, strict=True)):
-                process = server.forks[i] if server else _spawn(_child, who, there)
-                children.append(_ProcessChild(who, here, process))
-        except BaseException:
-            for child in children:
-                child.end(FAREWELL_S)
-            for here, _ in pipes:
-                here.close()
-            raise
-        finally:
-            for _, there in pipes:
-                there.close()
-        return children
+        return started(names)
+
+
+def started(names: Sequence[str], fork: Fork | None = None) -> list[Child]:
+    """A child for each name, in a process that ``fork`` forks; None: in one as it comes. None is left where one cannot
+    be started.
+    """
+    if multiprocess().current_process().daemon:
+        raise RuntimeError(
+            "Processes cannot run within a daemonic process, such as a Pool's worker. Use engine=Threads() there."
+        )
+    pipes = [multiprocess().Pipe() for _ in names]
+    children: list[Child] = []
+    try:
+        forked = fork or (FORKS and len(names) > 1)
+        server = _ForkServer(names, [there for _, there in pipes], fork) if forked else None
+        for i, (who, (here, there)) in enumerate(zip(names, pipes, strict=True)):
+            process = server.forks[i] if server else _spawn(_child, who, there)
+            children.append(_ProcessChild(who, here, process))
+    except BaseException:
+        for child in children:
+            child.end(FAREWELL_S)
+        for here, _ in pipes:
+            here.close()
+        raise
+    finally:
+        for _, there in pipes:
+            there.close()
+    return children
 
 
 class _ProcessChild(Child):
@@ -126,10 +141,10 @@ def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
 class _ForkServer:
     """A process that forks once for each child, and, as the parent of them all, reports how each has ended."""
 
-    def __init__(self, names: Sequence[str], pipes: list[Any]) -> None:
+    def __init__(self, names: Sequence[str], pipes: list[Any], fork: Fork | None) -> None:
         self._report, there = multiprocess().Pipe(duplex=False)
         try:
-            self._process = _spawn(_serve_forks, "forkserver", there, names, pipes)
+            self._process = _spawn(_serve_forks, "forkserver", there, names, pipes, fork)
         except BaseException:
             self._report.close()
             raise
@@ -179,15 +194,16 @@ class _Fork:
             self._server.close()
 
 
-def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any]) -> None:
+def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any], fork: Fork | None = None) -> None:
     """The program of the fork server; each of its children continues with `_child`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     indices: dict[int, int] = {}
     for index, (name, pipe) in enumerate(zip(names, pipes, strict=True)):
         try:
-            pid = os.fork()
-        except OSError as error:
-            ControlPipe(pipe).say("failed", (f"{type(error).__name__}: {reason(error)}", ""))
+            pid = fork(name, pipe) if fork else os.fork()
+        except (OSError, RuntimeError) as error:
+            kind = "" if isinstance(error, RuntimeError) else f"{type(error).__name__}: "
+            ControlPipe(pipe).say("failed", (kind + reason(error), ""))
             continue
         if pid == 0:
             for other in (report, *pipes):

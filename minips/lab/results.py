@@ -69,9 +69,12 @@ def foretold(comparison: Comparison, record: Record) -> str:
 
 def table(runs: Mapping[str, Run]) -> str:
     """The runs beside each other, as HTML."""
-    columns = {side: dict(run.rows()) for side, run in runs.items()}
-    order = list(dict.fromkeys(name for column in columns.values() for name in column))
-    rows = [[name, *(column.get(name, "–") for column in columns.values())] for name in order]
+    columns: dict[str, dict[tuple[str, int], str]] = {side: {} for side in runs}
+    for side, run in runs.items():
+        for name, value in run.rows():  # several events have one name
+            columns[side][name, sum(name == known for known, _ in columns[side])] = value
+    order = dict.fromkeys(key for column in columns.values() for key in column)
+    rows = [[key[0], *(column.get(key, "–") for column in columns.values())] for key in order]
     return _html(["Results", *columns], rows)
 
 

@@ -18,6 +18,7 @@ from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.local import Delays
 from minips.engines import Engine
+from minips.engines.hosts import Hosts
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, shown
 from minips.lab.controls import WithTooltip, bare, explained
@@ -35,7 +36,7 @@ from minips.training.train import train
 REDRAW_S = 0.5
 """The shortest time between two pictures of a run that is under way."""
 SIDES = ("A", "B")
-REAL = ("processes", "threads", "ray")
+REAL = ("processes", "threads", "hosts", "ray")
 """The engines that are offered, where they are installed: those whose seconds are real."""
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "fewer bits": {"B": {"push": Codec(Sign(), ErrorFeedback())}},
@@ -299,7 +300,8 @@ class Workbench(Interactive):
                     stop=self.job.stopping.is_set,
                 )
                 self._calibrations.append((alone, calibration))
-            return cost.predict(self.problem, config, calibration)
+            hosts = Hosts() if self.engine == "hosts" else self.engine if isinstance(self.engine, Hosts) else None
+            return cost.predict(self.problem, config, calibration, engine=hosts)
         except Exception as error:  # a stage that does not work will say so in its run
             self._unpredicted[side] = str(error)
             return None

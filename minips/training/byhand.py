@@ -18,6 +18,7 @@ from minips.core.config import Config
 from minips.core.exchange import AllReduce
 from minips.core.local import warn_of_outer
 from minips.core.loop import Seen
+from minips.core.membership import REJOIN_S
 from minips.core.message import Header, NonFiniteError
 from minips.core.partition import cut, join, partition
 from minips.drivers.client import Client
@@ -180,10 +181,11 @@ def serving(
     index: int | None = None,
     resume: Run | None = None,
     plaintext: bool = False,
+    rejoin_s: float = REJOIN_S,
 ) -> Iterator[Served]:
     """Serve the parameters of ``problem``: all servers of the config, at ``address`` and the ports after it, or the one
     of number ``index`` alone, whose run has its own part of the parameters. ``resume`` is a run to go on from,
-    ``plaintext`` as `Server.serve` has it.
+    ``plaintext`` as `Server.serve` has it, ``rejoin_s`` as `Server`.
     """
     check_problem("serve", problem)
     if isinstance(config.exchange, AllReduce):
@@ -204,7 +206,7 @@ def serving(
         for place, number in enumerate(range(config.servers) if index is None else [index]):
             kept = state and server_state(state, number, layouts[number])
             updates, tables = config.workers * config.clocks, problem.tables
-            server = Server(params, config, index=number, updates=updates, state=kept, tables=tables)
+            server = Server(params, config, index=number, updates=updates, rejoin_s=rejoin_s, state=kept, tables=tables)
             server.origin.update({name: text for name, text in origin.items() if isinstance(text, str)})
             servers.append(stack.enter_context(server.serve(_next(address, place), token, plaintext=plaintext)))
         try:

@@ -1,0 +1,61 @@
+"""A network of real hosts in a prediction: bursts of packets, which wait in queues.
+
+A host hands its link a burst or two of each connection's, the next once that has left: TCP segmentation offload and TCP
+small queues (Linux's ``net/ipv4/tcp_output.c``). From there on each link is a queue: first in, first out.
+"""
+
+from functools import partial
+from math import ceil
+from typing import Any
+
+from minips.drivers.clockwork import Clockwork, Signal, Task
+from minips.engines.hosts import PACKET_BYTES
+from minips.machines.topology import Network
+
+PAYLOAD_BYTES = 1448
+"""A packet's part of a message: of 1,500 bytes IP takes 20 (RFC 791), TCP 20, its time stamps 12 (RFC 9293, 7323)."""
+BURST_BYTES = 45 * PACKET_BYTES
+"""As many packets as fit into the 64 KiB of a burst."""
+ACKNOWLEDGED = 66 / (2 * PACKET_BYTES)
+"""The share that goes back: a packet without payload for every second one (RFC 5681)."""
+PARTS = 64
+"""A long message's packets move as so many at most."""
+
+
+class Queues:
+    """The links of a graph, each way a queue. ``deepest`` is the most bytes that have waited in one.
+
+    A message has ``ahead`` bursts in its sender's: 1 where others are sent at once; 2 of a rank's, which come in turn.
+    """
+
+    def __init__(self, clockwork: Clockwork, graph: Any, ahead: int) -> None:
+        self._clockwork, self._network, self._ahead = clockwork, Network(graph), ahead
+        self._rates: list[float] = self._network.capacity.tolist()
+        self._free, self.deepest = [0.0] * len(self._rates), 0.0
+
+    def travel(self, source: str, target: str, nbytes: float, flight_s: float) -> Task:
+        """A message's way, for a task's ``yield from``; ``flight_s`` is what it takes where no link delays it."""
+        route, began, packets = self._network.route(source, target), self._clockwork.now, ceil(nbytes / PAYLOAD_BYTES)
+        links, parts = route.edges.tolist(), min(packets, PARTS)
+        size = (nbytes + packets * (PACKET_BYTES - PAYLOAD_BYTES)) / max(parts, 1)  # headers: RFC 894 has the last 14
+        ends: list[float] = []
+        for part in range(1, parts + 1):
+            arrived = Signal()
+            self._pass(links, size, arrived)
+            if part % max(1, int(BURST_BYTES / size)) == 0:
+                ends.append(self._free[links[0]])
+                if len(ends) >= self._ahead:
+                    yield ends[-self._ahead] - self._clockwork.now
+        if parts:
+            yield arrived
+        yield max(route.latency_s, began + flight_s - self._clockwork.now)
+
+    def _pass(self, links: list[int], size: float, arrived: Signal) -> None:
+        """Join the first of these queues, and the next one as soon as the first byte is there."""
+        link, back, now, rate = links[0], links[0] ^ 1, self._clockwork.now, self._rates[links[0]]
+        start = self._clockwork.later(self._free[link], now)
+        self._free[link] = start + size / rate
+        self._free[back] = max(self._free[back], now) + ACKNOWLEDGED * size / rate
+        self.deepest = max(self.deepest, (self._free[link] - now) * rate)
+        follow = partial(self._pass, links[1:], size, arrived) if links[1:] else arrived.succeed
+        self._clockwork.at(start if links[1:] else self._free[link], follow)

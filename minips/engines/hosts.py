@@ -1,0 +1,293 @@
+"""Servers and workers on hosts of their own: network namespaces of this machine, which the kernel's own network joins.
+
+The fork server of `Processes` makes a user namespace, in which its user may make networks, and there a network with a
+bridge for each switch of the topology. Each child that it forks makes a network namespace of its own, and a veth pair
+from there to its bridge. A token bucket at both ends of each link holds its rate, each way. TCP and the queues are the
+kernel's. No root is needed, and nothing outside of these namespaces changes. They end with their last process, and with
+them all that was made in them.
+"""
+
+import ctypes
+import errno
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from minips.core.config import Config
+from minips.engines.base import Engine, TrainingJob
+from minips.engines.local import START_S, RunSupervisor
+from minips.engines.processes import started
+from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, Supervisor
+from minips.machines.topology import Own, Star, Topology, Tree, TwoRacks
+from minips.results.run import Run
+from minips.stage import StageField, option, register
+from minips.stages.transports.network import NetworkTransport
+from minips.words import reason
+
+PACKET_BYTES = 1514
+"""A full Ethernet frame as the kernel counts it: 1,500 bytes, and 14 of header."""
+UNMADE_S = 1e-4
+"""The longest latency of a link that is left out where the kernel cannot make it."""
+_NEWUSER, _NEWNET, _PDEATHSIG = 0x10000000, 0x40000000, 1
+_INSTEAD = "Use engine=Simulated(topology=…), which needs no rights; or engine=Processes() and Config.link=Link(…)."
+_REFUSED = {
+    "ring": "they do not forward what others send",
+    "fattree": "its links near the root are as fast as all below together, and one machine is not",
+    "own": "its links may be of any kind and form loops",
+}
+_FORBIDDING = {
+    "user.max_user_namespaces": "0",
+    "user.max_net_namespaces": "0",
+    "kernel.unprivileged_userns_clone": "0",
+    "kernel.apparmor_restrict_unprivileged_userns": "1",
+}
+
+
+@register
+@dataclass(frozen=True)
+class Hosts(Engine):
+    """Each server and each worker on a host of its own: a network namespace of this machine, on Linux, without root.
+
+    The ``topology`` is one that `Simulated` takes too: `Star`, `Tree` or `TwoRacks`. Its rates are those of whole
+    frames: of 1,514 bytes 1,448 are a message's. The kernel's TCP runs over it, so queues overflow at ``buffer_bytes``,
+    and flows share a link unfairly at times. With buffers as deep as the default little is lost; a real switch has 50
+    to 200 kB for a port. Latency and loss are made by the kernel's netem. Where it has none, a latency of at most 0.1
+    ms a link is left out, and anything more is refused. Above some 200 Mbit/s two cores are the limit, and not
+    the network, as `cost.predict` (``engine=``) says. The run's events say what was made, and how long a small packet
+    took to another host and back.
+
+    The transport is one over a network: tcp, http, zmq, grpc, pyro or thrift. Nobody else is on this one, so that it
+    needs no TLS. RuntimeError in a sentence where this machine does not allow hosts to be made.
+    """
+
+    name = "hosts"
+    requires: ClassVar[tuple[str, ...]] = ("pyroute2", "networkx")
+    extra = "hosts"
+    topology: StageField[Topology | None] = option(None, "the network; None: a star of 100 Mbit/s")
+    buffer_bytes: int = option(
+        4_000_000, "bytes that wait at each end of a link at most", minimum=2 * PACKET_BYTES, step=1, unit="byte"
+    )
+    congestion: str = option("reno", "the congestion control of TCP on every host, by the kernel's name")
+
+    def __post_init__(self) -> None:
+        if hasattr(self.topology, "edges"):
+            object.__setattr__(self, "topology", Own(self.topology))
+        super().__post_init__()
+        if type(self.topology) not in (type(None), Star, Tree, TwoRacks):
+            why = _REFUSED.get(getattr(self.topology, "name", ""), "it is not known how")
+            raise ValueError(
+                f"Hosts cannot be {self.topology!r}: {why}. Use Star(), Tree() or TwoRacks(); or Simulated(topology=…)."
+            )
+
+    def run(self, job: TrainingJob) -> Run:
+        transport = self.transport(job.config)
+        with RunSupervisor(partial(self.start, transport.scheme), job) as supervisor:
+            run = supervisor.run()
+        run.events[:0] = [(0.0, fact) for child in supervisor.children for fact in child.heard.get("host", [()])[0]]
+        return run
+
+    @property
+    def network(self) -> Any:
+        """The topology; where none is given, a star of 100 Mbit/s."""
+        return self.topology or Star(1e8)
+
+    def transport(self, config: Config) -> NetworkTransport:
+        """The config's transport. ValueError where that is not over a network, or there is a link besides."""
+        if not isinstance(config.transport, NetworkTransport):
+            over = "Use tcp, http, zmq, grpc, pyro or thrift."
+            raise ValueError(f"Hosts are joined by a network alone; got transport={config.transport!r}. {over}")
+        if config.link:
+            instead = f"Use link=None, and Hosts(Star(bandwidth_bps={config.link.bandwidth_bps:g}))."
+            raise ValueError(f"Hosts have a network: with {config.link!r} there would be two links. {instead}")
+        return config.transport
+
+    def graph(self, workers: int, servers: int) -> Any:
+        """The network, as `Topology.graph` draws it, with the latency that a link has here: beyond the loopback's, as
+        two hosts find that are made for it. RuntimeError in a sentence where none can be.
+        """
+        network = self.network
+        pair = replace(self, topology=Star(network.bandwidth_bps, network.latency_s, network.loss))
+        with Supervisor(partial(pair.start, "tcp")) as supervisor:
+            heard = [supervisor.hear(child, "host", START_S) for child in supervisor.start("server 0", "worker 0")]
+        return replace(network, latency_s=heard[1][1] / 4).graph(workers, servers)
+
+    def start(self, scheme: str, *names: str) -> list[Child]:
+        """A child on a host of its own for each name, which first says ``host`` and facts of the network."""
+        if sys.platform != "linux":
+            raise RuntimeError(f"Hosts are network namespaces of Linux, and this is {sys.platform}. {_INSTEAD}")
+        network = _Network(self, names)
+        children = started(names, network.fork)
+        for child in children:
+            child.address = f"{scheme}://{network.addresses[child.who]}:0"
+        return children
+
+
+def lacking() -> str:
+    """Why hosts cannot be made here, in a sentence; empty where they can. It makes two, and ends them."""
+    try:
+        Hosts().graph(1, 1)
+    except (RuntimeError, ModuleNotFoundError) as error:
+        return reason(error).removeprefix("server 0 failed: ")
+    return ""
+
+
+class _Network:
+    """The network of a run. It is planned where the run is, and made in the fork server and its children."""
+
+    def __init__(self, hosts: Hosts, names: Sequence[str]) -> None:
+        topology: Any = hosts.network
+        workers = sum(name.startswith("worker") for name in names)
+        links = [(*link, topology.bandwidth_bps)[:3] for link in topology.links(workers, len(names) - workers)]
+        self._hosts, self._topology, self._names = hosts, topology, list(names)
+        self.addresses = {name: f"10.77.{k >> 8}.{k & 255}" for k, name in enumerate(names, 1)}
+        self._cables = {host: (switch, bits) for host, switch, bits in links if host in self.addresses}
+        self._trunks = [link for link in links if link[0] not in self.addresses]
+        switches = dict.fromkeys(end for link in links for end in link[:2] if end not in self.addresses)
+        self._bridges = {switch: f"switch{k}" for k, switch in enumerate(switches)}
+        self._made = self._netem = False
+
+    def fork(self, name: str, pipe: Any) -> int:
+        """Fork a child that is on its host, by the fork server; the child's first word has facts of the network, or
+        says what failed. RuntimeError in a sentence where there can be no network.
+        """
+        try:
+            if not self._made:
+                self._make()
+            pid = os.fork()
+        except Exception as error:
+            raise RuntimeError(_sentence(error)) from error
+        if pid == 0:
+            try:
+                ControlPipe(pipe).say("host", self._enter(name))
+            except BaseException as error:
+                ControlPipe(pipe).say("failed", (_sentence(error), ""))
+                os._exit(1)
+        return pid
+
+    def _make(self) -> None:
+        """Make the switches and the links between them, in fresh namespaces."""
+        from pyroute2 import IPRoute, NetlinkError
+
+        user, group = os.geteuid(), os.getegid()
+        _unshare(_NEWUSER | _NEWNET)
+        for file, text in ("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1"):
+            Path("/proc/self", file).write_text(text)
+        topology = self._topology
+        with IPRoute() as kernel:
+            with suppress(NetlinkError):
+                kernel.tc("add", "netem", _index(kernel, "lo"), delay=1)
+                self._netem = True
+            if (topology.loss or topology.latency_s > UNMADE_S) and not self._netem:
+                least = f"without it loss has to be 0, and latency_s at most {UNMADE_S:g}"
+                raise RuntimeError(f"this kernel has no netem, to make {topology!r}: {least}")
+            for bridge in self._bridges.values():
+                kernel.link("add", ifname=bridge, kind="bridge", state="up")
+            for k, (*ends, bits) in enumerate(self._trunks):
+                kernel.link("add", ifname=f"trunk{k}a", kind="veth", peer=f"trunk{k}b")
+                for end, switch in zip("ab", ends, strict=True):
+                    self._plug(kernel, f"trunk{k}{end}", bits, self._bridges[switch])
+        self._made = True
+
+    def _enter(self, name: str) -> tuple[list[str], float]:
+        """Take this process to a host of its own and join that to its switch; returns what `_facts` says."""
+        from pyroute2 import IPRoute
+
+        number, (switch, bits) = self._names.index(name), self._cables[name]
+        with IPRoute() as switches:  # stays with the namespace that it was opened in
+            _unshare(_NEWNET)
+            _set_tcp(self._hosts.congestion)
+            with IPRoute() as kernel:
+                port = {"ifname": f"port{number}", "net_ns_pid": os.getppid()}
+                kernel.link("add", ifname="eth0", kind="veth", peer=port)
+                kernel.link("set", ifname="lo", state="up")
+                kernel.addr("add", index=_index(kernel, "eth0"), address=self.addresses[name], prefixlen=16)
+                self._plug(switches, f"port{number}", bits, self._bridges[switch])
+                self._plug(kernel, "eth0", bits)
+            return self._facts(switches) if number == len(self._names) - 1 else ([], 0.0)
+
+    def _plug(self, kernel: Any, end: str, bits: float, bridge: str | None = None) -> None:
+        """Set up one end of a link."""
+        index, rate, topology, limit = _index(kernel, end), bits / 8, self._topology, self._hosts.buffer_bytes
+        # Two packets pass at once, or what passes while a timer is late; more would be free of the rate.
+        burst = max(2 * PACKET_BYTES, int(rate * 1e-4))
+        kernel.tc("add", "tbf", index, handle="1:", rate=int(rate), burst=burst, limit=limit)
+        if self._netem and (topology.latency_s or topology.loss):
+            packets = int((limit + rate * topology.latency_s) / PACKET_BYTES) + 1
+            shape = {"delay": int(topology.latency_s * 1e6), "loss": 100 * topology.loss, "limit": packets}
+            kernel.tc("add", "netem", index, parent="1:1", handle="2:", **shape)
+        kernel.link("set", index=index, state="up", master=_index(kernel, bridge) if bridge else 0)
+
+    def _facts(self, switches: Any) -> tuple[list[str], float]:
+        """Facts of the network, some of which the last host measures once the first is there; the seconds of a packet
+        to that and back, beyond what one to this host takes.
+        """
+        topology, first, last = self._topology, self._names[0], self._names[-1]
+        deadline = time.monotonic() + START_S / 2
+        while not switches.link_lookup(ifname="port0", operstate="UP") and time.monotonic() < deadline:
+            time.sleep(0.005)
+        seconds, own_s = (min(_round_trip_s(self.addresses[host]) for _ in range(10)) for host in (first, last))
+        queue = f"at most {self._hosts.buffer_bytes:,} bytes wait at each end of a link"
+        facts = [f"{len(self._names)} hosts on {topology!r}; {queue}; congestion control {self._hosts.congestion}"]
+        if topology.latency_s and not self._netem:
+            facts.append(f"the latency of {topology.latency_s * 1e3:g} ms a link is left out: this kernel has no netem")
+        facts.append(f"a small packet from {last} to {first} and back takes {seconds * 1e3:.3f} ms")
+        return facts, max(0.0, seconds - own_s)
+
+
+def _round_trip_s(address: str) -> float:
+    """Seconds of a packet to a host and back: nobody listens at its port 1, which it says at once."""
+    began = time.perf_counter()
+    with suppress(ConnectionRefusedError):
+        socket.create_connection((address, 1), FAREWELL_S).close()
+    return time.perf_counter() - began
+
+
+def _index(kernel: Any, name: str) -> int:
+    """The number of a network interface."""
+    return int(kernel.link_lookup(ifname=name)[0])
+
+
+def _set_tcp(congestion: str) -> None:
+    """Set the congestion control of this namespace, and keep it from the packets by which IPv6 looks around."""
+    with suppress(OSError):
+        Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
+    try:
+        Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text(congestion)
+    except OSError:
+        allowed = " or ".join(_setting("net.ipv4.tcp_allowed_congestion_control").split())
+        raise RuntimeError(f"congestion may be {allowed} here, and not {congestion!r}") from None
+
+
+def _unshare(flags: int) -> None:
+    """Go to fresh namespaces of these kinds, and end as soon as the parent has. OSError where that is not allowed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(flags):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "unshare")
+    libc.prctl(_PDEATHSIG, signal.SIGKILL)
+
+
+def _sentence(error: BaseException) -> str:
+    """The reason why there can be no hosts; where rights are lacking, what forbids it."""
+    why, number = reason(error), getattr(error, "errno", None) or getattr(error, "code", None)  # of netlink
+    if number:
+        call = getattr(error, "filename", None) or "netlink"
+        why = f"{call}: {os.strerror(number)}"
+        if number in (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS, errno.ENOSYS):
+            by = next((f"{name} = {value}" for name, value in _FORBIDDING.items() if _setting(name) == value), "")
+            why = f"{by} forbids it ({call})" if by else f"a container or a limit of this machine forbids it ({why})"
+    return f"Hosts cannot be made here: {why}. {_INSTEAD}"
+
+
+def _setting(name: str) -> str:
+    """One of the kernel's settings; empty where it has none of that name."""
+    with suppress(OSError):
+        return Path("/proc/sys", *name.split(".")).read_text().strip()
+    return ""
