@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import minips as ps
+from minips.core import message
 from minips.core.fields import ANSWERS, ENVELOPE, NEEDED, REQUESTS
 from minips.stage import names, stage_class
 from minips.stages.transports import auth, framing
@@ -185,6 +186,15 @@ def cases():
             good = SHARE if (kind, name) == ("hello", "rows") else GOOD[name]
             odd = [value for value in ODD if type(value) not in field.fits or not field.fits[type(value)](value)]
             yield pytest.param(kind, name, good, odd, id=f"{kind}-{name}")
+
+
+def test_the_list_of_messages_has_their_fields():
+    told = {
+        kind: re.findall(r"\w+", fields) for kind, fields in re.findall(r"(?m)^    (\w+) +\{(.*?)\}", message.__doc__)
+    }
+    assert told.keys() == REQUESTS.keys() - {"push_pull"}
+    for kind, fields in told.items():
+        assert {*fields} <= REQUESTS[kind].keys(), kind
 
 
 @pytest.mark.parametrize(("kind", "name", "good", "odd"), [*cases()])

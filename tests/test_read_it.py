@@ -120,7 +120,7 @@ def test_the_list_is_as_long_as_it_says_and_no_longer():
         r"the package, ([\d,]+) lines in all": [package],
     }.items():
         told = [int(text.replace(",", "")) for text in re.search(sentence, README).groups()]
-        assert told == pytest.approx(counted, rel=0.02), sentence
+        assert told == pytest.approx(counted, rel=0.005), sentence
 
 
 def test_the_list_is_closed_and_no_file_uses_a_later_one():

@@ -2,7 +2,7 @@
 
 A **Message** is a header of plain values and named arrays. The client says
 
-    hello      {worker, client, again, rows}              introduces the client; answered with the layout of the tensors
+    hello      {worker, secret, again, rows}              takes a rank; answered with its secret and the tensors' layout
     push       {worker, clock, version, loss} + gradients   answered with its outcome, perhaps before its round ends
     pull       {worker, names, rows}                      answered with parameters once the consistency model allows it
     push_pull  a push, and the pull after it, in one message

@@ -100,7 +100,8 @@ class ServerRecord:
         """
         try:
             for name, (_, fits) in ANSWERS[kind].items():
-                if not fits[type(header.get(name))](header.get(name)):
+                value = header.get(name)
+                if not fits[type(value)](value):
                     raise KeyError(name)
         except KeyError:
             check_fields(f"The answer to {kind}", header, ANSWERS[kind], ANSWERS[kind], others=True)  # says which
