@@ -191,7 +191,7 @@ def test_the_owner_is_let_in_at_once_over_a_new_connection(name):
 
 @everywhere
 def test_a_rank_whose_connection_broke_is_kept_and_then_free(name):
-    with serve(over(name), rejoin_s=1.0) as server, Raw(server) as stranger:
+    with serve(over(name), rejoin_s=1.5) as server, Raw(server) as stranger:
         with Raw(server) as raw:
             raw.push()
         while server._present[0].connections:
@@ -208,6 +208,54 @@ def test_a_rank_whose_connection_broke_is_kept_and_then_free(name):
         assert 0 in server.shard.live
         with Raw(server) as late, pytest.raises(ValueError, match="held by another session"):
             late.hello(raw.secret, again=True)
+
+
+def lost(server, worker=0):
+    """Let a worker come, and its connection break. Returns when the server noticed that."""
+    with Raw(server, worker=worker) as raw:
+        raw.hello()
+    while server._present[worker].connections:
+        time.sleep(0.001)
+    return server._present[worker].lost_at
+
+
+@everywhere
+@pytest.mark.parametrize("rank", [0, -1])
+def test_a_process_that_is_started_again_at_once_waits_for_its_rank(name, rank):
+    with (
+        serve(over(name), rejoin_s=0.4) as server,
+        Raw(server, worker=rank) as fresh,
+        Raw(server, worker=1) as other,
+    ):
+        other.hello()
+        lost_at = lost(server)
+        answer = fresh.hello().header
+        assert server.shard.now() - lost_at >= 0.4
+        assert (answer.get("worker", 0), len(server._present[0].connections)) == (0, 1)
+
+
+@everywhere
+def test_an_owner_that_returns_keeps_its_rank_before_a_hello_that_waits(name):
+    with serve(over(name), rejoin_s=0.5) as server, Raw(server) as fresh:
+        lost(server)
+        waiting = fresh.channel.call(fresh.frames("hello"))
+        with Raw(server) as again:
+            again.hello(server._present[0].secret, again=True)
+            with pytest.raises(ValueError, match="Worker 0 is held by another session"):
+                waiting.result(WAIT_S)
+
+
+@everywhere
+def test_a_hello_that_waits_and_is_gone_takes_no_rank(name):
+    with serve(over(name), rejoin_s=0.4) as server:
+        lost_at = lost(server)
+        with Raw(server) as fresh:
+            fresh.channel.call(fresh.frames("hello"))
+            time.sleep(0.1)
+        while server.shard.now() - lost_at < 0.6:
+            time.sleep(0.01)
+        with Raw(server) as another:
+            another.hello()
 
 
 def test_a_push_that_waits_is_not_that_of_the_session_which_has_the_rank_next():

@@ -15,6 +15,8 @@ from minips.core.shard import Shard
 
 REJOIN_S = 0.25
 """Seconds for which a worker whose last connection broke still counts, where a server says nothing else."""
+SOON_S = 0.5
+"""A hello waits for a rank that will be free within so many seconds, as of a process that is started again at once."""
 _SECRET = re.compile("[0-9a-f]{32}")
 
 
@@ -64,6 +66,20 @@ class Membership(Attendance):
             raise ValueError(f"This session was worker {worker}, and has said goodbye.")
         self.attend(connection, worker, header)
         return worker
+
+    def free_soon(self, connection: Attending, header: Header) -> bool:
+        """True where a hello is to wait: lost sessions hold the rank that it names or, where that is -1, all that are
+        left, and one of them is free within `SOON_S`.
+        """
+        worker, secret = header.get("worker"), header.get("secret")
+        if secret is not None:
+            check_secret(secret)
+        ranks = range(len(self.present)) if worker == -1 else [self.shard.validate_worker(worker)]
+        if any(self._is(self.present[rank], connection, secret) or not self._held(rank) for rank in ranks):
+            return False
+        latest = self.shard.now() + SOON_S - self.rejoin_s
+        lost = [self.present[rank].lost_at for rank in ranks]
+        return any(at is not None and at <= latest for at in lost)
 
     def stranger(self, connection: Attending, worker: int) -> ValueError:
         """The error for a request as this worker over a connection that is not of its session."""

@@ -460,6 +460,9 @@ class ServerProtocol:
             return (yield Do((), self.values, partial(self._tell_status, header), alone=True))
         said, wrap_it = header.get("worker"), self.wrap
         if kind == "hello":
+            if self.attendance.free_soon(connection, header):
+                with suppress(TimeoutError):
+                    yield Until(lambda: not self.attendance.free_soon(connection, header), -1)
             said, wrap_it = self.attendance.admit(connection, header), partial(wrap, self._greeting)
         worker = self.shard.validate_worker(said)
         presence = self.attendance.present[worker]
