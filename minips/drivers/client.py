@@ -3,6 +3,7 @@
 Every call returns a future at once. A tensor that several servers hold is sent in pieces, and its pieces are joined.
 """
 
+import operator
 import reprlib
 import threading
 import time
@@ -205,9 +206,10 @@ class Client(Closable):
         return join_state(parts, [server.layout for server in self._servers]) if whole else None
 
     def restore(self, codecs: Sequence[Mapping[str, Any]]) -> None:
-        """Resume from a saved run's codecs, one for each server; the servers resume it too."""
-        for server, state in zip(self._servers, codecs, strict=True):
-            server.restore(state)
+        """Resume from a saved run's codecs, one for each server; the servers resume it too. ValueError for others."""
+        with saved.restoring("What Client.restore got"):
+            for server, state in zip(self._servers, codecs, strict=True):
+                server.restore(state)
 
     def close(self, *, diverged: str = "", failed: str = "", state: Mapping[str, Any] | None = None) -> None:
         """Say goodbye and close the connections. A reason why the worker has ``diverged`` ends the run; the run's
@@ -264,7 +266,11 @@ class Client(Closable):
             )
         like, tables = self.protocol.like, self.protocol.tables
         tensors = checked_rows(gradients, like, tables) if tables else checked(gradients, like)
-        if versions is not None and not (isinstance(versions, Sequence) and len(versions) == len(self._servers)):
+        try:
+            whole = None if versions is None else [*map(operator.index, versions)]
+        except TypeError:
+            whole = []
+        if whole is not None and len(whole) != len(self._servers):
             raise ValueError(
                 f"versions holds one whole number for each of the {len(self._servers)} servers, as client.versions "
                 f"does, or is None; got {versions!r}."
@@ -273,7 +279,7 @@ class Client(Closable):
             loss = None if loss is None else float(loss)
         except (TypeError, ValueError):
             raise TypeError(f"A push takes a number as its loss, or None; got {reprlib.repr(loss)}.") from None
-        return self.begin(self.protocol.push(tensors, loss, versions, pulls, rows), finish)
+        return self.begin(self.protocol.push(tensors, loss, whole, pulls, rows), finish)
 
     def _resume(self, index: int, channel: Channel) -> None:
         """Say hello again on a new connection."""

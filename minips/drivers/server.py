@@ -25,6 +25,7 @@ from minips.core.sessions import Do, Session, Until
 from minips.core.shard import Shard
 from minips.core.tables import check_tables, rows_pushed
 from minips.problems import Problem
+from minips.results import saved
 from minips.results.run import Progress, Run, Watch, gathered
 from minips.results.status import Status
 from minips.results.trace import Trace
@@ -120,7 +121,8 @@ class Server(Closable):
             limits=limits,
         )
         if state is not None:
-            protocol.restore(state)
+            with saved.restoring("The state for Server"):
+                protocol.restore(state)
         self._attendance, self._present = protocol.attendance, protocol.attendance.present
         self.losses, self.events = protocol.losses, protocol.events
         self.origin = protocol.origin

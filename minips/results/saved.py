@@ -10,7 +10,8 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,15 @@ def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, An
             f"{source} has the format {newer}, and this minips reads formats up to {FORMAT}. Install a newer minips."
         )
     return values
+
+
+@contextmanager
+def restoring(what: str) -> Iterator[None]:
+    """ValueError, which names ``what`` is restored, where that is no part of a saved run."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(told(error, f"{what} is of no saved run: an entry is missing or malformed.")) from error
 
 
 def write(path: str | Path, values: Mapping[str, Any]) -> None:
