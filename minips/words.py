@@ -7,8 +7,8 @@ import re
 import reprlib
 import textwrap
 from collections.abc import Iterable, Mapping
-from operator import ge, gt, le, lt
-from typing import Any, get_type_hints
+from operator import ge, gt, index, le, lt
+from typing import Any, SupportsIndex, get_type_hints
 
 BOUNDS = {"minimum": ("at least", ge), "above": ("above", gt), "maximum": ("at most", le), "below": ("below", lt)}
 
@@ -47,6 +47,19 @@ def check_type(taker: str, value: object, kind: Any, what: str) -> None:
     """TypeError where ``value`` is not of this type."""
     if not isinstance(value, kind):
         raise TypeError(f"{taker} takes {what}; got {reprlib.repr(value)}.")
+
+
+def check_count(what: str, count: object, words: str) -> None:
+    """ValueError where ``count`` is neither a whole number above 0 nor None."""
+    if count is not None and not (type(count) is int and count > 0):
+        raise ValueError(f"{what} is {words}; got {count!r}.")
+
+
+def check_seed(taker: str, seed: Any) -> None:
+    """ValueError where ``seed`` is neither a whole number from 0 on nor several of them."""
+    numbers = seed if isinstance(seed, Iterable) else [seed]
+    if not all(isinstance(number, SupportsIndex) and index(number) >= 0 for number in numbers):
+        raise ValueError(f"{taker} takes a seed, a whole number from 0 on or several; got {reprlib.repr(seed)}.")
 
 
 def article(noun: str) -> str:

@@ -29,7 +29,7 @@ from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
 from minips.stages.transports.framing import pieces, split
-from minips.words import check_type, told
+from minips.words import check_seed, check_type, told
 
 _STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
 _PLAIN, _EXACT = (MsgPack.name, NoCompression.name), Exact()
@@ -272,11 +272,8 @@ class Sender:
 
     def __init__(self, codec: Codec, seed: int | Sequence[int], trace: Trace) -> None:
         check_type("sender", trace, Trace, "a Trace")
-        try:
-            rng = np.random.default_rng(seed)
-        except (TypeError, ValueError):
-            raise ValueError(f"A sender's seed is a whole number from 0 on, or several; got {seed!r}.") from None
-        self.trace, self._encoder = trace, Encoder(codec, rng, trace)
+        check_seed("sender", seed)
+        self.trace, self._encoder = trace, Encoder(codec, np.random.default_rng(seed), trace)
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._count = 0
 
@@ -306,8 +303,7 @@ class Receiver:
     def __init__(self, codec: Codec, trace: Trace) -> None:
         check_type("receiver", trace, Trace, "a Trace")
         self.codec, self.trace = codec, trace
-        self._decoder = Decoder(trace)
-        self._count = 0
+        self._decoder, self._count = Decoder(trace), 0
 
     def decode(self, frames: Frames) -> Tensors:
         """The arrays of these frames, by name. Decode messages in the order of encoding. ValueError, with nothing

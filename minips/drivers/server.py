@@ -32,7 +32,7 @@ from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Connection, Endpoint, Service
 from minips.stages.transports.base import Closable, check_token
-from minips.words import check_type
+from minips.words import check_count, check_type
 
 T = TypeVar("T")
 
@@ -80,17 +80,11 @@ class Server(Closable):
         tables: Collection[str] = (),
         rank_secrets: Sequence[str] = (),
     ) -> None:
-        if not isinstance(config, Config):
-            raise TypeError(f"Server takes the Config that its clients have; got {config!r}.")
+        check_type("Server", config, Config, "the Config that its clients have")
         if not isinstance(index, int) or not 0 <= index < config.servers:
             raise ValueError(f"Config.servers is {config.servers}: index is 0 to {config.servers - 1}, got {index!r}.")
-        if updates is not None and not (type(updates) is int and updates > 0):
-            raise ValueError(
-                f"updates is how many pushes end the run, at least 1, or None for as long as the server is open; "
-                f"got {updates!r}."
-            )
-        if every is not None and not (type(every) is int and every > 0):
-            raise ValueError(f"every is a number of clocks, at least 1, or None for no pauses; got {every!r}.")
+        check_count("updates", updates, "how many pushes end the run, at least 1, or None for a server without an end")
+        check_count("every", every, "a number of clocks, at least 1, or None for no pauses")
         check_seconds("silence_s", silence_s)
         check_seconds("rejoin_s", rejoin_s)
         check_type("Server", state, Mapping | None, "its state of a saved run")
@@ -138,10 +132,7 @@ class Server(Closable):
         wanted, which the run's events tell. OSError where the address cannot be used; ValueError for one that needs
         TLS; ValueError or TypeError for what is no address, or no token.
         """
-        if not isinstance(address, str | None):
-            raise TypeError(
-                f"serve takes an address, such as tcp://127.0.0.1:0, or None for a fresh local one; got {address!r}."
-            )
+        check_type("serve", address, str | None, "an address as tcp://127.0.0.1:0, or None for a fresh local one")
         if token is not None:
             check_token(token)
         if not private and self.config.transport.plain(address, "certificate", plaintext):
