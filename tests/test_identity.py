@@ -234,6 +234,34 @@ def test_a_process_that_is_started_again_at_once_waits_for_its_rank(name, rank):
         assert (answer.get("worker", 0), len(server._present[0].connections)) == (0, 1)
 
 
+def test_the_first_free_rank_may_be_waited_for_beside_a_silent_worker():
+    with (
+        serve(over("tcp"), rejoin_s=0.4, silence_s=0.4) as server,
+        Raw(server, worker=-1) as fresh,
+        Raw(server, worker=1) as silent,
+    ):
+        silent.hello()
+        while 1 in server.shard.live:
+            time.sleep(0.01)
+        lost_at = lost(server)
+        assert fresh.hello().header["worker"] == 0
+        assert server.shard.now() - lost_at >= 0.4
+
+
+@pytest.mark.parametrize("rank", [0, -1])
+def test_a_hello_that_waits_for_longer_than_the_config_lets_it_is_refused(rank):
+    with (
+        serve(over("tcp", timeout_s=0.1), rejoin_s=0.5) as server,
+        Raw(server) as fresh,
+        Raw(server, worker=1) as other,
+    ):
+        other.hello()
+        lost_at = lost(server)
+        with pytest.raises(ValueError, match=r"Worker 0 is held by another session|All 2 workers are connected"):
+            fresh.send(fresh.frames("hello", worker=rank))
+        assert server.shard.now() - lost_at >= 0.1
+
+
 @everywhere
 def test_an_owner_that_returns_keeps_its_rank_before_a_hello_that_waits(name):
     with serve(over(name), rejoin_s=0.5) as server, Raw(server) as fresh:

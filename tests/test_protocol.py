@@ -13,6 +13,7 @@ import pytest
 import minips as ps
 from minips.core import message
 from minips.core.fields import ANSWERS, ENVELOPE, NEEDED, REQUESTS
+from minips.core.membership import SOON_S
 from minips.stage import names, stage_class
 from minips.stages.transports import auth, framing
 
@@ -186,6 +187,14 @@ def cases():
             good = SHARE if (kind, name) == ("hello", "rows") else GOOD[name]
             odd = [value for value in ODD if type(value) not in field.fits or not field.fits[type(value)](value)]
             yield pytest.param(kind, name, good, odd, id=f"{kind}-{name}")
+
+
+def test_the_documents_have_the_time_for_which_a_hello_waits():
+    readme = (Path(ps.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    assert f"is free within {SOON_S:g} s because the session's last connection broke, the answer waits for that" in (
+        " ".join(TEXT.split())
+    )
+    assert f"that is started again at most {SOON_S:g} seconds sooner waits for it" in " ".join(readme.split())
 
 
 def test_the_list_of_messages_has_their_fields():

@@ -75,7 +75,7 @@ class Membership(Attendance):
         if secret is not None:
             check_secret(secret)
         ranks = range(len(self.present)) if worker == -1 else [self.shard.validate_worker(worker)]
-        if any(self._is(self.present[rank], connection, secret) or not self._held(rank) for rank in ranks):
+        if any(self._is(self.present[rank], connection, secret) or not self._taken(rank) for rank in ranks):
             return False
         latest = self.shard.now() + SOON_S - self.rejoin_s
         lost = [self.present[rank].lost_at for rank in ranks]
@@ -94,11 +94,15 @@ class Membership(Attendance):
         lost = presence.lost_at is not None and self.shard.now() - presence.lost_at >= self.rejoin_s
         return bool(presence.secret) and not (presence.parted or lost)
 
+    def _taken(self, worker: int) -> bool:
+        """True where a session holds this rank, or where one that is silent is still connected."""
+        return bool(self.present[worker].connections) or self._held(worker)
+
     def _free(self, connection: Attending, secret: str | None) -> int:
         """The worker of this session or else the first free one, of lost ones last; ValueError where there is none."""
         ranks = sorted(enumerate(self.present), key=lambda pair: pair[1].lost_at is not None)
         mine = [worker for worker, presence in ranks if self._is(presence, connection, secret)]
-        free = [worker for worker, presence in ranks if not (presence.connections or self._held(worker))]
+        free = [worker for worker, _ in ranks if not self._taken(worker)]
         if not (mine or free):
             raise ValueError(f"All {len(ranks)} workers are connected already. Config.workers says how many there are.")
         return (mine or free)[0]

@@ -461,7 +461,7 @@ class ServerProtocol:
         said, wrap_it = header.get("worker"), self.wrap
         if kind == "hello":
             if self.attendance.free_soon(connection, header):
-                with suppress(TimeoutError):
+                with suppress(TimeoutError):  # `admit` says who holds the rank
                     yield Until(lambda: not self.attendance.free_soon(connection, header), -1)
             said, wrap_it = self.attendance.admit(connection, header), partial(wrap, self._greeting)
         worker = self.shard.validate_worker(said)

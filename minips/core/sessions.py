@@ -53,7 +53,7 @@ class Receive:
 
 @dataclass(eq=False, slots=True)
 class Until:
-    """Wait on behalf of this worker until ``ready()``."""
+    """Wait on behalf of this worker, or -1 for one without a number yet, until ``ready()``."""
 
     ready: Callable[[], bool]
     worker: int
