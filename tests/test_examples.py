@@ -82,6 +82,7 @@ def test_each_is_short_and_stands_in_the_readme():
         assert files()[name].read_text().count("\n") == int(lines) <= MOST_LINES.get(name, 40)
 
 
+@pytest.mark.soak
 def test_mypy_accepts_them_all():
     scripts = [path for name, path in files().items() if path.suffix == ".py" and name not in WANT_TORCH]
     assert "no issues found" in done(["-m", "mypy", "--strict", *scripts], ROOT)

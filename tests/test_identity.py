@@ -223,14 +223,14 @@ def lost(server, worker=0):
 @pytest.mark.parametrize("rank", [0, -1])
 def test_a_process_that_is_started_again_at_once_waits_for_its_rank(name, rank):
     with (
-        serve(over(name), rejoin_s=0.4) as server,
+        serve(over(name), rejoin_s=0.2) as server,
         Raw(server, worker=rank) as fresh,
         Raw(server, worker=1) as other,
     ):
         other.hello()
         lost_at = lost(server)
         answer = fresh.hello().header
-        assert server.shard.now() - lost_at >= 0.4
+        assert server.shard.now() - lost_at >= 0.2
         assert (answer.get("worker", 0), len(server._present[0].connections)) == (0, 1)
 
 
@@ -249,9 +249,10 @@ def test_the_first_free_rank_may_be_waited_for_beside_a_silent_worker():
 
 
 @pytest.mark.parametrize("rank", [0, -1])
-def test_a_hello_that_waits_for_longer_than_the_config_lets_it_is_refused(rank):
+def test_a_hello_that_waits_for_longer_than_the_config_lets_it_is_refused(rank, monkeypatch):
+    monkeypatch.setattr("minips.core.membership.SOON_S", WAIT_S)
     with (
-        serve(over("tcp", timeout_s=0.1), rejoin_s=0.5) as server,
+        serve(over("tcp", timeout_s=0.1), rejoin_s=WAIT_S / 2) as server,
         Raw(server) as fresh,
         Raw(server, worker=1) as other,
     ):
@@ -263,8 +264,9 @@ def test_a_hello_that_waits_for_longer_than_the_config_lets_it_is_refused(rank):
 
 
 @everywhere
-def test_an_owner_that_returns_keeps_its_rank_before_a_hello_that_waits(name):
-    with serve(over(name), rejoin_s=0.5) as server, Raw(server) as fresh:
+def test_an_owner_that_returns_keeps_its_rank_before_a_hello_that_waits(name, monkeypatch):
+    monkeypatch.setattr("minips.core.membership.SOON_S", WAIT_S)
+    with serve(over(name), rejoin_s=WAIT_S / 2) as server, Raw(server) as fresh:
         lost(server)
         waiting = fresh.channel.call(fresh.frames("hello"))
         with Raw(server) as again:
@@ -275,12 +277,12 @@ def test_an_owner_that_returns_keeps_its_rank_before_a_hello_that_waits(name):
 
 @everywhere
 def test_a_hello_that_waits_and_is_gone_takes_no_rank(name):
-    with serve(over(name), rejoin_s=0.4) as server:
+    with serve(over(name), rejoin_s=0.2) as server:
         lost_at = lost(server)
         with Raw(server) as fresh:
             fresh.channel.call(fresh.frames("hello"))
-            time.sleep(0.1)
-        while server.shard.now() - lost_at < 0.6:
+            time.sleep(0.05)
+        while server.shard.now() - lost_at < 0.4:
             time.sleep(0.01)
         with Raw(server) as another:
             another.hello()

@@ -282,6 +282,7 @@ def test_a_server_without_an_end_does_not_grow():
     assert int(done.stdout) < 500_000
 
 
+@pytest.mark.soak
 def test_the_table_of_a_good_client_beside_peers_that_stall(monkeypatch):
     monkeypatch.setattr(stalls, "TURN_S", 0.1)
     rows = list(stalls.measure(rounds=2))

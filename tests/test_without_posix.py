@@ -78,6 +78,7 @@ def test_without_posix_calls_a_run_comes_to_the_same_bits(
     assert outcome(command, site, tmp_path) == outcome(command, None, tmp_path)
 
 
+@pytest.mark.soak
 def test_without_posix_calls_the_doctor_has_no_other_words(site: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "minips", "doctor"]
     assert "cores" in outcome(command, site, tmp_path)
