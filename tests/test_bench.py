@@ -297,6 +297,7 @@ def test_a_frame_over_transports_alone():
 # codecs
 
 
+@pytest.mark.soak
 def test_every_quantizer_has_a_row():
     rows = {row.quantizer: row for row in codecs.measure(values=10_000)}
     assert list(rows) == ps.names("quantizer")

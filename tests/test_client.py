@@ -164,6 +164,7 @@ def test_many_futures_may_be_outstanding():
         assert client.clock == 20
 
 
+@pytest.mark.soak
 def test_no_push_is_lost_where_two_threads_have_several_outstanding():
     outcomes = Counter()
 

@@ -169,7 +169,7 @@ def test_what_one_rank_knows_all_know_in_the_end(exchange, workers):
         assert all(one.ending for one in ranks)
 
 
-@pytest.mark.parametrize(("workers", "least"), [(4, 1.05), (8, 1.4), (16, 1.8)])
+@pytest.mark.parametrize(("workers", "least"), [(4, 1.05), (8, 1.4), pytest.param(16, 1.8, marks=pytest.mark.soak)])
 def test_two_shots_err_less_than_a_ring(workers, least):
     """By √(n(n+1)/2 / (2n−1)), for independent gradients: 1.20, 1.55, 2.09."""
 

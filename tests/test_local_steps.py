@@ -307,6 +307,7 @@ def test_predicted_bytes_are_a_runs(fields):
     assert (prediction.bytes_sent, prediction.bytes_received) == (run.bytes_sent, run.bytes_received)
 
 
+@pytest.mark.soak
 def test_a_codec_whose_bytes_depend_on_values_is_predicted_from_a_difference():
     push = ps.Codec(ps.Threshold(value=0.02))
     of = [ps.cost.predict(SOFTMAX, config(push=push, local=ps.LocalSteps(each, ps.SGD(lr=0.01)))) for each in (1, 15)]

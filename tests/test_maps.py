@@ -49,6 +49,7 @@ def test_a_map_of_an_all_reduce_is_drawn_of_its_own_hops_and_one_of_epochs_of_a_
     assert of_steps.seconds == of_epochs.seconds
 
 
+@pytest.mark.soak
 def test_samples_are_run_and_held_against_the_map():
     told = []
     found = cost.codec_map(

@@ -132,7 +132,7 @@ def test_an_exchange_takes_what_its_closed_form_says(exchange, formula, workers)
     assert seconds == pytest.approx(formula(workers, 4 * values, BYTES_PER_S, LINK.latency_s), rel=0.01)
 
 
-@pytest.mark.parametrize("workers", [4, 16])
+@pytest.mark.parametrize("workers", [4, pytest.param(16, marks=pytest.mark.soak)])
 def test_two_shots_of_8_mb_take_what_the_closed_form_says(workers):
     [seconds] = steps_s(simulate(Still(2_000_000), workers=workers, steps=2, exchange="twoshot", link=LINK))
     assert seconds == pytest.approx(cost.two_shot_allreduce_s(workers, 8e6, BYTES_PER_S, LINK.latency_s), rel=0.01)
@@ -178,7 +178,7 @@ def test_a_round_takes_as_long_as_its_last_worker_that_is_waited_for(backup):
     assert run.seconds == pytest.approx(sum(times[7 - backup] for times in drawn))
 
 
-@pytest.mark.parametrize("backup", [0, 2])
+@pytest.mark.parametrize("backup", [0, pytest.param(2, marks=pytest.mark.soak)])
 def test_rounds_of_exponential_compute_times_average_the_order_statistic(backup):
     """The (n − b)-th smallest of n exponential times has the mean H(n) − H(b); rounds are independent."""
     engine, consistency = ps.Simulated(compute_s=1.0, exponential=True), ps.BSP(backup=backup)
@@ -203,6 +203,7 @@ def test_a_straggler_that_cannot_give_up_computes_the_next_round_late():
     assert mean(7, 1, 7) > 1.1 * cost.exponential_round_s(1.0, 8, 1)
 
 
+@pytest.mark.soak
 def test_asynchronous_updates_arrive_as_often_as_all_workers_together_compute():
     delays = ps.Delays(seconds=1.0, exponential=True)
     run = simulate(Still(1), workers=8, steps=1500, consistency="asp", delays=delays)

@@ -84,6 +84,7 @@ def test_the_first_choices_are_tried_for_real_and_what_cannot_get_there_comes_la
     assert "were tried" in str(tuning)
 
 
+@pytest.mark.soak
 def test_the_progress_of_a_search_is_told_once(capfd):
     start, told, watched = ps.Config(workers=1, steps=10, transport="inproc"), [], []
     for given in ({"progress": lambda *news: told.append(news)}, {"watch": lambda *news: watched.append(news)}):
