@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -81,3 +82,12 @@ def test_pyro_without_minips(serializer: str) -> None:
     calls, skipped = crowd.alone([crowd.bare_pyro(serializer)], {1_000: 2})
     assert [*calls[1_000][f"pyro-{serializer}"]] == [0, 1]
     assert skipped == {}
+
+
+def test_a_proxy_that_another_thread_has_called_closes() -> None:
+    pytest.importorskip("Pyro5")
+    parts = {"serializer": "msgpack", "values": 4}
+    with crowd._pyro_server(**parts) as address, crowd._pyro(address, **parts) as call:
+        thread = Thread(target=call)
+        thread.start()
+        thread.join()

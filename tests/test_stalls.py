@@ -181,6 +181,27 @@ def test_who_waits_for_others_or_is_idle_is_not_dropped(transport):
         assert params.tolist() == [-2, -2, -2]
 
 
+@each
+def test_who_comes_to_a_busy_server_is_served(transport):
+    with serving(transport) as (_, address), contextlib.ExitStack() as stack:
+        stop = threading.Event()
+
+        def call_on():
+            with transport.connect(address, TOKEN) as channel:
+                while not stop.is_set():
+                    for future in [channel.call([b"x"]) for _ in range(300)]:
+                        future.result(WAIT_S)
+
+        for _ in range(3):
+            thread = threading.Thread(target=call_on)
+            thread.start()
+            stack.callback(thread.join)
+        stack.callback(stop.set)
+        for _ in range(10):
+            with transport.connect(address, TOKEN) as channel:
+                assert [ask(channel, b"x" * 1_000) for _ in range(12)] == [b"yes"] * 12
+
+
 @first
 def test_a_slow_sender_is_not_dropped(transport):
     with serving(transport) as (_, address), contextlib.closing(Peer(transport, address)) as peer:

@@ -280,7 +280,10 @@ def _pyro(address: str, *, serializer: str, values: int) -> Iterator[Trip]:
             answer = remote.back(frame)
             return np.frombuffer(answer if isinstance(answer, bytes) else serpent.tobytes(answer), np.float32)
 
-        yield call
+        try:
+            yield call
+        finally:
+            remote._pyroClaimOwnership()  # another thread may have called
 
 
 def serialized(nbytes: int) -> dict[str, int]:

@@ -146,8 +146,7 @@ class _Loop(threading.Thread):
                     if (posted := self._outbox.get()) is None:
                         return
                     self._send(*posted)
-                # before the first message of a connection that has just been taken
-                over = (self._is_server or self._events in ready) and self._meet_strangers()
+                over = (self._strangers or self._events in ready) and self._meet_strangers()
                 self._receive_all()
                 if over:
                     return
@@ -252,6 +251,7 @@ class _Loop(threading.Thread):
             if wire and wire.twin:
                 wire.twin.heard = True
             if peer and tag == _HELLO and not wire:
+                self._meet_strangers()  # the connection may have begun since
                 self.wires[peer] = wire = _ZmqWire(self, peer, self._twins.get(number or -1))
                 self.incoming.put(wire)
             elif wire and (tag == _BYE or len(tag) != 1):
