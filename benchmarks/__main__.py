@@ -14,7 +14,7 @@ from minips.training.progress import showing
 
 def run(options: argparse.Namespace) -> None:
     """Measure one table, print it, and write and draw it where that is wanted."""
-    cli.check_folders(options.json, options.plot)
+    cli.check_files(options.json, options.plot)
     if options.plot:
         from minips.lab.face import plots  # now, since to measure takes its time
 

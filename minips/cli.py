@@ -22,7 +22,7 @@ import textwrap
 import traceback
 import typing
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -31,7 +31,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from minips import __version__, seeds
+from minips import __version__, files, seeds
 from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.core.membership import REJOIN_S
@@ -156,9 +156,9 @@ def _file(what: str, advice: str) -> Iterator[None]:
         words = f"It names a stage that is not registered here. {error} Give the file that defines it: --load FILE.py"
         raise ValueError(f"{what}. {words}") from None
     except OSError as error:
-        if error.errno is None or isinstance(error, BrokenPipeError):  # a sentence already, or for `main`
+        if error.strerror is None or isinstance(error, BrokenPipeError):  # a sentence already, or for `main`
             raise
-        raise OSError(f"{what}: {(error.strerror or str(error)).lower()}. {advice}") from None
+        raise OSError(f"{what}: {error.strerror.lower()}. {advice}") from None
 
 
 class Terminated(KeyboardInterrupt):
@@ -170,13 +170,11 @@ def _terminate(number: int, frame: object) -> None:
 
 
 @wrong_values()
-def check_folders(*files: str | None) -> None:
-    """OSError where a file that is to be written is a folder, or has none; asked before the work, not after."""
-    for file in filter(None, files):
-        if os.path.isdir(file):
-            raise OSError(f"{file} is a folder. Name a file in it.")
-        if not os.path.isdir(os.path.dirname(file) or "."):
-            raise OSError(f"There is no folder {os.path.dirname(file)} for {file}. Make it, or choose another.")
+def check_files(*paths: str | None) -> None:
+    """OSError where a file that is to be written cannot be, as far as that is known before the work."""
+    for path in filter(None, paths):
+        if path != "-":
+            files.check(path)
 
 
 def _write(file: str | None, write: Callable[[str], object]) -> None:
@@ -189,7 +187,7 @@ def _write(file: str | None, write: Callable[[str], object]) -> None:
 def write_json(file: str | None, value: object) -> None:
     """Write a value as JSON, to standard output where the file is ``-``."""
     text = json.dumps(value, indent=1) if file else ""
-    _write(file, lambda name: print(text) if name == "-" else Path(name).write_text(text))
+    _write(file, lambda name: print(text) if name == "-" else files.write(name, text))
 
 
 def beside(options: argparse.Namespace) -> TextIO:
@@ -201,7 +199,7 @@ def demo(options: argparse.Namespace) -> None:
     """Seven short runs and the table that they make."""
     from minips import demo as runs
 
-    check_folders(options.json)
+    check_files(options.json)
     rows: list[runs.Row] = []
     shown = Terminal(file=beside(options))
     try:
@@ -218,7 +216,7 @@ def train(options: argparse.Namespace) -> int:
     """Train once, as the options say. A stage is given as name or name:field=value,field=value."""
     from minips.training.train import train as run_it
 
-    check_folders(options.save, options.json, options.trace)
+    check_files(options.save, options.json, options.trace)
     before = _resumed(options)
     config = _config(options, before.config if before else None)
     problem = _problem(options)
@@ -269,7 +267,7 @@ def serve(options: argparse.Namespace) -> int:
     from minips.training import byhand
     from minips.training.progress import showing
 
-    check_folders(options.save, options.json, options.trace)
+    check_files(options.save, options.json, options.trace)
     before = _resumed(options)
     config, problem = _config(options, before.config if before else None), _problem(options)
 
@@ -306,7 +304,7 @@ def work(options: argparse.Namespace) -> int:
     """Be a worker of servers that were started by hand, until the run is over. The config is theirs."""
     from minips.training import byhand
 
-    check_folders(options.session)
+    check_files(options.session)
     addresses, transport = _reached(options, options.connect)
     problem, token = _problem(options), _token(options.token_file)
 
@@ -344,9 +342,9 @@ def _reached(options: argparse.Namespace, listed: str) -> tuple[list[str], Any]:
     return addresses, transport
 
 
-def _tls(transport: Any, **files: str | None) -> Any:
+def _tls(transport: Any, **named: str | None) -> Any:
     """The transport with those of these files for TLS that are named. ValueError where it knows none."""
-    named = {name: file for name, file in files.items() if file}
+    named = {name: file for name, file in named.items() if file}
     if named and not hasattr(transport, "certificate"):
         raise ValueError(f"--certificate, --key and --authority are for TLS, which tcp speaks and {transport!r} not.")
     return dataclasses.replace(transport, **named)
@@ -361,10 +359,10 @@ def _token(file: str | None, fresh: bool = False) -> str:
         raise ValueError("There is no token. Name a file with --token-file, or set the variable MINIPS_TOKEN.")
     path = Path(file)
     if fresh and not path.exists():
-        check_folders(file)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:
-            new.write(secrets.token_hex(16) + "\n")
-        print(f"A fresh token is in {file}, which you alone can read. Workers need a copy of it.", file=sys.stderr)
+        check_files(file)
+        with suppress(FileExistsError):  # of another server that has begun meanwhile: its token is this one's, too
+            files.write(file, secrets.token_hex(16) + "\n", 0o600, fresh=True)
+            print(f"A fresh token is in {file}, which you alone can read. Workers need a copy of it.", file=sys.stderr)
     with _file(f"The token file {file} cannot be read", "minips serve writes it where it is missing."):
         mode, token = path.stat().st_mode, path.read_text().strip()
     if os.name == "posix" and mode & 0o077:
@@ -482,11 +480,10 @@ def lab(options: argparse.Namespace) -> None:
     """Copy the lessons to a folder of yours and open them in JupyterLab. What you have changed there is kept. Other
     options are JupyterLab's: --no-browser, --allow-root (which root has to give), and others as --option=value.
     """
-    from minips.lab.course import jupyter, lessons, state
+    from minips.lab.course import jupyter, lessons
 
     if options.reset:
-        gone = "Your progress begins anew" if state.reset() else "There was nothing to forget"
-        return print(f"{gone}: {state.state_file()} is not there.")
+        return _reset(options.yes)
     if importlib.util.find_spec("jupyterlab") is None:
         raise ModuleNotFoundError('JupyterLab is not installed. Install it with: pip install "minips[lab]"')
     rest = jupyter.checked(options.rest)
@@ -495,20 +492,50 @@ def lab(options: argparse.Namespace) -> None:
         copied = lessons.copy_to(folder, outputs=options.outputs)
     print(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
     groups = ("New", "Renewed, since you had not changed them", "Kept as you left them; rename one to get a fresh copy")
-    for what, files in zip(groups, copied, strict=True):
-        if files:
-            print(f"{what}: {', '.join(files)}", file=sys.stderr)
+    for what, names_of in zip(groups, copied, strict=True):
+        if names_of:
+            print(f"{what}: {', '.join(names_of)}", file=sys.stderr)
     jupyter.start(folder, lessons.lessons()[0].path.name, options.port, rest)
 
 
+def _reset(sure: bool) -> None:
+    """Let the learner's progress begin anew, once the learner is ``sure``."""
+    from minips.lab.course import state
+
+    file, facts = state.state_file(), len(state.facts())
+    if not file.exists():
+        return print(f"There was nothing to forget: {file} is not there.")
+    if not sure:
+        if not (sys.stdin and sys.stdin.isatty()):
+            raise ValueError(f"--reset forgets {facts} notes in {file}, and nobody is here to ask. Add --yes to do it.")
+        print(f"Forget your progress, {facts} notes in {file}? A copy is kept. [y/N] ", end="", flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            return print("Nothing was forgotten.")
+    with _file(f"{file} cannot be renamed", "Make its folder one that you can write."):
+        print(f"Your progress begins anew. The notes so far are kept in {state.reset()}.")
+
+
 def check(options: argparse.Namespace) -> int:
-    """Grade an exercise of a notebook: run its cells up to the check in a fresh kernel. Exit status: 0 done, else 1."""
+    """Grade an exercise of one or more notebooks: run each one's cells up to the check in a fresh kernel. Nobody's
+    progress is changed. Exit status: 0 where all are done, 1 where one is not, 2 where one cannot be graded.
+    """
     importlib.import_module("minips.lab.face")  # or it says what is not installed
+    return max(_checked(options.exercise, file, len(options.notebook) > 1) for file in options.notebook)
+
+
+def _checked(exercise: str, file: str, named: bool) -> int:
+    """Grade one notebook and print the verdict, after the file's name where there are several; the exit status."""
     from minips.lab.course.grading import grade
 
-    with wrong_values(), _file(f"{options.notebook} cannot be read", "Name your copy of the lesson."):
-        verdict = grade(options.exercise, Path(options.notebook))
-    print(verdict)
+    try:
+        with wrong_values(), _file(f"{file} cannot be read", "Name your copy of the lesson."):
+            verdict = grade(exercise, Path(file))
+    except (ValueError, RuntimeError) as error:
+        if not named:
+            raise
+        print(f"{file}: {reason(error)}", file=sys.stderr)
+        return 2 if isinstance(error, WrongValueError) else 1
+    print(f"{file}: {verdict}" if named else verdict)
     return 0 if verdict else 1
 
 
@@ -639,10 +666,11 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("folder", nargs="?", default="minips-lessons", help="where your copies are (default %(default)s)")
     one.add_argument("--port", type=int, help="JupyterLab's (default: the first free one from 8888 on)")
     one.add_argument("--outputs", action="store_true", help="copies with all outputs, which tell the answers")
-    one.add_argument("--reset", action="store_true", help="forget which exercises and predictions are done, and stop")
+    one.add_argument("--reset", action="store_true", help="forget your progress once you have said yes, and stop")
+    one.add_argument("--yes", action="store_true", help="do not ask before --reset")
     one = add(check, "grade an exercise of a notebook")
     one.add_argument("exercise", metavar="EXERCISE", help="its number, such as 8.2")
-    one.add_argument("notebook", metavar="FILE.ipynb", help="your copy of the lesson")
+    one.add_argument("notebook", metavar="FILE.ipynb", nargs="+", help="your copy of the lesson, or several people's")
     return parser
 
 

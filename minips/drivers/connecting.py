@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from minips import files
 from minips.core.codec import Codec, encode_plainly, unpack
 from minips.core.config import Config, check_seconds
 from minips.core.fields import ANSWERS, check_fields
@@ -176,9 +177,8 @@ def connect(
         client = Client(addresses, config, worker, token, timeout, trace, pauses_s, secrets, told)
         if session is not None:
             try:
-                with open(session, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-                    secrets = [server.secret for server in client.protocol.servers]
-                    json.dump({"worker": client.worker, "secrets": secrets}, file)
+                secrets = [server.secret for server in client.protocol.servers]
+                files.write(session, json.dumps({"worker": client.worker, "secrets": secrets}), 0o600)
             except BaseException:
                 client.close()
                 raise
@@ -189,6 +189,7 @@ def _kept(file: str | os.PathLike[str], worker: int | None, servers: int) -> tup
     """The number and the secrets in a session's file; ``worker`` and none where there is no file yet."""
     if not isinstance(file, str | os.PathLike):
         raise TypeError(f"session names the file in which a client keeps its secrets; got {file!r}.")
+    files.check(file)
     path = Path(file)
     if not path.exists():
         return worker, []

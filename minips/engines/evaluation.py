@@ -6,7 +6,9 @@ the same bits, and an evaluation costs the run its time.
 """
 
 import csv
+import io
 import math
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minips import files
 from minips.core.local import LocalSteps
 from minips.problems import Problem
 from minips.results.run import Rows, Run
@@ -80,8 +83,9 @@ class EarlyStopping:
 
 @dataclass
 class CsvLog:
-    """Writes a row of step, seconds, loss and validation_loss for each evaluation. The first row replaces a file that
-    exists; with ``append`` the rows are added to it.
+    """Writes a row of step, seconds, loss and validation_loss for each evaluation, at once. The first row replaces a
+    file that exists; with ``append`` the rows are added to it. A pipe or a device is written to. OSError where that is
+    not possible.
     """
 
     path: str | Path
@@ -89,13 +93,15 @@ class CsvLog:
     _rows: int = field(default=0, init=False, repr=False)
 
     def __call__(self, now: Eval) -> None:
+        if not self._rows and (stream := files.stream(self.path)):
+            weakref.finalize(self, stream.close)  # until then a pipe's reader sees no end between two rows
         appends = self._rows > 0 or (self.append and Path(self.path).exists())
-        with Path(self.path).open("a" if appends else "w", newline="") as file:
-            writer = csv.writer(file)
-            if not appends:
-                writer.writerow(["step", "seconds", "loss", "validation_loss"])
-            held_out = "" if now.validation_loss is None else now.validation_loss
-            writer.writerow([now.step, f"{now.seconds:.6f}", now.loss, held_out])
+        writer = csv.writer(text := io.StringIO())
+        if not appends:
+            writer.writerow(["step", "seconds", "loss", "validation_loss"])
+        held_out = "" if now.validation_loss is None else now.validation_loss
+        writer.writerow([now.step, f"{now.seconds:.6f}", now.loss, held_out])
+        (files.append if appends else files.write)(self.path, text.getvalue())
         self._rows += 1
 
 

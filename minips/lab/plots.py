@@ -5,6 +5,7 @@ hatch as well as in colour (Okabe and Ito's palette, which the colour-blind can 
 unit. ``runs`` is a run, or several by name: ``{"exact": run, "top 1 %": other}``.
 """
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -21,6 +22,7 @@ from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from minips import files
 from minips.core.config import Config
 from minips.cost import CodecMap, Comparison
 from minips.lab.source import code
@@ -232,10 +234,15 @@ def check_ending(file: str) -> None:
 
 
 def save(ax: Axes, file: str) -> None:
-    """Write the picture to a file, whose ending says in which format, and let it go."""
-    figure = _figure(ax)
-    figure.savefig(file, dpi=150)
+    """Write the picture to a file, whose ending says in which format, and let it go. A file without an ending gets that
+    of matplotlib's usual format. OSError as of `files.write`.
+    """
+    figure, content = _figure(ax), io.BytesIO()
+    usual = figure.canvas.get_default_filetype()
+    ending = Path(file).suffix[1:]
+    figure.savefig(content, dpi=150, format=ending or usual)
     pyplot.close(figure)
+    files.write(file if ending or files.is_stream(file) else f"{file}.{usual}", content.getvalue())
 
 
 def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:

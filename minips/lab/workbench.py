@@ -12,7 +12,7 @@ import ipywidgets
 from IPython.display import HTML, display
 from matplotlib.figure import Figure
 
-from minips import cost, datasets
+from minips import cost, datasets, files
 from minips.core.codec import Codec
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
@@ -130,7 +130,7 @@ class Workbench(Interactive):
     def to_csv(self, path: str | Path) -> None:
         """Write the history, a line for each run: seconds, bytes, loss, the config as JSON."""
         with self.job.lock:
-            Path(path).write_text(results.to_csv(self.history), encoding="utf-8")
+            files.write(path, results.to_csv(self.history))
 
     def _build(self, predict: bool, number: str) -> None:
         which, preset, words, engine = (

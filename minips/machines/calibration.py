@@ -1,10 +1,12 @@
 """A calibration: lines through measurements, and how they are kept and shown."""
 
 import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from minips import files
 from minips.core.config import Config
 from minips.machines.fit import Bound, Line
 from minips.results.trace import DECODE, ENCODE, UPDATE
@@ -70,10 +72,11 @@ class Calibration(Value):
     def save(self, path: str | Path) -> None:
         """Write it as JSON. OSError, which says where, where that is not possible."""
         try:
-            Path(path).write_text(json.dumps(self.to_dict(), indent=1))
+            files.write(path, json.dumps(self.to_dict(), indent=1))
         except OSError as error:
+            why = os.strerror(error.errno or 0)
             raise OSError(
-                f"The calibration cannot be written to {path}: {error.strerror}. Choose another file, or make room."
+                f"The calibration cannot be written to {path}: {why}. Choose another file, or make room."
             ) from error
 
     @classmethod

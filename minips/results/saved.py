@@ -7,7 +7,6 @@ a dict. The first key is ``format``, a whole number that grows whenever an older
 """
 
 import json
-import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from minips import files
 from minips.stage import Array
 from minips.words import reason, told
 
@@ -57,17 +57,12 @@ def restoring(what: str) -> Iterator[None]:
 
 
 def write(path: str | Path, values: Mapping[str, Any]) -> None:
-    """Write these values, and replace any existing file. TypeError for a value that the file cannot hold."""
-    arrays, path = to_arrays(values), Path(path)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    """Write these values, in place of any that a file holds. TypeError for a value that the file cannot hold; OSError
+    as of `files.write`.
+    """
+    arrays = to_arrays(values)
+    with files.writing(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def read(path: str | Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minips import files
 from minips.results.steps import Step, chrome_events, steps_of
 
 ENCODE = ("compensate", "quantize", "serialize", "compress")
@@ -106,7 +107,7 @@ class Trace:
 
     def to_chrome(self, path: str | Path) -> None:
         """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server."""
-        Path(path).write_text(json.dumps({"traceEvents": chrome_events([*self])}))
+        files.write(path, json.dumps({"traceEvents": chrome_events([*self])}))
 
     def since(self, origin: float) -> "Trace":
         """The same spans, their starts counted from ``origin``."""

@@ -16,7 +16,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
 from minips.engines.supervisor import handling
-from minips.lab.course.exercises import Verdict, done, exercise
+from minips.lab.course.exercises import Verdict, exercise
 from minips.lab.course.lessons import arguments, read
 from minips.lab.course.questions import full_key
 
@@ -69,7 +69,8 @@ def grade(key: str, path: Path) -> Verdict:
     """The verdict of ``lab.check(key, …)`` in the notebook at ``path``; predictions answer themselves there.
 
     ValueError where there is no such exercise, no notebook, or no such check in it; RuntimeError where the
-    notebook's kernel is not installed, or a cell stopped the check from being reached. A pass is noted.
+    notebook's kernel is not installed, or a cell stopped the check from being reached. A pass is noted nowhere: the
+    notebook may be another's.
     """
     key = exercise(key).key
     cells = read(path)["cells"]
@@ -107,7 +108,7 @@ def grade(key: str, path: Path) -> Verdict:
     if outcome is None:
         raise RuntimeError(f"The check of {key} in {path} was not reached. {_first_error(book)}".strip())
     passed, words = outcome
-    return done(key, words) if passed else Verdict(key, False, words)
+    return Verdict(key, passed, words)
 
 
 def _first_error(book: Any) -> str:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minips import files
 from minips.lab.course import EXERCISES
 from minips.lab.course.state import notebooks, shelf
 
@@ -82,11 +83,11 @@ def copy_to(folder: Path, *, outputs: bool = False) -> Copied:
         if there in (None, made.get(name), _hash(fresh)):
             if there != _hash(fresh):
                 (copied.renewed if there else copied.new).append(name)
-                (folder / name).write_bytes(fresh)
+                files.write(folder / name, fresh)
             made[name] = _hash(fresh)
         elif made.get(name) != _hash(fresh):
             copied.kept.append(name)
-    ledger.write_text(json.dumps(made, indent=1))
+    files.write(ledger, json.dumps(made, indent=1))
     return copied
 
 

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minips import files
 from minips.core.local import Delays
 from minips.lab.course import state
 from minips.lab.course.exercises import Refused, TooLong, case, limited, refuse_if
@@ -119,7 +120,7 @@ def keep(cls: type) -> None:
         sections |= _sections(path)
     sections[number] = text
     body = [f"# Lesson {known}\n{part}\n" for known, part in sorted(sections.items())]
-    path.write_text("\n\n".join(['"""My parameter server."""\n', *body]), encoding="utf-8")
+    files.write(path, "\n\n".join(['"""My parameter server."""\n', *body]))
     linecache.checkcache(str(path))
     print(f"It is kept in {FILE}.")
 

@@ -10,6 +10,7 @@ import os
 import platform
 from typing import Any
 
+from minips import files
 from minips.lab.course.state import shelf
 
 
@@ -23,7 +24,7 @@ def record(key: str, values: dict[str, Any]) -> None:
         machine = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
         kept = {"machine": machine, "date": f"{datetime.date.today():%B %Y}", "values": values}
         _file(key).parent.mkdir(exist_ok=True)
-        _file(key).write_text(json.dumps(kept, indent=1) + "\n")
+        files.write(_file(key), json.dumps(kept, indent=1) + "\n")
 
 
 def recorded(key: str) -> dict[str, Any]:

@@ -4,10 +4,13 @@ measured and answered.
 
 import datetime
 import html
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
+from minips import files
 from minips.lab.course import state
 from minips.lab.course.lessons import Lesson, lessons
 from minips.lab.course.questions import NONE, QUESTIONS, Estimate
@@ -34,16 +37,17 @@ class Written:
         self.path = path
 
     def __repr__(self) -> str:
-        return f"Your report is in {self.path.name}."
+        return f"Your report is in {self.path}."
 
     def _repr_html_(self) -> str:
-        return f"<p>Your report is in <a href='{html.escape(self.path.name)}' target='_blank'>{self.path.name}</a>.</p>"
+        way = quote(Path(os.path.relpath(self.path)).as_posix())  # as the notebook goes to it
+        return f"<p>Your report is in <a href='{way}' target='_blank'>{html.escape(str(self.path))}</a>.</p>"
 
 
 def report(folder: str | Path = ".") -> Written:
-    """Write ``report.html`` beside the notebooks, a page of all that was predicted, measured and answered so far."""
+    """Write ``report.html`` into a folder, a page of all that was predicted, measured and answered so far."""
     path = Path(folder) / FILE
-    path.write_text("\n".join(_page()), encoding="utf-8")
+    files.write(path, "\n".join(_page()))
     return Written(path)
 
 

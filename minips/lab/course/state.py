@@ -6,11 +6,14 @@ Nothing is noted in unattended runs (``MINIPS_AUTOPLAY=1``), and a folder that c
 error.
 """
 
+import itertools
 import json
 import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+
+from minips import files
 
 
 def shelf() -> Path:
@@ -66,10 +69,10 @@ def note(kind: str, key: str, **said: str) -> str:
     path = state_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(fact) + "\n")
+        files.append(path, json.dumps(fact) + "\n")
     except OSError as error:
-        return f"Your progress could not be noted: {error}. Set XDG_STATE_HOME to a folder that can be written."
+        why = str(error).rstrip(".")
+        return f"Your progress could not be noted: {why}. Set XDG_STATE_HOME to a folder that can be written."
     return ""
 
 
@@ -99,8 +102,15 @@ def set_aside() -> int:
     return sum(fact.get("notebook") not in names for fact in facts())
 
 
-def reset() -> bool:
-    """Forget everything; False where there was nothing. OSError where the file cannot be removed."""
-    there = state_file().exists()
-    state_file().unlink(missing_ok=True)
-    return there
+def reset() -> Path | None:
+    """Begin anew. The notes so far are renamed; their new path, beside the old one, or None where there were none.
+
+    OSError where that is not possible.
+    """
+    path = state_file().resolve()  # a symbolic link to it stays
+    if not path.is_file():
+        return None
+    names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(1))
+    kept = next(name for name in names if not name.exists())
+    path.rename(kept)
+    return kept
