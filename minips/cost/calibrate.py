@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from minips import seeds
+from minips import files, seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.codec import Codec
 from minips.core.collectives import RingAllReduce
@@ -87,9 +87,11 @@ def calibrate(
         raise OSError(f"The cache {cache} is a folder. Name a file in it, such as {Path(cache) / 'calibration.json'}.")
     if cache and not Path(cache).absolute().parent.is_dir():
         raise OSError(f"There is no folder {Path(cache).parent} for the cache {cache}. Make it, or choose another.")
+    if cache:
+        files.check(cache)
     subject = json.dumps(alone(config).to_dict(), sort_keys=True)
     described = problem_words(problem) if problem else ""
-    if cache and Path(cache).exists():
+    if cache and Path(cache).is_file():
         with suppress(ValueError):  # a cache that was cut short, or is something else
             known = Calibration.load(cache)
             made_for = known.subject, known.problem, known.cores

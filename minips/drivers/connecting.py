@@ -191,7 +191,7 @@ def _kept(file: str | os.PathLike[str], worker: int | None, servers: int) -> tup
         raise TypeError(f"session names the file in which a client keeps its secrets; got {file!r}.")
     files.check(file)
     path = Path(file)
-    if not path.exists():
+    if not path.is_file():
         return worker, []
     if os.name == "posix" and path.stat().st_mode & 0o077:
         raise ValueError(f"The session file {path} can be read by others than its owner. Use: chmod 600 {path}")

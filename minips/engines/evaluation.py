@@ -95,7 +95,7 @@ class CsvLog:
     def __call__(self, now: Eval) -> None:
         if not self._rows and (stream := files.stream(self.path)):
             weakref.finalize(self, stream.close)  # until then a pipe's reader sees no end between two rows
-        appends = self._rows > 0 or (self.append and Path(self.path).exists())
+        appends = self._rows > 0 or (self.append and Path(self.path).is_file())
         writer = csv.writer(text := io.StringIO())
         if not appends:
             writer.writerow(["step", "seconds", "loss", "validation_loss"])

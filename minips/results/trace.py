@@ -61,8 +61,7 @@ class Trace:
         """Tells the time to those who record spans."""
         self._earlier = list(spans)
         self._laps: list[Any] = []
-        """Of each row its names, its step and its moments, one behind the other, added at once: threads share a trace.
-        """
+        """Of each row its names, its step and its moments, in turn, added at once: threads share a trace."""
         self._room = limit - len(self._earlier)
 
     @contextmanager

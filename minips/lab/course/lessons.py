@@ -73,13 +73,13 @@ def copy_to(folder: Path, *, outputs: bool = False) -> Copied:
         return copied
     ledger = folder / LEDGER
     try:
-        made = dict(json.loads(ledger.read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
+        made = dict(json.loads(ledger.read_text() if ledger.is_file() else "{}"))
+    except (ValueError, TypeError):
         made = {}  # then nothing is known of the copies, and all of them stay
     for path in [*(lesson.path for lesson in lessons()), shelf() / GLOSSARY]:
         name = path.name
         fresh = path.read_bytes() if outputs or name == GLOSSARY else blanked(path)
-        there = _hash((folder / name).read_bytes()) if (folder / name).exists() else None
+        there = _hash((folder / name).read_bytes()) if (folder / name).is_file() else None
         if there in (None, made.get(name), _hash(fresh)):
             if there != _hash(fresh):
                 (copied.renewed if there else copied.new).append(name)

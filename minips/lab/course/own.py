@@ -116,7 +116,7 @@ def keep(cls: type) -> None:
         return
     sections = {known: part for known, part in _sections(GIVEN).items() if known < number}
     path = Path(FILE)
-    if path.exists():
+    if path.is_file():
         sections |= _sections(path)
     sections[number] = text
     body = [f"# Lesson {known}\n{part}\n" for known, part in sorted(sections.items())]

@@ -78,6 +78,8 @@ def note(kind: str, key: str, **said: str) -> str:
 
 def facts() -> list[dict[str, str]]:
     """All that was noted, the oldest first. What cannot be read is left out."""
+    if not state_file().is_file():  # nor a pipe, which is only written to
+        return []
     try:
         lines = state_file().read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
