@@ -502,13 +502,13 @@ def _reset(sure: bool) -> None:
     """Let the learner's progress begin anew, once the learner is ``sure``."""
     from minips.lab.course import state
 
-    file, facts = state.state_file(), len(state.facts())
-    if not file.exists():
+    file = state.state_file()
+    if not file.is_file():
         return print(f"There was nothing to forget: {file} is not there.")
     if not sure:
         if not (sys.stdin and sys.stdin.isatty()):
-            raise ValueError(f"--reset forgets {facts} notes in {file}, and nobody is here to ask. Add --yes to do it.")
-        print(f"Forget your progress, {facts} notes in {file}? A copy is kept. [y/N] ", end="", flush=True)
+            raise ValueError(f"--reset forgets your progress in {file}, and nobody is here to ask. Add --yes to do it.")
+        print(f"Forget your progress in {file}? A copy is kept. [y/N] ", end="", flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return print("Nothing was forgotten.")
     with _file(f"{file} cannot be renamed", "Make its folder one that you can write."):
@@ -524,16 +524,14 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _checked(exercise: str, file: str, named: bool) -> int:
-    """Grade one notebook and print the verdict, after the file's name where there are several; the exit status."""
+    """Grade one notebook and print the verdict, after the file's name where that is ``named``; its exit status."""
     from minips.lab.course.grading import grade
 
     try:
         with wrong_values(), _file(f"{file} cannot be read", "Name your copy of the lesson."):
             verdict = grade(exercise, Path(file))
     except (ValueError, RuntimeError) as error:
-        if not named:
-            raise
-        print(f"{file}: {reason(error)}", file=sys.stderr)
+        print(f"minips: {reason(error)}", file=sys.stderr)
         return 2 if isinstance(error, WrongValueError) else 1
     print(f"{file}: {verdict}" if named else verdict)
     return 0 if verdict else 1

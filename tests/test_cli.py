@@ -1,6 +1,7 @@
 """The command line, as a person types it."""
 
 import dataclasses
+import io
 import json
 import os
 import re
@@ -399,15 +400,45 @@ def test_a_port_that_needs_a_right_is_not_called_taken(monkeypatch):
         jupyter.free_port(80)
 
 
-def test_lab_forgets_progress_when_told_to_and_says_where_there_is_none(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def learner(tmp_path, monkeypatch):
+    """One who has done an exercise."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("MINIPS_AUTOPLAY")
     assert state.note("exercise", "00.1") == ""
-    assert cli.main(["lab", "--reset"]) == 0
-    assert capsys.readouterr().out.startswith("Your progress begins anew")
+    return state.facts()
+
+
+def test_lab_forgets_progress_when_told_to_and_says_where_there_is_none(learner, tmp_path, capsys):
+    assert cli.main(["lab", "--reset", "--yes"]) == 0
+    kept = tmp_path / "minips" / "progress-1.jsonl"
+    assert capsys.readouterr().out == f"Your progress begins anew. The notes so far are kept in {kept}.\n"
     assert state.facts() == []
+    assert [json.loads(line) for line in kept.read_text().splitlines()] == learner
     assert cli.main(["lab", "--reset"]) == 0
     assert capsys.readouterr().out.startswith("There was nothing to forget")
+
+
+def test_lab_forgets_nothing_where_nobody_can_be_asked(learner, monkeypatch, capsys):
+    for nobody in (io.StringIO("y\n"), None):
+        monkeypatch.setattr(sys, "stdin", nobody)
+        assert cli.main(["lab", "--reset"]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"minips: --reset forgets your progress in {state.state_file()}, and nobody is here")
+        assert said.endswith("Add --yes to do it.\n")
+        assert state.facts() == learner
+
+
+@pytest.mark.parametrize("answer", ["y", "Yes", "n", "", "never", None])
+def test_lab_asks_at_a_terminal_before_it_forgets(answer, learner, tmp_path):
+    terminal, end = os.openpty()
+    with os.fdopen(terminal, "r+b", buffering=0) as keys, os.fdopen(end, "rb") as there:
+        keys.write(b"\x04" if answer is None else f"{answer}\n".encode())  # Ctrl-D
+        done = subprocess.run([*MINIPS, "lab", "--reset"], stdin=there, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith(f"Forget your progress in {state.state_file()}? A copy is kept. [y/N] ")
+    sure = answer in ("y", "Yes")
+    assert ("Your progress begins anew" if sure else "Nothing was forgotten.") in done.stdout
+    assert (done.returncode, state.facts()) == (0, [] if sure else learner)
 
 
 def test_lab_names_the_options_of_jupyterlab_that_are_asked_for(capsys):

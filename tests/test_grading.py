@@ -14,6 +14,7 @@ from jupyter_client.provisioning.local_provisioner import LocalPortCache
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from minips import cli
+from minips.lab.course import state
 
 SOLVED = """def bytes_per_push(run):
     return run.bytes_sent / run.updates"""
@@ -35,6 +36,22 @@ def test_a_solved_exercise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert cli.main(["check", "0.3", path]) == 0
     assert capsys.readouterr().out.startswith("✓ 00.3 is done.")
     assert not (tmp_path / "after.txt").exists()
+
+
+@pytest.mark.outside
+def test_grading_marks_nobodys_progress_and_takes_several_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("MINIPS_AUTOPLAY")
+    assert state.note("exercise", "00.1") == ""
+    before = state.facts()
+    good, none = notebook(tmp_path, IMPORTS, SOLVED, CHECK), str(tmp_path / "none.ipynb")
+    assert cli.main(["check", "0.3", none, good]) == 2
+    said = capsys.readouterr()
+    assert said.out.startswith(f"{good}: ✓ 00.3 is done.")
+    assert said.err == f"minips: {none} cannot be read: no such file or directory. Name your copy of the lesson.\n"
+    assert state.facts() == before
 
 
 @pytest.mark.outside

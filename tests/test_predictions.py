@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import html
 import io
 from pathlib import Path
 from typing import Any
@@ -307,8 +308,7 @@ class TestReport:
         state.note("exercise", "00.1")
         written = lab.report(tmp_path)
         page = (tmp_path / "report.html").read_text()
-        assert repr(written) == "Your report is in report.html."
-        assert "href='report.html'" in written._repr_html_()
+        assert repr(written) == f"Your report is in {tmp_path / 'report.html'}."
         for words in (
             "00 Train in a minute",
             "<td>Which is heavier?</td><td>this</td><td>that</td><td>share = 0.25</td><td>They differ.</td>",
@@ -323,6 +323,33 @@ class TestReport:
     def test_where_nothing_was_done_it_says_so(self, tmp_path: Path) -> None:
         lab.report(tmp_path)
         assert "Nothing was predicted or answered yet." in (tmp_path / "report.html").read_text()
+
+    @pytest.mark.parametrize(
+        ("folder", "where", "link"),
+        [
+            (".", "report.html", "report.html"),
+            ("of a class", "of a class/report.html", "of%20a%20class/report.html"),
+            (Path("a&b"), "a&b/report.html", "a%26b/report.html"),
+            ("..", "../report.html", "../report.html"),
+            (None, None, "deep/report.html"),
+        ],
+    )
+    def test_it_tells_where_it_is(
+        self, folder: Any, where: str | None, link: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        here = tmp_path / "here"
+        for name in ("of a class", "a&b", "deep"):
+            (here / name).mkdir(parents=True)
+        monkeypatch.chdir(here)
+        where = where or str(here / "deep" / "report.html")
+        written = lab.report(here / "deep" if folder is None else folder)
+        assert Path(where).read_text().endswith("</html>")
+        assert repr(written) == f"Your report is in {where}."
+        assert f"<a href='{link}' target='_blank'>{html.escape(where)}</a>" in written._repr_html_()
+
+    def test_a_folder_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError, match=r"There is no folder .*none for .*report.html\. Make it"):
+            lab.report(tmp_path / "none")
 
 
 class TestLockedCells:

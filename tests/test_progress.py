@@ -132,6 +132,31 @@ def test_reset_forgets() -> None:
     assert row("00")[0] == "0 of 2"
 
 
+def test_reset_keeps_what_it_forgets_each_time() -> None:
+    kept = []
+    for _ in range(3):
+        assert lab.check("00.1", "yes")
+        kept.append(state.reset())
+    assert state.reset() is None
+    assert [path and path.name for path in kept] == ["progress-1.jsonl", "progress-2.jsonl", "progress-3.jsonl"]
+    assert all(path and path.parent == state.state_file().parent and "00.1" in path.read_text() for path in kept)
+
+
+def test_reset_leaves_a_link_to_the_notes_and_what_holds_none(tmp_path: Path) -> None:
+    state.state_file().parent.mkdir(parents=True, exist_ok=True)
+    state.state_file().symlink_to(tmp_path / "notes.jsonl")
+    assert lab.check("00.1", "yes")
+    assert state.reset() == tmp_path / "notes-1.jsonl"
+    assert lab.check("00.1", "yes")
+    assert state.state_file().is_symlink()
+    assert (tmp_path / "notes.jsonl").read_text() == (tmp_path / "notes-1.jsonl").read_text()
+    state.state_file().unlink()
+    state.state_file().symlink_to("/dev/null")
+    assert lab.check("00.1", "yes")
+    assert (state.reset(), state.facts()) == (None, [])
+    assert state.state_file().is_symlink()
+
+
 @pytest.mark.parametrize(
     ("platform", "place"), [("win32", "AppData"), ("darwin", "Application Support"), ("linux", ".local")]
 )
