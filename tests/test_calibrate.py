@@ -189,6 +189,9 @@ def test_a_calibration_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatc
         cost.calibrate(ps.Config(), cache=tmp_path / "nowhere" / "here.json")
     with pytest.raises(OSError, match=r"The cache .* is a folder\. Name a file in it, such as .*calibration\.json\."):
         cost.calibrate(ps.Config(), cache=tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match=r"loop cannot be written: too many levels of symbolic links\."):
+        cost.calibrate(ps.Config(), cache=tmp_path / "loop")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

@@ -174,7 +174,10 @@ class Run:
 
     def save(self, path: str | Path) -> None:
         """Write the run into one file, an .npz archive; of the problem, its class and `Problem.kept`, not the rows.
-        TypeError where a stage of your own has a state that cannot be saved.
+
+        The file is written whole or not at all. A symbolic link to it stays, and so does the mode of an older file;
+        its other hard links keep the older run. OSError where it cannot be written, TypeError where a stage of your own
+        has a state that cannot be saved.
         """
         check_type("save", path, str | Path, "the path of a file")
         spans = list(zip(*self.trace, strict=True)) or [()] * len(Span._fields)
