@@ -1,5 +1,6 @@
 """Probing rounds are a run's to the bit; a tuning ranks, tries, and says how good it was."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import minips as ps
 from minips import cost
 from minips.cost.tune import Choice, Tuning, candidates_of, words
+from minips.machines.fit import Line
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=300, classes=3))
 RANDOM = ps.Codec(ps.QSGD(levels=4), ps.ErrorFeedback())
@@ -116,3 +118,75 @@ def test_a_tuning_says_how_good_its_ranking_was():
     assert (nothing.regret, nothing.agreement) == (0.0, 1.0)
     with pytest.raises(ValueError, match="No candidate reached"):
         _ = nothing.best
+
+
+START = ps.Config(workers=2, steps=20, transport="inproc")
+OFFICE = cost.Cluster(machines=3, bandwidth_bps=1e6, latency_s=1e-3, compute_s=0.01)
+
+
+@pytest.fixture
+def calibrated(monkeypatch):
+    """A calibration that is not measured, of a gradient of a millisecond."""
+    known = cost.Calibration(gradient=Line(1e-3), problem=cost.problem_words(PROBLEM))
+    monkeypatch.setattr(sys.modules["minips.cost.tune"], "calibrate", lambda *given: known)
+
+
+@pytest.mark.parametrize(
+    "where", [{"cluster": OFFICE}, {"engine": ps.Simulated(cluster=OFFICE)}, {"cluster": OFFICE, "engine": "simulated"}]
+)
+def test_a_cluster_is_tuned_and_its_best_are_simulated_on_it(calibrated, where):
+    candidates = [replace(START, push=ps.Codec(push)) for push in (ps.Exact(), ps.Uniform(bits=4))]
+    tuning = cost.tune(PROBLEM, target_accuracy=0.5, candidates=candidates, **where)
+    assert len(tuning.tried) == 2
+    for choice in tuning.choices:
+        assert choice.config.link is None
+        assert choice.predicted_s > 0.01 * choice.steps  # the cluster's compute_s
+        assert 0.7 < choice.predicted_s / choice.measured_s < 1.4  # both in virtual time, calibrated alike
+    assert tuning.best.push.quantizer == ps.Uniform(bits=4)  # an exact push takes 3 ms of that link
+    assert "The runs that were tried are simulated" in str(tuning)
+
+
+def test_hosts_are_tuned_on_their_network_whose_latency_is_found_once(calibrated, monkeypatch):
+    found, tried = [], []
+    star = ps.Star(1e6, 0.0)
+    monkeypatch.setattr(ps.Hosts, "found", lambda self: found.append(self) or star)
+    monkeypatch.setattr(ps.Hosts, "run", lambda self, job: tried.append(self) or ps.Threads().run(job))
+    hosts, candidates = ps.Hosts(star), [replace(START, transport="tcp", servers=servers) for servers in (1, 2)]
+    tuning = cost.tune(PROBLEM, target_accuracy=0.5, candidates=candidates, tried=1, engine=hosts)
+    assert (found, tried) == ([hosts], [hosts])
+    first = tuning.choices[0]
+    alike = tuning.choices[0].config.with_({"link": ps.Link(1e6, 0.0)})
+    known = cost.Calibration(gradient=Line(1e-3), problem=cost.problem_words(PROBLEM))
+    bare, behind = (cost.predict(PROBLEM, config, known).seconds for config in (first.config, alike))
+    assert bare < 0.5 * behind < first.predicted_s < 2 * behind
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "words"),
+    [
+        ({}, ValueError, r"tune needs a target_accuracy, such as 0\.9; got None"),
+        ({"link": ps.Link(), "cluster": OFFICE}, ValueError, r"The cluster has a network of its own.*Use link=None"),
+        ({"link": ps.Link(), "engine": ps.Hosts(), "candidates": [ps.Config()]}, ValueError, "there would be two links"),
+        ({"cluster": OFFICE, "engine": ps.Hosts()}, ValueError, r"has a network of its own, and so has Cluster"),
+        ({"cluster": OFFICE, "engine": "threads"}, ValueError, r"runs on this machine, and not on Cluster.*ps\.Ray"),
+        (
+            {"cluster": OFFICE, "engine": ps.Simulated(cluster=replace(OFFICE, machines=2))},
+            ValueError,
+            "There are two clusters",
+        ),
+        ({"engine": ps.Simulated("tworacks")}, ValueError, "is not one that a prediction knows. Give a link, a cluster"),
+        ({"link": 20e6}, TypeError, r"tune takes a ps\.Link, or None; got 20000000\.0"),
+        ({"cluster": 8}, TypeError, r"tune takes a cluster, such as ps\.cost\.Cluster\(machines=8\); got 8"),
+        ({"engine": "hosts"}, ValueError, "joined by a network alone"),  # the candidates' transport is not over one
+    ],
+)
+def test_a_tuning_that_has_two_networks_or_none_is_refused_before_anything_runs(monkeypatch, where, error, words):
+    monkeypatch.setattr(sys.modules["minips.cost.tune"], "steps_to", lambda *given: pytest.fail("it was probed"))
+    given = {"target_accuracy": 0.5} if where else {}
+    with pytest.raises(error, match=words):
+        cost.tune(PROBLEM, **{"candidates": [START], **given, **where})
+
+
+def test_a_prediction_takes_hosts_alone_as_its_engine():
+    with pytest.raises(TypeError, match=r"predict takes ps\.Hosts\(…\) as its engine.*; got Threads"):
+        cost.predict(PROBLEM, START, cost.Calibration(), engine=ps.Threads())

@@ -30,7 +30,7 @@ from minips.engines.simulated.engine import Simulated
 from minips.engines.worker import compute, shards_of
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
-from minips.machines.topology import Machines, check_one_network
+from minips.machines.topology import Machines, Topology, check_one_network
 from minips.problems import Problem
 from minips.results.run import Run
 from minips.results.trace import SPANS, Trace
@@ -38,6 +38,7 @@ from minips.stage import Tensors
 from minips.stages.consistency import ASP, BSP, SSP, Consistency
 from minips.stages.transports.framing import stream_nbytes
 from minips.training.train import train
+from minips.words import check_type
 
 SLOW = Delays(seconds=0.05, slow={1: 4.0})
 
@@ -95,7 +96,15 @@ def _milliseconds(seconds: float, note: str) -> str:
     return f"{float(f'{seconds * 1e3:.2g}'):g}" if note else f"{seconds * 1e3:.3f}"
 
 
-@one_blas_thread
+def check_network(config: Config, cluster: Machines | None, engine: object = None) -> None:
+    """ValueError where a run would have two networks, or its transport none; TypeError for what is not a network."""
+    check_type("predict", cluster, Machines | None, "a cluster, such as ps.cost.Cluster(machines=8)")
+    check_type("predict", engine, Hosts | None, "ps.Hosts(…) as its engine, whose network is part of the prediction")
+    check_one_network(config, cluster)
+    if isinstance(engine, Hosts) and (cluster or not engine.transport(config)):
+        raise ValueError(f"{engine!r} has a network of its own, and so has {cluster!r}. Give one of them.")
+
+
 def predict(
     problem: Problem,
     config: Config,
@@ -118,11 +127,22 @@ def predict(
     A gradient's time is the cluster's ``compute_s`` where that is above 0, the calibration's where that was made for
     this problem, and is measured here and now otherwise. ValueError for two networks at once.
     """
-    check_one_network(config, cluster)
-    if engine and (cluster or not engine.transport(config)):
-        raise ValueError(f"{engine!r} has a network of its own, and so has {cluster!r}. Give one of them.")
+    return predict_on(problem, config, calibration, cluster, engine, engine)
+
+
+@one_blas_thread
+def predict_on(
+    problem: Problem,
+    config: Config,
+    calibration: Calibration | None,
+    cluster: Machines | None,
+    engine: Hosts | None,
+    network: Hosts | Topology | None,
+) -> Prediction:
+    """As `predict`. ``network`` draws the engine's graph: the engine, or what `Hosts.found` has found before."""
+    check_network(config, cluster, engine)
     servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
-    graph = engine.graph(config.workers, servers) if engine else None
+    graph = network.graph(config.workers, servers) if network else None
     config = config.for_rows(problem.rows)
     calibration = calibration or calibrate(config, problem)
     params = problem.init(seeds.init(config.seed))

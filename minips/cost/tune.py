@@ -10,11 +10,15 @@ from minips.core.collectives import RingAllReduce, TwoShot
 from minips.core.config import Config
 from minips.core.exchange import PS, AllReduce, Exchange
 from minips.cost.calibrate import alone, calibrate
-from minips.cost.predict import predict
+from minips.cost.predict import check_network, predict_on
 from minips.cost.probe import steps_to
-from minips.engines import Engine
+from minips.engines import Engine, Processes, Threads
+from minips.engines.hosts import Hosts
+from minips.engines.simulated.engine import Simulated
 from minips.machines.calibration import Calibration
+from minips.machines.topology import Machines
 from minips.problems import Problem
+from minips.stage import build
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
 from minips.stages.memories import ErrorFeedback
@@ -22,6 +26,7 @@ from minips.stages.quantizers import Exact, Float16, Sign, TopK, Uniform
 from minips.stages.transports import Link
 from minips.training.progress import showing
 from minips.training.train import train
+from minips.words import check_type
 
 PROBE_STEPS, TRIED = 300, 3
 
@@ -35,7 +40,7 @@ class Choice:
     steps: int | None
     predicted_s: float | None
     measured_s: float | None = None
-    """None where it was not tried."""
+    """None where it was not tried. Virtual seconds where that was on `Simulated`."""
     accuracy: float | None = None
     """At the end of the run that was tried."""
 
@@ -47,7 +52,7 @@ class Tuning:
     target_accuracy: float
     choices: list[Choice]
     note: str = ""
-    """A sentence where other programs kept the machine busy while it was calibrated."""
+    """Sentences: where other programs kept the machine busy while it was calibrated, and where nothing ran for real."""
 
     @property
     def tried(self) -> list[Choice]:
@@ -96,9 +101,10 @@ class Tuning:
 
 def tune(
     problem: Problem,
-    link: Link | None,
-    target_accuracy: float,
+    link: Link | None = None,
+    target_accuracy: float | None = None,
     *,
+    cluster: Machines | None = None,
     start: Config | None = None,
     candidates: Sequence[Config] | None = None,
     tried: int = TRIED,
@@ -106,18 +112,32 @@ def tune(
     progress: bool | Callable[[str, float], None] = False,
     watch: bool | Callable[[str, float], None] = False,
 ) -> Tuning:
-    """Rank configs by the predicted seconds to an accuracy on the held-out rows, behind ``link``, and try the best of
-    them.
+    """Rank configs by the predicted seconds to an accuracy on the held-out rows, and try the best of them.
+
+    The network is one of a ``link``, which every candidate gets; a ``cluster``, as for `predict`; that of an ``engine``
+    of `Hosts`; or, without any, this machine's bare transport. ValueError for two of them, and without the accuracy.
 
     Seconds of a step are predicted from one calibration for each codec; steps are counted in short probing runs, of at
     most as many steps as the candidate has. Other consistencies are probed as BSP, which flatters them.
 
-    ``candidates`` (None: 30 made of ``start`` by `candidates_of`) get the link; the ``tried`` best are run on
-    ``engine`` (None: `Processes`), for as many steps as they need. ``progress`` shows a bar, or is called, as ``watch``
-    is, with a description and the share that is done.
+    Of the ``candidates`` (None: 30 made of ``start`` by `candidates_of`) the ``tried`` best are run on ``engine``, for
+    as many steps as they need. None for ``engine`` is `Processes`, and on a cluster `Simulated` with the calibrations;
+    `Ray` runs them on the machines themselves. ``progress`` shows a bar, or is called, as ``watch`` is, with a
+    description and the share that is done.
     """
+    if not isinstance(target_accuracy, int | float):
+        raise ValueError(f"tune needs a target_accuracy, such as 0.9; got {target_accuracy!r}.")
+    check_type("tune", link, Link | None, "a ps.Link, or None")
+    check_type("tune", cluster, Machines | None, "a cluster, such as ps.cost.Cluster(machines=8)")
+    chosen, cluster = _engine(engine, cluster)
+    hosts = chosen if isinstance(chosen, Hosts) else None
     given = candidates or candidates_of(start or Config(steps=PROBE_STEPS))
     plan = [replace(config.for_rows(problem.rows), link=link) for config in given]
+    for config in plan:
+        check_network(config, cluster, hosts)
+        if isinstance(chosen, Simulated):
+            chosen.network(config)  # which says what to install where that is missing
+    network = hosts and hosts.found()
     parts = len(plan) + min(tried, len(plan))
     calibrations: dict[str, Calibration] = {}
     steps: dict[str, int | None] = {}
@@ -136,15 +156,45 @@ def tune(
             stages = repr(alone(config))
             if stages not in calibrations:
                 calibrations[stages] = calibrate(config, problem)
-            ranked.append(Choice(config, needed, predict(problem, config, calibrations[stages]).seconds))
+            told = predict_on(problem, config, calibrations[stages], cluster, hosts, network)
+            ranked.append(Choice(config, needed, told.seconds))
         ranked.sort(key=lambda choice: (choice.predicted_s is None, choice.predicted_s or 0.0))
-        note = next((known.note for known in calibrations.values() if known.note), "")
+        notes = [next((known.note for known in calibrations.values() if known.note), "")]
         for number, choice in enumerate(ranked[:tried]):
             if choice.predicted_s is not None:
                 show(f"trying {words(choice.config)}", (len(plan) + number) / parts)
-                run = train(problem, choice.config, engine=engine)
+                known = calibrations[repr(alone(choice.config))]
+                run = train(problem, choice.config, engine=_calibrated(chosen, known))
                 ranked[number] = replace(choice, measured_s=run.seconds, accuracy=run.accuracy)
-    return Tuning(target_accuracy, ranked, note)
+    if isinstance(chosen, Simulated):
+        notes.append("The runs that were tried are simulated: measured seconds are those of a virtual clock.")
+    return Tuning(target_accuracy, ranked, " ".join(filter(None, notes)))
+
+
+def _engine(engine: Engine | str | None, cluster: Machines | None) -> tuple[Engine, Machines | None]:
+    """The engine of the runs that are tried, and the cluster. ValueError where they are not on the same network."""
+    if engine is None:
+        return (Simulated(cluster=cluster) if cluster else Processes()), cluster
+    chosen: Engine = build("engine", engine)
+    if isinstance(chosen, Simulated):
+        if chosen.topology:
+            known = "Give a link, a cluster=ps.cost.Cluster(…), or engine=ps.Hosts(…)"
+            raise ValueError(f"The network of {chosen!r} is not one that a prediction knows. {known}.")
+        if cluster and chosen.cluster not in (None, cluster):
+            raise ValueError(f"There are two clusters, {cluster!r} and that of {chosen!r}. Give one of them.")
+        cluster = cluster or chosen.cluster
+        return replace(chosen, cluster=cluster), cluster
+    if cluster and isinstance(chosen, Threads | Processes):
+        instead = "Leave the engine out, and the best are simulated; or run them on the cluster with engine=ps.Ray(…)"
+        raise ValueError(f"{chosen!r} runs on this machine, and not on {cluster!r}. {instead}.")
+    return chosen, cluster
+
+
+def _calibrated(engine: Engine, calibration: Calibration) -> Engine:
+    """The engine; a simulation, with the seconds from which its config was predicted."""
+    if isinstance(engine, Simulated) and engine.calibration is None:
+        return replace(engine, calibration=calibration)
+    return engine
 
 
 def candidates_of(start: Config) -> Iterator[Config]:

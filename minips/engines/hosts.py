@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from minips.core.config import Config
 from minips.engines.base import Engine, TrainingJob
@@ -113,11 +113,15 @@ class Hosts(Engine):
         """The network, as `Topology.graph` draws it, with the latency that a link has here: beyond the loopback's, as
         two hosts find that are made for it. RuntimeError in a sentence where none can be.
         """
+        return self.found().graph(workers, servers)
+
+    def found(self) -> Topology:
+        """The network with the latency that `graph` has, which takes two seconds to find."""
         network = self.network
         pair = replace(self, topology=Star(network.bandwidth_bps, network.latency_s, network.loss))
         with Supervisor(partial(pair.start, "tcp")) as supervisor:
             heard = [supervisor.hear(child, "host", START_S) for child in supervisor.start("server 0", "worker 0")]
-        return replace(network, latency_s=heard[1][1] / 4).graph(workers, servers)
+        return cast(Topology, replace(network, latency_s=heard[1][1] / 4))
 
     def start(self, scheme: str, *names: str) -> list[Child]:
         """A child on a host of its own for each name, which first says ``host`` and facts of the network."""
