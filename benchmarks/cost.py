@@ -164,7 +164,7 @@ def _runs(
 def _miss(prediction: Prediction, runs: Sequence[Run], lost: Sequence[int]) -> str:
     """In which span most of the difference is to the run of median time, and what else was measured or foreseen."""
     run = sorted(runs, key=lambda run: run.seconds_per_step)[len(runs) // 2]
-    *spans, (_, whole, took) = compare(prediction, run).rows
+    *spans, (_, whole, took) = compare(prediction, run).counted
     name, predicted, measured = max(spans, key=lambda row: (row[2] - row[1]) * (1 if took > whole else -1))
     steps = [run.seconds_per_step * 1e3 for run in runs]
     return " ".join(

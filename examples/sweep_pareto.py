@@ -16,9 +16,6 @@ if __name__ == "__main__":
     print(table)  # table.to_frame() makes a pandas DataFrame of it
 
     print("\nOn the Pareto front:")
-    best = float("inf")
-    for row in sorted(table.rows, key=lambda row: row["bytes_sent"]):
-        if row["validation_loss"] < best:
-            best = row["validation_loss"]
-            share, size = row["push.quantizer.fraction"], row["bytes_sent"] / 1e6
-            print(f"  {row['steps']} steps of {share:.0%}: {size:.3f} MB, loss {best:.3f}")
+    for row in table.pareto():  # ps.lab.plots.pareto(table) draws it
+        share, size = row["push.quantizer.fraction"], row["bytes_sent"] / 1e6
+        print(f"  {row['steps']} steps of {share:.0%}: {size:.3f} MB, loss {row['validation_loss']:.3f}")

@@ -6,7 +6,7 @@ import inspect
 import re
 import reprlib
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import ge, gt, index, le, lt
 from typing import Any, SupportsIndex, get_type_hints
 
@@ -22,6 +22,16 @@ def nearest(word: str, known: Iterable[str]) -> str:
     known = list(known)
     close = difflib.get_close_matches(str(word), known, n=1)
     return f"Known: {', '.join(known)}." + (f" Did you mean {close[0]}?" if close else "")
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names as a sentence lists them.
+
+    >>> listed(["compute"]), listed(["stages", "calls", "waits"])
+    ('compute', 'stages, calls and waits')
+    """
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def reason(error: BaseException) -> str:

@@ -95,7 +95,9 @@ def test_one_worker_takes_the_calibrations_seconds_one_after_the_other():
 
 def test_a_table_says_what_it_assumes_and_goes_to_a_notebook():
     table = replace(OFFICE, cores=2).compare(25e6, ["ps:servers=2", "ring"], ["exact", "uniform"])
-    head, *lines = str(table).splitlines()
+    above, head, *lines = str(table).splitlines()
+    assert "closed" in above  # form (s)
+    assert max(map(len, str(table).splitlines())) <= 100
     assert head.split()[:2] == ["way", "codec"]
     assert [line.split()[:2] for line in lines[:4]] == [
         [way, codec] for way in ("ps:servers=2", "ring") for codec in ("exact", "uniform")

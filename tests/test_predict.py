@@ -227,3 +227,92 @@ def test_on_a_cluster_workers_do_not_share_the_cores_of_this_machine():
     assert 0.3 < slower.seconds_per_step < 0.31
     with pytest.raises(ValueError, match="The cluster has a network of its own"):
         cost.predict(PROBLEM, replace(config, link=ps.Link()), calibration, cluster=cluster)
+
+
+SEEN = ps.Config(push=ps.Codec(ps.Uniform(), ps.ErrorFeedback()), workers=3, steps=20)
+CALIBRATED = replace(CALIBRATION, gradient=Line(1e-3), problem=cost.problem_words(PROBLEM))
+SLOW = cost.Cluster(machines=3, bandwidth_bps=1e7, latency_s=1e-3, compute_s=5e-3, cores=2)
+
+
+def compared(engine, calibration=CALIBRATED, cluster=None, **changes):
+    config = replace(SEEN, **changes)
+    prediction = cost.predict(PROBLEM, config, calibration, cluster=cluster)
+    return cost.compare(prediction, ps.train(PROBLEM, config, engine=engine))
+
+
+@pytest.mark.parametrize(
+    ("engine", "cluster", "changes", "total"),
+    [
+        (ps.Simulated(cluster=SLOW), SLOW, {}, (0.8, 1.2)),
+        (ps.Simulated(cluster=SLOW), SLOW, {"servers": 2}, (0.6, 1.5)),
+        (ps.Simulated(), None, {"link": ps.Link(1e7, 1e-3)}, (0.8, 1.2)),
+        (ps.Simulated(), None, {"link": ps.Link(1e7, 1e-3), "overlap": True}, (0.6, 1.5)),
+        (ps.Simulated(), None, {"link": ps.Link(1e7, 1e-3), "exchange": "ring", "push": ps.Codec()}, (0.9, 1.1)),
+        (ps.Simulated(), None, {"delays": ps.Delays(0.02)}, (0.99, 1.01)),
+        (ps.Simulated(compute_s=0.001), None, {}, (0.99, 1.01)),
+        (ps.Simulated(compute_s=0.001), None, {"local": ps.LocalSteps(5, ps.SGD(0.1))}, (0.99, 1.01)),
+    ],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("ignore:With local steps the optimizer is the outer one")
+def test_what_a_simulation_does_not_count_is_compared_with_nothing(engine, cluster, changes, total):
+    comparison = compared(engine, cluster=cluster, **changes)
+    rows = {name: (predicted, measured) for name, predicted, measured in comparison.rows}
+    for name in (*STAGES[1:], "aggregate", "apply"):
+        assert rows[name][0] > 0
+        assert rows[name][1] is comparison.ratios[name] is None
+    low, high = total
+    assert low < comparison.ratios["total"] < high
+    assert all(ratio is None or ratio < 10 for ratio in comparison.ratios.values())
+    assert [row[0] for row in comparison.counted][-3:] == ["transfer", "wait", "total"]
+    (sentence,) = comparison.reasons
+    assert sentence.endswith("stages, calls and waits for a core: the other rows are predicted without.")
+    assert ("compute, " in sentence) == (rows["compute"][1] is None)
+    text = str(comparison)
+    assert " ".join(text.splitlines()).find(sentence) > 0
+    assert max(map(len, text.splitlines())) <= 100
+    assert sentence in comparison._repr_html_()
+
+
+def test_where_both_count_all_nothing_is_left_out_of_a_comparison():
+    comparison = compared(ps.Simulated(calibration=CALIBRATED, cluster=SLOW), cluster=SLOW)
+    assert comparison.reasons == ()
+    assert len(comparison.counted) == len(comparison.rows) == len(SPANS) + 1
+    for name in STAGES:
+        assert comparison.ratios[name] == pytest.approx(1.0, rel=1e-6)
+    assert comparison.rows[-1][1] == cost.predict(PROBLEM, SEEN, CALIBRATED, cluster=SLOW).seconds_per_step
+
+
+def test_what_is_next_to_nothing_of_a_step_is_not_divided_by():
+    rows = [("compute", 1.0, 2.0), ("wait", 0.6e-3, 3e-9), ("apply", 0.0, 0.0), ("total", 1.1, 2.1)]
+    comparison = cost.Comparison(rows)
+    assert comparison.ratios == {"compute": 0.5, "wait": None, "apply": None, "total": pytest.approx(1.1 / 2.1)}
+    assert str(comparison).splitlines()[-1] == "There is no ratio to less than 0.1% of a measured step."
+    assert cost.Comparison(rows[:1] + rows[2:]).caption == ""
+
+
+def test_a_prediction_without_stages_has_no_total_for_a_run_that_has_them():
+    none = cost.Calibration(gradient=Line(1e-3), problem=CALIBRATED.problem)
+    comparison = compared("threads", none, transport=ps.InProc())
+    rows = {name: row for name, *row in comparison.rows}
+    assert comparison.ratios["compute"] > 0
+    assert all(rows[name][0] is None and rows[name][1] > 0 for name in ("quantize", "transfer", "wait", "total"))
+    assert "The prediction counts no time for compensate, quantize," in comparison.reasons[0]
+    assert comparison.reasons[0].endswith("and apply: there is no total to compare.")
+    fewer = replace(CALIBRATED, worker={}, server={name: Line(1e-5) for name in STAGES if name != "compensate"})
+    comparison = compared("threads", fewer, transport=ps.InProc())
+    without = [name for name, predicted, _ in comparison.rows if predicted is None]
+    assert without == ["compensate", "aggregate", "apply", "total"]
+
+
+@pytest.mark.parametrize("seen", [["server 0", "server 1"], ["server 0"]])
+def test_of_workers_started_by_hand_a_run_has_no_spans(seen):
+    config = replace(SEEN, servers=2, transport=ps.InProc())
+    run = ps.train(PROBLEM, config, engine="threads")
+    run = replace(run, trace=Trace(spans=[span for span in run.trace if span.who in seen]))
+    prediction = cost.predict(PROBLEM, config, CALIBRATED)
+    comparison = cost.compare(prediction, run)
+    both = ["aggregate", "apply", "total"] if len(seen) == 2 else ["total"]
+    assert [name for name, *_ in comparison.counted] == both
+    assert comparison.rows[-1] == ("total", prediction.seconds_per_step, run.seconds_per_step)
+    assert "no spans of workers" in str(comparison)

@@ -2,6 +2,7 @@
 
 from minips.cost.calibrate import alone, calibrate, problem_words
 from minips.cost.cluster import Cluster, ClusterTable
+from minips.cost.comparison import Comparison, compare
 from minips.cost.formulas import (
     asynchronous_lr_limit,
     asynchronous_update_s,
@@ -20,7 +21,7 @@ from minips.cost.formulas import (
     two_shot_allreduce_s,
 )
 from minips.cost.maps import CodecMap, Sample, codec_map
-from minips.cost.predict import Comparison, Prediction, against_measured, compare, message_nbytes, predict
+from minips.cost.predict import Prediction, against_measured, message_nbytes, predict
 from minips.cost.probe import rounds, steps_to
 from minips.cost.tune import Choice, Tuning, tune
 from minips.engines.simulated.engine import Simulated

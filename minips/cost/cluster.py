@@ -146,13 +146,12 @@ class ClusterTable(Table):
     def caption(self) -> str:
         """The assumptions that the figures rest on."""
         cluster = self.cluster
-        cores = f"{cluster.cores} core" + "s" * (cluster.cores > 1)
+        cores = f"{cluster.cores} cores each, used one at a time by" if cluster.cores > 1 else "1 core each and"
         lines = [
-            f"{cluster.machines} machines, each with a worker that computes {_seconds(cluster.compute_s)} in a step, "
-            f"and {cores}, of which it uses one at a time.",
-            f"Each has a link of {cluster.bandwidth_bps / 1e9:g} Gbit/s each way to one switch, and a message travels "
+            f"{cluster.machines} machines with {cores} a worker that computes {_seconds(cluster.compute_s)} in a step.",
+            f"Links of {cluster.bandwidth_bps / 1e9:g} Gbit/s each way to one switch; a message travels "
             f"{_seconds(cluster.latency_s)}. BSP; {self.nbytes / 1e6:g} MB of float32.",
-            "Closed form: computing and links. Simulated: minips' own protocol, one message after the other on a link.",
+            "Closed form: computing and links. Simulated: minips' protocol, one message after another on a link.",
         ]
         if any(row["way"].startswith(PS.name) for row in self.rows):
             lines += [

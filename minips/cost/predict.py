@@ -5,7 +5,7 @@ A `Walk` in virtual time takes each worker through its steps with the calibratio
 
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from timeit import timeit
 from typing import NamedTuple
@@ -32,7 +32,6 @@ from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 from minips.machines.topology import Machines, Topology, check_one_network
 from minips.problems import Problem
-from minips.results.run import Run
 from minips.results.trace import SPANS, Trace
 from minips.stage import Tensors
 from minips.stages.consistency import ASP, BSP, SSP, Consistency
@@ -66,6 +65,9 @@ class Prediction:
     cluster: Machines | None = None
     limits: tuple[str, ...] = ()
     """Sentences on what hosts do and the model does not."""
+    calibration: Calibration = field(kw_only=True, repr=False)
+    walk: Callable[..., Walk] = field(kw_only=True, repr=False, compare=False)
+    """Takes the workers through their steps again, with another ``calibration``."""
 
     @property
     def seconds(self) -> float:
@@ -74,15 +76,15 @@ class Prediction:
 
     def __str__(self) -> str:
         """A text table."""
-        low, high = (_milliseconds(bound, self.note) for bound in self.interval_s)
+        low, high = (milliseconds(bound, self.note) for bound in self.interval_s)
         about = "" if self.exact_bytes else "about "
         of_each = f" on each of {self.cluster.machines} machines" if self.cluster else ""
         servers = 0 if isinstance(self.config.exchange, AllReduce) else self.config.servers
         counts = {"worker": self.config.workers, "server": servers}
         who = " and ".join(f"{count} {role}" + "s" * (count > 1) for role, count in counts.items() if count)
         rows = [
-            *((name, f"{_milliseconds(seconds, self.note)} ms") for name, seconds in self.spans.items()),
-            ("a step", f"{_milliseconds(self.seconds_per_step, self.note)} ms ({low} to {high} by the calibration)"),
+            *((name, f"{milliseconds(seconds, self.note)} ms") for name, seconds in self.spans.items()),
+            ("a step", f"{milliseconds(self.seconds_per_step, self.note)} ms ({low} to {high} by the calibration)"),
             ("the run", f"{self.seconds:{'.2g' if self.note else '.2f'}} s for {self.config.steps} steps"),
             ("sent by workers", f"{about}{self.bytes_sent / 1e6:.3f} MB"),
             ("received by workers", f"{about}{self.bytes_received / 1e6:.3f} MB"),
@@ -91,7 +93,7 @@ class Prediction:
         return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *filter(None, [self.note]), *self.limits])
 
 
-def _milliseconds(seconds: float, note: str) -> str:
+def milliseconds(seconds: float, note: str) -> str:
     """To the microsecond; two digits where the machine was busy, as the ``note`` says."""
     return f"{float(f'{seconds * 1e3:.2g}'):g}" if note else f"{seconds * 1e3:.3f}"
 
@@ -159,7 +161,8 @@ def predict_on(
         gradient_s, note = quietly(partial(_time_gradient, part, config, params), attempts=2)
         calibration = replace(calibration.with_gradient(Line(gradient_s)), note=calibration.note or note)
     bounds = (calibration, calibration.bound("low"), calibration.bound("high"))
-    middle, low, high = (Walk(config, bound, traffic.load, cluster, graph) for bound in bounds)
+    walk = partial(Walk, config, load=traffic.load, cluster=cluster, net=graph)
+    middle, low, high = (walk(calibration=bound) for bound in bounds)
     seconds = middle.seconds_per_step
     ends = (seconds, low.seconds_per_step, high.seconds_per_step)
     return Prediction(
@@ -174,6 +177,8 @@ def predict_on(
         calibration.note,
         cluster,
         tuple(_limits(engine, middle)) if engine else (),
+        calibration=calibration,
+        walk=walk,
     )
 
 
@@ -185,36 +190,6 @@ def _limits(engine: Hosts, walk: Walk) -> Iterator[str]:
     busy = Walk(walk.config, walk.calibration, walk.load).seconds_per_step / walk.seconds_per_step
     if busy > 0.25:  # as was found on two cores
         yield f"{busy:.0%} of a step are the cores', whatever the network: packets wait for a core, too."
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A prediction and a run, joined by span name: rows of (name, predicted and measured seconds per step)."""
-
-    rows: list[tuple[str, float, float]]
-    note: str = ""
-    """The prediction's."""
-
-    def __str__(self) -> str:
-        lines = [f"{'':<12}{'predicted':>12}{'measured':>12}{'ratio':>8}"]
-        for name, predicted, measured in self.rows:
-            ratio = f"{predicted / measured:8.2f}" if measured else f"{'–':>8}"
-            lines.append(f"{name:<12}{_milliseconds(predicted, self.note):>9} ms{measured * 1e3:>9.3f} ms{ratio}")
-        return "\n".join([*lines, *filter(None, [self.note])])
-
-
-def compare(prediction: Prediction, run: Run) -> Comparison:
-    """Predicted and measured seconds of one update by span name, and seconds per step as ``total``; of one gradient
-    step, with local ones. Of a run with more spans than a trace keeps, those up to the first missing one count.
-    """
-    trace, updates = run.trace, float(max(run.updates, 1) * run.config.local_steps)
-    if 0 < trace.until < run.seconds:
-        updates *= trace.until / run.seconds
-        trace = Trace(spans=[span for span in trace if span.start < trace.until])
-    measured = trace.seconds()
-    names = [name for name in SPANS if name in prediction.spans or name in measured]
-    rows = [(name, prediction.spans.get(name, 0.0), measured.get(name, 0.0) / updates) for name in names]
-    return Comparison([*rows, ("total", prediction.seconds_per_step, run.seconds_per_step)], prediction.note)
 
 
 class Row(NamedTuple):

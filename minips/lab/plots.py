@@ -29,6 +29,10 @@ from minips.lab.source import code
 from minips.lab.style import NARROW_IN
 from minips.results.run import Run
 from minips.results.trace import DECODE, ENCODE, SPANS, UPDATE
+from minips.training.sweep import FIGURES, RunTable, is_number
+
+__all__ = ["GROUPS", "LOOKS", "MEASURED", "PREDICTED", "Look", "check_ending", "codec_map", "contenders"]
+__all__ += ["legend_above", "loss", "pareto", "predicted", "save", "spans", "staleness", "timeline", "way"]
 
 Rows = Sequence[tuple[float, int, float]]
 """Rows of (seconds, step, training loss), as `Run.losses` and `Progress.losses` hold them."""
@@ -64,6 +68,9 @@ LOOKS = (
 
 PREDICTED, MEASURED = LOOKS[3], LOOKS[2]
 """What was predicted and what was measured; the first two looks are for two runs, A and B."""
+
+WIDE = 20
+"""The ratio of the largest figure to the smallest above which an axis of `pareto` is logarithmic."""
 
 GROUPS = {
     "compute": ("compute",),
@@ -112,7 +119,7 @@ def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
     """A bar for each span: milliseconds for one push and its pull, workers' and servers' time together."""
     named = _named(runs)
     means = {
-        label: {name: 1e3 * total / max(run.updates, 1) for name, total in run.trace.seconds().items()}
+        label: {name: total / max(run.updates, 1) for name, total in run.trace.seconds().items()}
         for label, run in named.items()
     }
     names = [name for name in SPANS if any(mean.get(name, 0) > 0 for mean in means.values())]
@@ -124,10 +131,12 @@ def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
 
 
 def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
-    """A bar per span, predicted beside measured: milliseconds of one push and its pull; ``total`` is a step of all."""
+    """A bar per span, predicted beside measured: milliseconds of one push and its pull; ``total`` is a step of all.
+    Where one of the two does not count a span, the picture says so in place of the bar.
+    """
     rows = [row for row in comparison.rows if row[1] or row[2]]
     ax = ax or _new(6.4, 0.8 + 0.35 * len(rows))
-    series = {"predicted": [1e3 * row[1] for row in rows], "measured": [1e3 * row[2] for row in rows]}
+    series = {"predicted": [row[1] for row in rows], "measured": [row[2] for row in rows]}
     _times(ax, [row[0] for row in rows], series, (PREDICTED, MEASURED))
     ax.margins(x=0.14)
     legend_above(ax, 2)
@@ -189,6 +198,69 @@ def contenders(
     _rows(ax, names)
     legend_above(ax, len(series))
     return ax
+
+
+def pareto(table: RunTable, x: str = "bytes_sent", y: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """A mark for each run of a table, by two of its columns (None for ``y``: a loss, as for `RunTable.pareto`), and the
+    Pareto front: its runs have other marks and their names, or what differs in their configs, and a line joins them.
+
+    Runs that have diverged have a mark of their own, and those without numbers none. ``table.pareto(x, y)`` has the
+    front as a text table. ValueError as it says.
+    """
+    y = y or table.objectives[1]
+    front = table.pareto(x, y)
+    ax = ax or _new(6.4, 4.0)
+    best, diverged = {id(run) for run in front.runs}, LOOKS[1]._replace(marker="x")
+    groups: list[tuple[str, Look, list[dict[str, Any]]]] = [
+        ("dominated", LOOKS[2], [r for r, run in _pairs(table) if run.diverged is None and id(run) not in best]),
+        ("diverged", diverged, [r for r, run in _pairs(table) if run.diverged is not None]),
+        ("Pareto front", LOOKS[0], front.rows),
+    ]
+    for label, look, rows in groups:
+        points = [(_scaled(x, row[x]), _scaled(y, row[y])) for row in rows if is_number(row[x]) and is_number(row[y])]
+        if points:
+            line: dict[str, Any] = {"linestyle": "-" if rows is front.rows else "", "drawstyle": "steps-post"}
+            ax.plot(*zip(*points, strict=True), label=label, markersize=7, **{**look.line, **line})
+    for row in front.rows:
+        at = _scaled(x, row[x]), _scaled(y, row[y])
+        ax.annotate(_named_row(row), at, (6, 6), textcoords="offset points", fontsize=8)
+    ax.set(xlabel=_AXES.get(x, (x, 1))[0], ylabel=_AXES.get(y, (y, 1))[0])
+    for axis, column in (("x", x), ("y", y)):
+        values = [value for row in table if is_number(value := row[column])]
+        if min(values, default=0) > 0 and max(values) > WIDE * min(values):
+            ax.set(**{f"{axis}scale": "log"})
+    ax.margins(0.15)
+    ax.grid(alpha=0.3)
+    legend_above(ax, len(groups))
+    return ax
+
+
+_AXES: dict[str, tuple[str, float]] = {
+    "bytes_sent": ("sent by the workers (MB)", 1e-6),
+    "bytes_received": ("received by the workers (MB)", 1e-6),
+    "seconds": ("time (s)", 1),
+    "loss": ("training loss", 1),
+    "validation_loss": ("validation loss", 1),
+    "accuracy": ("accuracy (share of held-out rows)", 1),
+}
+"""The axis of a column: its name with the unit, and what its figures are multiplied by."""
+
+
+def _pairs(table: RunTable) -> Iterator[tuple[dict[str, Any], Run]]:
+    return zip(table.rows, table.runs, strict=True)
+
+
+def _scaled(column: str, value: float) -> float:
+    return value * _AXES.get(column, ("", 1))[1]
+
+
+def _named_row(row: Mapping[str, Any]) -> str:
+    """A row's name, or the fields in which its config differs from others."""
+    fields = {
+        name.rpartition(".")[2]: value for name, value in row.items() if name not in FIGURES and value is not None
+    }
+    shown = (f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in fields.items())
+    return str(row.get("name") or ", ".join(shown))
 
 
 def codec_map(found: CodecMap, *, ax: Axes | None = None) -> Axes:
@@ -321,12 +393,14 @@ def _beside(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterato
 
 
 def _times(
-    ax: Axes, names: Sequence[str], series: Mapping[str, Sequence[float]], looks: Sequence[Look] = LOOKS
+    ax: Axes, names: Sequence[str], series: Mapping[str, Sequence[float | None]], looks: Sequence[Look] = LOOKS
 ) -> None:
-    """Bars of milliseconds with their figures of two digits that count, one for each name in each series."""
-    for look, label, values, aside, height in _beside(series, looks):
+    """Bars of seconds with their milliseconds in two digits that count, one for each name in each series."""
+    for look, label, seconds, aside, height in _beside(series, looks):
+        values = [1e3 * (each or 0.0) for each in seconds]
         bars = ax.barh(np.arange(len(names)) + aside, values, height, label=label, **look.area)
         figures = [f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}" for value in values]
+        figures = ["not counted" if each is None else figure for each, figure in zip(seconds, figures, strict=True)]
         ax.bar_label(bars, figures, padding=3, fontsize=8)
     ax.set(xlabel="time per push (ms)")
     _rows(ax, names)
@@ -351,3 +425,7 @@ def _legend(ax: Axes, where: Literal["upper right", "lower right"] = "upper righ
 
 def _new(width: float, height: float) -> Axes:
     return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def __dir__() -> list[str]:
+    return __all__

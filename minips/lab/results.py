@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from minips.core.config import Config
-from minips.cost import Comparison, Prediction
+from minips.cost import Prediction
 from minips.lab.source import code
 from minips.results.run import Run
 from minips.results.tables import html_rows
@@ -57,11 +57,10 @@ def in_words(runs: Mapping[str, Run]) -> str:
     return " ".join(parts)
 
 
-def foretold(comparison: Comparison, record: Record) -> str:
+def foretold(prediction: Prediction, run: Run) -> str:
     """A step as it was predicted, as it was, and whether that lies between what was predicted as its limits."""
-    _, predicted, measured = comparison.rows[-1]
-    assert record.prediction is not None
-    low, high = record.prediction.interval_s
+    predicted, measured = prediction.seconds_per_step, run.seconds_per_step
+    low, high = prediction.interval_s
     verdict = "inside" if low <= measured <= high else "outside"
     between = f"{predicted * 1e3:.2f} ms (between {low * 1e3:.2f} and {high * 1e3:.2f})"
     return f"a step was predicted to take {between} and took {measured * 1e3:.2f} ms, {verdict} these limits"

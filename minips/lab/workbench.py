@@ -386,8 +386,8 @@ class Workbench(Interactive):
             spent = record.run.trace.seconds()
             most = max(spent, key=lambda name: spent[name]) if spent else "nothing"
             expected = f"no prediction ({self._unpredicted.get(side, 'none was asked for')})"
-            if side in compared:
-                expected = results.foretold(compared[side], record)
+            if side in compared and record.prediction:
+                expected = results.foretold(record.prediction, record.run)
             words.append(f"{side}: most of the time went into {most}; {expected}.")
         self.spans.show(" ".join(words), draw, (WIDE_IN, high), (NARROW_IN, high * len(runs) if whole else high))
 

@@ -20,7 +20,7 @@ from minips.core.shard import Grant
 from minips.problems import Problem
 from minips.results import saved
 from minips.results.origin import Origin, check_same, described, origin_of, remade
-from minips.results.tables import html_rows
+from minips.results.tables import html_rows, paired
 from minips.results.trace import Span, Trace
 from minips.stage import Array, Tensors
 from minips.words import check_type, reason
@@ -128,6 +128,8 @@ class Run:
     """The optimizer's state, clocks, random draws, and the memories of all codecs, for ``train(…, resume=…)``."""
     origin: Origin | None = field(default=None, repr=False)
     """The problem as `save` writes it: class, labels and parameters, the rows' SHA-256, attributes for `predict`."""
+    name: str = ""
+    """The name that `minips.sweep` was given for it."""
 
     @property
     def seconds_per_step(self) -> float:
@@ -290,9 +292,7 @@ class Run:
 
     def summary(self) -> str:
         """A text table."""
-        rows = self.rows()
-        width = max(len(name) for name, _ in rows)
-        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+        return paired(self.rows())
 
     def to_dict(self) -> dict[str, Any]:
         """All but parameters and spans, as plain values for JSON; seconds by span name stand for the trace."""

@@ -1,13 +1,108 @@
 """Tables of texts: for a terminal, and in HTML."""
 
 import html
-from collections.abc import Callable, Iterable, Sequence
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+WIDTH = 100
+"""The most characters in a line of a text table."""
+CELLS = (40, 32, 24)
+"""The most characters in a cell that is cut: the first number that suffices."""
 
 
 def aligned(rows: Sequence[Sequence[str]], to: str = ">") -> list[str]:
     """A line for each row, the cells of a column under each other, moved to the right, or ``to`` the left (``<``)."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:{to}{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def width(rows: Sequence[Sequence[str]]) -> int:
+    """Characters in a line of `aligned`."""
+    return len(aligned(rows)[0])
+
+
+def fitted(rows: Sequence[Sequence[str]]) -> list[str]:
+    """As `aligned`, of headings and further rows, in lines of at most `WIDTH`. Where that is too little, headings take
+    several lines and long cells are cut; and columns that do not fit yet stand below the others, beside as many of the
+    first ones as tell the rows apart, or else beside numbers.
+    """
+    if not rows or width(rows) <= WIDTH:
+        return aligned(rows)
+    for most in CELLS:
+        heads, body = _shorter(rows, most)
+        pairs = zip(zip(*body, strict=True), zip(*rows[1:], strict=True), strict=True)
+        if width([*heads, *body]) <= WIDTH and all(len({*cut}) == len({*column}) for cut, column in pairs):
+            return _lines([*heads, *body])
+    return [line for block in _blocks(*_shorter(rows, CELLS[0])) for line in ("", *_lines(block))][1:]
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    return [line.rstrip() for line in aligned(rows)]
+
+
+def _shorter(rows: Sequence[Sequence[str]], most: int) -> tuple[list[list[str]], list[list[str]]]:
+    """The rows of the headings and the others, with at most so many characters in a cell: an ellipsis stands for the
+    middle of a longer one.
+    """
+    ends = most // 2, most - most // 2 - 1
+    cut = [[x if len(x) <= most else f"{x[: ends[0]]}…{x[-ends[1] :]}" for x in row] for row in rows]
+    return _headings(cut), cut[1:]
+
+
+def _blocks(heads: list[list[str]], body: list[list[str]]) -> Iterator[list[list[str]]]:
+    """Tables of some columns each, beside as many of the first ones as tell the rows apart, or numbers."""
+    count = len(body[0])
+    keys = next((n for n in range(1, count) if len({*map(tuple, picked(body, range(n)))}) == len(body)), count)
+    if width(picked([*heads, *body], range(keys))) > WIDTH - CELLS[0] - 2:
+        heads, body = [["", *row] for row in heads], [[str(number), *row] for number, row in enumerate(body, 1)]
+        keys, count = 1, count + 1
+    rows, columns = [*heads, *body], [*range(keys)]
+    for column in range(keys, count):
+        if width(picked(rows, [*columns, column])) > WIDTH:
+            yield [row for row in picked(rows, columns) if any(row)]
+            columns = [*range(keys)]
+        columns.append(column)
+    yield [row for row in picked(rows, columns) if any(row)]
+
+
+def _headings(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The headings in several lines, no wider than the cells below, the longest word, or 10 characters."""
+    columns = []
+    for head, *cells in zip(*rows, strict=True):
+        parts = re.findall(r"[^ ._]*[ ._]?", head)
+        room, lines = max(10, *map(len, (*cells, *parts))), [""]
+        for part in parts:
+            lines = [*lines[:-1], lines[-1] + part] if len(lines[-1] + part.rstrip()) <= room else [*lines, part]
+        columns.append([line.rstrip() for line in lines])
+    high = max(map(len, columns))
+    return [list(row) for row in zip(*([""] * (high - len(lines)) + lines for lines in columns), strict=True)]
+
+
+def picked(rows: Sequence[Sequence[str]], columns: Iterable[int]) -> list[list[str]]:
+    """The rows of some columns alone."""
+    columns = [*columns]
+    return [[row[column] for column in columns] for row in rows]
+
+
+def folded(text: str, indent: int = 0) -> list[str]:
+    """The lines of a text; of one that is longer than `WIDTH` the rest is indented."""
+    fold = textwrap.TextWrapper(WIDTH, subsequent_indent=indent * " ", break_on_hyphens=False)
+    return [part for line in text.splitlines() for part in (fold.wrap(line) if len(line) > WIDTH else [line])]
+
+
+def paired(rows: Iterable[tuple[str, str]]) -> str:
+    """A line for each pair of a name and a text, the texts under each other and folded where they are long."""
+    rows = list(rows)
+    indent = max(len(name) for name, _ in rows) + 2
+    return "\n".join(line for name, text in rows for line in folded(f"{name:<{indent}}{text}", indent))
+
+
+def captioned(rows: str, caption: str) -> str:
+    """A table in HTML of these rows of it, with a caption below."""
+    text = html.escape(caption).replace("\n", "<br>")
+    below = f"<caption style='caption-side:bottom;text-align:left'>{text}</caption>" if text else ""
+    return f"<table>{below}{rows}</table>"
 
 
 def html_rows(

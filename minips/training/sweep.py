@@ -1,24 +1,27 @@
 """Several runs of one problem: as configs say, or with one tensor at a time quantized; and one table from them."""
 
-import html
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from glob import escape
-from operator import attrgetter
+from itertools import repeat
+from operator import attrgetter, le
 from typing import Any
+
+import numpy as np
 
 from minips import seeds
 from minips.core.config import Config
 from minips.engines import Engine, Threads
 from minips.problems import Problem
 from minips.results.run import Run, frame
-from minips.results.tables import aligned, html_rows
+from minips.results.tables import WIDTH, captioned, fitted, folded, html_rows, width
 from minips.stage import Value
 from minips.stages.quantizers import Exact, Quantizer
 from minips.stages.transports import InProc
 from minips.training.progress import showing
 from minips.training.train import train
-from minips.words import check_type
+from minips.words import check_type, nearest
 
 FIGURES: dict[str, Callable[[Run], Any]] = {
     "loss": lambda run: run.losses[-1][2] if run.losses else None,
@@ -28,9 +31,15 @@ FIGURES: dict[str, Callable[[Run], Any]] = {
 
 
 def sweep(
-    problem: Problem, configs: Iterable[Config], *, engine: Engine | str | None = None, progress: bool = False
+    problem: Problem,
+    configs: Iterable[Config] | Mapping[str, Config],
+    *,
+    engine: Engine | str | None = None,
+    progress: bool = False,
 ) -> Iterator[Run]:
     """Train ``problem`` as each of the configs says; yields each run as soon as it has ended. ``progress`` shows a bar.
+
+    A mapping gives the configs names, which their runs have as `Run.name`, and a `RunTable` its first column.
 
     >>> import minips as ps
     >>> problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))
@@ -40,15 +49,20 @@ def sweep(
     [0.1, 0.5]
     """
     check_type("sweep", configs, Config | Iterable, "configs")
-    plan = [configs] if isinstance(configs, Config) else list(configs)
+    named = configs if isinstance(configs, Mapping) else None
+    plan = [configs] if isinstance(configs, Config) else list(named.values() if named else configs)
+    for label, config in (named or {}).items():
+        check_type("sweep", config, Config, f"a Config under each name, also under {label!r}")
 
     def read(done: int) -> tuple[str, float]:
         return f"{done} of {len(plan)} runs", done / len(plan)
 
     with showing(progress, read) as show:
-        for number, config in enumerate(plan):
+        for number, (label, config) in enumerate(zip(named or repeat(""), plan, strict=False)):
             show(number)
-            yield train(problem, config, engine=engine)
+            run = train(problem, config, engine=engine)
+            run.name = str(label)
+            yield run
 
 
 def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = None) -> dict[str, Run]:
@@ -79,6 +93,12 @@ class Table:
 
     rows: list[dict[str, Any]]
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
     @property
     def caption(self) -> str:
         """The lines below the rows."""
@@ -90,13 +110,11 @@ class Table:
 
     def __str__(self) -> str:
         """A text table."""
-        return "\n".join([*aligned(self._cells()), *filter(None, [self.caption])])
+        return "\n".join([*fitted(self._cells()), *folded(self.caption)])
 
     def _repr_html_(self) -> str:
         head, *body = self._cells()
-        text = html.escape(self.caption).replace("\n", "<br>")
-        caption = f"<caption style='caption-side:bottom;text-align:left'>{text}</caption>" if text else ""
-        return f"<table>{caption}{html_rows([head], len(head))}{html_rows(body, 0)}</table>"
+        return captioned(html_rows([head], len(head)) + html_rows(body, 0), self.caption)
 
     def _cells(self) -> list[list[str]]:
         names = list(self.rows[0]) if self.rows else []
@@ -104,21 +122,95 @@ class Table:
 
 
 class RunTable(Table):
-    """A row for each run: the fields in which the configs differ, by their paths, and figures, named as in `Run`."""
+    """A row for each run: its name, where runs have names, as those of a mapping do; the fields in which the configs
+    differ, by their paths; and figures, named as in `Run`. Where a text table would be too wide, the fields of a stage
+    stand beside its name, in one column.
+    """
 
-    def __init__(self, runs: Iterable[Run]) -> None:
+    def __init__(self, runs: Iterable[Run] | Mapping[str, Run]) -> None:
+        if isinstance(runs, Mapping):
+            runs = [replace(run, name=str(name)) for name, run in runs.items()]
         self.runs = list(runs)
         configs = [dict(_paths(run.config)) for run in self.runs]
         known = dict.fromkeys(path for config in configs for path in config)
         differing = [path for path in known if len({repr(config.get(path)) for config in configs}) > 1]
-        shown = [name for name, figure in FIGURES.items() if any(figure(run) is not None for run in self.runs)]
+        named = {"name": attrgetter("name")} if any(run.name for run in self.runs) else {}
+        shown = {name: figure for name, figure in FIGURES.items() if any(figure(run) is not None for run in self.runs)}
         self.rows = [
-            {**{path: config.get(path) for path in differing}, **{name: FIGURES[name](run) for name in shown}}
+            {
+                **{name: figure(run) for name, figure in named.items()},
+                **{path: config.get(path) for path in differing},
+                **{name: figure(run) for name, figure in shown.items()},
+            }
             for config, run in zip(configs, self.runs, strict=True)
         ]
 
+    def pareto(self, *columns: str) -> "RunTable":
+        """The runs that no other run dominates: none is at least as good in each of these columns, and better in one.
+
+        ``columns`` are names of this table's (none: ``bytes_sent``, and ``validation_loss`` or, without held-out rows,
+        ``loss``). Less is better, and of ``accuracy`` more. Equal runs stay together; the best of the first column
+        comes first. Runs that have diverged, and those without a finite number in each of the columns, are left out.
+        ValueError for a column that is not there, or holds no numbers.
+        """
+        columns = columns or self.objectives
+        rows = self.rows
+        for column in columns if rows else ():
+            if column not in rows[0]:
+                raise ValueError(f"This table has no column {column!r}. {nearest(column, rows[0])}")
+            if not any(map(is_number, (row[column] for row in rows))):
+                raise ValueError(f"A Pareto front is of numbers; the column {column!r} holds {rows[0][column]!r}.")
+        points = [
+            tuple(_cost(column, row[column]) for column in columns) if run.diverged is None else (math.inf,)
+            for row, run in zip(rows, self.runs, strict=True)
+        ]
+        finite = [number for number, point in enumerate(points) if all(map(math.isfinite, point))]
+        best = [
+            number
+            for number in finite
+            if not any(points[o] != points[number] and all(map(le, points[o], points[number])) for o in finite)
+        ]
+        front = RunTable([])
+        best.sort(key=points.__getitem__)
+        front.runs, front.rows = [self.runs[number] for number in best], [rows[number] for number in best]
+        return front
+
+    @property
+    def objectives(self) -> tuple[str, str]:
+        """The columns of `pareto` where none are given."""
+        return "bytes_sent", "validation_loss" if any("validation_loss" in row for row in self.rows) else "loss"
+
+    def _cells(self) -> list[list[str]]:
+        cells = super()._cells()
+        return cells if not self.rows or width(cells) <= WIDTH else _together(cells)
+
     def __repr__(self) -> str:
         return f"<RunTable of {len(self.runs)} runs>"
+
+
+def is_number(value: Any) -> bool:
+    """True for a finite number."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _cost(column: str, value: Any) -> float:
+    """A figure as one of which less is better; NaN where it is not a number."""
+    return math.nan if not is_number(value) else float(-value if column == "accuracy" else value)
+
+
+def _together(cells: list[list[str]]) -> list[list[str]]:
+    """The cells with the columns of a stage's fields in the column of the stage: ``TopK(fraction=0.01)``."""
+    head, *body = cells
+    for column in reversed(range(len(head))):
+        parent, _, field = head[column].rpartition(".")
+        if parent not in head:
+            continue
+        for row in body:
+            if value := row.pop(column):
+                stage, bracket, others = row[head.index(parent)].partition("(")
+                row[head.index(parent)] = f"{stage}({field}={value}" + (f", {others}" if bracket else ")")
+        head.pop(column)
+    return [head, *body]
 
 
 def _paths(value: Value, prefix: str = "") -> Iterator[tuple[str, Any]]:

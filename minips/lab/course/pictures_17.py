@@ -68,7 +68,7 @@ def draw_calibration(calibration: Calibration, values: int) -> None:
 
 def draw_comparison(comparison: Comparison) -> None:
     """Each span and the whole step, predicted and measured, on a logarithmic axis."""
-    rows = [row for row in comparison.rows if row[1] and row[2]]
+    rows = [row for row in comparison.counted if row[1] and row[2]]
     names = [*(name for name, _, _ in rows[:-1]), "whole step"]
     _, ax = pyplot.subplots(figsize=(7, 3.8), layout="constrained")
     for y, (_, predicted, measured) in enumerate(rows):
