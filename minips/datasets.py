@@ -15,6 +15,8 @@ from minips.arithmetic import one_blas_thread
 from minips.stage import Array
 from minips.words import check_type
 
+__all__ = ["Dataset", "breast_cancer", "clicks", "diabetes", "digits", "fourier", "synthetic"]
+
 
 class Dataset(NamedTuple):
     """Training rows and held-out rows: X of shape (n, d), y of shape (n,)."""
@@ -148,3 +150,7 @@ def _split(X: Array, y: Array, validation: float, rng: np.random.Generator, dtyp
     mean[:numbers], deviation[:numbers] = 0, 1
     X = ((X - mean) / np.where(deviation > 0, deviation, 1)).astype(dtype)
     return Dataset(X[train], y[train], X[rest], y[rest])
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -26,6 +26,7 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError('minips.sklearn needs scikit-learn: pip install "minips[lab]".') from None
 
+__all__ = ["PSClassifier", "PSRegressor"]
 _READ: Any = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 """The rows that scikit-learn's check lets through."""
 _CODEC = ("quantizer", "memory", "serializer", "compressor")
@@ -228,3 +229,7 @@ def _curvature(X: Any, batch: int) -> float:
         v, one = X.T @ products / X.shape[0], float(products.mean())
     squares = X.multiply(X) if hasattr(X, "multiply") else X * X
     return float(largest + squares.sum() / (X.shape[0] * batch))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -24,6 +24,8 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("minips.torch needs PyTorch, which is not installed: pip install torch.") from None
 
+__all__ = ["CodecHook", "TorchProblem"]
+
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
@@ -229,3 +231,7 @@ def _array(name: str, tensor: torch.Tensor) -> Array:
         return np.asarray(tensor.detach().numpy())
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"The tensor {name!r} is {tensor.dtype} on {tensor.device}: {error}") from error
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,7 +7,7 @@ import pytest
 
 import minips as ps
 from minips.core.partition import cut, join, partition
-from minips.core.rows import TableParameters
+from minips.core.rows import TableParameters, row_numbers
 from minips.stages.aggregators import Contribution
 
 START = {"E": np.arange(2000, dtype="f4").reshape(500, 4) / 2000, "b": np.ones(3, "f4")}
@@ -184,3 +184,66 @@ def test_bytes_of_a_hundred_rows_of_a_million():
         client.push_pull({"E": ps.Rows(ids, np.ones((100, 16), "f4"))}, rows={"E": ids}).result(10)
         assert client.bytes_sent - sent <= 8_000
         assert client.bytes_received - received <= 7_000
+
+
+class Misread(ps.ClickModel):
+    """Clicks whose batches claim to read, or whose gradient has, other rows than there are."""
+
+    def __init__(self, needed=None, touched=None):
+        super().__init__(*CLICKS)
+        self.needed, self.touched = needed, touched
+
+    def shard(self, worker, workers):
+        return self
+
+    def rows_needed(self, rows=None):
+        needed = super().rows_needed(rows)
+        return self.needed(needed) if self.needed else needed
+
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        if self.touched:
+            gradient["E"] = ps.Rows(self.touched(gradient["E"].ids), gradient["E"].values)
+        return loss, gradient
+
+
+CLICKS = ps.datasets.clicks(rows=200, items=50, width=4)
+ITEMS = ps.ClickModel(*CLICKS).items
+THERE = rf"'E', a tensor of shape \({ITEMS}, 4\), has the rows 0 to {ITEMS - 1}; "
+
+
+def last(row):
+    """The rows with another one in the place of the last."""
+    return lambda ids: np.append(ids[:-1], row)
+
+
+@pytest.mark.parametrize("engine", ["threads", "simulated"])
+@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"needed": lambda needed: {"E": last(ITEMS)(needed["E"])}}, THERE + rf"got {ITEMS}, 1 of \d+ numbers"),
+        ({"needed": lambda needed: {"E": [0, -1, 2, -5]}}, THERE + r"got -1, -5, 2 of 4 numbers\."),
+        ({"needed": lambda needed: {"E": ["a"]}}, r"Rows are a list of whole numbers.*got \['a'\] for 'E'"),
+        ({"needed": lambda needed: {}}, r"rows_needed gives the rows of each table, as in {'E': \[0, 2\]}; got {}"),
+        ({"touched": last(ITEMS + 7)}, THERE + rf"got {ITEMS + 7}, 1 of 32 numbers"),
+        ({"touched": last(-3)}, THERE + r"got -3, 1 of 32 numbers"),
+    ],
+    ids=["beyond", "negative", "text", "none", "pushed beyond", "pushed negative"],
+)
+def test_a_problem_that_names_rows_that_do_not_exist_hears_which(engine, servers, wrong, words):
+    config = ps.Config(workers=1, steps=2, servers=servers, batch_size=32, transport="inproc")
+    with pytest.raises(RuntimeError, match=words):
+        ps.train(Misread(**wrong), config, engine=engine)
+    if "needed" in wrong:
+        with pytest.raises((ValueError, RuntimeError), match=words):
+            ps.cost.predict(Misread(**wrong), config, ps.cost.Calibration())
+
+
+def test_of_many_wrong_row_numbers_the_first_are_named():
+    with pytest.raises(ValueError, match=r"A tensor of shape \(5,\) has the rows 0 to 4; got 9\.$"):
+        row_numbers([9], (5,))
+    with pytest.raises(ValueError, match=r"got 5, 6, 7, 8, 9, 10, 11, 12, …, 95 of 100 numbers\.$"):
+        row_numbers(np.arange(100), (5,))
+    with pytest.raises(ValueError, match=r"A tensor of shape \(0, 2\) has no rows; got 0\.$"):
+        row_numbers([0], (0, 2))

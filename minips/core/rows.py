@@ -49,21 +49,26 @@ class Rows(NamedTuple):
         return Rows(ids, values / by)
 
 
-def row_numbers(given: Any, shape: tuple[int, ...]) -> Array:
+def row_numbers(given: Any, shape: tuple[int, ...], name: str = "") -> Array:
     """These rows of a tensor of this shape as an array. ValueError where they are no list of whole numbers, or where
-    there are no such rows.
+    there are no such rows, which it names.
     """
+    of = f" for {name!r}" if name else ""
     kinds = {*map(type, given)} if isinstance(given, list) else ()
     whole = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
     ids = np.asarray(given if whole else "")  # a list of texts could become a huge array
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise ValueError(
-            f"Rows are a list of whole numbers, which np.flatnonzero makes of a mask; got {quoted(given)}."
+            f"Rows are a list of whole numbers, which np.flatnonzero makes of a mask; got {quoted(given)}{of}."
         )
     count = shape[0] if shape else 0
     if ids.size and not 0 <= ids.min() <= ids.max() < count:
-        first = ", ".join(map(str, ids[:8].tolist())) + ", …" * (len(ids) > 8)
-        raise ValueError(f"A tensor of shape {shape} has the rows 0 to {count - 1}; got {first}.")
+        wrong = ids[(ids < 0) | (ids >= count)]
+        first = ", ".join(map(str, wrong[:8].tolist())) + ", …" * (len(wrong) > 8)
+        share = f", {len(wrong)} of {len(ids)} numbers" if len(ids) > 1 else ""
+        who = f"{name!r}, a tensor of shape {shape}," if name else f"A tensor of shape {shape}"
+        there = f"the rows 0 to {count - 1}" if count else "no rows"
+        raise ValueError(f"{who} has {there}; got {first}{share}.")
     return ids.astype(np.intp, copy=False)
 
 

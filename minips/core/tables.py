@@ -70,7 +70,7 @@ def checked_rows(gradients: Mapping[str, Any], like: Tensors, tables: Tables) ->
     for name, part in tables.items():
         if not isinstance(gradients.get(name), Rows):
             raise ValueError(f"{name!r} is a table: push its touched rows, as {{{name!r}: ps.Rows(ids, values)}}.")
-        ids = numbers[name] = row_numbers(gradients[name].ids, part.shape)
+        ids = numbers[name] = row_numbers(gradients[name].ids, part.shape, name)
         shaped[name], values[name] = np.empty((len(ids), *part.shape[1:]), part.dtype), gradients[name].values
     ready: dict[str, Any] = checked(values, shaped)
     return ready | {name: Rows(ids, ready[name]).summed() for name, ids in numbers.items()}
@@ -83,7 +83,17 @@ def wanted_rows(names: Collection[str], rows: Wanted, like: Tensors) -> dict[str
     for name in (*names, *(rows or ())):
         if name not in like:
             raise ValueError(f"There is no tensor {name!r} on the servers; there are {', '.join(like)}.")
-    return {name: row_numbers(ids, like[name].shape).tolist() for name, ids in (rows or {}).items()}
+    return {name: row_numbers(ids, like[name].shape, name).tolist() for name, ids in (rows or {}).items()}
+
+
+def rows_read(needed: Any, tables: Collection[str], like: Mapping[str, Array]) -> dict[str, Array]:
+    """What a problem's ``rows_needed`` gave for a batch, as arrays. ValueError where it lacks a table, or names rows that
+    do not exist.
+    """
+    if not isinstance(needed, Mapping) or not needed.keys() >= {*tables}:
+        words = "rows_needed gives the rows of each table, as in"
+        raise ValueError(f"{words} {{{next(iter(tables))!r}: [0, 2]}}; got {quoted(needed)}.")
+    return {name: row_numbers(needed[name], like[name].shape, name) for name in tables}
 
 
 def stated(message: Message, layout: Layouts, rows: Wanted) -> Message:
@@ -117,7 +127,7 @@ def taken(message: Any, decoder: Decoder, params: Tensors, tables: Tables) -> di
         raise ValueError(f"A push of rows has their numbers under 'of', for {', '.join(tables)}, and no memory.")
     like = dict(params)
     for name, part in tables.items():
-        count = len(row_numbers(of[name], part.shape)) if name in of else part.shape[0]
+        count = len(row_numbers(of[name], part.shape, name)) if name in of else part.shape[0]
         like[name] = np.broadcast_to(np.empty((), part.dtype), (count, *part.shape[1:]))
     tensors = decoder.decode(message, like).tensors
     pushed = {name: Rows(of[name], g) if name in of else g for name, g in tensors.items()}
@@ -140,7 +150,7 @@ def chosen(header: Header, params: Tensors, layout: Layouts, codec: Codec) -> Te
         if not isinstance(name, str) or name not in params:
             raise ValueError(f"There is no tensor {quoted(name)} here; there are {', '.join(params)}.")
     for name, ids in rows.items():
-        check_rows_asked(name, len(row_numbers(ids, layout[name].shape)), layout[name].shape)
+        check_rows_asked(name, len(row_numbers(ids, layout[name].shape, name)), layout[name].shape)
     if rows and not codec.memory.stateless:
         raise ValueError(f"{codec.memory!r} remembers whole tensors: rows cannot be pulled through it.")
     kept = params if names is None else {name: params[name] for name in names}

@@ -39,3 +39,7 @@ __all__ += ["parameter_server_s", "parameter_server_step_s"]
 __all__ += ["CodecMap", "Sample", "codec_map"]
 __all__ += ["Comparison", "Prediction", "compare", "message_nbytes", "predict"]
 __all__ += ["Choice", "Tuning", "rounds", "steps_to", "tune"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -14,6 +14,7 @@ from minips.core.config import Config
 from minips.core.exchange import AllReduce
 from minips.core.reduction import AllReduceState
 from minips.core.rows import Rows
+from minips.core.tables import rows_read
 from minips.cost.walk import Declared, Workload
 from minips.engines.simulated.engine import Simulated
 from minips.engines.worker import shards_of
@@ -135,7 +136,7 @@ class TouchedRows(Problem):
         return self.problem.rows_needed(rows)
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Any]:
-        ids = self.problem.rows_needed(rows)
+        ids = rows_read(self.problem.rows_needed(rows), self.tables, params)
         return 0.1, self.dense | {name: Rows(one, np.zeros_like(params[name][one])) for name, one in ids.items()}
 
 

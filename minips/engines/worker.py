@@ -17,7 +17,7 @@ from minips.core.loop import Compute, Seen, carry_out_loop, train_served
 from minips.core.message import ADVICE, NonFiniteError
 from minips.core.protocol import WorkerProtocol
 from minips.core.sessions import Session
-from minips.core.tables import TableWorker
+from minips.core.tables import TableWorker, rows_read
 from minips.drivers.client import Client
 from minips.problems import Problem
 from minips.stage import Array, Tensors
@@ -83,7 +83,8 @@ def by_rows(worker: WorkerProtocol, problem: Problem, config: Config) -> WorkerP
         return worker
 
     def needed(clock: int) -> dict[str, Array]:
-        turns = [problem.rows_needed(batch(problem, config, worker.worker, clock, k)) for k in range(config.accumulate)]
+        batches = (batch(problem, config, worker.worker, clock, turn) for turn in range(config.accumulate))
+        turns = [rows_read(problem.rows_needed(rows), problem.tables, worker.like) for rows in batches]
         return {name: np.unique(np.concatenate([turn[name] for turn in turns])) for name in problem.tables}
 
     return cast(WorkerProtocol, TableWorker(worker, needed, config.overlap))

@@ -30,3 +30,7 @@ def check(stage: Stage | Problem) -> None:
         return check_problem(stage)
     contract = globals().get(f"check_{stage.kind}", check_stage)
     contract(stage)
+
+
+def __dir__() -> list[str]:
+    return __all__
