@@ -214,6 +214,7 @@ def demo(options: argparse.Namespace) -> None:
 
 def train(options: argparse.Namespace) -> int:
     """Train once, as the options say. A stage is given as name or name:field=value,field=value."""
+    from minips.engines.evaluation import evaluation
     from minips.training.train import train as run_it
 
     check_files(options.save, options.json, options.trace)
@@ -222,17 +223,26 @@ def train(options: argparse.Namespace) -> int:
     problem = _problem(options)
     with wrong_values("engine"):
         engine = parse_stage("engine", options.engine)
+    with wrong_values():
+        evaluation(options.every, (), problem, 0.0, config.local)
     if before:
         with wrong_values():
             start = problem.init(seeds.init(config.seed))
             check_resumable(before, config.for_rows(problem.rows), origin_of(problem, start))
+    shown = bool(sys.stderr and sys.stderr.isatty())
+    watched = {"every": options.every, "on_eval": _print_evaluation} if options.every else {}
     try:
-        run = run_it(problem, config, engine=engine, progress=bool(sys.stderr and sys.stderr.isatty()), resume=before)
+        run = run_it(problem, config, engine=engine, progress=shown, resume=before, **watched)
     except BaseException as error:
         if kept := getattr(error, "run", None):
             _end(kept, options)
         raise
     return _end(run, options)
+
+
+def _print_evaluation(now: Any) -> None:
+    held_out = "" if now.validation_loss is None else f", validation loss {now.validation_loss:.4f}"
+    print(f"Step {now.step}: training loss {now.loss:.4f}{held_out}", file=sys.stderr)
 
 
 def _resumed(options: argparse.Namespace) -> Run | None:
@@ -639,6 +649,8 @@ def _parser() -> argparse.ArgumentParser:
     one = add(train, "train once", *_PROBLEM, *_FILES)
     engines = f"where workers run: {', '.join(names('engine'))}, ray:address=HOST:PORT"
     one.add_argument("--engine", default="processes", help=engines)
+    every = "compute the losses after every N steps, too, and keep them with --save and --json"
+    one.add_argument("--every", type=int, metavar="N", help=every)
     _add_config(one)
     of_network = ("--token-file", "--plaintext")
     one = add(serve, "serve parameters to workers that are started by hand", *_PROBLEM, *_FILES, *of_network)

@@ -57,6 +57,20 @@ def test_sigterm_ends_a_run_with_one_sentence_and_no_process_left():
     assert not alive
 
 
+def test_evaluations_are_printed_and_kept(tmp_path, capsys):
+    run, train = str(tmp_path / "run.npz"), ["train", "--engine", "simulated", "--workers", "1", "--every"]
+    assert cli.main([*train, "3", "--steps", "6", "--save", run, "--json", "-"]) == 0
+    said = capsys.readouterr()
+    kept = json.loads(said.out)["evaluations"]
+    assert [step for _, step, *_ in kept] == [3, 6]
+    for _, step, loss, held_out in kept:
+        assert f"Step {step}: training loss {loss:.4f}, validation loss {held_out:.4f}\n" in said.err
+    assert cli.main([*train, "4", "--resume", run, "--steps", "12", "--save", run]) == 0
+    assert [step for _, step, *_ in ps.Run.load(run).evaluations] == [3, 6, 8, 12]
+    assert cli.main([*train, "0"]) == 2
+    assert "every is a number of steps, at least 1; got 0." in capsys.readouterr().err
+
+
 def test_a_run_is_saved_and_resumed(tmp_path, capsys):
     run, straight = str(tmp_path / "run.npz"), str(tmp_path / "straight.npz")
     train = ["train", "--engine", "simulated", "--workers", "2", "--optimizer", "sgd:momentum=0.9"]

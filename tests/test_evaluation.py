@@ -3,8 +3,10 @@
 import csv
 import math
 import signal
+import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -202,11 +204,56 @@ def test_a_csv_log_has_a_row_for_each_evaluation(tmp_path):
     assert [float(row["validation_loss"]) for row in rows] == [now.validation_loss for now in evaluations]
 
 
+@pytest.mark.parametrize("engine", ["threads", "simulated", pytest.param("processes", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("exchange", ["ps", "ring"])
+def test_a_run_keeps_the_losses_of_its_evaluations_without_a_function_that_is_called(engine, exchange, tmp_path):
+    config, seen = ps.Config(workers=2, steps=6, exchange=exchange, transport="tcp"), []
+    run = ps.train(PROBLEM, config, engine=engine, every=4, progress=True)
+    assert [step for _, step, *_ in run.evaluations] == [4, 6]
+    assert run.evaluations[-1][2:] == (run.losses[-1][2], run.validation_loss)
+    run.save(tmp_path / "run.npz")
+    assert ps.Run.load(tmp_path / "run.npz").evaluations == run.evaluations
+    assert run.to_dict()["evaluations"] == run.evaluations
+    longer = config.with_({"steps": 9})
+    more = ps.train(PROBLEM, longer, engine=engine, every=2, on_eval=seen.append, resume=tmp_path / "run.npz")
+    assert [step for _, step, *_ in more.evaluations] == [4, 6, 8, 9]
+    assert more.evaluations[:2] == run.evaluations
+    assert [now.validation_loss for now in seen] == [row[3] for row in more.evaluations[2:]]
+    assert [row[0] for row in more.evaluations] == sorted(row[0] for row in more.evaluations)
+    assert ps.train(PROBLEM, config, engine="simulated").evaluations == []
+
+
+def test_the_progress_bar_shows_the_last_evaluation(monkeypatch):
+    shown = []
+
+    @contextmanager
+    def showing(progress, read):
+        assert progress is True
+        yield lambda news: shown.append(read(news)[0])
+
+    monkeypatch.setattr(sys.modules["minips.training.train"], "showing", showing)
+    run = ps.train(PROBLEM, ps.Config(workers=1, steps=4), engine="simulated", every=2, progress=True)
+    _, _, loss, held_out = run.evaluations[-1]
+    assert shown[-1] in [
+        f"training loss {run.losses[-1][2]:.4f}, validation loss {row[3]:.4f}" for row in run.evaluations
+    ]
+
+
+def test_a_run_that_an_evaluation_ends_with_an_error_keeps_those_before():
+    def fails(now):
+        if now.step == 4:
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full") as failed:
+        ps.train(PROBLEM, ps.Config(workers=1, steps=9, transport="inproc"), engine="threads", every=2, on_eval=fails)
+    assert [step for _, step, *_ in failed.value.run.evaluations] == [2, 4]
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"every": 3}, "give both, or neither"),
-        ({"on_eval": print}, "give both, or neither"),
+        ({"every": 0}, "every is a number of steps, at least 1; got 0"),
+        ({"on_eval": print}, r"on_eval is called after every so many steps: say how many, such as every=20\."),
         ({"every": 0, "on_eval": print}, "every is a number of steps, at least 1; got 0"),
         ({"every": 2, "on_eval": [7]}, "on_eval takes functions"),
         ({"every": 2, "on_eval": lambda now: "yes"}, "returns True to end the run, or None; .* returned 'yes'"),

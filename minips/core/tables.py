@@ -87,8 +87,8 @@ def wanted_rows(names: Collection[str], rows: Wanted, like: Tensors) -> dict[str
 
 
 def rows_read(needed: Any, tables: Collection[str], like: Mapping[str, Array]) -> dict[str, Array]:
-    """What a problem's ``rows_needed`` gave for a batch, as arrays. ValueError where it lacks a table, or names rows that
-    do not exist.
+    """The rows of each table that a problem's ``rows_needed`` gave for a batch, as arrays. ValueError where one lacks,
+    or its rows do not exist.
     """
     if not isinstance(needed, Mapping) or not needed.keys() >= {*tables}:
         words = "rows_needed gives the rows of each table, as in"

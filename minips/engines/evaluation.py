@@ -1,8 +1,8 @@
 """Evaluations: functions that a training run calls with its parameters and losses every so many steps.
 
 ``train(…, every=20, on_eval=[…])`` pauses the run after every 20 steps of all the workers, and at its end; nothing
-moves until each of the functions has had its `Eval`. One that returns True ends the run there. So all engines end with
-the same bits, and an evaluation costs the run its time.
+moves until each of the functions has had its `Eval`. One that returns True ends the run there. The run keeps the losses
+of its pauses. So all engines end with the same bits, and an evaluation costs the run its time.
 """
 
 import csv
@@ -19,7 +19,7 @@ import numpy as np
 from minips import files
 from minips.core.local import LocalSteps
 from minips.problems import Problem
-from minips.results.run import Rows, Run
+from minips.results.run import Evaluations, Rows, Run
 from minips.stage import Tensors
 
 
@@ -114,6 +114,8 @@ class Evaluation:
         self.every, self._each = every, each
         self._held_out, self._calls, self._began_s = problem.held_out(), calls, began_s
         self._clock = -1
+        self.rows: Evaluations = []
+        """The losses so far."""
 
     def call(self, clock: int, params: Tensors, losses: Rows, seconds: float) -> bool:
         """Evaluate the run at a clock, ``seconds`` after its start; True where one of the functions ends it."""
@@ -124,6 +126,7 @@ class Evaluation:
             held_out = None if self._held_out is None else self._held_out.loss(params)
         loss = losses[-1][2] if losses else math.nan
         now = Eval(clock * self._each, params, loss, held_out, self._began_s + seconds)
+        self.rows.append((now.seconds, now.step, now.loss, held_out))
         answers = [call(now) for call in self._calls]
         for call, answer in zip(self._calls, answers, strict=True):
             if not isinstance(answer, bool | np.bool_ | None):
@@ -144,12 +147,14 @@ def evaluation(
     began_s: float,
     local: LocalSteps | None = None,
 ) -> Evaluation | None:
-    """The pauses for these functions; None without any. TypeError or ValueError where they do not fit ``every``."""
+    """The pauses ``every`` so many steps, for these functions; None for none. TypeError or ValueError where they do not
+    fit together.
+    """
     calls: list[Any] = [on_eval] if callable(on_eval) or not isinstance(on_eval, Iterable) else [*on_eval]
     if not all(map(callable, calls)):
         raise TypeError(f"on_eval takes functions of a ps.Eval; got {on_eval!r}.")
-    if bool(calls) != (every is not None):
-        raise ValueError("every says after how many steps on_eval is called: give both, or neither.")
+    if calls and every is None:
+        raise ValueError("on_eval is called after every so many steps: say how many, such as every=20.")
     if every is not None and (not isinstance(every, int) or every < 1):
         raise ValueError(f"every is a number of steps, at least 1; got {every!r}.")
     if every and local:

@@ -27,7 +27,7 @@ class Record(NamedTuple):
         """A line of CSV: plain values, seconds and bytes, the config as JSON."""
         run = self.run.to_dict()
         config, losses, spans, stale = (run.pop(name) for name in ("config", "losses", "spans", "staleness"))
-        run.pop("events")
+        run = {name: value for name, value in run.items() if name not in ("events", "evaluations", "name")}
         pushes = max(sum(stale.values()), 1)
         return {
             "number": self.number,

@@ -27,6 +27,8 @@ from minips.words import check_type, reason
 
 Rows = list[tuple[float, int, float]]
 """Rows of (seconds, gradient step, training loss)."""
+Evaluations = list[tuple[float, int, float, float | None]]
+"""Rows of (seconds, gradient step, training loss, validation loss)."""
 
 
 class Progress(NamedTuple):
@@ -128,6 +130,9 @@ class Run:
     """The optimizer's state, clocks, random draws, and the memories of all codecs, for ``train(…, resume=…)``."""
     origin: Origin | None = field(default=None, repr=False)
     """The problem as `save` writes it: class, labels and parameters, the rows' SHA-256, attributes for `predict`."""
+    evaluations: Evaluations = field(default_factory=list)
+    """Rows of (seconds, gradient step, training loss, loss on held-out rows or None), one for each pause of `train`
+    after ``every`` so many steps."""
     name: str = ""
     """The name that `minips.sweep` was given for it."""
 
@@ -249,6 +254,7 @@ class Run:
             server_rows=[sum(rows) for rows in zip(before.server_rows, self.server_rows, strict=False)],
             grants=[*before.grants, *self.grants],
             trace=before.trace + self.trace.since(-began),
+            evaluations=[*before.evaluations, *self.evaluations],
             events=[
                 *before.events,
                 *((began, text) for text in notes),

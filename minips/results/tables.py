@@ -4,6 +4,7 @@ import html
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 
 WIDTH = 100
 """The most characters in a line of a text table."""
@@ -29,25 +30,25 @@ def fitted(rows: Sequence[Sequence[str]]) -> list[str]:
     """
     if not rows or width(rows) <= WIDTH:
         return aligned(rows)
-    for most in CELLS:
-        heads, body = _shorter(rows, most)
+    for most, least in product(CELLS, (10, 0)):
+        heads, body = _shorter(rows, most, least)
         pairs = zip(zip(*body, strict=True), zip(*rows[1:], strict=True), strict=True)
         if width([*heads, *body]) <= WIDTH and all(len({*cut}) == len({*column}) for cut, column in pairs):
             return _lines([*heads, *body])
-    return [line for block in _blocks(*_shorter(rows, CELLS[0])) for line in ("", *_lines(block))][1:]
+    return [line for block in _blocks(*_shorter(rows, CELLS[0], 10)) for line in ("", *_lines(block))][1:]
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
     return [line.rstrip() for line in aligned(rows)]
 
 
-def _shorter(rows: Sequence[Sequence[str]], most: int) -> tuple[list[list[str]], list[list[str]]]:
+def _shorter(rows: Sequence[Sequence[str]], most: int, least: int) -> tuple[list[list[str]], list[list[str]]]:
     """The rows of the headings and the others, with at most so many characters in a cell: an ellipsis stands for the
-    middle of a longer one.
+    middle of a longer one. Headings go on in a further line after at ``least`` so many.
     """
     ends = most // 2, most - most // 2 - 1
     cut = [[x if len(x) <= most else f"{x[: ends[0]]}…{x[-ends[1] :]}" for x in row] for row in rows]
-    return _headings(cut), cut[1:]
+    return _headings(cut, least), cut[1:]
 
 
 def _blocks(heads: list[list[str]], body: list[list[str]]) -> Iterator[list[list[str]]]:
@@ -66,12 +67,12 @@ def _blocks(heads: list[list[str]], body: list[list[str]]) -> Iterator[list[list
     yield [row for row in picked(rows, columns) if any(row)]
 
 
-def _headings(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The headings in several lines, no wider than the cells below, the longest word, or 10 characters."""
+def _headings(rows: Sequence[Sequence[str]], least: int) -> list[list[str]]:
+    """The headings in several lines, no wider than the cells below, the longest word, or ``least``."""
     columns = []
     for head, *cells in zip(*rows, strict=True):
         parts = re.findall(r"[^ ._]*[ ._]?", head)
-        room, lines = max(10, *map(len, (*cells, *parts))), [""]
+        room, lines = max(least, *map(len, (*cells, *parts))), [""]
         for part in parts:
             lines = [*lines[:-1], lines[-1] + part] if len(lines[-1] + part.rstrip()) <= room else [*lines, part]
         columns.append([line.rstrip() for line in lines])

@@ -4,6 +4,7 @@ import reprlib
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from minips import seeds
@@ -13,7 +14,7 @@ from minips.core.local import warn_of_outer
 from minips.core.tables import check_tables
 from minips.engines import Engine, Processes
 from minips.engines.base import TrainingJob
-from minips.engines.evaluation import OnEval, evaluation
+from minips.engines.evaluation import Evaluation, OnEval, evaluation
 from minips.engines.supervisor import interrupt_kept
 from minips.problems import Problem
 from minips.results.origin import origin_of
@@ -46,8 +47,8 @@ def train(
     exception has the run as far as it got as its attribute ``run``, and so has one of a callback or, where workers are
     not `Simulated`, the RuntimeError of a worker.
 
-    After ``every`` so many steps, and at the end, each function in ``on_eval`` is called with an `Eval`, while the run
-    waits; one that returns True ends it there.
+    After ``every`` so many steps, and at the end, the run waits for an evaluation, whose losses ``progress`` shows and
+    `Run.evaluations` keeps. Each function in ``on_eval`` is called with an `Eval`; one that returns True ends the run.
 
     ``resume`` is a run, or the file of a saved one, to go on from. The config's steps are the total: 20 steps, saved,
     and resumed with ``steps=40`` give what 40 steps give, under BSP to the bit. None for ``config`` takes the saved
@@ -75,7 +76,7 @@ def train(
     run = None
     with interrupt_kept() as interrupts:
         try:
-            with showing(progress, _figures) as watch:
+            with showing(progress, partial(_figures, pauses)) as watch:
                 run = chosen.run(
                     TrainingJob(problem, config, params, watch, lambda: bool(interrupts) or stopped(), pauses, state)
                 )
@@ -87,6 +88,7 @@ def train(
             ended = interrupts[0] if interrupts and isinstance(error, Exception) else error
             run = vars(error).pop("run", run)
             if run and run.config is config:  # and not that of a run within a callback
+                run.evaluations = pauses.rows if pauses else []
                 with suppress(Exception):  # which may be why the run has ended
                     run.judge(problem, origin)
                 ended.run = run.after(before) if before else run  # type: ignore[attr-defined]
@@ -98,6 +100,7 @@ def train(
                 raise ended from None
             raise
     run.judge(problem, origin)
+    run.evaluations = pauses.rows if pauses else []
     return run.after(before) if before else run
 
 
@@ -111,6 +114,8 @@ def check_problem(who: str, problem: object) -> None:
         )
 
 
-def _figures(progress: Progress) -> tuple[str, float]:
+def _figures(pauses: Evaluation | None, progress: Progress) -> tuple[str, float]:
     loss = f" loss {progress.losses[-1][2]:.4f}" if progress.losses else ""
-    return f"training{loss}", progress.applied / progress.updates
+    held_out = pauses.rows[-1][-1] if pauses and pauses.rows else None
+    evaluated = "" if held_out is None else f", validation loss {held_out:.4f}"
+    return f"training{loss}{evaluated}", progress.applied / progress.updates
