@@ -18,7 +18,7 @@ EXAMPLES = ROOT / "examples"
 WANT_TORCH = {"ddp_hooks.py", "torch_cnn.py", "torch_rpc.py"}
 MOST_LINES = {
     "local_steps.py": 20,
-    "sweep_pareto.py": 29,
+    "sweep_pareto.py": 21,
     "two_terminals.py": 32,
     "torch_rpc_in_minips.py": 20,
     "ddp_hooks.py": 70,

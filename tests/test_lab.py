@@ -570,6 +570,37 @@ class TestPlots:
         assert [round(patch.get_width(), 6) for patch in ax.patches] == [1, 3, 2, 0]
         assert [text.get_text() for text in ax.get_legend().get_texts()] == ["predicted", "measured"]
 
+    def test_what_one_side_does_not_count_has_no_bar(self) -> None:
+        rows = [("compute", 1e-3, None), ("wait", None, 2e-3), ("apply", None, None), ("total", 3e-3, 2e-3)]
+        ax = lab.plots.predicted(ps.cost.Comparison(rows, reasons=("The run counts no time for compute.",)), ax=axes())
+        assert [label.get_text() for label in ax.get_yticklabels()] == ["compute", "wait", "total"]
+        assert [round(patch.get_width(), 6) for patch in ax.patches] == [1, 0, 3, 0, 2, 2]
+        assert [text.get_text() for text in ax.texts] == ["1", "not counted", "3", "not counted", "2", "2"]
+
+    def test_a_pareto_front(self, run: ps.Run) -> None:
+        def one(sent: float, accuracy: float | None, loss: float = 0.5, **others: Any) -> ps.Run:
+            figures = {"bytes_sent": int(sent * 1e6), "accuracy": accuracy, "validation_loss": loss}
+            return dataclasses.replace(run, **figures, **others)
+
+        runs = {"a": one(1, 0.5), "b": one(3, 0.9, 0.1), "c": one(2, 0.4), "d": one(9, 0.1, diverged="At step 3.")}
+        table = ps.RunTable({**runs, "none": one(1, None, float("nan"))})
+        ax = lab.plots.pareto(table, y="accuracy", ax=axes())
+        lines = {line.get_label(): [*map(tuple, line.get_xydata())] for line in ax.lines}  # type: ignore[arg-type]
+        assert lines == {"dominated": [(2, 0.4)], "diverged": [(9, 0.1)], "Pareto front": [(1, 0.5), (3, 0.9)]}
+        assert len({line.get_marker() for line in ax.lines}) == 3
+        assert [text.get_text() for text in ax.texts] == ["a", "b"]
+        assert (ax.get_xlabel(), ax.get_xscale()) == ("sent by the workers (MB)", "linear")
+        assert ax.get_ylabel() == "accuracy (share of held-out rows)"
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["dominated", "diverged", "Pareto front"]
+        ax = lab.plots.pareto(ps.RunTable([one(1, 0.5), one(30, 0.5, 0.4)]), ax=axes())
+        assert (ax.get_xscale(), ax.get_ylabel()) == ("log", "validation loss")
+        assert [line.get_label() for line in ax.lines] == ["Pareto front"]
+        unlike = [dataclasses.replace(one(n, 0.5, 1 / n), config=run.config.with_({"steps": n})) for n in (2, 3)]
+        ax = lab.plots.pareto(ps.RunTable(unlike), "bytes_sent", "steps", ax=axes())
+        assert [text.get_text() for text in ax.texts] == ["steps=2"]
+        with pytest.raises(ValueError, match="no column 'bytes'"):
+            lab.plots.pareto(table, "bytes")
+
     def test_timeline(self, run: ps.Run) -> None:
         ax = lab.timeline(run, ax=axes())
         assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 1", "worker 0", "server 0"]

@@ -288,7 +288,7 @@ def test_what_is_next_to_nothing_of_a_step_is_not_divided_by():
     comparison = cost.Comparison(rows)
     assert comparison.ratios == {"compute": 0.5, "wait": None, "apply": None, "total": pytest.approx(1.1 / 2.1)}
     assert str(comparison).splitlines()[-1] == "There is no ratio to less than 0.1% of a measured step."
-    assert cost.Comparison(rows[:1] + rows[2:]).caption == ""
+    assert "no ratio" not in str(cost.Comparison(rows[:1] + rows[2:]))
 
 
 def test_a_prediction_without_stages_has_no_total_for_a_run_that_has_them():

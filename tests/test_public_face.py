@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import importlib
 import inspect
 import os
 import pydoc
@@ -138,3 +139,17 @@ def test_every_field_of_a_run_has_its_line():
     }
     assert list(told) == [field.name for field in dataclasses.fields(ps.Run)]
     assert all(told.values())
+
+
+@pytest.mark.parametrize("name", ["cost", "datasets", "lab", "lab.plots", "sklearn", "testing", "torch"])
+def test_a_public_module_lists_its_public_names_alone(name):
+    if name == "torch":
+        pytest.importorskip("torch")
+    module = importlib.import_module(f"minips.{name}")
+    listed = dir(module)
+    assert sorted(listed) == sorted(module.__all__)
+    for one in listed:
+        value = getattr(module, one)
+        assert not inspect.ismodule(value) or one == "plots"
+        assert getattr(value, "__module__", "minips").partition(".")[0] == "minips"
+        assert inspect.getdoc(value)

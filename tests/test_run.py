@@ -1,5 +1,7 @@
 """What can be done with a finished run."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -91,12 +93,149 @@ def test_a_sweep_yields_runs_and_makes_one_table():
     figures = ["loss", "validation_loss", "accuracy", "seconds", "bytes_sent", "bytes_received"]
     assert [list(row)[4:] for row in table.rows] == [figures] * 3
     assert [row["bytes_sent"] for row in table.rows] == [run.bytes_sent for run in table.runs]
-    above, head, *lines = str(table).splitlines()
+    above, _, *lines = str(table).splitlines()
     assert len(lines) == 3
     assert "optimizer." in above
     assert "TopK(fraction=0.01)" in lines[1]  # the column of the fraction is in that of its stage
     assert table._repr_html_().count("<tr>") == 4
     assert str(ps.RunTable([])) == ""
+
+
+LONG = [
+    *(ps.Exact(), ps.Float16(), ps.BFloat16(), ps.Uniform(bits=4), ps.QSGD(), ps.Ternary(), ps.Sign(), ps.TwoBit()),
+    *(ps.TopK(fraction=0.01), ps.RandomK(fraction=0.01), ps.Threshold(), ps.PowerSGD(), ps.Adaptive()),
+]
+
+
+def widths(text):
+    return {len(line) for line in text.splitlines()}
+
+
+def test_a_table_of_all_quantizers_fits_100_columns_and_tells_them_apart():
+    configs = [CONFIG.with_({"push.quantizer": quantizer, "steps": 2}) for quantizer in LONG]
+    table = ps.RunTable(ps.sweep(ps.SoftmaxRegression(*DATA), configs, engine="threads"))
+    lines = str(table).splitlines()
+    assert max(widths(str(table))) <= 100
+    assert len(lines) == len(LONG) + 2  # the headings take two lines
+    for line, quantizer in zip(lines[2:], LONG[:4], strict=False):
+        assert type(quantizer).__name__ in line
+    assert "push.quantizer.fraction" in table.rows[0]  # rows have the columns by their paths
+    head, *rows = re.findall(r"<tr>(.*?)</tr>", table._repr_html_())
+    assert (head.count("<th>"), len(rows)) == (7, len(LONG))
+    assert "TopK(fraction=0.01)" in rows[8]
+
+
+def test_a_table_whose_columns_do_not_fit_goes_on_below():
+    name = "a name of which one could think that it is far too long for any table, such as number "
+    configs = {
+        f"{name}{lr} {consistency}": CONFIG.with_(
+            {"optimizer.lr": lr, "push.quantizer": quantizer, "consistency": consistency}
+        )
+        for lr, quantizer in ((0.1, "exact"), (0.2, ps.Adaptive()), (0.3, ps.RandomK(fraction=0.123456)))
+        for consistency in ("bsp", "ssp")
+    }
+    configs |= {"diverging": CONFIG.with_({"optimizer.lr": 1e30})}
+    table = ps.RunTable(ps.sweep(ps.LinearRegression(*ps.datasets.diabetes()), configs, engine="threads"))
+    assert table.runs[-1].diverged
+    text = str(table)
+    assert max(widths(text)) <= 100
+    blocks = text.split("\n\n")
+    assert len(blocks) > 1
+    for block in blocks:  # each has all the rows, in their order
+        assert [line.split()[0] for line in block.splitlines()[-len(configs) :]] in (
+            [*("a",) * 6, "diverging"],
+            [*map(str, range(1, 8))],
+        )
+    assert max(widths(str(ps.RunTable(table.runs[:1])))) <= 100
+
+
+def test_rows_that_their_first_columns_do_not_tell_apart_have_numbers():
+    rows = [{f"column number {column}": "the same" for column in range(12)} for _ in range(3)]
+    table = ps.RunTable([])
+    table.rows = rows
+    first, second = str(table).split("\n\n")
+    for block in (first, second):
+        assert [line.split()[0] for line in block.splitlines()[-3:]] == ["1", "2", "3"]
+        assert max(widths(block)) <= 100
+
+
+def test_a_summary_fits_100_columns():
+    push = ps.Codec(
+        {"W*": ps.TopK(fraction=0.01), "b*": ps.QSGD(), "*": ps.Adaptive()}, ps.MomentumCorrection(), "json"
+    )
+    run = ps.train(ps.SoftmaxRegression(*DATA), CONFIG.with_({"push": push, "steps": 2}), engine="threads")
+    run.events += [(1.0, "something happened that takes a great many words to tell, " * 4)]
+    assert max(widths(run.summary())) <= 100
+    assert " ".join(value for _, value in run.rows()).split() == [
+        word for line in run.summary().splitlines() for word in line[21:].split()
+    ]
+
+
+def named(**figures):
+    """A run that ended with these figures."""
+    losses = [(0.0, 1, figures.pop("loss", 1.0))]
+    return ps.Run(CONFIG, {}, losses, figures.pop("seconds", 1.0), 2, **figures)
+
+
+def front(runs, *columns):
+    return [row["name"] for row in ps.RunTable(runs).pareto(*columns)]
+
+
+def test_a_pareto_front_has_the_runs_that_no_other_dominates():
+    runs = {
+        "small": named(bytes_sent=10, validation_loss=0.9, accuracy=0.5, seconds=3.0),
+        "best": named(bytes_sent=90, validation_loss=0.1, accuracy=0.9, seconds=2.0),
+        "middle": named(bytes_sent=40, validation_loss=0.4, accuracy=0.9, seconds=1.0),
+        "twin": named(bytes_sent=40, validation_loss=0.4, accuracy=0.8, seconds=4.0),
+        "worse": named(bytes_sent=40, validation_loss=0.5, accuracy=0.9, seconds=9.0),
+        "far": named(bytes_sent=99, validation_loss=0.1, accuracy=0.9, seconds=2.0),
+    }
+    assert front(runs) == ["small", "middle", "twin", "best"]  # equal runs stay together
+    assert front(runs, "seconds", "accuracy") == ["middle"]  # of accuracy more is better
+    assert front(runs, "accuracy", "bytes_sent") == ["middle", "worse", "small"]
+    assert front(runs, "bytes_sent") == ["small"]
+    assert front(runs, "bytes_sent", "validation_loss", "seconds") == ["small", "middle", "best"]
+    table = ps.RunTable(runs)
+    assert table.pareto().rows == [table.rows[number] for number in (0, 2, 3, 1)]
+    assert [run.name for run in table.pareto().runs] == ["small", "middle", "twin", "best"]
+    assert str(table.pareto()).count("\n") == 4 + str(table.pareto()).count("validation_\n")
+    assert len(table) == 6
+
+
+def test_a_run_without_a_number_is_not_on_a_pareto_front():
+    good = named(bytes_sent=50, validation_loss=0.5)
+    nothing, lost = (
+        named(bytes_sent=10, validation_loss=float("nan")),
+        named(bytes_sent=1, validation_loss=float("inf")),
+    )
+    diverged = named(bytes_sent=1, validation_loss=0.1, diverged="At step 3 …")
+    runs = {"good": good, "nan": nothing, "inf": lost, "diverged": diverged, "none": named(bytes_sent=5)}
+    assert front(runs) == ["good"]
+    assert front({"one": good}) == ["one"]
+    assert front({"diverged": diverged}) == []
+    assert front({"a": named(bytes_sent=2, loss=0.3), "b": named(bytes_sent=1, loss=0.3)}) == ["b"]  # no rows held out
+    assert len(ps.RunTable([]).pareto()) == 0
+    table = ps.RunTable(runs)
+    with pytest.raises(ValueError, match=r"no column 'acuracy'\. Known: name, loss, .*"):
+        table.pareto("acuracy")
+    with pytest.raises(ValueError, match="A Pareto front is of numbers; the column 'name' holds 'good'"):
+        table.pareto("name", "loss")
+
+
+def test_a_sweep_of_named_configs_names_its_runs(tmp_path):
+    configs = {"slow": CONFIG, "fast": CONFIG.with_({"optimizer.lr": 0.5})}
+    runs = [*ps.sweep(ps.SoftmaxRegression(*DATA), configs, engine="threads")]
+    assert [run.name for run in runs] == ["slow", "fast"]
+    table = ps.RunTable(runs)
+    assert [[row["name"], row["optimizer.lr"]] for row in table.rows] == [["slow", 0.1], ["fast", 0.5]]
+    assert [*table.rows[0]][:2] == ["name", "optimizer.lr"]
+    assert str(table).splitlines()[1].split()[:2] == ["slow", "0.1"]
+    runs[0].save(tmp_path / "run.npz")
+    assert ps.Run.load(tmp_path / "run.npz").name == "slow"
+    assert [row["name"] for row in ps.RunTable({"other": runs[0]})] == ["other"]
+    assert runs[0].name == "slow"
+    with pytest.raises(TypeError, match="sweep takes a Config under each name, also under 'b'; got 3"):
+        next(ps.sweep(ps.SoftmaxRegression(*DATA), {"a": CONFIG, "b": 3}))
 
 
 def ended(*losses, **others):

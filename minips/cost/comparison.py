@@ -44,21 +44,23 @@ class Comparison:
             for name, predicted, measured in self.rows
         }
 
-    @property
-    def caption(self) -> str:
-        """The lines below the rows: why figures are missing, and the prediction's note."""
-        ratios = self.ratios
-        small = any(said and ratios[name] is None for name, said, _ in self.counted)
-        why = f"There is no ratio to less than {NEGLIGIBLE:.1%} of a measured step." if small else ""
-        return "\n".join(filter(None, [*self.reasons, why, self.note]))
-
     def __str__(self) -> str:
         lines = [f"{name:<12}{said:>12}{took:>12}{ratio:>8}" for name, said, took, ratio in self._cells()]
-        return "\n".join([*lines, *folded(self.caption)])
+        return "\n".join(
+            [*lines, *(line for text in self._words() for line in folded(text)), *filter(None, [self.note])]
+        )
 
     def _repr_html_(self) -> str:
         head, *body = self._cells()
-        return captioned(html_rows([head], len(head)) + html_rows(body), self.caption)
+        caption = "\n".join(filter(None, [*self._words(), self.note]))
+        return captioned(html_rows([head], len(head)) + html_rows(body), caption)
+
+    def _words(self) -> Iterator[str]:
+        """Sentences on the figures that are missing."""
+        yield from self.reasons
+        ratios = self.ratios
+        if any(said and ratios[name] is None for name, said, _ in self.counted):
+            yield f"There is no ratio to less than {NEGLIGIBLE:.1%} of a measured step."
 
     def _cells(self) -> Iterator[tuple[str, str, str, str]]:
         yield "", "predicted", "measured", "ratio"

@@ -18,6 +18,7 @@ from minips.engines.simulated.engine import Simulated
 from minips.machines.calibration import Calibration
 from minips.machines.topology import Machines
 from minips.problems import Problem
+from minips.results.tables import folded
 from minips.stage import build
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
@@ -90,9 +91,10 @@ class Tuning:
                 f"{x:>10.2f} s" if x is not None else f"{'–':>12}" for x in (choice.predicted_s, choice.measured_s)
             ]
             accuracy = f"{choice.accuracy:>10.3f}" if choice.accuracy is not None else f"{'–':>10}"
-            lines.append(f"{choice.steps or '–':>6}{''.join(times)}{accuracy}  {words(choice.config)}")
+            start = f"{choice.steps or '–':>6}{''.join(times)}{accuracy}  "
+            lines += folded(start + words(choice.config), len(start))
         if self.tried:
-            lines.append(
+            lines += folded(
                 f"The first choice took {self.regret:.0%} longer than the best of the {len(self.tried)} that were "
                 f"tried; of their pairs {self.agreement:.0%} came in the predicted order."
             )
@@ -168,7 +170,7 @@ def tune(
                 ranked[number] = replace(choice, measured_s=run.seconds, accuracy=run.accuracy)
     if isinstance(chosen, Simulated):
         notes.append("The runs that were tried are simulated: measured seconds are those of a virtual clock.")
-    return Tuning(target_accuracy, ranked, " ".join(filter(None, notes)))
+    return Tuning(target_accuracy, ranked, "\n".join(filter(None, notes)))
 
 
 def _engine(engine: Engine | str | None, cluster: Machines | None) -> tuple[Engine, Machines | None]:

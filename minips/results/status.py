@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from minips.results.tables import aligned
+from minips.results.tables import fitted, folded
 
 _HEADINGS = ("worker", "connected", "clock", "last heard", "waits for", "MB received", "MB sent")
 
@@ -111,7 +111,9 @@ class Status:
         lines = [f"{first}{loss}{dropped}, {self._state()}"]
         if self.pushes_per_s is not None and self.bytes_per_s is not None:
             lines += [f"{self.pushes_per_s:.1f} pushes/s, {self.bytes_per_s / 1e6:.3f} MB/s both ways"]
-        return "\n".join([*lines, *aligned([_HEADINGS, *map(_cells, self.workers)])])
+        return "\n".join(
+            [*(part for line in lines for part in folded(line)), *fitted([_HEADINGS, *map(_cells, self.workers)])]
+        )
 
     def _state(self) -> str:
         if self.diverged:
