@@ -23,6 +23,7 @@ from minips.training.progress import showing
 from minips.training.train import train
 from minips.words import check_type, nearest
 
+Number = int | float | np.number
 FIGURES: dict[str, Callable[[Run], Any]] = {
     "loss": lambda run: run.losses[-1][2] if run.losses else None,
     **{name: attrgetter(name) for name in ("validation_loss", "accuracy", "seconds")},
@@ -158,7 +159,7 @@ class RunTable(Table):
         for column in columns if rows else ():
             if column not in rows[0]:
                 raise ValueError(f"This table has no column {column!r}. {nearest(column, rows[0])}")
-            if not any(map(is_number, (row[column] for row in rows))):
+            if not any(isinstance(row[column], Number) for row in rows):
                 raise ValueError(f"A Pareto front is of numbers; the column {column!r} holds {rows[0][column]!r}.")
         points = [
             tuple(_cost(column, row[column]) for column in columns) if run.diverged is None else (math.inf,)
@@ -190,7 +191,7 @@ class RunTable(Table):
 
 def is_number(value: Any) -> bool:
     """True for a finite number."""
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, Number) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _cost(column: str, value: Any) -> float:
