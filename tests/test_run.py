@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import minips as ps
+from minips.cost.tune import candidates_of
+from minips.results.status import Status, WorkerStatus
 
 DATA = ps.datasets.synthetic(rows=120, features=5, classes=3)
 CONFIG = ps.Config(workers=2, steps=10)
@@ -169,6 +171,17 @@ def test_a_summary_fits_100_columns():
     assert " ".join(value for _, value in run.rows()).split() == [
         word for line in run.summary().splitlines() for word in line[21:].split()
     ]
+
+
+def test_a_status_and_a_tuning_fit_100_columns():
+    everyone = [WorkerStatus(n, True, n < 9, 10**6, 12345.6, [*range(40)], 10**12, 10**12) for n in range(40)]
+    counts = {"applied": 10**6, "updates": 2 * 10**6, "late": 9, "duplicates": 1, "version": 9, "loss": 0.1}
+    diverged = "At step 1234 of worker 3: the gradient of 'W' would hold NaN. Lower the learning rate, or scale X."
+    status = Status(0, 2, everyone, **counts, seconds=99999.9, done=False, diverged=diverged, stuck="")
+    tuning = ps.cost.Tuning(0.9, [ps.cost.Choice(one, 10**5, 1e4, 1e4, 0.9) for one in candidates_of(CONFIG)])
+    for text in map(str, (status, tuning)):
+        assert max(widths(text)) <= 100
+    assert " ".join(str(status).split()).find(diverged) > 0
 
 
 def named(**figures):
