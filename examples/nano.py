@@ -142,7 +142,7 @@ class Shard:
             else:
                 self.diverged = f"(update {self.version + 1} would make a parameter NaN or infinite)"
             self.held = {}
-        self.done = bool(self.diverged) or self.applied >= WORKERS * STEPS
+        self.done = bool(self.diverged) or self.version >= (STEPS if self.rounds else WORKERS * STEPS)
         self.changed.notify_all()
 
     def join(self, connection: Any, worker: int, secret: str) -> Header:

@@ -35,6 +35,7 @@ from minips import __version__, files, seeds
 from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.core.membership import REJOIN_S
+from minips.drivers.starting import START_S
 from minips.engines.supervisor import handling
 from minips.notation import parse_stage, read_fields
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
@@ -260,7 +261,9 @@ def _end(run: Run, options: argparse.Namespace) -> int:
     finally:
         print(run.summary(), file=beside(options))
     updates = run.config.workers * run.config.clocks
-    early = run.updates < updates and not run.diverged
+    early = run.updates + run.missing < updates and not run.diverged
+    if run.missing:
+        print(f"Of {updates} updates {run.missing} are missing, of workers that had left.", file=sys.stderr)
     if early:
         print(f"The run was stopped after {run.updates} of {updates} updates.", file=sys.stderr)
     if options.save:
@@ -291,7 +294,7 @@ def serve(options: argparse.Namespace) -> int:
             transport = _tls(config.transport, certificate=options.certificate, key=options.key)
             config = dataclasses.replace(config, transport=transport)
             token = _token(options.token_file, fresh=True)
-            how = {"plaintext": options.plaintext, "rejoin_s": options.rejoin_s}
+            how = {name: getattr(options, name) for name in ("plaintext", "rejoin_s", "start_timeout_s")}
             serving = byhand.serving(problem, config, options.bind, token, options.index, before, **how)
             served = stack.enter_context(serving)
         where = ",".join(server.address for server in served.servers)
@@ -312,9 +315,12 @@ def serve(options: argparse.Namespace) -> int:
 
 def work(options: argparse.Namespace) -> int:
     """Be a worker of servers that were started by hand, until the run is over. The config is theirs."""
+    from minips.drivers.starting import check_start_timeout
     from minips.training import byhand
 
     check_files(options.session)
+    with wrong_values():
+        check_start_timeout(options.start_timeout_s)
     addresses, transport = _reached(options, options.connect)
     problem, token = _problem(options), _token(options.token_file)
 
@@ -322,6 +328,7 @@ def work(options: argparse.Namespace) -> int:
         print(f"Worker {client.worker} of {client.config.workers} is connected to {options.connect}.", file=sys.stderr)
 
     reached = {"token": token, "transport": transport, "session": options.session}
+    reached |= {"own_rows": options.own_rows, "start_timeout_s": options.start_timeout_s}
     did = byhand.work(problem, addresses, rank=options.rank, met=met, **reached)
     traffic = f"{did.bytes_sent / 1e6:.3f} MB sent, {did.bytes_received / 1e6:.3f} received"
     print(f"Worker {did.worker}: the run is over, after {did.pushes} pushes; {traffic}.")
@@ -620,6 +627,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--trace": {"metavar": "FILE", "help": "write the spans for Perfetto, of serve the server's"},
     "--authority": {"metavar": "FILE.pem", "help": "speak TLS, to whom this authority has signed"},
     "--token-file": {"metavar": "FILE", "help": "the secret that all of a run know (default: that in MINIPS_TOKEN)"},
+    "--start-timeout-s": {
+        **{"type": float, "default": START_S, "metavar": "S"},
+        "help": "the longest wait for those who have yet to come, inf for ever (default %(default)g)",
+    },
     "--plaintext": {"action": "store_true", "help": "without TLS to or from other machines, too"},
 }
 """The options that several commands have."""
@@ -653,7 +664,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--every", type=int, metavar="N", help=every)
     _add_config(one)
     of_network = ("--token-file", "--plaintext")
-    one = add(serve, "serve parameters to workers that are started by hand", *_PROBLEM, *_FILES, *of_network)
+    by_hand = (*of_network, "--start-timeout-s")
+    one = add(serve, "serve parameters to workers that are started by hand", *_PROBLEM, *_FILES, *by_hand)
     one.add_argument("--bind", metavar="ADDRESS", help="such as tcp://127.0.0.1:7071 (default: a free port)")
     one.add_argument("--index", type=int, metavar="I", help="of several servers, serve the one of this number alone")
     rejoin = "seconds until the number of a worker whose connection broke is free for others (default %(default)s)"
@@ -661,9 +673,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--certificate", metavar="FILE.pem", help="speak TLS, with this certificate")
     one.add_argument("--key", metavar="FILE.pem", help="the key of the certificate")
     _add_config(one)
-    one = add(work, "be a worker of servers that were started by hand", *_PROBLEM, "--authority", *of_network)
+    one = add(work, "be a worker of servers that were started by hand", *_PROBLEM, "--authority", *by_hand)
     one.add_argument("--connect", metavar="ADDRESS,…", required=True, help="all the servers' addresses, in their order")
     one.add_argument("--rank", type=_rank, metavar="N", help="this worker's number, or auto: the first that is free")
+    one.add_argument("--own-rows", action="store_true", help="the rows are this worker's alone: its shard as they are")
     one.add_argument("--session", metavar="FILE", help="keep the number's secret there, to have it again after a crash")
     one = add(status, "how far a server's run is, and who is there", "--authority", *of_network)
     one.add_argument("address", metavar="ADDRESS,…", help="a server's address, or several")

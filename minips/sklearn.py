@@ -111,7 +111,7 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
         run: Run = train(problem, self.config(problem.X, steps), engine=self.engine)
         if run.diverged:
             warnings.warn(f"{run.diverged}", ConvergenceWarning, stacklevel=3)
-        self.n_iter_ = run.updates // run.config.workers + (getattr(self, "n_iter_", 0) if before else 0)
+        self.n_iter_ = run.clocks + (getattr(self, "n_iter_", 0) if before else 0)
         self.history_: list[tuple[float, int, float]] = [*(self.history_ if before else []), *run.losses]
         self._params = run.params
         return run.params

@@ -195,7 +195,7 @@ def test_two_servers_at_ports_that_follow_each_other():
         (lambda address: ps.status("inproc", "t"), ValueError, "begins with a transport's name.*got 'inproc'"),
         (lambda address: ps.status(address, ""), ValueError, "not empty"),
         (lambda address: ps.status(address, "t", over_s=-1), ValueError, "over_s takes seconds above 0"),
-        (lambda address: ps.work(PROBLEM, address, token="t", stop=3), TypeError, "stop takes a threading.Event; got"),
+        (lambda address: ps.work(PROBLEM, address, token="t", stop=3), TypeError, "stop takes a threading.Event, or a function"),
         (lambda address: ps.status("tcp://127.0.0.1:9", "t"), ConnectionError, "No server answers"),
     ],
 )
@@ -302,7 +302,7 @@ def test_plaintext_to_other_machines_is_refused(transport, address):
         ("work --connect tcp://127.0.0.1:9 --token-file t", "The token file t cannot be read: no such file"),
         ("work --connect tcp://127.0.0.1:9 --token-file empty", "The token file empty is empty"),
         (
-            "work --connect tcp://127.0.0.1:9 --token-file given --data synthetic",
+            "work --connect tcp://127.0.0.1:9 --token-file given --data synthetic --start-timeout-s 0.2",
             "No server answers at tcp://127.0.0.1:9",
         ),
         ("status tcp://10.0.0.7:1,tcp://127.0.0.1:9 --token-file given", "no TLS"),

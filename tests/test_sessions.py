@@ -191,9 +191,11 @@ def test_a_round_is_completed_without_a_worker_that_has_left_as_in_a_run(monkeyp
     put(monkeypatch, train_served, leaving)
     simulated, real = (ps.train(Pull(), THREE, engine=engine) for engine in ("simulated", "threads"))
     assert all(simulated.params[name].tobytes() == x.tobytes() for name, x in real.params.items())
-    assert simulated.updates == real.updates == 3 * LEFT + 2 * 5
-    assert made(simulated) == made(real) == {0: 7, 1: LEFT, 2: 7}
-    assert simulated.events == []
+    assert simulated.updates == real.updates == 3 * LEFT + 2 * (THREE.steps - LEFT)
+    assert made(simulated) == made(real) == {0: 5, 1: LEFT, 2: 5}
+    for run in (simulated, real):
+        assert run.missing == THREE.steps - LEFT
+        assert [text for _, text in run.events] == [f"server 0: worker 1 has left at clock {LEFT}"]
 
 
 def silenced() -> ps.Server:
@@ -232,7 +234,7 @@ def test_a_round_is_completed_without_a_worker_that_has_fallen_silent_as_in_a_ru
         run = ps.train(Pull(), config, engine=ps.Simulated(compute_s=compute_s))
         assert all(run.params[name].tobytes() == x.tobytes() for name, x in server.params.items())
         assert sorted(run.grants) == sorted(server.shard.grants)
-        assert (run.updates, made(run)) == (3 * LEFT + 2 * 5, {0: 7, 1: LEFT, 2: 7})
+        assert (run.updates, made(run)) == (3 * LEFT + 2 * (THREE.steps - LEFT), {0: 5, 1: LEFT, 2: 5})
         assert [text.partition(" for ")[0] for _, text in run.events] == [
             f"server {index}: worker 1 has been silent" for index in range(servers)
         ]
@@ -240,7 +242,7 @@ def test_a_round_is_completed_without_a_worker_that_has_fallen_silent_as_in_a_ru
         left.clear()
         dropped = max(at for at, _ in run.events)
         assert silence_s < dropped - LEFT * compute_s <= 1.5 * silence_s
-        assert run.seconds == pytest.approx(max(dropped, (LEFT + 1) * compute_s) + 4 * compute_s)
+        assert run.seconds == pytest.approx(max(dropped, (LEFT + 1) * compute_s) + 2 * compute_s)
 
 
 def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_silent(
@@ -273,7 +275,7 @@ def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_sile
         "Worker 1 is held by another session, which was heard 17.5 s ago",
         "a" * 32,
     ]
-    assert run.updates == 3 * LEFT + 2 * 5
+    assert run.updates == 3 * LEFT + 2 * (THREE.steps - LEFT)
 
 
 def carry_out_together(ranks: list[Session[Any]]) -> list[Any]:

@@ -20,10 +20,10 @@ MOST_S = 1e6
 """The longest time-out, eleven days. Not every operating system can wait for longer."""
 
 
-def check_seconds(what: str, seconds: object) -> None:
-    """ValueError where ``seconds`` is no valid time-out."""
+def check_seconds(what: str, seconds: object, more: str = "") -> None:
+    """ValueError where ``seconds`` is no valid time-out; ``more`` is what the sentence says of valid ones."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MOST_S:
-        raise ValueError(f"{what} takes seconds above 0 and at most {MOST_S:g}; got {seconds!r}.")
+        raise ValueError(f"{what} takes seconds above 0 and at most {MOST_S:g}{more}; got {seconds!r}.")
 
 
 @dataclass(frozen=True, repr=False)

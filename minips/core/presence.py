@@ -51,6 +51,8 @@ class Attendance:
     def __init__(self, shard: Shard, silence_s: float) -> None:
         self.shard, self.silence_s = shard, silence_s
         self.present = [Presence(shard.now()) for _ in range(shard.workers)]
+        self.awaits = False
+        """True where the server waits for all the workers to come, and says so."""
         self.waiting: set[int] = set()
         """The workers whose requests wait for other workers."""
         self.began_at: float | None = None
@@ -74,6 +76,13 @@ class Attendance:
         self.began_at = now if self.began_at is None else self.began_at
         if not self._complete and self.connected == self.shard.workers:
             self.began_at, self._complete = now, True
+
+    def awaited(self) -> list[int]:
+        """The workers that a server which ``awaits`` them lacks; none once all have been there, or one has pushed."""
+        begun = self._complete or self.shard.done or self.shard.clocks != self._clocks
+        if begun or not self.awaits:
+            return []
+        return [worker for worker, presence in enumerate(self.present) if not presence.connections]
 
     def gone(self) -> bool:
         """True where workers have pushed here and all have left; for ``silence_s``, a lost one may still come back."""
@@ -117,7 +126,7 @@ class Attendance:
 
     def status(self) -> list[WorkerStatus]:
         """A row for each worker."""
-        now, shard = self.shard.now(), self.shard
+        now, shard, awaited = self.shard.now(), self.shard, self.awaited()
         return [
             WorkerStatus(
                 worker=worker,
@@ -125,7 +134,7 @@ class Attendance:
                 counts=worker in shard.live,
                 clock=shard.clocks[worker],
                 heard_s=now - presence.heard,
-                waits_for=self.behind(worker) if worker in self.waiting else [],
+                waits_for=self.behind(worker) if worker in self.waiting else awaited if presence.connections else [],
                 received=presence.received,
                 sent=presence.sent,
             )

@@ -503,7 +503,8 @@ class ServerProtocol:
                 self.events.append((shard.now(), f"worker {worker} has left: {failed}"))
             if diverged := header.get("diverged"):
                 shard.diverge(str(diverged))
-            yield from self.leave(worker)
+            event = f"worker {worker} has left at clock {shard.clocks[worker]}"
+            yield from self.leave(worker, "" if failed or shard.updates is None else event)
             if header.get("state"):
                 record.kept = yield Do(DECODE, self.values, partial(self._left, packet))
         if record.resuming and (kind in PUSHES or kind in PULLS) and not record.resume():

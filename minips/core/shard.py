@@ -42,7 +42,7 @@ over: it came after the end of the run, or ended the run, as its update would ha
 OUTSTANDING = 64
 """The late pushes of each worker that the shard remembers, to give a repetition the same outcome again."""
 
-_STATE = ("version", "rounds", "applied", "clocks", "recent_losses", "policy_state")
+_STATE = ("version", "rounds", "applied", "missing", "clocks", "recent_losses", "policy_state")
 
 
 class Grant(NamedTuple):
@@ -74,9 +74,10 @@ def checked(gradients: Mapping[str, Any], params: Tensors) -> Tensors:
 class Shard:
     """Parameters, and the rules by which they change.
 
-    ``updates`` counts pushes, not versions: so many applied ones end the run; None for a shard without end. ``now()``
-    is the time that a consistency model sees. Each time that ``every`` more pushes are applied (with rounds: workers ×
-    rounds) the shard pauses: pushes and, with rounds, pulls wait for `go_on`.
+    ``updates`` counts pushes, not versions: so many applied ones end the run; None for a shard without end. With rounds
+    the pushes that a round lacks, of workers that have left, count too, so that the others make no more rounds for
+    that. ``now()`` is the time that a consistency model sees. Each time that ``every`` more pushes are applied (with
+    rounds: workers × rounds) the shard pauses: pushes and, with rounds, pulls wait for `go_on`.
     """
 
     def __init__(
@@ -101,6 +102,8 @@ class Shard:
         self.version = self.rounds = 0
         """Updates; and complete rounds, where there are rounds: as many, unless the run resumed one without rounds."""
         self.applied = 0
+        self.missing = 0
+        """The pushes that complete rounds lacked of their quorum, of workers that had left."""
         self._counted = 0
         """The count for pauses: applied pushes or, with rounds, workers × complete rounds. All servers complete the
         same rounds, even where a worker was lost between two of them.
@@ -125,7 +128,7 @@ class Shard:
         """Why no further round can be completed: too few workers for the aggregator, or a stage that raised."""
         self._failed = False
         self.done = False
-        """True once the run is over: its updates are applied, it has diverged, or `end` was called."""
+        """True once the run is over: its updates are made, it has diverged, or `end` was called."""
         self.diverged: str | None = None
         """Why the run has ended before its updates were applied."""
         self._held: dict[int, Contribution] = {}
@@ -146,6 +149,22 @@ class Shard:
         return cls(params, **{"workers": config.workers, **stages, **others})
 
     @property
+    def made(self) -> int:
+        """The pushes that are applied, and those that complete rounds lacked: ``updates`` of them end the run."""
+        return self.applied + self.missing
+
+    @property
+    def expected(self) -> int | None:
+        """The applied pushes with which the run will end, if no worker leaves or comes; None for a shard without end.
+
+        With rounds, fewer than ``updates`` once a worker has left.
+        """
+        if self.updates is None or self.quorum is None:
+            return self.updates
+        rounds = -(-max(self.updates - self.made, 0) // self.quorum)
+        return min(self.updates, self.applied + rounds * min(self.quorum, len(self.live) or self.quorum))
+
+    @property
     def params(self) -> Tensors:
         """The parameters as they are now, read-only. An update goes to other arrays."""
         return self.parameters.lend()
@@ -162,13 +181,13 @@ class Shard:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Resume from the state of a saved run. ValueError where the optimizer's state is of other blocks."""
         for name in _STATE:
-            setattr(self, name, copy.deepcopy(state[name]))
+            setattr(self, name, copy.deepcopy({"missing": 0, **state}[name]))  # which earlier files do not have
         if self.quorum is not None:  # the workers begin with the round under way; a run without rounds has counted none
-            self.rounds = max(self.rounds, self.applied // self.workers)
+            self.rounds = max(self.rounds, self.made // self.workers)
             self.clocks = [self.rounds] * self.workers
         self._counted = self.applied if self.quorum is None else self.rounds * self.workers
         self.parameters.restore(state["optimizer"])
-        self.done = self.updates is not None and self.applied >= self.updates
+        self.done = self.updates is not None and self.made >= self.updates
         for contribution in state.get("held", ()):
             self.push(Contribution(*contribution), checked=True)
         self.go_on()
@@ -270,7 +289,7 @@ class Shard:
             staleness = self.version - contribution.version
             aged.append(contribution._replace(staleness=staleness) if staleness else contribution)
         try:
-            lost = self.parameters.update(aged, 1.0 if rounds else 1 / self.workers, self.applied // self.workers)
+            lost = self.parameters.update(aged, 1.0 if rounds else 1 / self.workers, self.made // self.workers)
         except Exception as error:
             self._failed = True
             self.stuck = (
@@ -292,14 +311,17 @@ class Shard:
         self.version += 1
         self.applied += len(contributions)
         self._counted = self.applied
-        if rounds:
+        if self.quorum is not None:
             self._held = {}
             self.rounds += 1
             self._counted = self.rounds * self.workers
-        self.done = self.updates is not None and self.applied >= self.updates
+            if lacking := max(self.quorum - len(aged), 0):
+                self.missing += lacking
+                self.recent_losses += [sum(self.recent_losses[-len(aged) :]) / len(aged)] * lacking
+        self.done = self.updates is not None and self.made >= self.updates
         while len(self.recent_losses) >= self.workers:
             mean = sum(self.recent_losses[: self.workers]) / self.workers
-            self.losses.append((self.applied // self.workers, mean))
+            self.losses.append((self.made // self.workers, mean))
             self.recent_losses = self.recent_losses[self.workers :]
         return self._taken(last, "applied") if last else "applied"
 

@@ -411,12 +411,12 @@ class _Server(_SizedParty):
         times.waited += self.clockwork.now - began
 
     def ahead(self, step: int) -> Iterator[int]:
-        yield self.shard.applied - step * self.shard.workers
+        yield self.shard.made - step * self.shard.workers
         yield from (clock - step for clock in self.shard.clocks)
 
     def changed(self) -> None:
         """Note that the shard has changed, and the time of its update is over."""
-        self.walk.reached(self.number, self.shard.applied // self.shard.workers)
+        self.walk.reached(self.number, self.shard.made // self.shard.workers)
         changed, self._changed = self._changed, Signal()
         if self.walk.queues:  # whose servers' threads wake in no order
             self._order.shuffle(changed.waiting)

@@ -24,6 +24,7 @@ from minips.core.protocol import ServerProtocol
 from minips.core.sessions import Do, Session, Until
 from minips.core.shard import Shard
 from minips.core.tables import check_tables, rows_pushed
+from minips.drivers.starting import START_S, StartWait, check_start_timeout, workers_of
 from minips.problems import Problem
 from minips.results import saved
 from minips.results.run import Progress, Run, Watch, gathered
@@ -53,7 +54,8 @@ class Server(Closable):
     is silent for ``silence_s`` seconds, or whose last connection broke ``rejoin_s`` seconds ago: its rank is then free
     for any client. ``rank_secrets``, one for each rank, keep the ranks for clients that know them. After each ``every``
     clocks of all the workers the server pauses until `go_on`. ``state`` is this server's state of a saved run.
-    ``tables`` names the tensors that are pushed by `Rows`.
+    ``tables`` names the tensors that are pushed by `Rows`. `wait` waits for all the workers to come for at most
+    ``start_timeout_s`` seconds, or for ever where that is infinity.
 
     TypeError or ValueError for an argument that could not work.
 
@@ -79,6 +81,7 @@ class Server(Closable):
         state: Mapping[str, Any] | None = None,
         tables: Collection[str] = (),
         rank_secrets: Sequence[str] = (),
+        start_timeout_s: float = START_S,
     ) -> None:
         check_type("Server", config, Config, "the Config that its clients have")
         if not isinstance(index, int) or not 0 <= index < config.servers:
@@ -87,6 +90,7 @@ class Server(Closable):
         check_count("every", every, "a number of clocks, at least 1, or None for no pauses")
         check_seconds("silence_s", silence_s)
         check_seconds("rejoin_s", rejoin_s)
+        check_start_timeout(start_timeout_s)
         check_type("Server", state, Mapping | None, "its state of a saved run")
         check_type("Server", tables, Collection, "the names of tables")
         whole = named_arrays(params, "Server takes its parameters", "parameter")
@@ -120,6 +124,8 @@ class Server(Closable):
         self._attendance, self._present = protocol.attendance, protocol.attendance.present
         self.losses, self.events = protocol.losses, protocol.events
         self.origin = protocol.origin
+        self._start_timeout_s = start_timeout_s
+        self._start: StartWait | None = None
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
 
@@ -196,22 +202,25 @@ class Server(Closable):
     ) -> Run:
         """Block until the run is over, and return it.
 
-        It is over when its updates have been applied, when it has diverged or was stopped, and when all workers that
-        pushed anything have left: with a goodbye, or without one and for longer than ``silence_s``. Its workers then
-        have up to ``Config.timeout_s`` seconds to hear of that. The run keeps ``problem``, and judges its held-out
-        rows; the server calls ``progress`` a few times a second. The run counts seconds from the moment when all
-        workers were connected, and bytes that this server received and sent; of several servers, each has its own part
-        of the parameters.
+        It is over when its updates have been applied (under BSP those of the workers that are left), when it has
+        diverged or was stopped, and when all workers that pushed anything have left: with a goodbye, or without one and
+        for longer than ``silence_s``. Its workers then have up to ``Config.timeout_s`` seconds to hear of that. The run
+        keeps ``problem``, and judges its held-out rows; the server calls ``progress`` a few times a second. The run
+        counts seconds from the moment when all workers were connected, and bytes that this server received and sent; of
+        several servers, each has its own part of the parameters.
 
-        TimeoutError after ``timeout`` seconds, while the run continues; RuntimeError where no round can end any more.
+        TimeoutError after ``timeout`` seconds, while the run continues; TimeoutError, too, where the run has not begun,
+        as one of the workers has not come within ``start_timeout_s`` of the first call, and the others are told of
+        that; RuntimeError where no round can end any more.
         """
         check_type("wait", timeout, int | float | None, "seconds as its timeout")
         check_type("wait", problem, Problem | None, "a Problem")
         check_type("wait", progress, Callable | None, "a function as its progress")
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._over():
+            self._check_start()
             if progress:
-                progress(Progress.of(self.config, self.shard.applied, self.shard.updates or 0, self.losses))
+                progress(Progress.of(self.config, self.shard.applied, self.shard.expected or 0, self.losses))
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"The run is not over in {timeout:g} seconds: {self.shard.applied} pushes applied.")
             if self._closing.wait(LOOK_S):
@@ -251,7 +260,8 @@ class Server(Closable):
         began_at = protocol.changed_at if began_at is None else began_at
         words = "did not ask for what it had left: its memories begin anew"
         events = [*((began_at, f"worker {worker} {words}") for worker in protocol.restarted), *self.events]
-        counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
+        counts = {"applied": shard.applied, "missing": shard.missing, "late": shard.late}
+        pulls = {"staleness": shard.staleness, "grants": shard.grants}
         times = {"losses": self.losses, "changed_at": protocol.changed_at, "events": events, "trace": self.trace}
         return {
             "index": self.index,
@@ -261,11 +271,12 @@ class Server(Closable):
             "state": protocol.state(),
             "left": [record.kept for record in protocol.records],
             **counts,
+            **pulls,
             **times,
             "began_at": began_at,
             "bytes_sent": sum(worker.received for worker in self._present),  # as the workers count them
             "bytes_received": sum(worker.sent for worker in self._present),
-            "stopped": shard.updates is not None and shard.applied < shard.updates and not shard.diverged,
+            "stopped": shard.updates is not None and shard.made < shard.updates and not shard.diverged,
             "diverged": shard.diverged,
         }
 
@@ -351,6 +362,22 @@ class Server(Closable):
             if self.shard.stuck:
                 raise RuntimeError(self.shard.stuck)
             return self._attendance.gone()
+
+    def _check_start(self) -> None:
+        """TimeoutError where the run has not begun in time; it is stuck then, and workers that ask are told why."""
+        if self.shard.updates is None:
+            return
+        self._start = self._start or StartWait(f"Server {self.index}", self._start_timeout_s)
+        with self._changed:
+            self._attendance.awaits = True
+            absent = self._attendance.awaited()
+            if absent and self._start.over():
+                self.shard.stuck = self._start.late(workers_of(absent))
+                self.events.append((self.shard.now(), self.shard.stuck))
+                self._changed.notify_all()
+                raise TimeoutError(self.shard.stuck)
+        if absent:
+            self._start.say(workers_of(absent))
 
     def _connection_closed(self, connection: Attending) -> None:
         """Handle a closed connection, with or without a goodbye. Its worker may come back for a while."""

@@ -135,9 +135,8 @@ class Evaluation:
 
     def end(self, run: Run) -> None:
         """Evaluate the run at its end, unless that was done in a pause at the same step."""
-        clock = run.updates // run.config.workers
-        if clock > self._clock and run.diverged is None:
-            self.call(clock, run.params, run.losses, run.seconds)
+        if run.clocks > self._clock and run.diverged is None:
+            self.call(run.clocks, run.params, run.losses, run.seconds)
 
 
 def evaluation(

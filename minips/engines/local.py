@@ -53,7 +53,8 @@ class RunSupervisor(Supervisor):
         super().__init__(start, self._check_end)
         self.job, self.config, self.watch = job, job.config, job.watch
         self.rows: defaultdict[Child, Rows] = defaultdict(list)
-        self.applied: Counter[Child] = Counter()
+        self.made: dict[Child, tuple[int, int, int]] = {}
+        """By reporter: its pushes applied, those with which the run will end, and the clocks of all the workers."""
         self.losses: Rows = []
         self.events: list[tuple[float, str]] = []
         self.began = time.monotonic()
@@ -186,7 +187,7 @@ class RunSupervisor(Supervisor):
         assert self.job.evaluation
         parts = [pause for pause in pauses if pause]  # of replicas, the first one's
         params = join([part for part, _ in parts], [layout for _, layout in parts])
-        step = self.applied[self.reporters[0]] // (self.config.workers if self.servers else 1)
+        step = self.made[self.reporters[0]][2]
         seconds = time.monotonic() - self.began
         self.stopped = self.stopped or self.job.evaluation.call(step, params, self.losses, seconds)
         tell(self.holders, "end" if self.stopped else "go on")
@@ -206,12 +207,13 @@ class RunSupervisor(Supervisor):
             self.ending, self.hopeless = True, child in self.servers
             raise RuntimeError(how)
 
-    def _progress(self, child: Child, applied: int, rows: Rows) -> None:
-        self.applied[child] = applied
+    def _progress(self, child: Child, applied: int, expected: int, clock: int, rows: Rows) -> None:
+        self.made[child] = applied, expected, clock
         self.rows[child] += rows
         self.losses += self._means([self.rows[reporter][len(self.losses) :] for reporter in self.reporters])
-        applied, updates = self.applied.total(), self.config.workers * self.config.clocks
-        self.watch(Progress.of(self.config, applied, updates, self.losses))
+        applied = sum(applied for applied, _, _ in self.made.values())
+        expected = self.made[child][1] * len(self.reporters)
+        self.watch(Progress.of(self.config, applied, expected, self.losses))
 
     def _means(self, reported: list[Rows]) -> Rows:
         """A row for each step that all reporters have made: when the last one made it, and the mean loss."""
@@ -242,7 +244,7 @@ class RunSupervisor(Supervisor):
         parts = reports if self.servers else reports[:1]
         digests = [] if self.servers or not whole else [report["digest"] for report in reports]
         check_replicas(digests)
-        updates = counts[0]["applied"] * len(self.reporters)
+        updates, missing = counts[0]["applied"] * len(self.reporters), counts[0]["missing"]
         events = [
             (at - self.began, f"server {i}: {text}")
             for i, report in enumerate(reports)
@@ -254,6 +256,7 @@ class RunSupervisor(Supervisor):
             losses=self._means([report["losses"] for report in counts]),
             seconds=max(max(report["changed_at"] for report in reports) - self.began, 0.0),
             updates=updates,
+            missing=missing,
             late=sum(report["late"] for report in counts),
             bytes_sent=sum(report["bytes_sent"] for report in work),
             bytes_received=sum(report["bytes_received"] for report in work),
@@ -263,7 +266,7 @@ class RunSupervisor(Supervisor):
             events=sorted([*self.events, *events]),
             server_rows=[rows for report in reports if (rows := report.get("rows")) is not None],
             state=self._state() if whole else None,
-            stopped=self.stopped and updates < self.config.workers * self.config.clocks,
+            stopped=self.stopped and updates + missing < self.config.workers * self.config.clocks,
             diverged=self.diverged,
             requantization_error=requantization_error([report["samples"] for report in reports]) if digests else None,
             replicas=digests,

@@ -113,12 +113,13 @@ class Replica:
         whole: dict[str, Any] = {}
         if self.rank == 0:  # all replicas are the same
             whole = {"params": params, "layout": partition(params, 1)[0], "shard": shard.state()}
-        counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
+        counts = {"applied": shard.applied, "missing": shard.missing, "late": shard.late}
+        pulls = {"staleness": shard.staleness, "grants": shard.grants}
         times = {"losses": self.losses, "changed_at": self.changed_at, "events": []}
         digest = hashlib.sha256()
         for name, p in params.items():
             digest.update(f"{name} {p.dtype} {p.shape} ".encode() + p.tobytes())
-        return {**whole, **counts, **times, "digest": digest.hexdigest(), "samples": self._samples}
+        return {**whole, **counts, **pulls, **times, "digest": digest.hexdigest(), "samples": self._samples}
 
 
 def train_allreduce(

@@ -73,7 +73,8 @@ def serve(
             if pausing or over or ticks % NEWS_TICKS == 0:
                 rows = server.losses[rows_sent:]
                 rows_sent += len(rows)
-                control.say("progress", (server.shard.applied, rows))
+                shard = server.shard
+                control.say("progress", (shard.applied, shard.expected or 0, shard.made // shard.workers, rows))
             if pausing:
                 paused = True
                 control.say("paused", (server.params, server.layout))
@@ -140,7 +141,8 @@ def run_allreduce_worker(
         nonlocal rows_sent
         rows = replica.losses[rows_sent:]
         rows_sent += len(rows)
-        control.say("progress", (replica.shard.applied, rows))
+        applied = replica.shard.applied
+        control.say("progress", (applied, config.clocks, applied, rows))
 
     def pause() -> bool:
         """Until the supervisor says go on, or end: True."""

@@ -56,5 +56,10 @@ def check_same(mine: Origin, theirs: Origin, whose: str) -> None:
         if name == "class" and "__main__:" in ours + other:  # a class of the main program, which others may import
             ours, other = (text.rpartition(":")[2] for text in (ours, other))
         if ours and other and ours != other:
-            advice = "Workers share out the same rows, to the bit" if name == "rows" else f"Give one of the same {name}"
-            raise ValueError(f"The problem and {whose} differ in their {name}: {ours:.300} and {other:.300}. {advice}.")
+            words = f"{ours:.300} and {other:.300}. Give one of the same {name}."
+            if name == "rows":
+                words = (
+                    "workers share out the same rows, to the bit. A worker may have rows of its own: own_rows=True of "
+                )
+                words += "ps.work, --own-rows of minips work."
+            raise ValueError(f"The problem and {whose} differ in their {name}: {words}")

@@ -37,7 +37,7 @@ class Progress(NamedTuple):
     applied: int
     """Of all the workers, in pushes that were applied."""
     updates: int
-    """Those that end the run: workers × steps."""
+    """Those that end the run: workers × steps; under BSP without those of the workers that have left."""
     losses: Rows
     """Rows of (seconds, step, training loss) so far."""
 
@@ -90,8 +90,10 @@ class Run:
     seconds: float
     """Wall time of the step loop."""
     updates: int
-    """Pushes that were applied, one for all of its local steps; more than workers × `Config.clocks` where workers were
-    lost, since rounds are applied whole."""
+    """Pushes that were applied, one for all of its local steps. The config asks for workers × `Config.clocks`. Under
+    SSP and ASP that number ends the run: the others make the pushes of a worker that has left. Under BSP each makes its
+    own alone: where a worker has left, there are fewer in the end, by ``missing``. With backup workers there may be
+    more, since rounds are applied whole."""
     late: int = 0
     """Pushes that were late for their round and dropped (backup workers)."""
     validation_loss: float | None = None
@@ -135,11 +137,18 @@ class Run:
     after ``every`` so many steps."""
     name: str = ""
     """The name that `minips.sweep` was given for it."""
+    missing: int = 0
+    """Pushes that rounds of BSP went without, of workers that had left."""
+
+    @property
+    def clocks(self) -> int:
+        """Whole clocks of all the workers, under BSP of those that were there."""
+        return (self.updates + self.missing) // self.config.workers
 
     @property
     def seconds_per_step(self) -> float:
         """Wall seconds for one gradient step of all the workers."""
-        return self.seconds * self.config.workers / (max(self.updates, 1) * self.config.local_steps)
+        return self.seconds * self.config.workers / (max(self.updates + self.missing, 1) * self.config.local_steps)
 
     def judge(self, problem: Problem, origin: Origin | None = None) -> Self:
         """Keep the problem and its origin, and the loss and accuracy on the problem's held-out rows."""
@@ -279,6 +288,7 @@ class Run:
             ("pull", _short(config.pull) if servers else None),
             ("local steps", f"{config.local.steps} of {config.local.optimizer!r}" if config.local else None),
             ("updates", f"{self.updates}" + (" (stopped)" if self.stopped else " (diverged)" if self.diverged else "")),
+            ("missing updates", f"{self.missing}, of workers that had left" if self.missing else None),
             ("training loss", f"{losses[-1]:.4f}"),
             ("advice", advice if rose else None),
             ("validation loss", _figure(self.validation_loss, ".4f")),
@@ -340,6 +350,7 @@ def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
         losses=[(at - began, step, loss) for at, step, loss in first["losses"]],
         seconds=max(max(report["changed_at"] for report in reports) - began, 0.0),
         updates=first["applied"],
+        missing=first["missing"],
         late=first["late"],
         bytes_sent=sum(report["bytes_sent"] for report in reports),
         bytes_received=sum(report["bytes_received"] for report in reports),
@@ -379,10 +390,11 @@ def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensor
         raise ValueError("This run holds no state to go on from.")
     if before.diverged is not None:
         raise ValueError(f"A run that has diverged cannot go on: {before.diverged}")
-    if before.updates >= config.workers * config.clocks:
-        steps = before.updates // config.workers * config.local_steps
+    if before.updates + before.missing >= config.workers * config.clocks:
+        steps, lack = before.clocks * config.local_steps, f" and lacks {before.missing}" if before.missing else ""
         raise ValueError(
-            f"The run has applied {before.updates} updates, and the config wants {config.workers * config.clocks}. "
+            f"The run has applied {before.updates} updates{lack}, and the config wants "
+            f"{config.workers * config.clocks}. "
             f"Config.steps is the total: give more than {steps}, as in "
             "run.config.with_({'steps': …})."
         )

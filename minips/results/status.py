@@ -41,7 +41,7 @@ class Status:
     applied: int
     """Pushes that were applied."""
     updates: int | None
-    """The number of applied pushes that ends the run."""
+    """The number of applied pushes that ends the run; under BSP without those of workers that have left."""
     late: int
     duplicates: int
     version: int
@@ -57,6 +57,10 @@ class Status:
     """Between two looks; None after one."""
     bytes_per_s: float | None = None
     """Both ways, between two looks; None after one."""
+    missing: int = 0
+    """Pushes that rounds of BSP went without, of workers that had left."""
+    awaited: list[int] = dataclasses.field(default_factory=list)
+    """The workers that have yet to come, for which the beginning of the run waits."""
 
     @classmethod
     def of(cls, protocol: Any) -> Self:
@@ -68,7 +72,9 @@ class Status:
             servers=protocol.config.servers,
             workers=attendance.status(),
             applied=shard.applied,
-            updates=shard.updates,
+            updates=shard.expected,
+            missing=shard.missing,
+            awaited=attendance.awaited(),
             late=shard.late,
             duplicates=shard.duplicates,
             version=shard.version,
@@ -90,9 +96,9 @@ class Status:
         return cls(**known(cls, header) | {"workers": workers})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON, without the rates."""
-        rates = ("pushes_per_s", "bytes_per_s")
-        return {name: value for name, value in dataclasses.asdict(self).items() if name not in rates}
+        """Plain values, for JSON, without the rates; ``missing`` and ``awaited`` where there are any."""
+        omitted = {"pushes_per_s", "bytes_per_s", *(name for name in ("missing", "awaited") if not getattr(self, name))}
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in omitted}
 
     def since(self, earlier: "Status", seconds: float) -> Self:
         """The same, with the rates of the ``seconds`` that have passed since the ``earlier`` one."""
@@ -108,7 +114,8 @@ class Status:
         first = f"server {self.index} of {self.servers}: {self.applied}{wanted} updates in {self.seconds:.1f} s"
         loss = "" if self.loss is None else f", loss {self.loss:.4f}"
         dropped = f", {self.late} late" if self.late else ""
-        lines = [f"{first}{loss}{dropped}, {self._state()}"]
+        missing = f", {self.missing} missing" if self.missing else ""
+        lines = [f"{first}{loss}{dropped}{missing}, {self._state()}"]
         if self.pushes_per_s is not None and self.bytes_per_s is not None:
             lines += [f"{self.pushes_per_s:.1f} pushes/s, {self.bytes_per_s / 1e6:.3f} MB/s both ways"]
         return "\n".join(
@@ -118,7 +125,10 @@ class Status:
     def _state(self) -> str:
         if self.diverged:
             return f"diverged: {self.diverged}"
-        return "done" if self.done else f"stuck: {self.stuck}" if self.stuck else "running"
+        if self.done:
+            return "done"
+        awaited = ", ".join(f"worker {worker}" for worker in self.awaited)
+        return f"stuck: {self.stuck}" if self.stuck else f"waiting for {awaited} to begin" if awaited else "running"
 
 
 def _cells(status: WorkerStatus) -> tuple[str, ...]:

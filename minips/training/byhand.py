@@ -14,7 +14,7 @@ from typing import Any
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
-from minips.core.config import Config
+from minips.core.config import MOST_S, Config
 from minips.core.exchange import AllReduce
 from minips.core.local import warn_of_outer
 from minips.core.loop import Seen
@@ -24,6 +24,7 @@ from minips.core.partition import cut, join, partition
 from minips.drivers.client import Client
 from minips.drivers.connecting import asking, connect
 from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
+from minips.drivers.starting import START_S, StartWait, check_start_timeout, workers_of
 from minips.engines.inner import Inner
 from minips.engines.worker import at_step, has_moved, shards_of, train_ps, worker_state
 from minips.problems import Problem
@@ -31,12 +32,13 @@ from minips.results.origin import check_same, origin_of
 from minips.results.run import Progress, Run, check_resumable, gathered, server_state
 from minips.results.trace import Trace
 from minips.stage import Tensors
+from minips.stages.shards import Contiguous
 from minips.stages.transports import Transport
 from minips.training.train import check_problem
-from minips.words import reason
+from minips.words import check_type, reason
 
-LOOK_S = 0.2
-"""The seconds between two looks of a worker for the others."""
+LOOK_S, DIAL_S = 0.2, 0.5
+"""The seconds between two looks of a worker for the others, and between two for a server."""
 
 
 @dataclass(frozen=True)
@@ -71,46 +73,74 @@ def work(
     rank: int | None = None,
     config: Config | None = None,
     transport: Transport | None = None,
-    stop: Event | None = None,
+    stop: Event | Callable[[], bool] | None = None,
     timeout: float = 10.0,
     met: Callable[[Client], object] = lambda client: None,
     session: str | os.PathLike[str] | None = None,
+    own_rows: bool = False,
+    start_timeout_s: float = START_S,
 ) -> Work:
     """Be one worker of the servers at ``address``, and train on this worker's shard of ``problem`` until the run is
     over, as `train` does.
 
     ``rank`` is the worker's number; None: the first one that is free. The config comes from the servers, which
     ``transport`` reaches (None: the address says which one does), unless ``config`` is given. The work begins once all
-    workers are connected, or once the run has begun without this one. ``met`` is called with the client once it is
-    connected, ``stop`` ends the work before the run is over, ``session`` names a file as in `connect`. Until `work`
-    returns, BLAS has one thread in this process.
+    workers are connected, or once the run has begun without this one. For a server that does not answer yet, and then
+    for the other workers, `work` waits for ``start_timeout_s`` seconds at most, or for ever where that is infinity, and
+    the log says every 30 seconds for whom. ``met`` is called with the client once it is connected, ``session`` names a
+    file as in `connect`. Until `work` returns, BLAS has one thread in this process.
+
+    With ``own_rows`` the rows of ``problem`` are this worker's shard as they are, which no server and no other worker
+    has to have; classes, labels and parameters are those of the servers' problem.
+
+    Set the event ``stop``, or let the function ``stop`` return True, to leave before the run is over. The function is
+    called after ``met``, before and after each gradient, too: with ``met=clients.append`` and
+    ``stop=lambda: clients[0].clock == 5`` this worker makes five pushes.
 
     ConnectionError, PermissionError and ValueError as `connect`; ValueError too, before this worker takes a number,
-    where the servers train another problem; what the problem raises, once the servers have heard of it.
+    where the servers train another problem, or one whose rows a worker with ``own_rows`` should share; TimeoutError
+    where the others do not come; RuntimeError where the server has given them up; what the problem raises, once the
+    servers have heard of it.
     """
     check_problem("work", problem)
-    if not isinstance(stop, Event | None):
-        raise TypeError(f"stop takes a threading.Event; got {stop!r}.")
-    halt = stop or Event()
+    check_start_timeout(start_timeout_s)
+    check_type("work", own_rows, bool, "True or False as own_rows")
+    halt = _event(stop)
 
     def check(status: Header) -> None:
         if theirs := status.get("problem"):
-            check_same(origin_of(problem, problem.init(seeds.init(0))), theirs, "the server's")
+            if own_rows and (epochs := theirs.get("epochs")):
+                raise ValueError(
+                    f"The server has made steps of epochs={epochs} by its own rows, which says nothing of how often a "
+                    "worker passes over rows of its own. Serve with steps (--steps) in place of epochs."
+                )
+            mine = origin_of(problem, problem.init(seeds.init(0)))
+            check_same({**mine, "rows": ""} if own_rows else mine, theirs, "the server's")
+
+    def shard_of(worker: int, config: Config) -> Problem:
+        if not own_rows:
+            return shards_of(problem, config)(worker)
+        if config.shards != Contiguous():
+            words = f"The run shares out its rows by shards={config.shards!r}, and this worker has rows of its own"
+            raise ValueError(f"{words}. Leave one of them out.")
+        return problem
 
     def rows(worker: int, config: Config) -> int:
-        return shards_of(problem, config)(worker).rows
+        return shard_of(worker, config).rows
 
     reach: dict[str, Any] = {"token": token, "timeout": timeout, "transport": transport, "session": session}
-    client = connect(address, config, worker=rank, check=check, rows=rows, **reach)
+    client = _reached(
+        lambda: connect(address, config, worker=rank, check=check, rows=rows, **reach), halt, start_timeout_s
+    )
     diverged = None
     params: Tensors = {}
     with closing(client):
         try:
             met(client)
-            shard = shards_of(problem, client.config)(client.worker)
+            shard = shard_of(client.worker, client.config)
             kept = client.resume()
             inner = Inner.of(kept) if client.config.local else None
-            _await_others(client, token, timeout, halt)
+            _await_others(client, token, timeout, halt, start_timeout_s)
             before = Seen(*kept["seen"]) if kept and kept["seen"] else None
             seen = train_ps(shard, client.config, client, halt, before, inner=inner)
             params = seen.params if seen.next_params is None else seen.next_params
@@ -154,7 +184,8 @@ class Served:
             server.pause(at)
         deadline = time.monotonic() + LEAVE_S
         while time.monotonic() < deadline and any(
-            server.connected and not (server.paused or server.shard.done) for server in self.servers
+            server.connected and not (server.paused or server.shard.done or server.shard.stuck)
+            for server in self.servers
         ):
             time.sleep(LOOK_S)
         for server in self.servers:
@@ -182,21 +213,24 @@ def serving(
     resume: Run | None = None,
     plaintext: bool = False,
     rejoin_s: float = REJOIN_S,
+    start_timeout_s: float = START_S,
 ) -> Iterator[Served]:
     """Serve the parameters of ``problem``: all servers of the config, at ``address`` and the ports after it, or the one
     of number ``index`` alone, whose run has its own part of the parameters. ``resume`` is a run to go on from,
-    ``plaintext`` as `Server.serve` has it, ``rejoin_s`` as `Server`.
+    ``plaintext`` as `Server.serve` has it, ``rejoin_s`` and ``start_timeout_s`` as `Server`.
     """
     check_problem("serve", problem)
     if isinstance(config.exchange, AllReduce):
         raise ValueError(f"With {config.exchange!r} there is no server to be served. Use exchange=PS().")
-    config = config.for_rows(problem.rows)
+    epochs, config = config.epochs, config.for_rows(problem.rows)
     shards_of(problem, config)  # refuses here what each worker would refuse
     warn_of_outer(config.local, config.optimizer)
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
         layouts = partition(params, config.servers, problem.tables, config.placement)
         origin, state = origin_of(problem, params), None
+        told = {name: text for name, text in origin.items() if isinstance(text, str)}
+        told |= {"epochs": str(epochs)} if epochs else {}
         if resume:
             alone = [] if index is None or "index" not in (resume.state or {}) else [layouts[index]]
             parts = origin_of(problem, cut(params, alone[0])) if alone else origin
@@ -205,9 +239,17 @@ def serving(
         servers = []
         for place, number in enumerate(range(config.servers) if index is None else [index]):
             kept = state and server_state(state, number, layouts[number])
-            updates, tables = config.workers * config.clocks, problem.tables
-            server = Server(params, config, index=number, updates=updates, rejoin_s=rejoin_s, state=kept, tables=tables)
-            server.origin.update({name: text for name, text in origin.items() if isinstance(text, str)})
+            server = Server(
+                params,
+                config,
+                index=number,
+                updates=config.workers * config.clocks,
+                state=kept,
+                tables=problem.tables,
+                rejoin_s=rejoin_s,
+                start_timeout_s=start_timeout_s,
+            )
+            server.origin.update(told)
             servers.append(stack.enter_context(server.serve(_next(address, place), token, plaintext=plaintext)))
         try:
             yield Served(servers, problem, resume)
@@ -228,16 +270,76 @@ def _next(address: str | None, place: int) -> str | None:
     return f"{head}:{int(port) + place if int(port) else 0}"
 
 
-def _await_others(client: Client, token: str, timeout: float, stop: Event) -> None:
-    """Wait until all workers are there, or until the run has begun."""
+class _Asked(Event):
+    """An event that is set once a function has returned True."""
+
+    def __init__(self, ask: Callable[[], bool]) -> None:
+        super().__init__()
+        self._ask = ask
+
+    def is_set(self) -> bool:
+        if not super().is_set() and self._ask():
+            self.set()
+        return super().is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        deadline = time.monotonic() + (MOST_S if timeout is None else timeout)
+        while not self.is_set() and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_S))
+        return self.is_set()
+
+
+def _event(stop: Event | Callable[[], bool] | None) -> Event:
+    """``stop`` as an event. TypeError for what is none, and no function."""
+    if isinstance(stop, Event | None):
+        return stop or Event()
+    if not callable(stop):
+        raise TypeError(f"stop takes a threading.Event, or a function that returns True to leave; got {stop!r}.")
+    return _Asked(stop)
+
+
+def _reached(dial: Callable[[], Client], stop: Event, start_timeout_s: float) -> Client:
+    """The client that ``dial`` makes, once there is a server. ConnectionError where there is none in time. Meanwhile a
+    function that is to stop the work is not asked: it may need the client.
+    """
+    start, said = StartWait("This worker", start_timeout_s), ""
+    while True:
+        try:
+            return dial()
+        except ConnectionError as error:
+            if start.over() or Event.is_set(stop):
+                raise
+            start.say(f"the server ({reason(error).rstrip('.')})", at_once=said != reason(error))
+            said = reason(error)
+        Event.wait(stop, DIAL_S)
+
+
+def _await_others(client: Client, token: str, timeout: float, stop: Event, start_timeout_s: float) -> None:
+    """Wait until all workers are there, or until the run has begun. TimeoutError where they do not come in time."""
     config, address = client.config, client.addresses[0]
+    start = StartWait(f"Worker {client.worker}", start_timeout_s)
     with asking(address, token, config.shaped_transport(), timeout, config.pull) as ask:
         while not stop.is_set():
             status = ask("status")
-            begun = status["done"] or status["applied"] > client.resumed_at
-            if begun or all(worker["connected"] for worker in status["workers"]):
+            if why := status.get("stuck"):
+                raise RuntimeError(why)
+            absent = _absent(status, client.resumed_at)
+            if not absent:
                 return
+            if start.over():
+                raise TimeoutError(start.late(workers_of(absent)))
+            start.say(workers_of(absent))
             stop.wait(LOOK_S)
+
+
+def _absent(status: Header, resumed_at: int) -> list[int]:
+    """The workers for which the run waits to begin. Servers that do not wait for them do not name them: then a worker
+    that has left is not waited for, and one that is yet to come is.
+    """
+    if status["done"] or status["applied"] > resumed_at:
+        return []
+    missing = [one["worker"] for one in status["workers"] if not one["connected"] and one["counts"]]
+    return status.get("awaited") or missing
 
 
 def _words(error: BaseException) -> str:

@@ -52,13 +52,14 @@ class ServerTeam:
             if not worker.gone and servers[0].protocol.attendance.present[worker.rank].connections:
                 worker.at_once(worker.protocol.say("bye"))
         shard, losses = servers[0].shard, servers[0].losses
-        simulation.tell(shard.applied, losses, last=True)
+        simulation.tell(shard.applied, shard.expected or 0, losses, last=True)
         return Run(
             config=simulation.config,
             params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
             seconds=max(server.protocol.changed_at for server in servers),
             losses=losses,
             updates=shard.applied,
+            missing=shard.missing,
             late=shard.late,
             state=state_of([server.protocol.state() for server in servers], [worker.state() for worker in workers]),
             stopped=simulation.ended or not all(server.shard.done for server in servers),
@@ -135,7 +136,7 @@ class SimServer(Node):
             for worker in self._workers:
                 worker.left_behind()
         if self.index == 0:
-            self.simulation.tell(shard.applied, self.losses)
+            self.simulation.tell(shard.applied, shard.expected or 0, self.losses)
         if self.simulation.halt:  # all servers end with the parameters of one clock
             at = max(server.shard.pause() for server in self._servers)
             for server in self._servers:
@@ -143,7 +144,7 @@ class SimServer(Node):
         if shard.paused and all(server.shard.paused for server in self._servers):
             parts, layouts = [server.shard.params for server in self._servers], [one.layout for one in self._servers]
             ended = self.simulation.evaluate(
-                self._servers[0].shard.applied // shard.workers, join(parts, layouts), self._servers[0].losses
+                self._servers[0].shard.made // shard.workers, join(parts, layouts), self._servers[0].losses
             )
             for server in self._servers:
                 if ended:

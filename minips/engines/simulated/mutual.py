@@ -40,7 +40,7 @@ class Team:
         for worker in self.workers:
             worker.greet(self.workers)
         self.applied = sum(worker.replica.shard.applied for worker in self.workers)
-        self._began = self.applied // count
+        self._began, self.updates = self.applied // count, simulation.config.clocks * count
         self.decided = Signal()
         """The end of the next pause."""
 
@@ -50,7 +50,7 @@ class Team:
         reports = [worker.replica.report() for worker in workers]
         digests = [report["digest"] for report in reports]
         check_replicas(digests)
-        simulation.tell(self.applied, self.losses, last=True)
+        simulation.tell(self.applied, self.updates, self.losses, last=True)
         return Run(
             config=simulation.config,
             params=dict(reports[0]["params"]),
@@ -77,7 +77,7 @@ class Team:
         if made > len(self.losses) and all(len(worker.replica.losses) >= made for worker in self.workers):
             losses = [worker.replica.losses[made - 1][2] for worker in self.workers]
             self.losses.append((self.changed_at, step * self.simulation.config.local_steps, sum(losses) / len(losses)))
-            self.simulation.tell(self.applied, self.losses)
+            self.simulation.tell(self.applied, self.updates, self.losses)
 
     def paused(self) -> Session[bool]:
         """The session of a worker's pause, which ends when the last worker has come to it. True where the run ends."""

@@ -125,14 +125,14 @@ class Simulation:
         """The spans so far."""
         return Trace(spans=map(Span._make, self._spans), until=self._until)
 
-    def tell(self, applied: int, losses: Rows, last: bool = False) -> None:
+    def tell(self, applied: int, updates: int, losses: Rows, last: bool = False) -> None:
         """Report progress, now and then and at the ``last``, and ask whether to stop. An error ends the run."""
         try:
             if self.error is None:
                 self.halt = self.halt or self.job.stop()
                 if last or time.monotonic() - self._told_at > NEWS_S:
                     self._told_at = time.monotonic()
-                    self.job.watch(Progress.of(self.config, applied, self.config.workers * self.config.clocks, losses))
+                    self.job.watch(Progress.of(self.config, applied, updates, losses))
         except Exception as error:
             self.error, self.halt = error, True
 
