@@ -72,6 +72,16 @@ def check_seed(taker: str, seed: Any) -> None:
         raise ValueError(f"{taker} takes a seed, a whole number from 0 on or several; got {reprlib.repr(seed)}.")
 
 
+def workers_of(ranks: Iterable[int]) -> str:
+    """Workers by their numbers.
+
+    >>> workers_of([2]), workers_of([0, 1, 3])
+    ('worker 2', 'workers 0, 1 and 3')
+    """
+    *others, last = map(str, ranks)
+    return f"workers {', '.join(others)} and {last}" if others else f"worker {last}"
+
+
 def article(noun: str) -> str:
     """The noun with a or an."""
     return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"

@@ -195,7 +195,11 @@ def test_two_servers_at_ports_that_follow_each_other():
         (lambda address: ps.status("inproc", "t"), ValueError, "begins with a transport's name.*got 'inproc'"),
         (lambda address: ps.status(address, ""), ValueError, "not empty"),
         (lambda address: ps.status(address, "t", over_s=-1), ValueError, "over_s takes seconds above 0"),
-        (lambda address: ps.work(PROBLEM, address, token="t", stop=3), TypeError, "stop takes a threading.Event, or a function"),
+        (
+            lambda address: ps.work(PROBLEM, address, token="t", stop=3),
+            TypeError,
+            "stop takes a threading.Event, or a function",
+        ),
         (lambda address: ps.status("tcp://127.0.0.1:9", "t"), ConnectionError, "No server answers"),
     ],
 )

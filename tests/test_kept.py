@@ -453,7 +453,8 @@ def test_a_worker_that_was_given_the_config_is_asked_too(served):
     server, _ = served
     config, other = server.config, __import__("pa").b()
     with pytest.raises(
-        ValueError, match=r"in their rows: workers share out the same rows, to the bit\..*own_rows=True of ps\.work, --own"
+        ValueError,
+        match=r"in their rows: workers share out the same rows, to the bit\..*own_rows=True of ps\.work, --own",
     ):
         ps.work(other, server.address, token="secret", rank=0, config=config)
     assert not server.connected

@@ -24,7 +24,7 @@ from minips.core.protocol import ServerProtocol
 from minips.core.sessions import Do, Session, Until
 from minips.core.shard import Shard
 from minips.core.tables import check_tables, rows_pushed
-from minips.drivers.starting import START_S, StartWait, check_start_timeout, workers_of
+from minips.drivers.starting import START_S, StartWait, check_start_timeout
 from minips.problems import Problem
 from minips.results import saved
 from minips.results.run import Progress, Run, Watch, gathered
@@ -33,7 +33,7 @@ from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Connection, Endpoint, Service
 from minips.stages.transports.base import Closable, check_token
-from minips.words import check_count, check_type
+from minips.words import check_count, check_type, workers_of
 
 T = TypeVar("T")
 
@@ -218,7 +218,7 @@ class Server(Closable):
         check_type("wait", progress, Callable | None, "a function as its progress")
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._over():
-            self._check_start()
+            self.check_start()
             if progress:
                 progress(Progress.of(self.config, self.shard.applied, self.shard.expected or 0, self.losses))
             if deadline is not None and time.monotonic() > deadline:
@@ -363,8 +363,10 @@ class Server(Closable):
                 raise RuntimeError(self.shard.stuck)
             return self._attendance.gone()
 
-    def _check_start(self) -> None:
-        """TimeoutError where the run has not begun in time; it is stuck then, and workers that ask are told why."""
+    def check_start(self) -> None:
+        """From the first call on, wait for all the workers to come, and let `status` say so. TimeoutError where one has
+        not come in time; the run is stuck then, and the others are told why.
+        """
         if self.shard.updates is None:
             return
         self._start = self._start or StartWait(f"Server {self.index}", self._start_timeout_s)

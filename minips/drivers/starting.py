@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Sequence
 
 from minips.core.config import check_seconds
 
@@ -44,9 +43,3 @@ def check_start_timeout(seconds: object) -> None:
     """ValueError where these are no seconds to wait at the start."""
     if not (isinstance(seconds, float) and seconds == float("inf")):
         check_seconds("start_timeout_s", seconds, " (inf waits for ever)")
-
-
-def workers_of(ranks: Sequence[int]) -> str:
-    """These workers in words."""
-    *others, last = map(str, ranks)
-    return f"workers {', '.join(others)} and {last}" if others else f"worker {last}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from minips.results.tables import fitted, folded
+from minips.words import workers_of
 
 _HEADINGS = ("worker", "connected", "clock", "last heard", "waits for", "MB received", "MB sent")
 
@@ -127,8 +128,9 @@ class Status:
             return f"diverged: {self.diverged}"
         if self.done:
             return "done"
-        awaited = ", ".join(f"worker {worker}" for worker in self.awaited)
-        return f"stuck: {self.stuck}" if self.stuck else f"waiting for {awaited} to begin" if awaited else "running"
+        if self.stuck:
+            return f"stuck: {self.stuck}"
+        return f"waiting for {workers_of(self.awaited)} to begin" if self.awaited else "running"
 
 
 def _cells(status: WorkerStatus) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from minips.core.partition import cut, join, partition
 from minips.drivers.client import Client
 from minips.drivers.connecting import asking, connect
 from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
-from minips.drivers.starting import START_S, StartWait, check_start_timeout, workers_of
+from minips.drivers.starting import START_S, StartWait, check_start_timeout
 from minips.engines.inner import Inner
 from minips.engines.worker import at_step, has_moved, shards_of, train_ps, worker_state
 from minips.problems import Problem
@@ -35,7 +35,7 @@ from minips.stage import Tensors
 from minips.stages.shards import Contiguous
 from minips.stages.transports import Transport
 from minips.training.train import check_problem
-from minips.words import check_type, reason
+from minips.words import check_type, reason, workers_of
 
 LOOK_S, DIAL_S = 0.2, 0.5
 """The seconds between two looks of a worker for the others, and between two for a server."""
@@ -172,6 +172,8 @@ class Served:
 
     def wait(self, progress: Callable[[Progress], None] | None = None) -> None:
         """Block until the run is over, as `Server.wait` does."""
+        for server in self.servers:
+            server.check_start()
         for server in self.servers:
             server.wait(progress=progress if server is self.servers[0] else None)
 
