@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_byhand import PROBLEM, TWO, Started, Working, assert_same, served
+from test_byhand import PROBLEM, TWO, Working, assert_same, served
 
 import minips as ps
 from minips import cli
@@ -53,7 +53,7 @@ def test_a_python_server_gives_up_too():
     with ps.Server(params, THREE, updates=12, start_timeout_s=0.3).serve(token="t") as server:
         with pytest.raises(TimeoutError, match=r"waited 0\.3 seconds for workers 0, 1 and 2 to come"):
             server.wait(WAIT_S)
-        with pytest.raises(RuntimeError, match="^Server 0 waited"):
+        with pytest.raises(RuntimeError, match=r"^Server 0 waited"):
             ps.work(PROBLEM, server.address, token="t")
     with ps.Server(params, THREE, start_timeout_s=0.1).serve(
         token="t"
@@ -144,8 +144,9 @@ def test_the_count_begins_anew_with_a_server_and_with_a_worker_that_are_started_
             halt.set()
             assert not worker.result().over
         worker = Working(PROBLEM, server.address, rank=0, start_timeout_s=100.0)
-        until(lambda: server.connected)
-        now[0] += 101.0
+        while worker._thread.is_alive():
+            now[0] += 101.0
+            time.sleep(byhand.LOOK_S)
         with pytest.raises(TimeoutError, match="Worker 0 waited 100 seconds for workers 1 and 2"):
             worker.result()
         server.check_start()
