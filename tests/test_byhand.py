@@ -350,10 +350,10 @@ def test_a_token_file_is_for_its_owner_alone(tmp_path, capsys):
 class Started:
     """A command, its errors line by line, and in the end its exit code, its output and all its errors."""
 
-    def __init__(self, place, *arguments):
+    def __init__(self, place, *arguments, program=MINIPS):
         found = str(Path(ps.__file__).parents[1])
         self.process = subprocess.Popen(
-            [*MINIPS, *arguments],
+            [*program, *arguments],
             cwd=place,
             env={**os.environ, "PYTHONPATH": found},
             stdout=subprocess.PIPE,

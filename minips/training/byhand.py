@@ -108,22 +108,15 @@ def work(
     halt = _event(stop)
 
     def check(status: Header) -> None:
-        if theirs := status.get("problem"):
-            if own_rows and (epochs := theirs.get("epochs")):
-                raise ValueError(
-                    f"The server has made steps of epochs={epochs} by its own rows, which says nothing of how often a "
-                    "worker passes over rows of its own. Serve with steps (--steps) in place of epochs."
-                )
+        theirs = status.get("problem")
+        if own_rows:
+            _check_own_rows(config or Config.from_dict(status["config"]), (theirs or {}).get("epochs"))
+        if theirs:
             mine = origin_of(problem, problem.init(seeds.init(0)))
             check_same({**mine, "rows": ""} if own_rows else mine, theirs, "the server's")
 
     def shard_of(worker: int, config: Config) -> Problem:
-        if not own_rows:
-            return shards_of(problem, config)(worker)
-        if config.shards != Contiguous():
-            words = f"The run shares out its rows by shards={config.shards!r}, and this worker has rows of its own"
-            raise ValueError(f"{words}. Leave one of them out.")
-        return problem
+        return problem if own_rows else shards_of(problem, config)(worker)
 
     def rows(worker: int, config: Config) -> int:
         return shard_of(worker, config).rows
@@ -298,6 +291,18 @@ def _event(stop: Event | Callable[[], bool] | None) -> Event:
     if not callable(stop):
         raise TypeError(f"stop takes a threading.Event, or a function that returns True to leave; got {stop!r}.")
     return _Asked(stop)
+
+
+def _check_own_rows(config: Config, epochs: str | None) -> None:
+    """ValueError where a run takes its steps, or the shards of its workers, from rows that all of them share."""
+    if config.shards != Contiguous():
+        words = f"The run shares out its rows by shards={config.shards!r}, and this worker has rows of its own"
+        raise ValueError(f"{words}. Leave one of them out.")
+    if epochs:
+        raise ValueError(
+            f"The server has made steps of epochs={epochs} by its own rows, which says nothing of how often a worker "
+            "passes over rows of its own. Serve with steps (--steps) in place of epochs."
+        )
 
 
 def _reached(dial: Callable[[], Client], stop: Event, start_timeout_s: float) -> Client:
