@@ -35,7 +35,7 @@ from minips import __version__, files, seeds
 from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.core.membership import REJOIN_S
-from minips.drivers.starting import START_S
+from minips.drivers.starting import START_S, StartWait
 from minips.engines.supervisor import handling
 from minips.notation import parse_stage, read_fields
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
@@ -263,7 +263,7 @@ def _end(run: Run, options: argparse.Namespace) -> int:
     updates = run.config.workers * run.config.clocks
     early = run.updates + run.missing < updates and not run.diverged
     if run.missing:
-        print(f"Of {updates} updates {run.missing} are missing, of workers that had left.", file=sys.stderr)
+        print(f"Workers that had left did not make {run.missing} of {updates} updates.", file=sys.stderr)
     if early:
         print(f"The run was stopped after {run.updates} of {updates} updates.", file=sys.stderr)
     if options.save:
@@ -315,12 +315,11 @@ def serve(options: argparse.Namespace) -> int:
 
 def work(options: argparse.Namespace) -> int:
     """Be a worker of servers that were started by hand, until the run is over. The config is theirs."""
-    from minips.drivers.starting import check_start_timeout
     from minips.training import byhand
 
     check_files(options.session)
     with wrong_values():
-        check_start_timeout(options.start_timeout_s)
+        StartWait("This worker", options.start_timeout_s)
     addresses, transport = _reached(options, options.connect)
     problem, token = _problem(options), _token(options.token_file)
 

@@ -209,7 +209,7 @@ def test_federated_averaging_in_four_processes(tmp_path):
                 assert (code, out) == (0, f"<Work of worker 0: {LEFT} pushes>\n")
         code, out, error = server.ended()
     assert code == 0
-    assert "Of 36 updates 7 are missing, of workers that had left." in error
+    assert "Workers that had left did not make 7 of 36 updates.\n" in error
     assert re.search("^missing updates +7, of workers that had left$", out, re.MULTILINE)
     assert f"worker 0 has left at clock {LEFT}" in out
     assert_federated(ps.Run.load(tmp_path / "run.npz"), serial())

@@ -96,6 +96,18 @@ def test_a_worker_that_comes_before_its_server_trains(tmp_path):
     assert_same(run.params, ps.train(PROBLEM, config, engine="threads").params)
 
 
+def test_a_worker_takes_no_number_before_all_servers_are_there(tmp_path):
+    config = dataclasses.replace(TWO, workers=1, servers=2, transport="pipe")
+    addresses = [f"pipe://{tmp_path.name}-{index}" for index in range(2)]
+    with byhand.serving(PROBLEM, config, addresses[0], "t", index=0) as one:
+        worker = Working(PROBLEM, addresses, start_timeout_s=WAIT_S)
+        time.sleep(3 * byhand.DIAL_S)
+        with byhand.serving(PROBLEM, config, addresses[1], "t", index=1) as other:
+            one.wait(), other.wait()
+            assert worker.result().pushes == TWO.steps
+        assert one.servers[0].events == []
+
+
 @pytest.mark.parametrize("seconds", [WAIT_S, INF])
 def test_who_waits_says_for_whom(seconds, monkeypatch, caplog):
     monkeypatch.setattr(starting, "SAY_S", 0.1)
@@ -129,9 +141,9 @@ def test_the_count_begins_anew_with_a_server_and_with_a_worker_that_are_started_
     run = None
     for began in (0.0, 90.0):
         with serving(seconds=100.0, resume=run) as one:
-            one.servers[0].check_start()
+            one.servers[0].start.check()
             now[0] = began + 90.0
-            one.servers[0].check_start()
+            one.servers[0].start.check()
             run = one.end()
     with serving(seconds=100.0, resume=run) as one:
         server = one.servers[0]
@@ -149,10 +161,10 @@ def test_the_count_begins_anew_with_a_server_and_with_a_worker_that_are_started_
             time.sleep(byhand.LOOK_S)
         with pytest.raises(TimeoutError, match="Worker 0 waited 100 seconds for workers 1 and 2"):
             worker.result()
-        server.check_start()
+        server.start.check()
         now[0] += 101.0
         with pytest.raises(TimeoutError, match="Server 0 waited 100 seconds for workers 0, 1 and 2"):
-            server.check_start()
+            server.start.check()
 
 
 def test_a_run_has_begun_once_all_have_been_there():
@@ -160,7 +172,7 @@ def test_a_run_has_begun_once_all_have_been_there():
     with serving(seconds=0.5) as one:
         server = one.servers[0]
         clients = [ps.connect(server.address, worker=rank, token="t") for rank in range(3)]
-        server.check_start()
+        server.start.check()
         for client in clients[1:]:
             client.close()
         clients[0].close()

@@ -32,7 +32,8 @@ class Membership(Attendance):
 
     def __init__(self, shard: Shard, silence_s: float, rejoin_s: float, rank_secrets: Sequence[str] = ()) -> None:
         super().__init__(shard, silence_s)
-        self.rejoin_s = rejoin_s
+        self.rejoin_s, self.awaits = rejoin_s, False
+        """``awaits``: whether the server waits for all the workers to come before the run begins."""
         if len(rank_secrets) not in (0, shard.workers):
             raise ValueError(f"rank_secrets are one for each of {shard.workers} workers; got {len(rank_secrets)}.")
         for presence, secret in zip(self.present, rank_secrets, strict=False):
@@ -66,6 +67,12 @@ class Membership(Attendance):
             raise ValueError(f"This session was worker {worker}, and has said goodbye.")
         self.attend(connection, worker, header)
         return worker
+
+    def awaited(self) -> list[int]:
+        """The workers that have yet to come, if the server ``awaits`` them; none once all were there, or one pushed."""
+        begun = self._complete or self.shard.done or self.shard.clocks != self._clocks
+        absent = [worker for worker, presence in enumerate(self.present) if not presence.connections]
+        return absent if self.awaits and not begun else []
 
     def free_soon(self, connection: Attending, header: Header) -> bool:
         """True where a hello is to wait: lost sessions hold the rank that it names or, where that is -1, all that are

@@ -5,7 +5,6 @@ A worker's requests are taken over connections alone that have said hello as tha
 
 from minips.core.message import Header
 from minips.core.shard import Shard
-from minips.results.status import WorkerStatus
 
 
 class Attending:
@@ -51,8 +50,6 @@ class Attendance:
     def __init__(self, shard: Shard, silence_s: float) -> None:
         self.shard, self.silence_s = shard, silence_s
         self.present = [Presence(shard.now()) for _ in range(shard.workers)]
-        self.awaits = False
-        """True where the server waits for all the workers to come, and says so."""
         self.waiting: set[int] = set()
         """The workers whose requests wait for other workers."""
         self.began_at: float | None = None
@@ -76,13 +73,6 @@ class Attendance:
         self.began_at = now if self.began_at is None else self.began_at
         if not self._complete and self.connected == self.shard.workers:
             self.began_at, self._complete = now, True
-
-    def awaited(self) -> list[int]:
-        """The workers that a server which ``awaits`` them lacks; none once all have been there, or one has pushed."""
-        begun = self._complete or self.shard.done or self.shard.clocks != self._clocks
-        if begun or not self.awaits:
-            return []
-        return [worker for worker, presence in enumerate(self.present) if not presence.connections]
 
     def gone(self) -> bool:
         """True where workers have pushed here and all have left; for ``silence_s``, a lost one may still come back."""
@@ -123,20 +113,3 @@ class Attendance:
         """The other workers at the slowest clock."""
         shard, slowest = self.shard, self.shard.slowest()
         return [other for other in sorted(shard.live) if other != worker and shard.clocks[other] <= slowest]
-
-    def status(self) -> list[WorkerStatus]:
-        """A row for each worker."""
-        now, shard, awaited = self.shard.now(), self.shard, self.awaited()
-        return [
-            WorkerStatus(
-                worker=worker,
-                connected=bool(presence.connections),
-                counts=worker in shard.live,
-                clock=shard.clocks[worker],
-                heard_s=now - presence.heard,
-                waits_for=self.behind(worker) if worker in self.waiting else awaited if presence.connections else [],
-                received=presence.received,
-                sent=presence.sent,
-            )
-            for worker, presence in enumerate(self.present)
-        ]

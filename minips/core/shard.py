@@ -74,10 +74,10 @@ def checked(gradients: Mapping[str, Any], params: Tensors) -> Tensors:
 class Shard:
     """Parameters, and the rules by which they change.
 
-    ``updates`` counts pushes, not versions: so many applied ones end the run; None for a shard without end. With rounds
-    the pushes that a round lacks, of workers that have left, count too, so that the others make no more rounds for
-    that. ``now()`` is the time that a consistency model sees. Each time that ``every`` more pushes are applied (with
-    rounds: workers × rounds) the shard pauses: pushes and, with rounds, pulls wait for `go_on`.
+    ``updates`` counts pushes, not versions: so many end the run, applied ones and those that rounds lack, of workers
+    that have left; None for a shard without end. ``now()`` is the time that a consistency model sees. Each time that
+    ``every`` more pushes are applied (with rounds: workers × rounds) the shard pauses: pushes and, with rounds, pulls
+    wait for `go_on`.
     """
 
     def __init__(
@@ -150,19 +150,8 @@ class Shard:
 
     @property
     def made(self) -> int:
-        """The pushes that are applied, and those that complete rounds lacked: ``updates`` of them end the run."""
+        """The pushes that are applied, and those that complete rounds lacked."""
         return self.applied + self.missing
-
-    @property
-    def expected(self) -> int | None:
-        """The applied pushes with which the run will end, if no worker leaves or comes; None for a shard without end.
-
-        With rounds, fewer than ``updates`` once a worker has left.
-        """
-        if self.updates is None or self.quorum is None:
-            return self.updates
-        rounds = -(-max(self.updates - self.made, 0) // self.quorum)
-        return min(self.updates, self.applied + rounds * min(self.quorum, len(self.live) or self.quorum))
 
     @property
     def params(self) -> Tensors:

@@ -24,16 +24,16 @@ from minips.core.protocol import ServerProtocol
 from minips.core.sessions import Do, Session, Until
 from minips.core.shard import Shard
 from minips.core.tables import check_tables, rows_pushed
-from minips.drivers.starting import START_S, StartWait, check_start_timeout
+from minips.drivers.starting import START_S, ServerStart
 from minips.problems import Problem
 from minips.results import saved
 from minips.results.run import Progress, Run, Watch, gathered
-from minips.results.status import Status
+from minips.results.status import Status, expected
 from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Connection, Endpoint, Service
 from minips.stages.transports.base import Closable, check_token
-from minips.words import check_count, check_type, workers_of
+from minips.words import check_count, check_type
 
 T = TypeVar("T")
 
@@ -54,8 +54,7 @@ class Server(Closable):
     is silent for ``silence_s`` seconds, or whose last connection broke ``rejoin_s`` seconds ago: its rank is then free
     for any client. ``rank_secrets``, one for each rank, keep the ranks for clients that know them. After each ``every``
     clocks of all the workers the server pauses until `go_on`. ``state`` is this server's state of a saved run.
-    ``tables`` names the tensors that are pushed by `Rows`. `wait` waits for all the workers to come for at most
-    ``start_timeout_s`` seconds, or for ever where that is infinity.
+    ``tables`` names the tensors that are pushed by `Rows`. `wait` gives workers ``start_timeout_s`` seconds to come.
 
     TypeError or ValueError for an argument that could not work.
 
@@ -90,7 +89,6 @@ class Server(Closable):
         check_count("every", every, "a number of clocks, at least 1, or None for no pauses")
         check_seconds("silence_s", silence_s)
         check_seconds("rejoin_s", rejoin_s)
-        check_start_timeout(start_timeout_s)
         check_type("Server", state, Mapping | None, "its state of a saved run")
         check_type("Server", tables, Collection, "the names of tables")
         whole = named_arrays(params, "Server takes its parameters", "parameter")
@@ -124,8 +122,7 @@ class Server(Closable):
         self._attendance, self._present = protocol.attendance, protocol.attendance.present
         self.losses, self.events = protocol.losses, protocol.events
         self.origin = protocol.origin
-        self._start_timeout_s = start_timeout_s
-        self._start: StartWait | None = None
+        self.start = ServerStart(protocol, start_timeout_s)
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
 
@@ -209,18 +206,17 @@ class Server(Closable):
         counts seconds from the moment when all workers were connected, and bytes that this server received and sent; of
         several servers, each has its own part of the parameters.
 
-        TimeoutError after ``timeout`` seconds, while the run continues; TimeoutError, too, where the run has not begun,
-        as one of the workers has not come within ``start_timeout_s`` of the first call, and the others are told of
-        that; RuntimeError where no round can end any more.
+        TimeoutError after ``timeout`` seconds, while the run continues, and where a worker has not come
+        ``start_timeout_s`` after the first call (infinity: it waits for ever). RuntimeError where no round can end.
         """
         check_type("wait", timeout, int | float | None, "seconds as its timeout")
         check_type("wait", problem, Problem | None, "a Problem")
         check_type("wait", progress, Callable | None, "a function as its progress")
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._over():
-            self.check_start()
+            self.start.check()
             if progress:
-                progress(Progress.of(self.config, self.shard.applied, self.shard.expected or 0, self.losses))
+                progress(Progress.of(self.config, self.shard.applied, expected(self.shard) or 0, self.losses))
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"The run is not over in {timeout:g} seconds: {self.shard.applied} pushes applied.")
             if self._closing.wait(LOOK_S):
@@ -260,8 +256,7 @@ class Server(Closable):
         began_at = protocol.changed_at if began_at is None else began_at
         words = "did not ask for what it had left: its memories begin anew"
         events = [*((began_at, f"worker {worker} {words}") for worker in protocol.restarted), *self.events]
-        counts = {"applied": shard.applied, "missing": shard.missing, "late": shard.late}
-        pulls = {"staleness": shard.staleness, "grants": shard.grants}
+        counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
         times = {"losses": self.losses, "changed_at": protocol.changed_at, "events": events, "trace": self.trace}
         return {
             "index": self.index,
@@ -271,7 +266,7 @@ class Server(Closable):
             "state": protocol.state(),
             "left": [record.kept for record in protocol.records],
             **counts,
-            **pulls,
+            "missing": shard.missing,
             **times,
             "began_at": began_at,
             "bytes_sent": sum(worker.received for worker in self._present),  # as the workers count them
@@ -362,24 +357,6 @@ class Server(Closable):
             if self.shard.stuck:
                 raise RuntimeError(self.shard.stuck)
             return self._attendance.gone()
-
-    def check_start(self) -> None:
-        """From the first call on, wait for all the workers to come, and let `status` say so. TimeoutError where one has
-        not come in time; the run is stuck then, and the others are told why.
-        """
-        if self.shard.updates is None:
-            return
-        self._start = self._start or StartWait(f"Server {self.index}", self._start_timeout_s)
-        with self._changed:
-            self._attendance.awaits = True
-            absent = self._attendance.awaited()
-            if absent and self._start.over():
-                self.shard.stuck = self._start.late(workers_of(absent))
-                self.events.append((self.shard.now(), self.shard.stuck))
-                self._changed.notify_all()
-                raise TimeoutError(self.shard.stuck)
-        if absent:
-            self._start.say(workers_of(absent))
 
     def _connection_closed(self, connection: Attending) -> None:
         """Handle a closed connection, with or without a goodbye. Its worker may come back for a while."""

@@ -1,9 +1,13 @@
-"""The wait at the start, of servers and of workers that are started by hand: for those who do not come."""
+"""The wait at the start of a run by hand, of servers and of workers: for those who have not come."""
 
 import logging
+import math
 import time
+from collections.abc import Sequence
 
 from minips.core.config import check_seconds
+from minips.core.protocol import ServerProtocol
+from minips.words import workers_of
 
 START_S = 600.0
 """Seconds for which a server and its workers wait for each other, where nothing else is said."""
@@ -12,34 +16,61 @@ SAY_S = 30.0
 
 
 class StartWait:
-    """A wait that has begun: at most ``timeout_s`` seconds, infinity for ever. ``who`` waits."""
+    """The wait of ``who``, from its first look on: at most ``timeout_s`` seconds, or for ever where that is infinity.
+    ValueError for what are no such seconds.
+    """
 
     def __init__(self, who: str, timeout_s: float) -> None:
+        if not (isinstance(timeout_s, float) and timeout_s == math.inf):
+            check_seconds("start_timeout_s", timeout_s, " (inf waits for ever)")
         self.who, self._timeout_s = who, timeout_s
-        self._began = self._said_at = time.monotonic()
+        self._began: float | None = None
+        self._said_at = 0.0
 
     def over(self) -> bool:
         """True once the time has passed."""
-        return time.monotonic() - self._began > self._timeout_s
+        now = time.monotonic()
+        if self._began is None:
+            self._began = self._said_at = now
+        return now - self._began > self._timeout_s
 
     def say(self, whom: str, at_once: bool = False) -> None:
         """Write a line to the log, every `SAY_S` seconds or ``at_once``, that says for whom this wait is."""
         now = time.monotonic()
         if at_once or now - self._said_at >= SAY_S:
             self._said_at = now
-            left = max(self._began + self._timeout_s - now, 0.0)
-            most = "for ever" if left == float("inf") else f"for at most {left:.0f} seconds more"
+            left = max((self._began or 0.0) + self._timeout_s - now, 0.0)
+            most = "for ever" if left == math.inf else f"for at most {left:.0f} seconds more"
             logging.getLogger("minips").warning(f"{self.who} waits for {whom}, {most}.")
 
-    def late(self, whom: str) -> str:
-        """The sentence for those who have not come in time."""
-        return (
-            f"{self.who} waited {self._timeout_s:g} seconds for {whom} to come, and the run has not begun. Start what "
-            "is missing, or wait for longer: start_timeout_s, on the command line --start-timeout-s."
-        )
+    def look(self, absent: Sequence[int]) -> str:
+        """The sentence that ends the wait for workers that have not come in time; until then, say for whom it is."""
+        if not absent:
+            return ""
+        if self.over():
+            return (
+                f"{self.who} waited {self._timeout_s:g} seconds for {workers_of(absent)} to come, and the run has not "
+                "begun. Start what is missing, or wait for longer: start_timeout_s, on the command line "
+                "--start-timeout-s."
+            )
+        self.say(workers_of(absent))
+        return ""
 
 
-def check_start_timeout(seconds: object) -> None:
-    """ValueError where these are no seconds to wait at the start."""
-    if not (isinstance(seconds, float) and seconds == float("inf")):
-        check_seconds("start_timeout_s", seconds, " (inf waits for ever)")
+class ServerStart(StartWait):
+    """The wait of a server for all of its workers."""
+
+    def __init__(self, protocol: ServerProtocol, timeout_s: float) -> None:
+        super().__init__(f"Server {protocol.index}", timeout_s)
+        self._protocol = protocol
+
+    def check(self) -> None:
+        """From the first call on, the server's status names the workers that it awaits. TimeoutError where one has not
+        come in time; the run is stuck then, and clients that ask or wait are told why.
+        """
+        shard, attendance = self._protocol.shard, self._protocol.attendance
+        attendance.awaits = shard.updates is not None
+        if late := self.look(attendance.awaited()):
+            shard.stuck = late
+            self._protocol.events.append((shard.now(), late))
+            raise TimeoutError(late)

@@ -29,6 +29,7 @@ from minips.engines.replica import Replica, train_allreduce
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import at_step, has_moved, train_ps, worker_state
 from minips.problems import Problem
+from minips.results.status import expected
 from minips.results.trace import Trace
 from minips.stage import Tensors
 
@@ -74,7 +75,7 @@ def serve(
                 rows = server.losses[rows_sent:]
                 rows_sent += len(rows)
                 shard = server.shard
-                control.say("progress", (shard.applied, shard.expected or 0, shard.made // shard.workers, rows))
+                control.say("progress", (shard.applied, expected(shard) or 0, shard.made // shard.workers, rows))
             if pausing:
                 paused = True
                 control.say("paused", (server.params, server.layout))

@@ -31,6 +31,22 @@ class WorkerStatus:
     sent: int
     """Bytes of frames that this server has sent to it."""
 
+    @classmethod
+    def of(cls, worker: int, attendance: Any) -> Self:
+        """The row of a worker in a server's `minips.core.membership.Membership`."""
+        presence, shard = attendance.present[worker], attendance.shard
+        waits_for = attendance.awaited() if presence.connections else []
+        return cls(
+            worker=worker,
+            connected=bool(presence.connections),
+            counts=worker in shard.live,
+            clock=shard.clocks[worker],
+            heard_s=shard.now() - presence.heard,
+            waits_for=attendance.behind(worker) if worker in attendance.waiting else waits_for,
+            received=presence.received,
+            sent=presence.sent,
+        )
+
 
 @dataclass(frozen=True)
 class Status:
@@ -71,9 +87,9 @@ class Status:
         return cls(
             index=protocol.index,
             servers=protocol.config.servers,
-            workers=attendance.status(),
+            workers=[WorkerStatus.of(worker, attendance) for worker in range(shard.workers)],
             applied=shard.applied,
-            updates=shard.expected,
+            updates=expected(shard),
             missing=shard.missing,
             awaited=attendance.awaited(),
             late=shard.late,
@@ -131,6 +147,17 @@ class Status:
         if self.stuck:
             return f"stuck: {self.stuck}"
         return f"waiting for {workers_of(self.awaited)} to begin" if self.awaited else "running"
+
+
+def expected(shard: Any) -> int | None:
+    """The applied pushes with which the run of this shard will end, if no worker leaves or comes; None without an end.
+    With rounds they are fewer than its ``updates`` once a worker has left.
+    """
+    updates: int | None = shard.updates
+    if updates is None or shard.quorum is None:
+        return updates
+    rounds, there = -(-max(updates - shard.made, 0) // shard.quorum), len(shard.live) or shard.quorum
+    return min(updates, int(shard.applied + rounds * min(shard.quorum, there)))
 
 
 def _cells(status: WorkerStatus) -> tuple[str, ...]:

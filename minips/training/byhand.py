@@ -22,9 +22,9 @@ from minips.core.membership import REJOIN_S
 from minips.core.message import Header, NonFiniteError
 from minips.core.partition import cut, join, partition
 from minips.drivers.client import Client
-from minips.drivers.connecting import asking, connect
+from minips.drivers.connecting import asking, connect, listed
 from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
-from minips.drivers.starting import START_S, StartWait, check_start_timeout
+from minips.drivers.starting import START_S, StartWait
 from minips.engines.inner import Inner
 from minips.engines.worker import at_step, has_moved, shards_of, train_ps, worker_state
 from minips.problems import Problem
@@ -35,7 +35,7 @@ from minips.stage import Tensors
 from minips.stages.shards import Contiguous
 from minips.stages.transports import Transport
 from minips.training.train import check_problem
-from minips.words import check_type, reason, workers_of
+from minips.words import check_type, reason
 
 LOOK_S, DIAL_S = 0.2, 0.5
 """The seconds between two looks of a worker for the others, and between two for a server."""
@@ -103,7 +103,7 @@ def work(
     servers have heard of it.
     """
     check_problem("work", problem)
-    check_start_timeout(start_timeout_s)
+    dialling = StartWait("This worker", start_timeout_s)
     check_type("work", own_rows, bool, "True or False as own_rows")
     halt = _event(stop)
 
@@ -121,10 +121,15 @@ def work(
     def rows(worker: int, config: Config) -> int:
         return shard_of(worker, config).rows
 
-    reach: dict[str, Any] = {"token": token, "timeout": timeout, "transport": transport, "session": session}
-    client = _reached(
-        lambda: connect(address, config, worker=rank, check=check, rows=rows, **reach), halt, start_timeout_s
-    )
+    def dial() -> Client:
+        for other in listed(address)[1:]:  # which may not be there yet: the first server gives no rank before they are
+            reached, codec = (config.shaped_transport(), config.pull) if config else (transport, None)
+            with asking(other, token, reached, timeout, codec):
+                pass
+        reach: dict[str, Any] = {"token": token, "timeout": timeout, "transport": transport, "session": session}
+        return connect(address, config, worker=rank, check=check, rows=rows, **reach)
+
+    client = _reached(dial, halt, dialling)
     diverged = None
     params: Tensors = {}
     with closing(client):
@@ -166,7 +171,7 @@ class Served:
     def wait(self, progress: Callable[[Progress], None] | None = None) -> None:
         """Block until the run is over, as `Server.wait` does."""
         for server in self.servers:
-            server.check_start()
+            server.start.check()
         for server in self.servers:
             server.wait(progress=progress if server is self.servers[0] else None)
 
@@ -305,11 +310,11 @@ def _check_own_rows(config: Config, epochs: str | None) -> None:
         )
 
 
-def _reached(dial: Callable[[], Client], stop: Event, start_timeout_s: float) -> Client:
+def _reached(dial: Callable[[], Client], stop: Event, start: StartWait) -> Client:
     """The client that ``dial`` makes, once there is a server. ConnectionError where there is none in time. Meanwhile a
     function that is to stop the work is not asked: it may need the client.
     """
-    start, said = StartWait("This worker", start_timeout_s), ""
+    said = ""
     while True:
         try:
             return dial()
@@ -333,9 +338,8 @@ def _await_others(client: Client, token: str, timeout: float, stop: Event, start
             absent = _absent(status, client.resumed_at)
             if not absent:
                 return
-            if start.over():
-                raise TimeoutError(start.late(workers_of(absent)))
-            start.say(workers_of(absent))
+            if late := start.look(absent):
+                raise TimeoutError(late)
             stop.wait(LOOK_S)
 
 
@@ -345,7 +349,7 @@ def _absent(status: Header, resumed_at: int) -> list[int]:
     """
     if status["done"] or status["applied"] > resumed_at:
         return []
-    missing = [one["worker"] for one in status["workers"] if not one["connected"] and one["counts"]]
+    missing = [one["worker"] for one in status["workers"] if not one["connected"] and one.get("counts", True)]
     return status.get("awaited") or missing
 
 

@@ -24,6 +24,7 @@ from minips.engines.worker import at_step, by_rows, compute, has_moved, worker_s
 from minips.machines.calibration import update_lines
 from minips.machines.fit import Line
 from minips.results.run import Run, state_of
+from minips.results.status import expected
 from minips.results.trace import UNTIMED
 from minips.stage import Frames, Tensors
 from minips.stages.transports.framing import size
@@ -52,7 +53,7 @@ class ServerTeam:
             if not worker.gone and servers[0].protocol.attendance.present[worker.rank].connections:
                 worker.at_once(worker.protocol.say("bye"))
         shard, losses = servers[0].shard, servers[0].losses
-        simulation.tell(shard.applied, shard.expected or 0, losses, last=True)
+        simulation.tell(shard.applied, expected(shard) or 0, losses, last=True)
         return Run(
             config=simulation.config,
             params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
@@ -136,7 +137,7 @@ class SimServer(Node):
             for worker in self._workers:
                 worker.left_behind()
         if self.index == 0:
-            self.simulation.tell(shard.applied, shard.expected or 0, self.losses)
+            self.simulation.tell(shard.applied, expected(shard) or 0, self.losses)
         if self.simulation.halt:  # all servers end with the parameters of one clock
             at = max(server.shard.pause() for server in self._servers)
             for server in self._servers:
