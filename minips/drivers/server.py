@@ -49,12 +49,12 @@ class Server(Closable):
     """Holds parameters, applies what workers push, answers their pulls.
 
     ``params`` are all the parameters, arrays of floating-point numbers by name; of several servers (``config.servers``)
-    this one is number ``index`` and keeps its part. ``updates`` counts applied pushes that end the run; None for a
-    server without an end, which keeps only the last rows of what it records. The server no longer counts a worker that
-    is silent for ``silence_s`` seconds, or whose last connection broke ``rejoin_s`` seconds ago: its rank is then free
-    for any client. ``rank_secrets``, one for each rank, keep the ranks for clients that know them. After each ``every``
-    clocks of all the workers the server pauses until `go_on`. ``state`` is this server's state of a saved run.
-    ``tables`` names the tensors that are pushed by `Rows`. `wait` gives workers ``start_timeout_s`` seconds to come.
+    this one is number ``index`` and keeps its part. ``updates`` counts applied pushes that end the run, under BSP those
+    of workers that left too; None: it has no end, and keeps only the last rows of its records. The server no longer
+    counts a worker that is silent for ``silence_s`` seconds, or whose last connection broke ``rejoin_s`` seconds ago:
+    its rank is then free. ``rank_secrets``, one for each, keep the ranks for clients that know them. After each
+    ``every`` clocks of all the workers the server pauses until `go_on`. ``state`` is this server's state of a saved
+    run. ``tables`` names the tensors that are pushed by `Rows`. `wait` gives workers ``start_timeout_s`` to come.
 
     TypeError or ValueError for an argument that could not work.
 
