@@ -1,5 +1,6 @@
 """The checks' common parts: ways to fail with a sentence, and to compare to the bit."""
 
+import random
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,7 +27,8 @@ def doing(what: str, outcome: str = "it raised") -> Iterator[None]:
     except AssertionError as error:
         raise AssertionError(f"{what}: {error}") from error
     except Exception as error:
-        raise AssertionError(f"{what}: {outcome} {type(error).__name__}: {error}") from error
+        hint = " It writes into an array that it was given; copy first." if "read-only" in str(error) else ""
+        raise AssertionError(f"{what}: {outcome} {type(error).__name__}: {error}{hint}") from error
 
 
 @contextmanager
@@ -57,6 +59,19 @@ def failing_only_with(kind: type[Exception], what: str) -> Iterator[None]:
     with doing(what, f"expected {kind.__name__}, got"), suppress(kind), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+@contextmanager
+def without_global_draws(what: str) -> Iterator[None]:
+    """Require that the global generators of NumPy and of Python are afterwards as they were before."""
+    before = _global_generators()
+    yield
+    require(_global_generators() == before, f"{what} uses a global generator; draw from the rng that it is given alone.")
+
+
+def _global_generators() -> str:
+    with np.printoptions(threshold=10_000):
+        return f"{np.random.get_state()} {random.getstate()}"
 
 
 def same_bits(a: Array, b: Array) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from minips.stage import Array, option, register
-from minips.stages.quantizers.base import Parts, Quantizer, part, shape_tag, zeros_for
+from minips.stages.quantizers.base import Parts, Quantizer, norm, part, shape_tag, zeros_for
 
 
 @register
@@ -48,6 +48,9 @@ class PowerSGD(Quantizer):
         with np.errstate(invalid="ignore"):
             x.reshape(x.shape[0], -1)[...] = P @ R.T
         return x
+
+    def error_bound(self, x: Array) -> float:
+        return 0.0 if self.nbytes(x.shape, x.dtype) == x.nbytes else norm(x)
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         whole = prod(shape) * np.dtype(dtype).itemsize

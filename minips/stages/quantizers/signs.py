@@ -46,5 +46,8 @@ class Sign(Quantizer):
         table = np.where(positive, scale, -scale).astype(x.dtype)
         return np.take(table, bits, axis=0).reshape(-1)[: x.size].reshape(x.shape)
 
+    def error_bound(self, x: Array) -> float:
+        return float(np.abs(x).max(initial=0))
+
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         return packed_nbytes(prod(shape), 1) + 8

@@ -1,0 +1,83 @@
+"""The mean and the variance of a random quantizer, against what it states."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from minips.stage import Array
+from minips.stages.quantizers import Quantizer
+from minips.testing.base import described, require, same_bits, strictly
+
+DRAWS = 200
+STANDARD_ERRORS = 6.0
+"""A mean over the draws may be off by so many standard errors: by the central limit theorem, one of 500 million is."""
+FORMULA = 0.01
+"""A stated variance may be off by this share of itself, for probabilities that are rounded."""
+
+
+def check_draws(quantizer: Quantizer) -> None:
+    """Check what a random quantizer promises of its mean, its variance and its largest error."""
+    for name, x, light in spreads():
+        with strictly(f"{quantizer!r} with {name} values, {described(x)}, over {DRAWS} draws"):
+            omega = quantizer.relative_variance(x)
+            if not omega and not _draws(quantizer, x):
+                continue
+            errors = _errors(quantizer, x)
+            require_bound(quantizer, x, float(np.abs(errors).max()))
+            if omega:
+                errors /= np.linalg.norm(x.astype(float))
+                _check_mean(errors)
+                if light:
+                    _check_variance(errors, omega)
+
+
+def spreads() -> Iterator[tuple[str, Array, bool]]:
+    """Named arrays of many values, and whether no few of them make up most of the norm, and so of the variance."""
+    rng = np.random.default_rng(9)
+    yield "ordinary", rng.standard_normal(1000), True
+    yield "evenly spread", np.linspace(-1, 1, 1000, dtype=np.float32), True
+    yield "ordinary", rng.standard_normal((20, 30)).astype(np.float32), True
+    yield "very unequal", rng.standard_normal(1000) ** 3, False
+
+
+def _draws(quantizer: Quantizer, x: Array) -> bool:
+    one, other = (quantizer.encode(x, np.random.default_rng(seed)) for seed in (0, 1))
+    return not all(same_bits(array, other[name]) for name, array in one.items() if name in other)
+
+
+def require_bound(quantizer: Quantizer, x: Array, error: float) -> None:
+    """AssertionError where the error is larger than the quantizer says that it can be, but for rounding."""
+    bound = quantizer.error_bound(x)
+    if bound is None:
+        return
+    require(0 <= bound < math.inf, f"error_bound gave {bound}, neither a number from 0 nor None.")
+    rounding = float(np.finfo(x.dtype).eps) * float(np.abs(x).max(initial=0)) if bound else 0.0
+    require(error <= bound * (1 + 1e-6) + rounding, f"the error is {error:g}, error_bound says {bound:g}.")
+
+
+def _errors(quantizer: Quantizer, x: Array) -> Array:
+    """The errors of the draws, flat, shape (draws, values)."""
+    drawn = [quantizer.decode(quantizer.encode(x, np.random.default_rng(seed))) for seed in range(DRAWS)]
+    return np.stack(drawn).reshape(DRAWS, -1).astype(float) - x.reshape(-1)
+
+
+def _check_mean(errors: Array) -> None:
+    """The errors of two draws are independent, so their product has the mean 0 where the scheme is unbiased.
+
+    The sum over all pairs is compared with its standard deviation, which is that of ``(χ² − 1) / √2`` with one degree
+    of freedom where all errors lie along one line, and has lighter tails everywhere else.
+    """
+    products = errors @ errors.T
+    np.fill_diagonal(products, 0)
+    limit = (STANDARD_ERRORS**2 - 1) / math.sqrt(2) * math.sqrt(2 * float(np.square(products).sum()))
+    off = math.sqrt(max(float(products.sum()), 0.0) / (DRAWS * (DRAWS - 1)))
+    said = "a relative_variance is stated, which is for schemes whose mean is the array itself"
+    require(products.sum() <= limit, f"{said}; the mean of the draws is off by {off:.3g} of its norm: it is biased.")
+
+
+def _check_variance(errors: Array, omega: float) -> None:
+    squares = np.square(errors).sum(axis=1)
+    found, deviation = float(squares.mean()), float(squares.std(ddof=1))
+    near = abs(found - omega) <= STANDARD_ERRORS * deviation / math.sqrt(DRAWS) + FORMULA * omega
+    require(near, f"relative_variance says {omega:.4g}; over the draws |C(x) − x|² / |x|² is {found:.4g} on average.")

@@ -1,0 +1,55 @@
+"""The stages that may have to decode what another one has encoded: a receiver knows its class, and no field of it."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+from minips.stage import Stage, build, missing, names, stage_class
+
+S = TypeVar("S", bound=Stage)
+
+ENOUGH = 2
+"""Other values tried of each field."""
+
+
+class Receiver(NamedTuple):
+    """A stage, and in words which of its fields differ from their defaults, if any."""
+
+    stage: Any
+    fields: str
+
+
+def receivers(stage: Stage) -> list[Receiver]:
+    """The stage with default fields, and with one field changed, for each field and ``ENOUGH`` of its other values."""
+    cls = type(stage)
+    default = cls()
+    found = [Receiver(default, "default fields")]
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        changed = []
+        for value in other_values(getattr(default, field.name), field.metadata):
+            with suppress(Exception):  # what the field does not accept
+                other = cls(**{field.name: value})
+                if other != default and other not in changed:
+                    changed.append(other)
+        found += [Receiver(other, f"another {field.name!r}") for other in changed[:ENOUGH]]
+    return found
+
+
+def other_values(value: Any, limits: Mapping[str, Any]) -> Iterator[Any]:
+    """Values that a field may have in place of this one, by its type and its metadata; not all need be possible."""
+    if choices := limits.get("choices"):
+        yield from choices
+    elif isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from (2 * value, value // 2, value + 1, value - 1)
+    elif isinstance(value, float):
+        yield from (2 * value, value / 2, value + 1, value - 1)
+    elif isinstance(value, tuple):
+        yield from (value[::-1], value[:1])
+    elif isinstance(value, Stage):
+        yield from (build(value.kind, name) for name in names(value.kind) if not missing(stage_class(value.kind, name)))
+    elif value is None:
+        yield from (1, 0.5)
+    yield from (limits[end] for end in ("minimum", "maximum") if limits.get(end) is not None)
