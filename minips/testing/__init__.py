@@ -12,7 +12,7 @@ from minips.problems import Problem
 from minips.stage import Stage
 from minips.testing.codecs import check_compressor, check_memory, check_serializer
 from minips.testing.exchanges import check_exchange
-from minips.testing.policies import check_aggregator, check_consistency, check_optimizer
+from minips.testing.policies import check_aggregator, check_consistency, check_optimizer, check_schedule
 from minips.testing.problems import check_problem
 from minips.testing.quantizers import check_quantizer
 from minips.testing.shards import check_shards
@@ -21,7 +21,8 @@ from minips.testing.transports import check_transport
 
 __all__ = ["check", "check_problem", "check_stage"]
 __all__ += ["check_compressor", "check_memory", "check_quantizer", "check_serializer", "check_transport"]
-__all__ += ["check_aggregator", "check_consistency", "check_exchange", "check_optimizer", "check_shards"]
+__all__ += ["check_aggregator", "check_consistency", "check_exchange", "check_optimizer", "check_schedule"]
+__all__ += ["check_shards"]
 
 
 def check(stage: Stage | Problem) -> None:

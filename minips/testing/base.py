@@ -66,7 +66,9 @@ def without_global_draws(what: str) -> Iterator[None]:
     """Require that the global generators of NumPy and of Python are afterwards as they were before."""
     before = _global_generators()
     yield
-    require(_global_generators() == before, f"{what} uses a global generator; draw from the rng that it is given alone.")
+    require(
+        _global_generators() == before, f"{what} uses a global generator; draw from the rng that it is given alone."
+    )
 
 
 def _global_generators() -> str:

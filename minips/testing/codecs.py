@@ -1,18 +1,30 @@
 """The contracts of the stages around a quantizer: memories, serializers and compressors."""
 
+import copy
 import math
-from collections.abc import Iterator
-from contextlib import nullcontext
-from typing import Any
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from typing import Any, ClassVar
 
 import numpy as np
 
 from minips.stage import Array, Buffer, Frames
 from minips.stages.compressors import Compressor
 from minips.stages.memories import Memory
-from minips.stages.quantizers import QSGD, Parts, TopK, Uniform
+from minips.stages.quantizers import QSGD, Exact, Parts, Quantizer, TopK, Uniform
 from minips.stages.serializers import Packet, Serializer
-from minips.testing.base import described, failing_only_with, refusing, require, same_bits, strictly, unwritable
+from minips.testing.base import (
+    described,
+    doing,
+    failing_only_with,
+    refusing,
+    require,
+    same_bits,
+    strictly,
+    unwritable,
+)
+from minips.testing.receivers import Receiver, receivers
 from minips.testing.stages import check_stage
 
 HEADER = {
@@ -37,11 +49,70 @@ def check_memory(memory: Memory) -> None:
         for shape in [(0,), (), (7,), (3, 5)]:
             xs = [np.asarray(rng.standard_normal(shape), dtype) for _ in range(5)]
             with strictly(f"{memory!r} with {described(xs[0])}"):
-                first, other = _remember(memory, xs), _remember(memory, xs)
-                for step, (a, b) in enumerate(zip(first, other, strict=True)):
-                    require(same_bits(a, b), f"step {step}: a fresh state gives another result; keep all in the state.")
+                _check_state(memory, xs)
                 if memory.restores:
                     _check_halves(memory, xs)
+
+
+def _check_state(memory: Memory, xs: list[Array]) -> None:
+    """One link, and then another one beside which a third tensor is sent: they have only their states."""
+    for quantizer in (TopK(fraction=0.5), Exact()):
+        link, again, stranger = (_Link(memory, quantizer) for _ in range(3))
+        first = [link.send(x) for x in xs]
+        for step, (x, results) in enumerate(zip(xs, first, strict=True)):
+            stranger.send(np.ones((2, 2), x.dtype))
+            same = all(map(same_bits, results, again.send(x)))
+            require(same, f"step {step}: a fresh state gives another result; keep all in the state.")
+
+
+class _Link:
+    """One tensor's sender, and receivers that know nothing of the sender's fields."""
+
+    def __init__(self, memory: Memory, quantizer: Quantizer) -> None:
+        self.memory, self.quantizer = memory, quantizer
+        self.ours = dict[str, Array]()
+        self.receivers = [(other, dict[str, Array]()) for other in receivers(memory)]
+
+    def send(self, x: Array) -> tuple[Array, Array]:
+        """What was quantized, and what the receivers restored."""
+        before = x.copy()
+        p = self.memory.compensate(unwritable(x), self.ours)
+        _check_like(p, x, "compensate")
+        sent = self.quantizer.decode(self.quantizer.encode(unwritable(p), None))
+        meant = p.copy()
+        self.memory.update(unwritable(p), unwritable(sent), self.ours)
+        _check_state_is_new(self.ours, x, sent)
+        restored = [self._restored(other, unwritable(sent), theirs) for other, theirs in self.receivers]
+        require(same_bits(x, before), "the gradient was changed.")
+        for (other, _), y in zip(self.receivers, restored, strict=True):
+            said = f"restore reads the memory's own fields: {other.stage!r}, a receiver with {other.fields}, restores"
+            require(same_bits(y, restored[0]), f"{said} other values.")
+        self._check_stateless(meant, x, restored[0], sent)
+        for state in (self.ours, *(theirs for _, theirs in self.receivers)):  # what a push that fails goes back to
+            state |= {name: unwritable(np.asarray(remembered)) for name, remembered in state.items()}
+        return meant, restored[0]
+
+    def _restored(self, other: Receiver, sent: Array, theirs: dict[str, Array]) -> Array:
+        y = other.stage.restore(sent, theirs)
+        _check_like(y, sent, "restore")
+        _check_state_is_new(theirs, sent, y)
+        return np.array(y)
+
+    def _check_stateless(self, p: Array, x: Array, y: Array, sent: Array) -> None:
+        if self.memory.stateless:
+            kept = [*self.ours, *(name for _, theirs in self.receivers for name in theirs)]
+            require(not kept, f"it is called stateless and wrote {kept}.")
+            require(same_bits(p, x), "it is called stateless and changed what is sent.")
+            require(same_bits(y, sent), "it is called stateless and changed what came in.")
+
+
+def _check_state_is_new(state: dict[str, Array], *others: Array) -> None:
+    """The caller may write into its arrays once they are sent, or received."""
+    for name, remembered in state.items():
+        is_array = isinstance(remembered, np.ndarray | np.generic)
+        require(is_array, f"the state keeps a {type(remembered).__name__} as {name!r}, not an array.")
+        shared = any(np.may_share_memory(remembered, other) for other in others)
+        require(not shared, f"the state keeps, as {name!r}, an array that belongs to the caller; keep a copy.")
 
 
 def _check_halves(memory: Memory, xs: list[Array]) -> None:
@@ -67,46 +138,37 @@ def _check_halves(memory: Memory, xs: list[Array]) -> None:
                     y[...] = 7
 
 
-def _remember(memory: Memory, xs: list[Array]) -> list[Array]:
-    """The arrays that one link sends and that its receiver restores, from fresh states."""
-    ours, theirs = dict[str, Array](), dict[str, Array]()
-    quantizer, results = TopK(fraction=0.5), []
-    for x in xs:
-        before = x.copy()
-        p = memory.compensate(unwritable(x), ours)
-        _check_like(p, x, "compensate")
-        sent = quantizer.decode(quantizer.encode(unwritable(p), None))
-        memory.update(unwritable(p), unwritable(sent), ours)
-        y = type(memory)().restore(unwritable(sent), theirs)
-        _check_like(y, x, "restore")
-        require(same_bits(x, before), "the gradient was changed.")
-        results += [p.copy(), y.copy()]
-        for state in (ours, theirs):  # what a push that fails goes back to
-            state |= {name: unwritable(remembered) for name, remembered in state.items()}
-    if memory.stateless:
-        require(not ours and not theirs, f"it is called stateless and wrote {list(ours) or list(theirs)}.")
-        require(same_bits(p, xs[-1]), "it is called stateless and changed what is sent.")
-        require(same_bits(y, sent), "it is called stateless and changed what came in.")
-    return results
-
-
 def _check_like(y: Any, x: Array, what: str) -> None:
     require(isinstance(y, np.ndarray), f"{what} gave a {type(y).__name__}, not an array; np.asarray makes one.")
     require((y.shape, y.dtype) == (x.shape, x.dtype), f"{what} gave {y.dtype} of shape {y.shape}.")
+    require(np.isfinite(y).all(), f"{what} gave NaN or infinity.")
 
 
 def check_serializer(serializer: Serializer) -> None:
     """Check a serializer against its contract: every packet back to the bit, and ValueError for anything malformed."""
     check_stage(serializer)
+    dumped = []
     for name, packet in packets():
         with strictly(f"{serializer!r} with {name}"):
+            before = copy.deepcopy(packet)
             frames = serializer.dumps(packet)
             _check_frames(frames)
+            with doing("dumps changed the packet"):
+                _check_same_packet(packet, before)
+            dumped.append((name, before, frames, [bytes(frame) for frame in frames]))
+    others = receivers(serializer)
+    for name, packet, frames, contents in dumped:
+        with strictly(f"{serializer!r} with {name}, after others were dumped"):
+            require([*map(bytes, frames)] == contents, "a later dumps wrote into the frames of an earlier one.")
             for kind in (bytes, bytearray, memoryview):
-                arrived: Frames = [kind(bytes(frame)) for frame in frames]
                 with strictly(f"out of {kind.__name__}"):
-                    _check_same_packet(serializer.loads(arrived), packet)
+                    _check_same_packet(serializer.loads([kind(frame) for frame in contents]), packet)
+            for other in others:
+                what = f"loads reads the serializer's own fields. One with {other.fields}, {other.stage!r}"
+                with doing(what):
+                    _check_same_packet(other.stage.loads([*contents]), packet)
     _check_malformed(serializer)
+    _check_trusted(serializer)
 
 
 def packets() -> Iterator[tuple[str, Packet]]:
@@ -175,6 +237,32 @@ def _check_malformed(serializer: Serializer) -> None:
             require(isinstance(got, Packet), f"it gave a {type(got).__name__}.")
 
 
+class _Trap:
+    """Says so where a format runs code that it reads: `pickle` by the one method, ``eval`` by the other."""
+
+    sprung: ClassVar[list[bool]] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return spring, ()
+
+    def __repr__(self) -> str:
+        return f"__import__({__name__!r}, fromlist=['spring']).spring()"
+
+
+def spring() -> None:
+    """Note that a message has run code."""
+    _Trap.sprung.append(True)
+
+
+def _check_trusted(serializer: Serializer) -> None:
+    """A format that can run code when it is read says so."""
+    _Trap.sprung.clear()
+    with suppress(Exception):
+        serializer.loads([bytes(frame) for frame in serializer.dumps(Packet({"trap": _Trap()}, {}))])
+    safe = serializer.trusted_only or not _Trap.sprung
+    require(safe, f"{serializer!r}: loads ran code that stood in the frames. Use another format, or set trusted_only.")
+
+
 def shortened(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
     """The frames with some of their bytes gone."""
     yield "no frames", []
@@ -200,20 +288,70 @@ def garbled(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
 def check_compressor(compressor: Compressor) -> None:
     """Check a compressor against its contract: the bytes back, never more than the limit, ValueError for damage."""
     check_stage(compressor)
+    packed = []
     for name, data in buffers():
-        what = f"{compressor!r} with {name}"
-        with strictly(what):
-            packed = bytes(compressor.compress(data))
-            for arrived in (packed, bytearray(packed), memoryview(packed)):
-                back = bytes(compressor.decompress(arrived, len(data)))
-                require(back == bytes(data), f"{len(data)} bytes came back as {len(back)} other bytes.")
-        if len(data):
-            with refusing(f"{what}, and a limit that is one byte too small", ValueError):
-                compressor.decompress(packed, len(data) - 1)
-    bomb = compressor.compress(bytes(BOMB_BYTES))
-    with refusing(f"{compressor!r}, a bomb of {BOMB_BYTES} zeros with a limit of {BOMB_LIMIT} bytes", ValueError):
-        compressor.decompress(bomb, BOMB_LIMIT)
+        with strictly(f"{compressor!r} with {name}"):
+            before = bytes(data)
+            small = _plain(compressor.compress(data), "compress")
+            require(bytes(data) == before, "compress changed its input.")
+            same = not compressor.identity or bytes(small) == before
+            require(same, "identity is True, and compress makes other bytes; the codec would leave them alone.")
+            packed.append((name, before, small, bytes(small)))
+    others = receivers(compressor)
+    for name, data, small, content in packed:
+        with strictly(f"{compressor!r} with {name}, after others were compressed"):
+            require(bytes(small) == content, "a later compress wrote into the bytes of an earlier one.")
+            _check_decompressed(compressor, others, data, content)
+    _check_bomb(compressor)
     _check_damaged(compressor)
+
+
+def _check_decompressed(compressor: Compressor, others: list[Receiver], data: bytes, packed: bytes) -> None:
+    for arrived in (packed, bytearray(packed), memoryview(packed)):
+        back = bytes(_plain(compressor.decompress(arrived, len(data)), "decompress"))
+        require(back == data, f"{len(data)} bytes came back as {len(back)} other bytes.")
+    for other in others:
+        what = f"decompress reads the compressor's own fields. By one with {other.fields}, {other.stage!r}"
+        with doing(what):
+            require(bytes(other.stage.decompress(packed, len(data))) == data, "the bytes came back as others.")
+    if data:
+        with refusing("a limit that is one byte too small", ValueError):
+            compressor.decompress(packed, len(data) - 1)
+
+
+def _plain(buffer: Any, what: str) -> Any:
+    plain = isinstance(buffer, bytes | bytearray | memoryview)
+    require(plain, f"{what} gave a {type(buffer).__name__}, not bytes, a bytearray or a memoryview.")
+    return buffer
+
+
+def _check_bomb(compressor: Compressor) -> None:
+    """Few bytes that would become many are refused before they do."""
+    what = f"{compressor!r}, a bomb of {BOMB_BYTES} zeros with a limit of {BOMB_LIMIT} bytes"
+    bomb, small = (bytes(compressor.compress(bytes(size))) for size in (BOMB_BYTES, BOMB_LIMIT))
+    usual = _peak(lambda: compressor.decompress(small, BOMB_LIMIT))  # a library's own memory
+
+    def refused() -> None:
+        with refusing(what, ValueError):
+            compressor.decompress(bomb, BOMB_LIMIT)
+
+    took = _peak(refused) - usual
+    require(took < BOMB_BYTES, f"{what}: it is refused, once {took} bytes were made of it; stop at the limit.")
+
+
+def _peak(call: Callable[[], object]) -> int:
+    """The most memory that a call takes at once, as far as Python is asked for it."""
+    tracing = tracemalloc.is_tracing()
+    if not tracing:
+        tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        call()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if not tracing:
+            tracemalloc.stop()
 
 
 def buffers() -> Iterator[tuple[str, Buffer]]:

@@ -1,7 +1,8 @@
-"""The contracts of the server's stages: aggregators, consistency models and optimizers."""
+"""The contracts of the server's stages: aggregators, consistency models, optimizers and their schedules."""
 
 import copy
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ from minips.stage import Tensors
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.consistency import Consistency, PullView, takes_view
 from minips.stages.optimizers import Optimizer
+from minips.stages.schedules import Schedule
 from minips.testing.base import doing, failing_only_with, require, same_bits, strictly
 from minips.testing.stages import check_stage
 
 SHAPES: dict[str, tuple[int, ...]] = {"scalar": (), "empty": (0,), "bias": (7,), "weights": (3, 5)}
 WORKERS = [1, 2, 3, 4, 5, 8, 16]
+CLOCKS = [*range(8), 100, 1001]
 
 
 def tensors(seed: int, dtype: Any) -> Tensors:
@@ -26,32 +29,52 @@ def tensors(seed: int, dtype: Any) -> Tensors:
 def check_aggregator(aggregator: Aggregator) -> None:
     """Check an aggregator against its contract: arrays like the workers' ones, which are left as they were.
 
-    One that needs several workers may raise ValueError for fewer, but not for sixteen.
+    One that needs several workers says so with ``least``, and may raise ValueError for fewer.
     """
     check_stage(aggregator)
+    least = aggregator.least
+    require(isinstance(least, int) and least >= 1, f"{aggregator!r}: least is {least!r}, not a number from 1.")
+    by_itself = aggregator.elementwise or not aggregator.tables
+    require(by_itself, f"{aggregator!r}: tables is True, and elementwise is not; rows come in pieces.")
     for dtype in (np.float32, np.float64):
-        for workers in WORKERS:
-            contributions = [Contribution(i, 5, 5 - i % 3, tensors(i, dtype), 0.5, rows=i + 1) for i in range(workers)]
-            what = f"{aggregator!r} with {workers} contributions of {np.dtype(dtype)}"
-            with failing_only_with(ValueError, what) if workers < max(WORKERS) else doing(what):
+        for workers in {*WORKERS, least}:
+            contributions = [_contribution(i, tensors(i, dtype)) for i in range(workers)]
+            what = f"{aggregator!r} with {workers} contributions of {np.dtype(dtype)}, and least is {least}"
+            with failing_only_with(ValueError, what) if workers < least else doing(what):
                 aggregator.combine(contributions)
                 _check_combined(aggregator, contributions)
+
+
+def _contribution(i: int, gradients: Tensors) -> Contribution:
+    """One of several pushes: of other ages, of shards of other sizes, and of a run that some workers have left."""
+    return Contribution(2 * i + 1, 5, 5 - i % 3, gradients, 0.5, staleness=i % 3, rows=i + 1)
 
 
 def _check_combined(aggregator: Aggregator, contributions: list[Contribution]) -> None:
     before = copy.deepcopy([one.gradients for one in contributions])
     with strictly("combine"):
-        first, again = aggregator.combine(contributions), aggregator.combine(contributions)
+        first = aggregator.combine(contributions)
+        then = copy.deepcopy(first)
+        halved = [one._replace(gradients={name: g / 2 for name, g in one.gradients.items()}) for one in contributions]
+        aggregator.combine(halved)
+        again = aggregator.combine(contributions)
         require(list(first) == list(before[0]), f"the names are {list(first)}, expected {list(before[0])}.")
         for name, y in first.items():
             x = before[0][name]
             require(isinstance(y, np.ndarray), f"{name!r} is a {type(y).__name__}, not an array.")
             require((y.shape, y.dtype) == (x.shape, x.dtype), f"{name!r} became {y.dtype} of shape {y.shape}.")
             require(np.isfinite(y).all(), f"{name!r} holds NaN or infinity.")
+            require(
+                same_bits(y, then[name]), f"a later round wrote into the {name!r} of an earlier one; make new arrays."
+            )
             require(same_bits(y, again[name]), f"{name!r} differs the second time; the same pushes give the same bits.")
             for one, old in zip(contributions, before, strict=True):
                 same = same_bits(one.gradients[name], old[name])
                 require(same, f"it changed {name!r} of worker {one.worker}; copy before you add.")
+        if not aggregator.weighs:
+            alike = aggregator.combine([one._replace(rows=1.0) for one in contributions])
+            same = all(same_bits(y, alike[name]) for name, y in first.items())
+            require(same, "it reads the contributions' rows, which workers tell only where weighs is True.")
         for name, y in first.items() if aggregator.elementwise else ():
             for half in (slice(None, None, 2), slice(1, None, 2)):
                 some = [one._replace(gradients={name: one.gradients[name].reshape(-1)[half]}) for one in contributions]
@@ -62,30 +85,63 @@ def _check_combined(aggregator: Aggregator, contributions: list[Contribution]) -
 def check_consistency(consistency: Consistency) -> None:
     """Check a consistency model against its contract: rounds that can be completed, and waits that end."""
     check_stage(consistency)
-    for workers in WORKERS:
-        with failing_only_with(ValueError, f"{consistency!r}.quorum({workers})"):
-            quorum = consistency.quorum(workers)
-            possible = quorum is None or (isinstance(quorum, int) and 1 <= quorum <= workers)
-            require(possible, f"it is {quorum!r}; it takes None, or 1 to {workers} pushes to complete a round.")
-    for slowest, clock in itertools.product(range(8), range(8)):
+    able = [workers for workers in (*WORKERS, 1000) if _check_quorum(consistency, workers)]
+    require(able, f"{consistency!r}.quorum raises ValueError for every number of workers up to 1000.")
+    for slowest, clock in itertools.product(CLOCKS, CLOCKS):
         _check_may_pull(consistency, clock, slowest)
+    if takes_view(consistency):
+        _check_view(consistency)
+
+
+def _check_quorum(consistency: Consistency, workers: int) -> bool:
+    """True where the model can work with so many workers."""
+    with failing_only_with(ValueError, f"{consistency!r}.quorum({workers})"):
+        quorum = consistency.quorum(workers)
+        number = isinstance(quorum, int) and not isinstance(quorum, bool)
+        possible = quorum is None or (number and 1 <= quorum <= workers)
+        require(possible, f"it is {quorum!r}; it takes None, or 1 to {workers} pushes to complete a round.")
+        again = consistency.quorum(workers)
+        require(again == quorum, f"it is {quorum!r}, and then {again!r}; it must have no state.")
+        return True
+    return False
 
 
 def _check_may_pull(consistency: Consistency, clock: int, slowest: int) -> None:
     """The slowest worker never waits. A model that sees more than two clocks may change its mind, others may not."""
-    clocks = (clock, max(clock, slowest), slowest)
-    view = PullView(0, clocks, min(clocks), (1.0, 2.0, 3.0), 4.0, {})
-    sees_more = takes_view(consistency)
-    what = f"{consistency!r}.may_pull({view!r})" if sees_more else f"{consistency!r}.may_pull({clock=}, {slowest=})"
-    with strictly(what):
-        may = consistency.may_pull(view) if sees_more else consistency.may_pull(clock, slowest)
-        require(isinstance(may, bool), f"it is {may!r}, neither True nor False.")
-        require(may or clock > slowest, "it is False, so that even the slowest worker would wait, for ever.")
-        if not sees_more:
-            again = consistency.may_pull(clock, slowest)
-            require(again is may, "it changes from call to call; it must have no state.")
-            later = not may or consistency.may_pull(clock, slowest + 1)
-            require(later, "it is True, and False once the slowest has come one clock further.")
+    if takes_view(consistency):
+        clocks = (clock, max(clock, slowest), slowest)
+        for worker, own in enumerate(clocks):
+            view = PullView(worker, clocks, min(clocks), (1.0, 2.0, 3.0), 4.0, {})
+            with strictly(f"{consistency!r}.may_pull({view!r})"):
+                _check_answer(consistency.may_pull(view), own, min(clocks))
+        return
+    with strictly(f"{consistency!r}.may_pull({clock=}, {slowest=})"):
+        may = consistency.may_pull(clock, slowest)
+        _check_answer(may, clock, slowest)
+        require(consistency.may_pull(clock, slowest) is may, "it changes from call to call; it must have no state.")
+        later = not may or consistency.may_pull(clock, slowest + 1)
+        require(later, "it is True, and False once the slowest has come one clock further.")
+
+
+def _check_answer(may: Any, clock: int, slowest: int) -> None:
+    require(isinstance(may, bool), f"it is {may!r}, neither True nor False.")
+    require(may or clock > slowest, "it is False, so that even the slowest worker would wait, for ever.")
+
+
+def _check_view(consistency: Consistency) -> None:
+    """What a model remembers of a run is in the view's ``state``, so that a second run goes as the first one did."""
+
+    def run() -> list[bool]:
+        state, answers = dict[str, Any](), []
+        for step in range(40):
+            clocks = (step, step // 2, step // 3)
+            pushed_at = (1.0 * step, 0.9 * step, 0.8 * step)
+            view = PullView(step % 3, clocks, min(clocks), pushed_at, step + 0.5, state)
+            answers.append(consistency.may_pull(view))
+        return answers
+
+    with strictly(f"{consistency!r}.may_pull(view) over two runs"):
+        require(run() == run(), "the second run has other answers than the first; keep everything in view.state.")
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
@@ -95,6 +151,7 @@ def check_optimizer(optimizer: Optimizer) -> None:
         with strictly(f"{optimizer!r} with {np.dtype(dtype)}"):
             _check_in_place(optimizer, dtype)
             _check_split(optimizer, dtype)
+            _check_state(optimizer, dtype)
             _check_descends(optimizer, dtype)
 
 
@@ -139,6 +196,26 @@ def _check_split(optimizer: Optimizer, dtype: Any) -> None:
     require(same_bits(joined, whole["w"]), "two servers with half of the values each end elsewhere than one.")
 
 
+def _check_state(optimizer: Optimizer, dtype: Any) -> None:
+    """A run that goes on from copies, as after a resume, and loses its gradients after each step, ends the same."""
+    whole, resumed = tensors(0, dtype), tensors(0, dtype)
+    state, kept = dict[str, Any](), dict[str, Any]()
+    for step in range(1, 4):
+        grads = tensors(step, dtype)
+        resumed, kept = copy.deepcopy((resumed, kept))
+        state["clock"] = kept["clock"] = step - 1
+        optimizer.step(whole, tensors(step, dtype), state)
+        optimizer.step(resumed, grads, kept)
+        require(kept.get("clock") == step - 1, "it changed state['clock'], which the shard counts.")
+        for held, what in ((grads, "gradients"), (resumed, "parameters")):
+            require(list(held) == list(SHAPES), f"after a step the {what} are {list(held)}, not {list(SHAPES)}.")
+        for g in grads.values():
+            g.fill(np.nan)
+    said = "keeps an array of the caller's, or something outside of the state: with copies a run ends elsewhere"
+    for name, p in whole.items():
+        require(same_bits(p, resumed[name]), f"the optimizer {said}, in {name!r}.")
+
+
 def _check_descends(optimizer: Optimizer, dtype: Any) -> None:
     """On |p|²/2, whose gradient is p, it comes closer to zero."""
     params, state = {"p": np.array([1.0, -2.0, 0.5], dtype)}, {}  # type: Tensors, dict[str, Any]
@@ -148,3 +225,17 @@ def _check_descends(optimizer: Optimizer, dtype: Any) -> None:
         optimizer.step(params, {"p": params["p"].copy()}, state)
     end = float(params["p"] @ params["p"])
     require(end < start, f"200 steps on |p|²/2 went from |p|² = {start:g} to {end:g}; is the sign right?")
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """Check a schedule against its contract: a factor from 0 for each clock, which follows from the clock alone."""
+    check_stage(schedule)
+    clocks = [*range(60), 199, 200, 201, 10_000, 10**6]
+    with strictly(f"{schedule!r}.factor"):
+        factors = [schedule.factor(clock) for clock in clocks]
+        for clock, factor in zip(clocks, factors, strict=True):
+            number = isinstance(factor, int | float) and not isinstance(factor, bool)
+            require(number and 0 <= factor < math.inf, f"it is {factor!r} at clock {clock}, not a number from 0.")
+        again = [schedule.factor(clock) for clock in reversed(clocks)][::-1]
+        require(again == factors, "it gives other factors when it is asked in another order; it must have no state.")
+        require(any(factors[:60]), "it is 0 at all of the first 60 clocks, so that nothing would be learnt.")

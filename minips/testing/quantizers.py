@@ -3,7 +3,7 @@
 import copy
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -43,23 +43,23 @@ class _Sent(NamedTuple):
     y_then: Array
 
 
-def check_quantizer(quantizer: Quantizer) -> None:
+def check_quantizer(quantizer: Quantizer, dtypes: Sequence[DTypeLike] = (np.float32, np.float64)) -> None:
     """Check a quantizer against its contract, with arrays of every shape, layout, float size and magnitude.
 
     A stated ``relative_variance`` is held against 200 draws. A warning tells of a quantizer that loses values and
-    states nothing with which they could be compared, and of one that does not keep half floats.
+    states nothing with which they could be compared,
     """
     check_stage(quantizer)
-    with without_global_draws(repr(quantizer)):
-        sent = [*_check_arrays(quantizer, np.float32), *_check_arrays(quantizer, np.float64)]
+    sent = _check_arrays(quantizer, dtypes[0])
+    with without_global_draws(repr(quantizer)):  # what a library draws when it is first imported is past by now
+        for dtype in dtypes[1:]:
+            sent += _check_arrays(quantizer, dtype)
         _check_damage(quantizer)
         check_draws(quantizer)
-        try:
-            _check_arrays(quantizer, np.float16)
-        except AssertionError as error:
-            warnings.warn(f"It cannot be used for half floats. {error}", stacklevel=3)
     lossy = [one for one in sent if not same_bits(one.x, one.y)]
-    if lossy and not any(quantizer.error_bound(one.x) is not None or quantizer.relative_variance(one.x) for one in lossy):
+    if lossy and not any(
+        quantizer.error_bound(one.x) is not None or quantizer.relative_variance(one.x) for one in lossy
+    ):
         warnings.warn(
             f"{quantizer!r} loses values, and has neither error_bound nor relative_variance: what it decodes could not "
             "be compared with what it was given. Override one of them.",
@@ -88,7 +88,7 @@ def _check_arrays(quantizer: Quantizer, dtype: DTypeLike) -> list[_Sent]:
 
 def arrays(dtype: DTypeLike) -> Iterator[tuple[str, Array]]:
     """Named arrays of this dtype: all shapes and magnitudes, constants and zeros, and views that are not contiguous."""
-    rng, limits = np.random.default_rng(1), np.finfo(dtype)  # type: ignore[arg-type]
+    rng, limits = np.random.default_rng(1), np.finfo(dtype)
     for shape in SHAPES:
         normal = np.asarray(rng.standard_normal(shape))
         for name, scale in VALUES.items():

@@ -1,10 +1,12 @@
 """The contract of shards: each row is one worker's, in the same way for the same draws."""
 
+import copy
+
 import numpy as np
 
 from minips.stage import Array
 from minips.stages.shards import Shards
-from minips.testing.base import described, require, same_bits, strictly, unwritable
+from minips.testing.base import described, require, same_bits, strictly, unwritable, without_global_draws
 from minips.testing.stages import check_stage
 
 TARGETS: dict[str, Array] = {
@@ -25,15 +27,22 @@ def check_shards(shards: Shards) -> None:
         for workers in (1, 2, 3, 8):
             with strictly(f"{shards!r}.split({what}, {described(y)}, workers={workers})"):
                 _check_split(shards, y, workers)
+                with without_global_draws("split"):  # what a library draws when it is first imported is past by now
+                    shards.split(unwritable(y), workers, np.random.default_rng(5))
 
 
 def _check_split(shards: Shards, y: Array, workers: int) -> None:
     first, again = ([*shards.split(unwritable(y), workers, np.random.default_rng(5))] for _ in range(2))
     counts = [len(part) for part in first]
+    other = np.random.default_rng(6)
+    then = copy.deepcopy(first)
+    [*shards.split(unwritable(y[::-1]), workers, other)]
     require(len(first) == workers, f"it gave {len(first)} index arrays for {workers} workers.")
     for part in first:
         whole = isinstance(part, np.ndarray) and part.dtype.kind in "iu" and part.ndim == 1
         require(whole, f"a shard is an array of row numbers, of one dimension; got {part!r}.")
+    kept = all(same_bits(a, b) for a, b in zip(first, then, strict=True))
+    require(kept, "a later split wrote into the row numbers of an earlier one; make new arrays.")
     once = np.array_equal(np.sort(np.concatenate(first)), np.arange(len(y)))
     require(once, f"shards of {counts} rows do not hold each of {len(y)} rows once.")
     require(len(y) < workers or all(counts), f"a worker has no rows: the shards have {counts}.")
