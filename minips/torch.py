@@ -43,11 +43,8 @@ _generator = threading.Lock()
 
 
 @contextmanager
-def _drawing(rng: np.random.Generator | None) -> Iterator[None]:
-    """Let what draws, such as dropout, follow from ``rng``; None: from PyTorch's own state."""
-    if rng is None:
-        yield
-        return
+def _drawing(rng: np.random.Generator) -> Iterator[None]:
+    """Let what draws, such as dropout, follow from ``rng``."""
     with _generator, torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**63)))
         yield
@@ -63,7 +60,7 @@ class TorchProblem(Problem):
     Generalization", section 3.2).
 
     Layers that draw, such as dropout, draw the same on every engine, and the same each time that those statistics are
-    taken. Each thread computes on a network of its own. ValueError where a parameter is of a type that NumPy has not.
+    taken. A gradient that is asked for without a generator is one without dropout, the same each time. Each thread computes on a network of its own. ValueError where a parameter is of a type that NumPy has not.
     """
 
     def __init__(
@@ -100,8 +97,10 @@ class TorchProblem(Problem):
     ) -> tuple[float, Tensors]:
         X, y = self._chosen(rows)
         net = self._filled(params).train()
+        if rng is None:
+            _without_dropout(net)
         net.zero_grad(set_to_none=True)
-        with _drawing(rng):
+        with _drawing(rng or seeds.statistics(0)):
             value = self.criterion(net(torch.from_numpy(X)), torch.from_numpy(y))
         value.backward()
         gradient = {
@@ -143,6 +142,14 @@ class TorchProblem(Problem):
             for name, p in net.named_parameters():
                 p.copy_(torch.from_numpy(np.ascontiguousarray(params[name])))
         return net
+
+
+def _without_dropout(net: torch.nn.Module) -> None:
+    """Set a network to evaluation, but for the layers that use the statistics of the batch."""
+    net.eval()
+    for layer in net.modules():
+        if hasattr(layer, "running_mean"):
+            layer.train()
 
 
 class _Networks(threading.local):

@@ -1,23 +1,31 @@
 """The contract of a problem: its gradient is that of its loss, its shards make the whole, and it repeats itself."""
 
 import copy
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from minips.core.rows import Rows, row_numbers
 from minips.engines.worker import pair
 from minips.problems import Problem
-from minips.stage import Tensors
-from minips.testing.base import require, same_bits, strictly
+from minips.stage import Array, Tensors
+from minips.testing.base import doing, require, same_bits, strictly, without_global_draws
 
-DIRECTIONS, WORKERS = 5, 2
+DIRECTIONS, WORKERS, SEED = 5, 2, 5
 NEAR = {2: 0.2, 4: 2e-2, 8: 1e-4}
 """The relative error of a slope, by the bytes of a parameter, that rounding may make."""
 
 
 def check_problem(problem: Problem) -> None:
     """Check a problem: gradients against finite differences, names, shapes and dtypes, equal shards whose gradients
-    average to that of the whole, and the same bits every time.
+    average to that of the whole, batches that are those of their rows, and the same bits every time.
+
+    One that draws is checked without a generator, and with one. Of tables, the rows that a batch does not need are
+    filled with NaN: neither loss nor gradient may change.
     """
     with strictly(f"{problem!r}"):
         params = {name: np.asarray(p) for name, p in problem.init(np.random.default_rng(0)).items()}
@@ -25,43 +33,105 @@ def check_problem(problem: Problem) -> None:
         for name, p in params.items():
             require(p.dtype.kind == "f", f"init makes {name!r} of {p.dtype}; parameters are floating-point numbers.")
             require(same_bits(p, np.asarray(again[name])), f"init makes another {name!r} from the same generator.")
+        _check_tables(problem, params)
         rng = np.random.default_rng(1)
         params = {name: np.asarray(p + 0.1 * rng.normal(size=p.shape), p.dtype) for name, p in params.items()}
-        _check_gradient(problem, params)
-        _check_slopes(problem, params, rng)
+        rows = problem.fingerprint()
+        for seed in (None, SEED) if problem.draws else (None,):
+            with doing(f"rng {'not ' * (seed is None)}given") if problem.draws else nullcontext():
+                _check_gradient(problem, params, seed)
+                _check_slopes(problem, params, rng, seed)
         _check_shards(problem, params)
+        _check_batches(problem, params)
+        for batch in _batches(problem.rows) if problem.tables else ():
+            _check_rows_needed(problem, params, batch)
+        require(problem.fingerprint() == rows, "loss_and_gradient changed the rows, X or y; compute with a copy.")
 
 
-def _check_gradient(problem: Problem, params: Tensors) -> None:
-    before = copy.deepcopy(params)
-    loss, gradient = pair(problem.loss_and_gradient(params))
+def _evaluated(problem: Problem, params: Tensors, rows: Any = None, seed: int | None = None) -> tuple[float, Any]:
+    """The loss and the gradient; one that draws gets a generator of that seed, or None."""
+    drawn = {} if seed is None else {"rng": np.random.default_rng(seed)}
+    loss, gradient = pair(problem.loss_and_gradient(params, rows, **drawn))
+    return loss, gradient
+
+
+def _dense(gradient: Any, params: Tensors) -> Tensors:
+    """The gradient with `Rows` written into zeros, those of one number added up."""
+    dense = {}
+    for name, g in gradient.items():
+        if isinstance(g, Rows):
+            ids, values = g.summed()
+            g = np.zeros_like(params[name])
+            g[ids] = values
+        dense[name] = g
+    return dense
+
+
+def _check_tables(problem: Problem, params: Tensors) -> None:
+    tables = problem.tables
+    named = not isinstance(tables, str) and all(name in params and params[name].ndim for name in tables)
+    said = f"tables is a tuple of names, of parameters that have rows, as in ('E',); got {tables!r}"
+    require(named, f"{said}, and the parameters are {list(params)}.")
+
+
+def _check_gradient(problem: Problem, params: Tensors, seed: int | None) -> None:
+    before, evaluate = copy.deepcopy(params), partial(_evaluated, problem, seed=seed)
+    loss, gradient = evaluate(params)
     first = copy.deepcopy((loss, gradient))
     require(isinstance(loss, float), f"the loss is a {type(loss).__name__}, not a float.")
+    require(math.isfinite(loss), f"the loss is {loss} near the first parameters.")
     require(list(gradient) == list(params), f"the gradient names {list(gradient)}, the parameters are {list(params)}.")
     for name, p in params.items():
-        g = gradient[name]
-        got = f"{g.dtype} of {g.shape}" if isinstance(g, np.ndarray) else type(g).__name__
-        fits = isinstance(g, np.ndarray) and (g.shape, g.dtype) == (p.shape, p.dtype)
-        require(fits, f"the gradient of {name!r} is {got}, the parameter {p.dtype} of {p.shape}.")
+        _check_fits(name, gradient[name], p, name in problem.tables)
         require(same_bits(p, before[name]), f"loss_and_gradient changed the parameter {name!r}.")
-    loss, again = problem.loss_and_gradient(params)
-    same = loss == first[0] and all(same_bits(g, first[1][name]) for name, g in again.items())
-    require(same, "loss_and_gradient gives other bits the second time; draw from a generator with a fixed seed.")
-    problem.loss_and_gradient({name: np.asarray(p / 2, p.dtype) for name, p in params.items()})
-    kept = all(same_bits(g, first[1][name]) for name, g in gradient.items())
+        apart = not any(np.may_share_memory(one, p) for one in _arrays(gradient[name]))
+        require(apart, f"the gradient of {name!r} is the parameter's own array; it may still be travelling. Copy it.")
+    loss, again = evaluate(params)
+    same = loss == first[0] and all(map(_same_gradient, again.values(), first[1].values()))
+    hint = "draw from rng alone, and where it is None, not at all" if problem.draws else "draw from rng, a parameter"
+    require(same, f"loss_and_gradient gives other bits the second time; {hint}.")
+    with without_global_draws("loss_and_gradient"):
+        evaluate({name: np.asarray(p / 2, p.dtype) for name, p in params.items()})
+    kept = all(_same_gradient(g, first[1][name]) for name, g in gradient.items())
     require(kept, "loss_and_gradient writes into the arrays that it returned before; return new ones each time.")
 
 
-def _check_slopes(problem: Problem, params: Tensors, rng: np.random.Generator) -> None:
+def _check_fits(name: str, g: Any, p: Array, table: bool) -> None:
+    """The gradient of one parameter has its shape and dtype, or is rows of it."""
+    if not table:
+        got = f"{g.dtype} of {g.shape}" if isinstance(g, np.ndarray) else type(g).__name__
+        fits = isinstance(g, np.ndarray) and (g.shape, g.dtype) == (p.shape, p.dtype)
+        require(fits, f"the gradient of {name!r} is {got}, the parameter {p.dtype} of {p.shape}.")
+        require(np.isfinite(g).all(), f"the gradient of {name!r} holds NaN or infinity.")
+        return
+    rows = isinstance(g, Rows) and isinstance(g.values, np.ndarray)
+    require(rows, f"{name!r} is a table, whose gradient is ps.Rows(ids, values); got {type(g).__name__}.")
+    with doing(f"the gradient of {name!r}"):
+        ids, values = row_numbers(g.ids, p.shape), g.values
+        fits = (values.shape, values.dtype) == ((len(ids), *p.shape[1:]), p.dtype)
+        got = f"{values.dtype} of {values.shape} for {len(ids)} rows"
+        require(fits, f"Rows has values of {got}; the table is {p.dtype} of {p.shape}.")
+        require(np.isfinite(values).all(), "it holds NaN or infinity.")
+
+
+def _arrays(g: Any) -> list[Array]:
+    return [np.asarray(g.ids), g.values] if isinstance(g, Rows) else [g]
+
+
+def _same_gradient(one: Any, other: Any) -> bool:
+    return len(_arrays(one)) == len(_arrays(other)) and all(map(same_bits, _arrays(one), _arrays(other)))
+
+
+def _check_slopes(problem: Problem, params: Tensors, rng: np.random.Generator, seed: int | None) -> None:
     """The loss along random directions, where it is smooth: a kink next to the parameters spoils a direction or two."""
-    _, gradient = problem.loss_and_gradient(params)
+    gradient = _dense(_evaluated(problem, params, seed=seed)[1], params)
     nbytes = min(p.dtype.itemsize for p in params.values())
     step, near = {2: 3e-2, 4: 3e-3, 8: 1e-5}[nbytes], NEAR[nbytes]
     told, found = np.empty(DIRECTIONS), np.empty(DIRECTIONS)
     for number in range(DIRECTIONS):
         ways = {name: np.sign(rng.normal(size=p.shape)) for name, p in params.items()}
         moved = [{name: np.asarray(p + h * ways[name], p.dtype) for name, p in params.items()} for h in (step, -step)]
-        up, down = (problem.loss_and_gradient(one)[0] for one in moved)
+        up, down = (_evaluated(problem, one, seed=seed)[0] for one in moved)
         told[number] = sum(float(np.vdot(gradient[name].astype(float), way)) for name, way in ways.items())
         found[number] = (up - down) / (2 * step)
     off = np.abs(told - found) / max(float(np.abs(found).max()), 1e-3)
@@ -78,14 +148,80 @@ def _check_shards(problem: Problem, params: Tensors) -> None:
     parts: list[Any] = [problem.shard(worker, WORKERS) for worker in range(WORKERS)]
     counts = [part.rows for part in parts]
     require(sum(counts) == problem.rows, f"shards of {counts} rows do not make {problem.rows}.")
-    whole = problem.loss_and_gradient(params)[1]
-    pieces = [part.loss_and_gradient(params)[1] for part in parts]
-    near = NEAR[min(p.dtype.itemsize for p in params.values())]
+    whole = _dense(_evaluated(problem, params)[1], params)
+    pieces = [_dense(_evaluated(part, params)[1], params) for part in parts]
     for name, g in whole.items():
         mean = np.average([piece[name].astype(float) for piece in pieces], axis=0, weights=counts)
-        scale = max(float(np.abs(mean).max(initial=0)), 1e-6)
-        off = float(np.abs(mean - g).max(initial=0)) / scale
-        require(off <= near, f"the gradients of {name!r} on two halves of the rows do not average to the whole's.")
+        said = f"the gradients of {name!r} on two halves of the rows do not average to the whole's."
+        require(_near(g, mean, params), said)
+
+
+def _check_batches(problem: Problem, params: Tensors) -> None:
+    """A batch is some of the rows: as if the problem had these alone."""
+    if type(problem).shard is not Problem.shard and type(problem).subset is Problem.subset:
+        return  # it shares out its rows otherwise
+    for rows in _batches(problem.rows):
+        with doing(f"loss_and_gradient(params, rows) with {_named(rows)}"):
+            loss, gradient = _evaluated(problem, params, rows)
+            alone, expected = _evaluated(problem.subset(rows), params)
+            gradient, expected = _dense(gradient, params), _dense(expected, params)
+            alike = _near(np.asarray(loss), np.asarray(alone), params)
+            require(alike, f"the loss is {loss:g}, and that of a problem of these rows alone is {alone:g}.")
+            for name, g in gradient.items():
+                same = _near(g, expected[name], params)
+                require(same, f"the gradient of {name!r} is not that of a problem of these rows alone.")
+
+
+def _batches(rows: int) -> Iterator[Any]:
+    """Batches as a training run has them: slices, and row numbers in any order."""
+    yield slice(0, max(rows // 3, 1))
+    yield np.random.default_rng(2).permutation(rows)[: max(rows // 2, 1)]
+    yield np.array([rows - 1])
+
+
+def _named(rows: Any) -> str:
+    return f"rows {rows.start} to {rows.stop - 1}" if isinstance(rows, slice) else f"{len(rows)} row numbers"
+
+
+def _check_rows_needed(problem: Problem, params: Tensors, rows: Any) -> None:
+    """A worker has only the rows of the tables that it asked for; what is in the others is old, or was never there."""
+    with doing(f"rows_needed({_named(rows)})"):
+        needed = problem.rows_needed(rows)
+        named = isinstance(needed, dict) and set(needed) == set(problem.tables)
+        require(named, f"it takes a dict with the rows of each of {', '.join(problem.tables)}; got {needed!r:.200}.")
+        ids = {name: row_numbers(needed[name], params[name].shape) for name in problem.tables}
+        loss, gradient = _evaluated(problem, params, rows)
+        for name in problem.tables:
+            other = np.setdiff1d(gradient[name].ids, ids[name])
+            touched = f"the gradient of {name!r} has rows that it leaves out"
+            require(not other.size, f"{touched}: {', '.join(map(str, other[:8]))}.")
+        if _reads_others(problem, params, rows, ids, loss, gradient, math.nan):
+            # a zero times NaN is NaN: what a worker has is never NaN, and such a zero does no harm
+            said = (
+                "it leaves out rows that loss_and_gradient reads: the loss, or the gradient, follows from others, too."
+            )
+            require(not _reads_others(problem, params, rows, ids, loss, gradient, 3.0), said)
+
+
+def _reads_others(
+    problem: Problem, params: Tensors, rows: Any, ids: Tensors, loss: float, gradient: Any, fill: float
+) -> bool:
+    """True where loss or gradient are others with ``fill`` in all rows of the tables but these."""
+    poisoned = dict(params)
+    for name, some in ids.items():
+        poisoned[name] = np.full_like(params[name], fill)
+        poisoned[name][some] = params[name][some]
+    with np.errstate(all="ignore"):
+        other_loss, other = _evaluated(problem, poisoned, rows)
+    pairs = zip(_dense(gradient, params).values(), _dense(other, params).values(), strict=True)
+    return other_loss != loss or not all(np.array_equal(a, b) for a, b in pairs)
+
+
+def _near(x: Array, expected: Array, params: Tensors) -> bool:
+    """True where ``x`` is what was expected, but for rounding."""
+    near = NEAR[min(p.dtype.itemsize for p in params.values())]
+    scale = max(float(np.abs(expected).max(initial=0)), 1e-6)
+    return float(np.abs(expected - x.astype(float)).max(initial=0)) / scale <= near
 
 
 def _figures(values: Any) -> str:
