@@ -29,6 +29,9 @@ class RowInt8(ps.Quantizer):
         codes, scale = part(parts, "codes"), part(parts, "scale")  # part says in a sentence what is missing
         return np.asarray(codes * scale, scale.dtype).reshape(codes.shape)
 
+    def error_bound(self, x: Array) -> float:
+        return float(np.abs(x).max(initial=0)) / 254  # half of a code's distance
+
 
 if __name__ == "__main__":
     ps.testing.check(RowInt8())  # the checks that minips' own quantizers pass

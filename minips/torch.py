@@ -60,7 +60,8 @@ class TorchProblem(Problem):
     Generalization", section 3.2).
 
     Layers that draw, such as dropout, draw the same on every engine, and the same each time that those statistics are
-    taken. A gradient that is asked for without a generator is one without dropout, the same each time. Each thread computes on a network of its own. ValueError where a parameter is of a type that NumPy has not.
+    taken. A gradient that is asked for without a generator is one without dropout, the same each time. Each thread
+    computes on a network of its own. ValueError where a parameter is of a type that NumPy has not.
     """
 
     def __init__(

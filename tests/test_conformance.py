@@ -18,6 +18,14 @@ from minips.testing import check, check_quantizer, check_serializer, check_trans
 VARIANTS = [
     *(ps.Uniform(bits=bits) for bits in range(1, 8)),
     *(ps.TopK(fraction=fraction) for fraction in (1e-6, 0.1, 0.5, 1.0)),
+    *(ps.RandomK(fraction=fraction) for fraction in (1e-6, 0.1, 0.9)),
+    *(ps.QSGD(levels=levels) for levels in (1, 127)),
+    ps.PowerSGD(rank=1),
+    ps.Adaptive(target_error=0.5),
+    ps.MomentumCorrection(momentum=0.5),
+    ps.TrimmedMean(trim=3),
+    ps.Krum(bad=2, select=2),
+    ps.BSP(backup=20),
     *(ps.Zlib(level=level) for level in (6, 9)),
     ps.Lz4(acceleration=64),
     ps.ErrorFeedback(decay=0.5),
@@ -55,6 +63,13 @@ def transports():
 @pytest.mark.parametrize("stage", [*registered(), *VARIANTS], ids=repr)
 def test_stage_meets_its_contract(stage):
     check(stage)
+
+
+@pytest.mark.parametrize("name", names("quantizer"))
+def test_every_quantizer_takes_half_floats(name):
+    if missing(stage_class("quantizer", name)):
+        pytest.skip("its library is not installed")
+    check_quantizer(build("quantizer", name), dtypes=(np.float16,))
 
 
 @pytest.mark.parametrize("transport", [*transports()], ids=repr)
@@ -186,9 +201,10 @@ def test_a_quantizer_that_reads_its_own_fields_is_told_why(registry):
         def error_bound(self, x):
             return 1e-6 * float(np.abs(x).max(initial=0))
 
-    check(Scaled())
-    with pytest.raises(AssertionError, match=r"Scaled\(scale=4\.0\) with ordinary values.*error_bound"):
-        check(Scaled(scale=4.0))
+    for scale, other in ((2.0, "another 'scale'"), (4.0, "default fields")):
+        said = rf"Scaled\(scale={scale}\) with ordinary values.*decode reads the quantizer's own fields.*with {other}"
+        with pytest.raises(AssertionError, match=said):
+            check(Scaled(scale=scale))
 
 
 def test_a_quantizer_that_believes_any_shape_is_told_why(registry):

@@ -153,7 +153,9 @@ def _check_received(quantizer: Quantizer, other: Receiver, one: _Sent) -> None:
     with doing(f"{what}, {other.stage!r}"):
         y = other.stage.decode(_unwritable(one.parts))
         alike = isinstance(y, np.ndarray) and same_bits(y, one.y)
-        require(alike, "other values came out. Send what decode needs as a part.")
+        bound = quantizer.error_bound(one.x)
+        promised = "" if bound is None else f", whatever error_bound says ({bound:.3g})"
+        require(alike, f"other values came out{promised}. Send what decode needs as a part.")
 
 
 def _unwritable(parts: Parts) -> Parts:
