@@ -142,9 +142,9 @@ def _check_kept(quantizer: Quantizer, one: _Sent) -> None:
         same = same_bits(one.parts[name], array)
         require(same, f"a later call wrote into the part {name!r}; make new arrays at each call.")
     require(same_bits(one.y, one.y_then), "a later call wrote into the decoded array; make a new one at each call.")
-    again = _decoded(quantizer, one.x, one.parts)
-    said = "decode gives other values after other arrays were encoded; it needs the parts alone, so keep nothing else."
-    require(same_bits(again, one.y_then), said)
+    with doing("decode needs the parts alone, and other arrays were encoded since"):
+        again = _decoded(quantizer, one.x, one.parts)
+        require(same_bits(again, one.y_then), "it gives other values than before; keep nothing between two calls.")
 
 
 def _check_received(quantizer: Quantizer, other: Receiver, one: _Sent) -> None:
