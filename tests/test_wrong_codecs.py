@@ -111,7 +111,7 @@ class GivesAScalar(Kept):
         return x + state.get("error", x.dtype.type(0))
 
 
-@refused(r"compensate gave float32 of shape \(1,\)")
+@refused(r"compensate gave float32 of shape \(4,\) for float32 of shape \(2, 2\)")
 class Flattens(Kept):
     def compensate(self, x, state):
         return super().compensate(x.reshape(-1), state)
@@ -337,7 +337,9 @@ class Bz2(ps.Compressor):
         return data
 
 
-@refused("a bomb of 10000000 zeros with a limit of 1000 bytes: expected ValueError, and nothing was raised|one byte too")
+@refused(
+    "a bomb of 10000000 zeros with a limit of 1000 bytes: expected ValueError, and nothing was raised|one byte too"
+)
 class IgnoresTheLimit(Bz2):
     def decompress(self, buffer, limit):
         return super().decompress(buffer, 10**9)
@@ -364,7 +366,7 @@ class StopsAByteEarly(Bz2):
         return super().decompress(buffer, limit - 1)
 
 
-@refused("compressed bytes .*expected ValueError, got error")
+@refused("expected ValueError, got error: Error -3")
 class LetsTheLibrarySpeak(ps.Zlib):
     def decompress(self, buffer, limit):
         reader = zlib.decompressobj()
@@ -459,4 +461,4 @@ def test_a_wrong_one_is_refused(registry, cls, said):
 
 @pytest.mark.parametrize("cls", [Kept, Hexadecimal, Bz2])
 def test_a_right_one_is_accepted(registry, cls):
-    ps.testing.check(ps.register(dataclass(frozen=True)(cls))())
+    ps.testing.check(ps.register(cls)())

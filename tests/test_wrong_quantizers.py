@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from wrong import Wrong, refuse
 
 import minips as ps
-from wrong import Wrong, refuse
 from minips.stages.quantizers.base import part, shape_tag, zeros_for
 
 WRONG = Wrong()
@@ -326,7 +326,9 @@ class Rough(Steps):
 
 def test_values_that_cannot_be_compared_are_a_warning(registry):
     rough = ps.register(dataclass(frozen=True)(Rough))()
-    with pytest.warns(UserWarning, match=r"Rough\(.*\) loses values, and has neither error_bound nor relative_var") as said:
+    with pytest.warns(
+        UserWarning, match=r"Rough\(.*\) loses values, and has neither error_bound nor relative_var"
+    ) as said:
         ps.testing.check(rough)
     assert said[0].filename == __file__
 

@@ -12,6 +12,8 @@ from minips.stage import Array
 WAIT_S = 30.0
 """No check waits longer than this for anything."""
 
+UNUSUAL_SEED = 1_618_033_988
+
 
 def require(truth: object, sentence: str) -> None:
     """AssertionError with the sentence where ``truth`` is not true. Unlike ``assert`` it also works under -O."""
@@ -63,17 +65,23 @@ def failing_only_with(kind: type[Exception], what: str) -> Iterator[None]:
 
 @contextmanager
 def without_global_draws(what: str) -> Iterator[None]:
-    """Require that the global generators of NumPy and of Python are afterwards as they were before."""
+    """Require that the block leaves the global generators of NumPy and of Python alone. They end as they were."""
+    states = np.random.get_state(), random.getstate()
+    np.random.seed(UNUSUAL_SEED)  # a state that no block sets by chance
+    random.seed(UNUSUAL_SEED)
     before = _global_generators()
-    yield
-    require(
-        _global_generators() == before, f"{what} uses a global generator; draw from the rng that it is given alone."
-    )
+    try:
+        yield
+        alone = _global_generators() == before
+        require(alone, f"{what} uses a global generator; draw from the rng that it is given alone.")
+    finally:
+        np.random.set_state(states[0])
+        random.setstate(states[1])
 
 
-def _global_generators() -> str:
-    with np.printoptions(threshold=10_000):
-        return f"{np.random.get_state()} {random.getstate()}"
+def _global_generators() -> tuple[object, ...]:
+    name, keys, *rest = np.random.get_state()
+    return name, np.asarray(keys).tobytes(), *rest, random.getstate()
 
 
 def same_bits(a: Array, b: Array) -> bool:

@@ -140,7 +140,7 @@ def _check_halves(memory: Memory, xs: list[Array]) -> None:
 
 def _check_like(y: Any, x: Array, what: str) -> None:
     require(isinstance(y, np.ndarray), f"{what} gave a {type(y).__name__}, not an array; np.asarray makes one.")
-    require((y.shape, y.dtype) == (x.shape, x.dtype), f"{what} gave {y.dtype} of shape {y.shape}.")
+    require((y.shape, y.dtype) == (x.shape, x.dtype), f"{what} gave {y.dtype} of shape {y.shape} for {described(x)}.")
     require(np.isfinite(y).all(), f"{what} gave NaN or infinity.")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from minips.stage import Array
 from minips.stages.quantizers import Quantizer
-from minips.testing.base import described, require, same_bits, strictly
+from minips.testing.base import described, require, strictly
 
 DRAWS = 200
 STANDARD_ERRORS = 6.0

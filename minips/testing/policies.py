@@ -55,31 +55,38 @@ def _check_combined(aggregator: Aggregator, contributions: list[Contribution]) -
     with strictly("combine"):
         first = aggregator.combine(contributions)
         then = copy.deepcopy(first)
-        halved = [one._replace(gradients={name: g / 2 for name, g in one.gradients.items()}) for one in contributions]
-        aggregator.combine(halved)
-        again = aggregator.combine(contributions)
-        require(list(first) == list(before[0]), f"the names are {list(first)}, expected {list(before[0])}.")
+        _check_combined_shapes(first, contributions, before)
+        halved = [{name: np.asarray(g / 2, g.dtype) for name, g in one.items()} for one in before]
+        aggregator.combine([one._replace(gradients=g) for one, g in zip(contributions, halved, strict=True)])
         for name, y in first.items():
-            x = before[0][name]
-            require(isinstance(y, np.ndarray), f"{name!r} is a {type(y).__name__}, not an array.")
-            require((y.shape, y.dtype) == (x.shape, x.dtype), f"{name!r} became {y.dtype} of shape {y.shape}.")
-            require(np.isfinite(y).all(), f"{name!r} holds NaN or infinity.")
-            require(
-                same_bits(y, then[name]), f"a later round wrote into the {name!r} of an earlier one; make new arrays."
-            )
-            require(same_bits(y, again[name]), f"{name!r} differs the second time; the same pushes give the same bits.")
-            for one, old in zip(contributions, before, strict=True):
-                same = same_bits(one.gradients[name], old[name])
-                require(same, f"it changed {name!r} of worker {one.worker}; copy before you add.")
-        if not aggregator.weighs:
-            alike = aggregator.combine([one._replace(rows=1.0) for one in contributions])
-            same = all(same_bits(y, alike[name]) for name, y in first.items())
-            require(same, "it reads the contributions' rows, which workers tell only where weighs is True.")
+            kept = same_bits(y, then[name])
+            require(kept, f"a later round wrote into the {name!r} of an earlier one; make new arrays.")
+        again = [aggregator.combine(contributions) for _ in range(3)]
+        for name, y in first.items():
+            same = all(same_bits(y, other[name]) for other in again)
+            require(same, f"{name!r} differs the second time; the same pushes give the same bits.")
         for name, y in first.items() if aggregator.elementwise else ():
             for half in (slice(None, None, 2), slice(1, None, 2)):
                 some = [one._replace(gradients={name: one.gradients[name].reshape(-1)[half]}) for one in contributions]
                 same = same_bits(aggregator.combine(some)[name], y.reshape(-1)[half])
                 require(same, f"elementwise is True, but half of {name!r} alone is combined into other values.")
+        if not aggregator.weighs and len(contributions) >= max(WORKERS):
+            alike = aggregator.combine([one._replace(rows=1.0) for one in contributions])
+            same = all(same_bits(y, alike[name]) for name, y in first.items())
+            require(same, "it reads the contributions' rows, which workers tell only where weighs is True.")
+
+
+def _check_combined_shapes(combined: Tensors, contributions: list[Contribution], before: list[Tensors]) -> None:
+    require(list(combined) == list(before[0]), f"the names are {list(combined)}, expected {list(before[0])}.")
+    for one, old in zip(contributions, before, strict=True):
+        for name, x in old.items():
+            same = same_bits(one.gradients[name], x)
+            require(same, f"it changed {name!r} of worker {one.worker}; copy before you add.")
+    for name, y in combined.items():
+        x = before[0][name]
+        require(isinstance(y, np.ndarray), f"{name!r} is a {type(y).__name__}, not an array.")
+        require((y.shape, y.dtype) == (x.shape, x.dtype), f"{name!r} became {y.dtype} of shape {y.shape}.")
+        require(np.isfinite(y).all(), f"{name!r} holds NaN or infinity.")
 
 
 def check_consistency(consistency: Consistency) -> None:
@@ -166,13 +173,13 @@ def _check_in_place(optimizer: Optimizer, dtype: Any) -> None:
         optimizer.step_into(new, old, grads, third)
         untouched = all(same_bits(p, params[name]) for name, p in old.items())
         require(untouched, "step_into changed the parameters that it starts from.")
+        _check_gradients(grads, tensors(step, dtype))
         optimizer.step(params, grads, state)
         for name, p in params.items():
             require(same_bits(p, new[name]), f"step_into makes other values of {name!r} than step.")
         old = new
         optimizer.step(again, tensors(step, dtype), other)
-        for name, g in tensors(step, dtype).items():
-            require(same_bits(g, grads[name]), f"it changed the gradient of {name!r}; compute with a copy.")
+        _check_gradients(grads, tensors(step, dtype))
     for name, p in params.items():
         start = kept[name]
         require(p is before[name], f"{name!r} is another array after a step; change it in place, with p -= ….")
@@ -180,6 +187,12 @@ def _check_in_place(optimizer: Optimizer, dtype: Any) -> None:
         require(np.isfinite(p).all(), f"{name!r} holds NaN or infinity after three steps.")
         require(p.size == 0 or not same_bits(p, start), f"{name!r} did not move in three steps.")
         require(same_bits(p, again[name]), f"{name!r} differs in a second run; keep everything in the state.")
+
+
+def _check_gradients(grads: Tensors, before: Tensors) -> None:
+    require(list(grads) == list(before), f"after a step the gradients are {list(grads)}, not {list(before)}.")
+    for name, g in before.items():
+        require(same_bits(g, grads[name]), f"it changed the gradient of {name!r}; compute with a copy.")
 
 
 def _check_split(optimizer: Optimizer, dtype: Any) -> None:
@@ -207,8 +220,7 @@ def _check_state(optimizer: Optimizer, dtype: Any) -> None:
         optimizer.step(whole, tensors(step, dtype), state)
         optimizer.step(resumed, grads, kept)
         require(kept.get("clock") == step - 1, "it changed state['clock'], which the shard counts.")
-        for held, what in ((grads, "gradients"), (resumed, "parameters")):
-            require(list(held) == list(SHAPES), f"after a step the {what} are {list(held)}, not {list(SHAPES)}.")
+        require(list(resumed) == list(SHAPES), f"after a step the parameters are {list(resumed)}, not {list(SHAPES)}.")
         for g in grads.values():
             g.fill(np.nan)
     said = "keeps an array of the caller's, or something outside of the state: with copies a run ends elsewhere"
