@@ -78,6 +78,215 @@ class Swapped(ps.SoftmaxRegression):
         return gradient, loss
 
 
+class WholeBatch(ps.SoftmaxRegression):
+    """Forgets ``rows``."""
+
+    def loss_and_gradient(self, params, rows=None):
+        return super().loss_and_gradient(params)
+
+
+class Scales(ps.LinearRegression):
+    """Normalises its rows, in place."""
+
+    def loss_and_gradient(self, params, rows=None):
+        self.X /= np.float32(1.01)
+        return super().loss_and_gradient(params, rows)
+
+
+class Global(ps.SoftmaxRegression):
+    """Dropout of NumPy's global generator, seeded so that it repeats."""
+
+    def loss_and_gradient(self, params, rows=None):
+        np.random.seed(0)
+        np.random.random(3)
+        return super().loss_and_gradient(params, rows)
+
+
+class Lends(ps.LinearRegression):
+    """Its gradient is the parameter: that of |w|²/2."""
+
+    def loss_and_gradient(self, params, rows=None):
+        return sum(float(np.vdot(p, p)) for p in params.values()) / 2, dict(params)
+
+
+class Undefined(ps.LinearRegression):
+    def loss_and_gradient(self, params, rows=None):
+        return float("nan"), super().loss_and_gradient(params, rows)[1]
+
+
+class Renames(ps.SoftmaxRegression):
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        return loss, {name.upper(): g for name, g in gradient.items()}
+
+
+class Whole(ps.LinearRegression):
+    """Parameters in integers."""
+
+    def init(self, rng):
+        return {name: p.astype(int) for name, p in super().init(rng).items()}
+
+
+class DrawnInit(ps.SoftmaxRegression):
+    def init(self, rng):
+        return {name: p + np.random.default_rng().random() for name, p in super().init(rng).items()}
+
+
+class Dropout(ps.SoftmaxRegression):
+    """Drops features where it trains: a right one."""
+
+    def loss_and_gradient(self, params, rows=None, rng=None):
+        X, y = self._chosen(rows)
+        kept = self.kept_features(X, rng)
+        problem = ps.SoftmaxRegression(X * np.asarray(kept, X.dtype), y, classes=3)
+        return problem.loss_and_gradient(self.scaled(params))
+
+    def kept_features(self, X, rng):
+        return np.ones(X.shape) if rng is None else (rng.random(X.shape) < 0.8) / 0.8
+
+    def scaled(self, params):
+        return params
+
+
+class DropsAlways(Dropout):
+    def kept_features(self, X, rng):
+        return super().kept_features(X, np.random.default_rng() if rng is None else rng)
+
+
+class DropsGlobally(Dropout):
+    def kept_features(self, X, rng):
+        return super().kept_features(X, rng and np.random.default_rng())
+
+
+class ForgetsTheMask(Dropout):
+    """The gradient is that without dropout."""
+
+    def loss_and_gradient(self, params, rows=None, rng=None):
+        loss, _ = super().loss_and_gradient(params, rows, rng)
+        return loss, super().loss_and_gradient(params, rows, None)[1]
+
+
+CLICKS = ps.datasets.clicks(rows=300, items=40, width=3, dtype="float64")
+
+
+class Clicks(ps.ClickModel):
+    def __init__(self):
+        super().__init__(*CLICKS, items=40)
+
+
+class ForgetsARow(Clicks):
+    def rows_needed(self, rows=None):
+        return {"E": super().rows_needed(rows)["E"][1:]}
+
+
+class ReadsTheNeighbours(Clicks):
+    """Its rows_needed knows the gradient's rows, and not those that the scores read, too."""
+
+    def scores(self, params, X=None):
+        X = self.X if X is None else X
+        beside = params["E"][(X[:, 0].astype(int) + 1) % 40]
+        return super().scores(params, X) + np.where(beside.sum(axis=1) > 1, 1e-9, 0)
+
+
+class PenaltyOnAll(Clicks):
+    """A penalty on the whole table, whose gradient is left out."""
+
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        return loss + 1e-9 * float(np.square(params["E"]).mean()), gradient
+
+
+class CountsFromOne(Clicks):
+    def rows_needed(self, rows=None):
+        return {"E": super().rows_needed(rows)["E"] + 1}
+
+
+class Masks(Clicks):
+    def rows_needed(self, rows=None):
+        return {"E": np.isin(np.arange(40), super().rows_needed(rows)["E"])}
+
+
+class NamesAnother(Clicks):
+    def rows_needed(self, rows=None):
+        return {"e": super().rows_needed(rows)["E"]}
+
+
+class IsDense(Clicks):
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        E = np.zeros_like(params["E"])
+        np.add.at(E, *gradient["E"])
+        return loss, gradient | {"E": E}
+
+
+class KeepsTheLast(Clicks):
+    """Of a row that comes twice only the last gradient."""
+
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        last = dict(zip(gradient["E"].ids.tolist(), gradient["E"].values, strict=True))
+        return loss, gradient | {"E": ps.Rows(np.array([*last]), np.array([*last.values()]))}
+
+
+class BeyondTheTable(Clicks):
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        return loss, gradient | {"E": ps.Rows(gradient["E"].ids + 40, gradient["E"].values)}
+
+
+class OtherWidth(Clicks):
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        return loss, gradient | {"E": ps.Rows(gradient["E"].ids, gradient["E"].values[:, :2])}
+
+
+class TouchesMore(Clicks):
+    """Rows of zeros for all that there are."""
+
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        ids, values = gradient["E"]
+        more = np.arange(40)
+        return loss, gradient | {"E": ps.Rows(np.append(ids, more), np.append(values, np.zeros((40, 3)), axis=0))}
+
+
+class SaysNotWhich(Clicks):
+    def rows_needed(self, rows=None):
+        return ps.Problem.rows_needed(self, rows)
+
+
+class NamedByAText(Clicks):
+    def __init__(self):
+        super().__init__()
+        self.tables = "E"
+
+
+class OneHot(Clicks):
+    """Multiplies the whole table by zeros and ones, which needs no more rows than the ones: a right one."""
+
+    def loss_and_gradient(self, params, rows=None):
+        X, _ = self._chosen(rows)
+        hot = X[:, :1] == np.arange(40)
+        loss, gradient = super().loss_and_gradient(params | {"E": self.spread(hot, params["E"])}, rows)
+        return loss, gradient
+
+    def spread(self, hot, E):
+        rows = hot.astype(float) @ E
+        whole = np.zeros_like(E)
+        whole[hot.argmax(axis=1)] = rows
+        return whole
+
+
+@pytest.mark.parametrize("problem", [Clicks(), OneHot(), Dropout(X, Y)], ids=["tables", "one-hot", "draws"])
+def test_tables_and_problems_that_draw_pass(problem):
+    ps.testing.check(problem)
+
+
+@pytest.mark.soak
+def test_the_click_model_on_its_own_data_passes():
+    ps.testing.check(ps.ClickModel(*ps.datasets.clicks()))
+
+
 NOT_A_PAIR = [
     (Silent(X, Y), r"loss_and_gradient returns the loss and a dict of gradients; got None\."),
     (Swapped(X, Y), r"loss_and_gradient returns the loss and a dict of gradients; got \({'W': array.*}, \d\.\d+\)\."),
@@ -101,6 +310,30 @@ def test_a_run_says_what_loss_and_gradient_returns(problem, said):
         (misfits.Reuses(X, Y), "writes into the arrays that it returned before"),
         (Sharded(X, Y), "two halves of the rows do not average"),
         (Noisy(X, Y), "other bits the second time"),
+        (WholeBatch(X, Y), r"rows 0 to \d+: the loss is .*, and that of a problem of these rows alone is"),
+        (Scales(X, Y), "other bits the second time|changed the rows, X or y"),
+        (Global(X, Y), "uses a global generator"),
+        (Lends(X, Y), "the gradient of 'w' is the parameter's own array"),
+        (Undefined(X, Y), "the loss is nan near the first parameters"),
+        (Renames(X, Y), r"the gradient names \['W', 'B'\], the parameters are \['W', 'b'\]"),
+        (Whole(X, Y), "init makes 'w' of int64; parameters are floating-point numbers"),
+        (DrawnInit(X, Y), "init makes another 'W' from the same generator"),
+        (DropsAlways(X, Y), "rng not given: .*other bits the second time; .*where it is None, not at all"),
+        (DropsGlobally(X, Y), "rng given: .*other bits the second time"),
+        (ForgetsTheMask(X, Y), "rng given: the gradient is not that of the loss"),
+        (ForgetsARow(), "rows_needed.*the gradient of 'E' has rows that it leaves out"),
+        (ReadsTheNeighbours(), "rows_needed.*it leaves out rows that loss_and_gradient reads"),
+        (PenaltyOnAll(), "rows_needed.*it leaves out rows that loss_and_gradient reads"),
+        (CountsFromOne(), "rows_needed.*has the rows 0 to 39; got|the gradient of 'E' has rows that it leaves out"),
+        (Masks(), "rows_needed.*Rows are a list of whole numbers, which np.flatnonzero makes of a mask"),
+        (NamesAnother(), "it takes a dict with the rows of each of E"),
+        (IsDense(), r"'E' is a table, whose gradient is ps.Rows\(ids, values\); got ndarray"),
+        (KeepsTheLast(), "the gradient is not that of the loss"),
+        (BeyondTheTable(), "the gradient of 'E': .*A tensor of shape .* has the rows 0 to 39; got"),
+        (OtherWidth(), r"Rows has values of float64 of \(\d+, 2\) for \d+ rows; the table is float64 of \(40, 3\)"),
+        (TouchesMore(), "the gradient of 'E' has rows that it leaves out"),
+        (SaysNotWhich(), "NotImplementedError: SaysNotWhich has tables, so it says which rows a batch reads"),
+        (NamedByAText(), r"tables is a tuple of names, .* got 'E'"),
     ],
 )
 def test_a_mistake_is_said(problem, said):

@@ -185,7 +185,7 @@ def many_calls_are_outstanding(transport: Transport) -> None:
     """64 calls are outstanding at once, are handled in order and answered in order."""
     done: list[int] = []
     with _gated(transport) as (_, channel, gate):
-        futures = [channel.call([b"wait", str(i).encode()]) for i in range(64)]
+        futures = _at_once(gate, lambda: [channel.call([b"wait", str(i).encode()]) for i in range(64)])
         for i, future in enumerate(futures):
             future.add_done_callback(partial(lambda i, _: done.append(i), i))
         require(not done, "An answer came before the handler gave one.")
@@ -195,6 +195,19 @@ def many_calls_are_outstanding(transport: Transport) -> None:
     require(answers == [*range(64)], f"The calls 0 to 63 were answered with {answers}.")
     require(seen == [*range(64)], f"The handler saw them as {seen}.")
     require(done == [*range(64)], f"The answers came as {done}.")
+
+
+def _at_once(gate: _Gate, calls: Callable[[], list[Future[Frames]]]) -> list[Future[Frames]]:
+    """The futures of some calls, none of which may wait for its answer."""
+    with ThreadPoolExecutor(1) as thread:
+        made = thread.submit(calls)
+        try:
+            return made.result(WAIT_S)
+        except TimeoutError:
+            raise AssertionError("call() waits for the answer; it must return at once, with a future.") from None
+        finally:
+            if not made.done():
+                gate.opened.set()
 
 
 def _number(frames: Frames) -> int:
@@ -254,6 +267,52 @@ def errors_reach_the_caller(transport: Transport) -> None:
             with refusing(f"The handler raised {kind.__name__}", expected, mentions):
                 _ask(channel, [str(i).encode()])
             require(len(_ask(channel, [b"go", b"on"])) == 2, f"After the {kind.__name__} the next call went wrong.")
+
+
+def too_many_frames_are_refused(transport: Transport) -> None:
+    """A call of more than 65,536 frames is a ValueError, and the connection goes on."""
+    with talking(transport) as (_, channel):
+        with refusing("A call of 65,537 frames", ValueError):
+            _ask(channel, [b""] * 65_537)
+        _require_echo(channel, "The call after it got a wrong answer.")
+
+
+class _Told:
+    """A caller that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.words: list[Frames | Exception] = []
+        self.told = threading.Event()
+
+    def arrived(self, frames: Frames) -> None:
+        self.words.append(frames)
+        self.told.set()
+
+    def failed(self, error: Exception) -> None:
+        self.words.append(error)
+        self.told.set()
+
+
+def callers_are_told_once(transport: Transport) -> None:
+    """A caller that asks is told of its answer, or of the handler's error, once."""
+
+    def handler(frames: Frames) -> Frames:
+        if bytes(frames[0]) == b"no":
+            raise KeyError("no")
+        return frames
+
+    with talking(transport, handler) as (_, channel):
+        callers = {word: _Told() for word in (b"yes", b"no")}
+        for word, caller in callers.items():
+            channel.ask([word], caller)
+            channel.attend()
+            _wait(caller.told, f"The caller that asked {word!r} was not told")
+        counts = [len(caller.words) for caller in callers.values()]
+        require(counts == [1, 1], f"The two callers were told {counts} times.")
+        (answer,), (error,) = (caller.words for caller in callers.values())
+        right = isinstance(answer, list) and [*map(bytes, answer)] == [b"yes"]
+        require(right, f"The caller that asked b'yes' was told {answer!r}.")
+        require(isinstance(error, KeyError), f"The caller whose handler raised KeyError was told {error!r}.")
 
 
 def cancelled_calls_do_no_harm(transport: Transport) -> None:
@@ -371,7 +430,13 @@ def a_foreign_scheme_is_refused(transport: Transport) -> None:
 CHECKS: list[Callable[[Transport], None]] = []
 CHECKS += [frames_come_back, frames_are_writable, frames_sent_stay_as_they_were, many_calls_are_outstanding]
 CHECKS += [large_calls_are_outstanding, threads_share_a_channel, connections_do_not_wait_for_each_other]
-CHECKS += [errors_reach_the_caller, cancelled_calls_do_no_harm, a_closed_endpoint_fails_its_callers]
+CHECKS += [
+    too_many_frames_are_refused,
+    callers_are_told_once,
+    errors_reach_the_caller,
+    cancelled_calls_do_no_harm,
+    a_closed_endpoint_fails_its_callers,
+]
 CHECKS += [a_closed_channel_fails_its_calls, closed_is_called_once, closing_twice_is_safe, a_wrong_token_is_refused]
 CHECKS += [nobody_there_is_said, an_address_in_use_is_said, a_foreign_scheme_is_refused]
 
