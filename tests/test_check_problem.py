@@ -85,6 +85,14 @@ class WholeBatch(ps.SoftmaxRegression):
         return super().loss_and_gradient(params)
 
 
+class Unweighted(ps.SoftmaxRegression):
+    """Forgets the rows' weights."""
+
+    def loss_and_gradient(self, params, rows=None):
+        X, y = self._chosen(rows)
+        return ps.SoftmaxRegression(X, y, classes=3).loss_and_gradient(params)
+
+
 class Scales(ps.LinearRegression):
     """Normalises its rows, in place."""
 
@@ -311,6 +319,7 @@ def test_a_run_says_what_loss_and_gradient_returns(problem, said):
         (Sharded(X, Y), "two halves of the rows do not average"),
         (Noisy(X, Y), "other bits the second time"),
         (WholeBatch(X, Y), r"rows 0 to \d+: the loss is .*, and that of a problem of these rows alone is"),
+        (Unweighted(X, Y, weights=1 + np.arange(len(Y)) % 3), "does not follow the rows' weights"),
         (Scales(X, Y), "other bits the second time|changed the rows, X or y"),
         (Global(X, Y), "uses a global generator"),
         (Lends(X, Y), "the gradient of 'w' is the parameter's own array"),

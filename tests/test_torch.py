@@ -158,6 +158,19 @@ def test_statistics_behind_a_dropout_are_the_same_at_each_call():
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_the_check_takes_a_network_that_drops_values():
+    nn = torch.nn
+    layers = lambda: nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 10))  # noqa: E731
+    ours = problem(layers)
+    params = ours.init(np.random.default_rng(0))
+    plain, again = ours.gradient(params), ours.gradient(params)
+    drawn = ours.loss_and_gradient(params, rng=np.random.default_rng(1))[1]
+    for name, g in plain.items():
+        np.testing.assert_array_equal(g, again[name])
+    assert any(not np.array_equal(g, drawn[name]) for name, g in plain.items())
+    ps.testing.check(ours)
+
+
 def test_the_gradient_is_that_of_finite_differences():
     def smooth():
         return torch.nn.Sequential(torch.nn.Linear(64, 3), torch.nn.Tanh(), torch.nn.Linear(3, 10)).double()

@@ -104,7 +104,7 @@ class ShapeInTheClass(ps.Quantizer):
 
 @refused("a later call wrote into the part 'codes'")
 class OneBufferForAll(Steps):
-    buffer = np.empty(1000, "i4")
+    buffer = np.empty(70_000, "i4")
 
     def codes(self, x, rng):
         self.buffer[: x.size] = super().codes(x, rng).reshape(-1)
@@ -200,6 +200,23 @@ class CountsTooFew(Steps):
 class TellsAnotherShape(Steps):
     def decoded_shape(self, parts):
         return part(parts, "like").shape
+
+
+@refused(r"few values, float32 of shape \(65600,\)")
+class CountsIn16Bits(ps.Quantizer):
+    """The values that are not zero, and their places."""
+
+    def encode(self, x, rng):
+        places = np.flatnonzero(x)
+        return {"values": x.reshape(-1)[places], "places": places.astype("u2"), "like": shape_tag(x)}
+
+    def decode(self, parts):
+        x, values, places = zeros_for(parts), part(parts, "values"), part(parts, "places")
+        x.reshape(-1)[places] = values
+        return x
+
+    def error_bound(self, x):
+        return 0.0
 
 
 @refused("expected ValueError, got KeyError")

@@ -10,6 +10,7 @@ and a few short functions.
 
 from minips.problems import Problem
 from minips.stage import Stage
+from minips.testing.base import require
 from minips.testing.codecs import check_compressor, check_memory, check_serializer
 from minips.testing.exchanges import check_exchange
 from minips.testing.policies import check_aggregator, check_consistency, check_optimizer, check_schedule
@@ -29,6 +30,10 @@ def check(stage: Stage | Problem) -> None:
     """Check a stage against the contract of its kind, or of all stages where the kind has none; or a problem."""
     if isinstance(stage, Problem):
         return check_problem(stage)
+    given = (
+        f"{stage.__name__} is a class; check an instance, such as {stage.__name__}()" if isinstance(stage, type) else ""
+    )
+    require(isinstance(stage, Stage), given or f"check takes a stage or a problem; got {stage!r}.")
     contract = globals().get(f"check_{stage.kind}", check_stage)
     contract(stage)
 

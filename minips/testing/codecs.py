@@ -74,7 +74,7 @@ class _Link:
         self.receivers = [(other, dict[str, Array]()) for other in receivers(memory)]
 
     def send(self, x: Array) -> tuple[Array, Array]:
-        """What was quantized, and what the receivers restored."""
+        """Quantize and send one array: the array that was quantized, and the one that the receivers restored."""
         before = x.copy()
         p = self.memory.compensate(unwritable(x), self.ours)
         _check_like(p, x, "compensate")

@@ -136,7 +136,7 @@ def _check_answer(may: Any, clock: int, slowest: int) -> None:
 
 
 def _check_view(consistency: Consistency) -> None:
-    """What a model remembers of a run is in the view's ``state``, so that a second run goes as the first one did."""
+    """A model keeps its memory of a run in the view's ``state``, so that a second run goes as the first one did."""
 
     def run() -> list[bool]:
         state, answers = dict[str, Any](), []

@@ -45,6 +45,7 @@ def check_problem(problem: Problem) -> None:
                 _check_slopes(problem, params, rng, seed)
         _check_shards(problem, params)
         _check_batches(problem, params)
+        _check_weights(problem, params)
         for batch in _batches(problem.rows) if problem.tables else ():
             _check_rows_needed(problem, params, batch)
         require(problem.fingerprint() == rows, "loss_and_gradient changed the rows, X or y; compute with a copy.")
@@ -172,6 +173,21 @@ def _check_batches(problem: Problem, params: Tensors) -> None:
             for name, g in gradient.items():
                 same = _near(g, expected[name], params, 0.05)
                 require(same, f"the gradient of {name!r} is not that of a problem of these rows alone.")
+
+
+def _check_weights(problem: Problem, params: Tensors) -> None:
+    """A row of the weight 0 is as if it were not there."""
+    if problem.weights is None or type(problem).subset is not Problem.subset:
+        return
+    even, part = np.arange(0, problem.rows, 2), copy.copy(problem)
+    counts = np.zeros(problem.rows)
+    counts[even] = 1
+    part.weights, alone = counts / counts.mean(), problem.subset(even)
+    alone.weights = None
+    gradient, expected = (_dense(_evaluated(one, params)[1], params) for one in (part, alone))
+    for name, g in gradient.items():
+        said = f"the gradient of {name!r} does not follow the rows' weights: one of 0 counts"
+        require(_near(g, expected[name], params), said)
 
 
 def _batches(rows: int) -> Iterator[Any]:

@@ -29,6 +29,8 @@ from minips.testing.stages import check_stage
 
 SHAPES: list[tuple[int, ...]] = [(0,), (0, 3), (), (1,), (7,), (3, 5), (2, 3, 4), (1000,)]
 DAMAGED_SHAPES: list[tuple[int, ...]] = [(0,), (), (3, 5), (12, 9)]
+MORE_THAN_16_BITS = 65_600
+"""Values, so many that 16 bits do not count them."""
 VALUES = {"ordinary": 1.0, "large": 1e30, "tiny": 1e-30}
 
 
@@ -100,6 +102,9 @@ def arrays(dtype: DTypeLike) -> Iterator[tuple[str, Array]]:
     yield "transposed", square.T
     yield "reversed", square[::-1]
     yield "mostly zero", np.where(square > 1, square, 0).astype(dtype)
+    wide = np.zeros(MORE_THAN_16_BITS, dtype)
+    wide[-1::-1000] = rng.standard_normal(-(-wide.size // 1000))
+    yield "few", wide
 
 
 def _encode(quantizer: Quantizer, x: Array) -> Parts:
@@ -126,7 +131,7 @@ def _decoded(quantizer: Quantizer, x: Array, parts: Parts) -> Array:
 
 
 def _check_promises(quantizer: Quantizer, x: Array, parts: Parts, y: Array) -> None:
-    """What the quantizer says of its parts and of its error."""
+    """The promises of the quantizer on its parts and its error hold."""
     said, real = quantizer.nbytes(x.shape, x.dtype), sum(array.nbytes for array in parts.values())
     require(said is None or said == real, f"nbytes says {said}, and the parts hold {real} bytes.")
     shape = quantizer.decoded_shape(parts)
@@ -137,7 +142,7 @@ def _check_promises(quantizer: Quantizer, x: Array, parts: Parts, y: Array) -> N
 
 
 def _check_kept(quantizer: Quantizer, one: _Sent) -> None:
-    """What was encoded and decoded is as it was, and decodes as it did, after other arrays have been."""
+    """Parts and decoded array are as they were, and the parts decode as they did, after other arrays were encoded."""
     for name, array in one.parts_then.items():
         same = same_bits(one.parts[name], array)
         require(same, f"a later call wrote into the part {name!r}; make new arrays at each call.")
