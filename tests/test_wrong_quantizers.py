@@ -9,6 +9,7 @@ from wrong import Wrong, refuse
 
 import minips as ps
 from minips.stages.quantizers.base import part, shape_tag, zeros_for
+from minips.testing.draws import check_draws
 
 WRONG = Wrong()
 refused = WRONG.refused
@@ -330,6 +331,15 @@ class ForgetsTheFactor(ps.RandomK):
 class DividesByTheNorm(Dithered):
     def relative_variance(self, x):
         return super().relative_variance(x) if x.any() else float("nan")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "quantizer", [ps.QSGD(1), ps.QSGD(), ps.Ternary(), ps.RandomK(1e-6), ps.RandomK(0.5)], ids=repr
+)
+def test_no_seed_makes_a_right_one_wrong(quantizer):
+    for seed in range(1, 11):
+        check_draws(quantizer, seed)
 
 
 class Rough(Steps):

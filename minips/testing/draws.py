@@ -16,14 +16,14 @@ FORMULA = 0.01
 """A stated variance may be off by this share of itself, for probabilities that are rounded."""
 
 
-def check_draws(quantizer: Quantizer) -> None:
-    """Check what a random quantizer promises of its mean, its variance and its largest error."""
-    for name, x, light in spreads():
+def check_draws(quantizer: Quantizer, seed: int = 0) -> None:
+    """Check what a random quantizer promises of its mean, its variance and its largest error, in draws of ``seed``."""
+    for name, x, light in spreads(seed):
         with strictly(f"{quantizer!r} with {name} values, {described(x)}, over {DRAWS} draws"):
             omega = quantizer.relative_variance(x)
             if not omega and not _draws(quantizer, x):
                 continue
-            errors = _errors(quantizer, x)
+            errors = _errors(quantizer, x, seed)
             require_bound(quantizer, x, float(np.abs(errors).max()))
             if omega:
                 errors /= np.linalg.norm(x.astype(float))
@@ -32,9 +32,9 @@ def check_draws(quantizer: Quantizer) -> None:
                     _check_variance(errors, omega)
 
 
-def spreads() -> Iterator[tuple[str, Array, bool]]:
+def spreads(seed: int) -> Iterator[tuple[str, Array, bool]]:
     """Named arrays of many values, and whether no few of them make up most of the norm, and so of the variance."""
-    rng = np.random.default_rng(9)
+    rng = np.random.default_rng([9, seed])
     yield "ordinary", rng.standard_normal(1000), True
     yield "evenly spread", np.linspace(-1, 1, 1000, dtype=np.float32), True
     yield "ordinary", rng.standard_normal((20, 30)).astype(np.float32), True
@@ -58,9 +58,10 @@ def require_bound(quantizer: Quantizer, x: Array, error: float) -> None:
     require(error <= bound * (1 + 1e-6) + rounding, f"the error is {error:g}, error_bound says {bound:g}.")
 
 
-def _errors(quantizer: Quantizer, x: Array) -> Array:
+def _errors(quantizer: Quantizer, x: Array, seed: int) -> Array:
     """The errors of the draws, flat, shape (draws, values)."""
-    drawn = [quantizer.decode(quantizer.encode(x, np.random.default_rng(seed))) for seed in range(DRAWS)]
+    generators = (np.random.default_rng([seed, draw]) for draw in range(DRAWS))
+    drawn = [quantizer.decode(quantizer.encode(x, rng)) for rng in generators]
     return np.stack(drawn).reshape(DRAWS, -1).astype(float) - x.reshape(-1)
 
 
