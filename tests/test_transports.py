@@ -27,6 +27,7 @@ import minips as ps
 import minips.stages.transports.zmq
 from minips import stage
 from minips.stage import missing
+from minips.stages.transports import patience
 from minips.stages.transports.auth import PROTOCOL, answer_challenge, challenge
 from minips.stages.transports.base import remote_error
 from minips.stages.transports.framing import MOST_FRAMES
@@ -389,8 +390,8 @@ def test_an_answer_above_the_clients_limit_is_refused(transport):
 
 @pytest.mark.parametrize("transport", [ps.Tcp(), ps.Pipe(), ps.SharedMemory()], ids=lambda t: t.name)
 def test_small_messages_after_one_with_a_large_head_need_not_wait_for_more(transport, monkeypatch):
-    monkeypatch.setattr(minips.stages.transports.sockets, "TICK_S", 2 * WAIT_S)
-    with talking(transport) as (_, channel):
+    monkeypatch.setattr(patience, "TICK_S", 2 * WAIT_S)  # how often a wait is looked at
+    with talking(transport.with_({"stalled_s": 2 * WAIT_S * patience.LOOKS})) as (_, channel):
         assert ask(channel, *[b"x"] * 5000) == [b"x"] * 5000
         assert [ask(channel, b"small") for _ in range(3)] == [[b"small"]] * 3
 

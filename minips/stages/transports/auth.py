@@ -16,6 +16,7 @@ from typing import TypeVar
 from minips.stage import Buffer, Frames
 from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.framing import ALIGNMENT
+from minips.stages.transports.patience import receive_within
 from minips.stages.transports.wire import AUTH, ERROR, Wire
 
 PROTOCOL = b"minips/1"
@@ -47,7 +48,7 @@ def challenge(wire: Wire, token: str, timeout: float) -> None:
     """The server's side. PermissionError, for both, where the client does not know the token."""
     steps = prove(token)
     wire.send(*next(steps))
-    wire.send(*steps.send(wire.receive(timeout, LIMIT_BYTES)))
+    wire.send(*steps.send(receive_within(timeout, wire, LIMIT_BYTES)))
     next(steps, None)
 
 
@@ -64,14 +65,14 @@ def proved(wire: W, token: str, address: str, timeout: float) -> W:
 def answer_challenge(wire: Wire, token: str, address: str, timeout: float) -> None:
     """The client's side. PermissionError where the tokens differ, ConnectionError where it is no minips server."""
     try:
-        tag, frames = wire.receive(timeout, LIMIT_BYTES)
+        tag, frames = receive_within(timeout, wire, LIMIT_BYTES)
         if tag == ERROR and frames:
             raise ValueError(bytes(frames[-1]).decode(errors="replace"))
         if tag != AUTH or len(frames) != 2 or frames[0] != PROTOCOL:
             raise ValueError(f"It does not speak {PROTOCOL.decode()}.")
         theirs, ours = bytes(frames[1]), secrets.token_bytes(NONCE_BYTES)
         wire.send(AUTH, [ours, _proof(token, b"client", theirs, ours)])
-        tag, frames = wire.receive(timeout, LIMIT_BYTES)
+        tag, frames = receive_within(timeout, wire, LIMIT_BYTES)
     except TimeoutError:
         raise ConnectionError(f"The peer at {address} did not answer within {timeout:g} seconds.") from None
     except (EOFError, OSError, ValueError) as error:

@@ -64,7 +64,8 @@ class _BlockingServer(_Ends, RemoteServer):
 
 class _BlockingCaller(_Ends, RemoteCaller):
     def __init__(self, sock: Metered, read: Callable[[Metered, Callable[[bytes], bytes]], None]) -> None:
-        super().__init__(sock)
+        _Ends.__init__(self, sock)
+        RemoteCaller.__init__(self)
         self._read = read
 
     def serve(self) -> None:

@@ -16,6 +16,7 @@ from minips.stages.transports.endpoints import StreamTransport, ThreadedEndpoint
 from minips.stages.transports.framing import pieces, split
 from minips.stages.transports.inbox import InboxWire
 from minips.stages.transports.network import NetworkTransport
+from minips.stages.transports.patience import Limit
 from minips.stages.transports.streams import answer_of
 from minips.stages.transports.wire import AUTH, CALL, Interruptible
 from minips.words import reason
@@ -32,6 +33,11 @@ class RemoteCaller(Interruptible):
     _begun = False
     _connection: Connection | None = None
     _proof: Proof | None
+    _due: Limit
+
+    def __init__(self) -> None:
+        self.known = threading.Event()
+        """Set once the peer has made its first call, or has gone."""
 
     @abstractmethod
     def serve(self) -> None:
@@ -40,14 +46,14 @@ class RemoteCaller(Interruptible):
     def talk(self, service: Service, token: str, max_message_bytes: int, stranger_s: float) -> None:
         """Answer a peer that proves itself and makes its first call in time, until it is gone, and close."""
         self._service, self._max, self._proof, self._stranger_s = service, max_message_bytes, prove(token), stranger_s
-        self._timer = threading.Timer(HANDSHAKE_S, self.shutdown)
+        self._due = Limit(HANDSHAKE_S)
         try:
-            self._within(HANDSHAKE_S)
+            self.watch()
             self.serve()
         except Exception:  # the peer went away or talked nonsense, in the words of each library
             pass
         finally:
-            self._timer.cancel()
+            self.known.set()
             if self._connection:
                 self._connection.closed()
             self.close()
@@ -61,22 +67,29 @@ class RemoteCaller(Interruptible):
             if tag != CALL:
                 raise ValueError(f"a message of tag {tag} is no call")
             if not self._connection:
-                self._timer.cancel()
+                self.known.set()
                 self._connection = self._service.connection()
             return pieces(*answer_of(self._connection, frames))
         tag, frames = self._proof.send(split(body) if self._begun else None)
         if self._begun and tag == AUTH:
             self._proof, self.limit = None, self._max
-            self._within(self._stranger_s)
+            self._due = Limit(self._stranger_s)
         self._begun = True
         return pieces(tag, frames)
 
-    def _within(self, seconds: float) -> None:
-        """Hang up after so many seconds, unless the timer is cancelled."""
-        self._timer.cancel()
-        self._timer = threading.Timer(seconds, self.shutdown)
-        self._timer.daemon = True
-        self._timer.start()
+    def watch(self) -> None:
+        """Have `overdue` asked now and then until the peer is known."""
+        threading.Thread(target=self._watch, name="minips-watch", daemon=True).start()
+
+    def overdue(self) -> bool:
+        """True for a peer that has not proved itself, or not made its first call, in time; to be asked every tick."""
+        return not self.known.is_set() and self._due.over()
+
+    def _watch(self) -> None:
+        while not self.known.wait(self._due.tick):
+            if self.overdue():
+                self.shutdown()
+                return
 
 
 class RemoteServer(Interruptible):

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from minips.stage import option
 from minips.stages.transports.auth import challenge, proved
 from minips.stages.transports.base import HANDSHAKE_S, Channel, Endpoint, Handler, Service, Transport, service_of
-from minips.stages.transports.patience import STALLED_S, STRANGER_S
+from minips.stages.transports.patience import STALLED_S, STRANGER_S, receive_within
 from minips.stages.transports.streams import StreamChannel, answer_of, refusal
 from minips.stages.transports.wire import POOL, Acceptor, Interruptible, Wire
 from minips.words import reason, told
@@ -120,7 +120,7 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
         try:
             while wire:
                 try:
-                    tag, frames = wire.receive(None if connection else stranger_s)
+                    tag, frames = wire.receive() if connection else receive_within(stranger_s, wire)
                 except ValueError as error:  # too large, or malformed: where the next message begins is not known
                     words = f"The message cannot be read, and the connection ends: {reason(error).rstrip('.')}."
                     wire.send(*refusal(ValueError(told(error, words))))

@@ -91,6 +91,7 @@ class _GrpcServer(RemoteServer):
 
 class _GrpcCaller(RemoteCaller):
     def __init__(self, requests: Iterator[bytes]) -> None:
+        super().__init__()
         self._requests = requests
         self.answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         """The bodies for gRPC to send, and None for the end."""

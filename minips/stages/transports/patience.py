@@ -8,10 +8,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from minips.stage import Frames
 from minips.stages.transports.framing import AHEAD_BYTES
+from minips.stages.transports.wire import Wire
 
 SLOWEST_BPS, TICK_S = 1_000, 1.0
 """The fewest bytes a second of a peer over what is due, and how often a wait for it is looked at."""
+LOOKS = 8
+"""The fewest looks at a wait before it has lasted too long."""
 STRANGER_S, STALLED_S = 15.0, 75.0
 """The longest wait for a peer's first call, and that a peer may be slower than that, unless a transport says more."""
 OUTSTANDING_BYTES, AT_ONCE = 2**24, 64
@@ -19,27 +23,60 @@ OUTSTANDING_BYTES, AT_ONCE = 2**24, 64
 _TCP_INFO = struct.Struct("120xQQ8xI")
 
 
-class Patience:
-    """The time that a peer has for what is due: each ``seconds`` times 1 kB of it, or all the rest, must come within
-    ``seconds`` of the bytes before. Time in which this process was itself suspended does not count.
+class Limit:
+    """A limit on a wait for a peer, to be looked at every ``tick`` seconds. A look that comes later counts one tick:
+    the time for which this process was itself kept waiting is nobody's stall, and what came meanwhile is read first.
     """
 
     def __init__(self, seconds: float) -> None:
-        self._seconds, self._last = seconds, time.monotonic()
-        self._left_s, self._left = seconds, seconds * SLOWEST_BPS
+        self.tick = min(TICK_S, seconds / LOOKS)
+        self._left, self._last = seconds, time.monotonic()
+
+    def over(self) -> bool:
+        """Look: True once the wait has lasted for the limit."""
+        now = time.monotonic()
+        self._left -= min(now - self._last, self.tick)
+        self._last = now
+        return self._left <= 0
+
+
+def timeval(seconds: float) -> bytes:
+    """Seconds, and at least a microsecond, as POSIX's time-outs of sockets take them."""
+    whole, micro = divmod(max(int(seconds * 1e6), 1), 10**6)
+    return struct.pack("ll", whole, micro)
+
+
+class Patience:
+    """The time that a peer has for what is due: each ``seconds`` times 1 kB of it, or all the rest, must come within
+    ``seconds`` of the bytes before, to be counted every ``tick`` seconds or more often.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._begin()
+        self.tick = self._limit.tick
+
+    def _begin(self) -> None:
+        self._limit, self._left = Limit(self._seconds), self._seconds * SLOWEST_BPS
 
     def count(self, nbytes: int, due: bool = True) -> None:
-        """Count bytes that came or went, once in two ticks or more often. ConnectionError where too few are, and
-        something is ``due``.
-        """
-        now = time.monotonic()
-        self._left_s -= min(now - self._last, 2 * TICK_S)
+        """Count bytes that came or went. ConnectionError where too few are, and something is ``due``."""
         self._left -= nbytes
         if not due or self._left <= 0:
-            self._left_s, self._left = self._seconds, self._seconds * SLOWEST_BPS
-        elif self._left_s < 0:
+            self._begin()
+        elif self._limit.over():
             raise ConnectionError(f"The peer stalls: over {self._seconds:g} seconds it was slower than 1 kB a second.")
-        self._last = now
+
+
+def receive_within(seconds: float, wire: Wire, limit: int | None = None) -> tuple[int, Frames]:
+    """The next message of a wire. TimeoutError where it does not come, whole, within a `Limit` of ``seconds``."""
+    left = Limit(seconds)
+    while True:
+        try:
+            return wire.receive(left.tick, limit)
+        except TimeoutError:
+            if left.over():
+                raise
 
 
 class Flow:

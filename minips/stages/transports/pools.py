@@ -31,6 +31,7 @@ from minips.stages.transports.framing import (
     pieces,
     size,
 )
+from minips.stages.transports.patience import Limit
 from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.wire import POOL
 
@@ -138,7 +139,9 @@ class Pools:
                 raise ValueError(f"there is a connection {place} of this pool already")
             come[place] = wire
             self._changed.notify_all()
-            complete = self._changed.wait_for(lambda: come.keys() == {*range(count)}, COMPLETE_S)
+            complete, left = False, Limit(COMPLETE_S)
+            while not (complete or left.over()):
+                complete = self._changed.wait_for(lambda: come.keys() == {*range(count)}, left.tick)
             self._come.pop(key, None)
         if not complete:
             raise TimeoutError(f"{len(come)} of the {count} connections of a pool came")

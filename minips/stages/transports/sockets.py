@@ -6,7 +6,6 @@ The kernel's time-outs are used where it has them as POSIX says: Python's would 
 
 import select
 import socket
-import struct
 import sys
 import threading
 import time
@@ -16,7 +15,7 @@ from typing import Any, Protocol
 
 from minips.stage import Buffer, Frames
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
-from minips.stages.transports.patience import INCOMING, STALLED_S, TICK_S, BegunError, Patience
+from minips.stages.transports.patience import INCOMING, STALLED_S, BegunError, Limit, Patience, timeval
 from minips.stages.transports.wire import POOL, Wire
 from minips.words import reason
 
@@ -46,14 +45,15 @@ class SocketWire(Wire):
     def __init__(self, sock: Any, framer: Framer, stalled_s: float = STALLED_S) -> None:
         self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or what behaves like one
         self.stalled_s, self._scatters, self._over = stalled_s, hasattr(sock, "sendmsg"), threading.Event()
+        self._look_s = Limit(stalled_s).tick
         self.receive_into: Callable[..., int] = sock.recv_into
         """Receives bytes into a room, with these flags."""
         self.pool: SharesLarge | None = None
         if KERNEL_TIMES_OUT:
             sock.settimeout(None)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(TICK_S), 0))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval(self._look_s))
         else:
-            sock.settimeout(TICK_S)
+            sock.settimeout(self._look_s)
 
     def send(self, tag: int, frames: Frames) -> None:
         if self.pool and sum(map(len, frames)) >= self.pool.least_bytes:
@@ -123,13 +123,12 @@ class SocketWire(Wire):
     def take(self, room: memoryview, deadline: float | None, due: Patience | None = None) -> int:
         """Bytes that came into the room. EOFError for a peer that is gone, TimeoutError past the deadline."""
         while True:
-            tick = TICK_S if deadline is None else min(TICK_S, max(deadline - time.monotonic(), 1e-3))
+            tick = self._look_s if deadline is None else min(self._look_s, max(deadline - time.monotonic(), 1e-3))
             try:
                 if KERNEL_TIMES_OUT:
                     if tick != self._tick:
                         self._tick = tick
-                        seconds = struct.pack("ll", int(tick), int(tick % 1 * 1e6))
-                        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, seconds)
+                        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval(tick))
                 elif not select.select([self._sock], [], [], tick)[0]:
                     raise BlockingIOError
                 got = self.receive_into(room, 0, _ALL if len(room) > AHEAD_BYTES else 0)

@@ -73,9 +73,6 @@ class Tcp(NetworkTransport, PatientTransport):
                 context = ssl.create_default_context(cafile=self.authority)
             guarded = TlsSocket(sock, context, self.stalled_s, self.host_and_port(address)[0])
             guarded.shake_hands()
-        except BlockingIOError:
-            sock.close()
-            raise ConnectionError(f"The peer at {address} did not agree on TLS in time. Does it speak TLS?") from None
         except BaseException:
             sock.close()
             raise

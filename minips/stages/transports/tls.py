@@ -6,14 +6,13 @@ directions apart: OpenSSL works on memory, under a lock that is not held while a
 
 import socket
 import ssl
-import struct
 import threading
-import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.patience import BegunError, Patience
+from minips.stages.transports.patience import BegunError, Limit, Patience, timeval
 
 CHUNK_BYTES = 2**18
 """Plain bytes that are encrypted at a time."""
@@ -27,7 +26,7 @@ class TlsSocket:
         self.settimeout, self.setsockopt = sock.settimeout, sock.setsockopt
         self.shutdown, self.close = sock.shutdown, sock.close
         sock.settimeout(None)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(HANDSHAKE_S), 0))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval(Limit(HANDSHAKE_S).tick))
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=host is None, server_hostname=host)
         self._encrypting, self._sending = threading.Lock(), threading.Lock()
@@ -38,17 +37,18 @@ class TlsSocket:
         """ConnectionError where the peer does not speak TLS, or is not who it should be."""
         if self._greeted:  # and nothing to be sent, which a reader might have to wait for
             return
-        until = time.monotonic() + HANDSHAKE_S
+        left = Limit(HANDSHAKE_S)
         while not self._greeted:
             try:
                 with self._encrypting:
                     self._tls.do_handshake()
                     self._greeted = True
             except ssl.SSLWantReadError:
-                if time.monotonic() > until:  # a peer that sends byte by byte
-                    raise ConnectionError("The peer did not agree on TLS in time.") from None
                 self._flush()
-                self._more()
+                with suppress(BlockingIOError):
+                    self._more()
+                if left.over():
+                    raise ConnectionError("The peer did not agree on TLS in time. Does it speak TLS?") from None
             except ssl.SSLError as error:
                 self._flush()
                 raise ConnectionError(f"There is no TLS with the peer: {error.reason or error}.") from None

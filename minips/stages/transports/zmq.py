@@ -36,7 +36,7 @@ from minips.stages.transports.endpoints import PatientTransport
 from minips.stages.transports.framing import size, too_large
 from minips.stages.transports.inbox import InboxListener, InboxWire
 from minips.stages.transports.network import NetworkTransport, netloc
-from minips.stages.transports.patience import AT_ONCE, OUTSTANDING_BYTES, Flow, Patience
+from minips.stages.transports.patience import AT_ONCE, OUTSTANDING_BYTES, Flow, Limit, Patience
 from minips.stages.transports.wire import AUTH, CALL, Listener, Wire
 
 _HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"
@@ -181,7 +181,7 @@ class _Loop(threading.Thread):
                     elif wire := self.wires.get(None):
                         wire.twin, twin.wire = twin, wire
         for twin in filter(None, list(self._strangers)):
-            if time.monotonic() > twin.until or twin.told()[1] > _STRANGER_BYTES:
+            if twin.stranger.over() or twin.told()[1] > _STRANGER_BYTES:
                 self._cut(twin)
         return False
 
@@ -284,7 +284,7 @@ class _Twin(Flow):
 
     def __init__(self, sock: socket.socket, stalled_s: float) -> None:
         super().__init__(sock, stalled_s)
-        self.until = time.monotonic() + HANDSHAKE_S
+        self.stranger = Limit(HANDSHAKE_S)
 
     @property
     def waits(self) -> int:

@@ -21,14 +21,16 @@ will live: one copy on that way, those of the kernel and the event loop apart.
 import asyncio
 import logging
 import queue
+import re
 import secrets
 import socket
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from functools import cache
 from itertools import count
 from typing import Any, TypeVar
 
@@ -36,7 +38,7 @@ from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.calls import Body, RemoteCaller, RemoteServer
 from minips.stages.transports.framing import LIMIT, memory, size
 from minips.stages.transports.inbox import InboxListener
-from minips.stages.transports.patience import INCOMING, OUTSTANDING_BYTES, TICK_S, Flow
+from minips.stages.transports.patience import INCOMING, OUTSTANDING_BYTES, Flow, Limit
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
@@ -50,6 +52,8 @@ _ALIVE_S, _SILENCE_S, _IDLE_S = 5.0, 60.0, 60.0
 _BACKOFF_S = (0.05, 0.2, 0.8)
 _PIECE_BYTES = 2**18
 _BUFFER_BYTES, _SERVER_BUFFER_BYTES = 2**20, 2**17
+_END, _LENGTH = b"\r\n\r\n", re.compile(rb"(?i)\r\ncontent-length:[ \t]*(\d{1,19})[ \t]*\r\n")
+"""The end of a request's head, and its line that says how long the body is."""
 _TURN_S = 0.01
 """How often one looks whether there is room."""
 
@@ -67,7 +71,13 @@ class _EventLoop(threading.Thread):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def do(self, coroutine: Coroutine[Any, Any, T], timeout: float) -> T:
-        return self.begin(coroutine).result(timeout)
+        future, left = self.begin(coroutine), Limit(timeout)
+        while True:
+            try:
+                return future.result(left.tick)
+            except TimeoutError:
+                if future.done() or left.over():
+                    raise
 
     def run(self) -> None:
         with self._runner:  # in the end it cancels the tasks that are left
@@ -78,6 +88,18 @@ class _EventLoop(threading.Thread):
             with suppress(RuntimeError):  # closed in between
                 self._loop.call_soon_threadsafe(self._loop.stop)
             self.join(HANDSHAKE_S)
+
+
+async def _within(seconds: float, result: Awaitable[T]) -> T:
+    """A result. TimeoutError where it does not come within a `Limit` of so many seconds."""
+    task, left = asyncio.ensure_future(result), Limit(seconds)
+    try:
+        while not (await asyncio.wait([task], timeout=left.tick))[0]:
+            if left.over():
+                raise TimeoutError
+        return task.result()
+    finally:
+        task.cancel()
 
 
 class HttpServer(RemoteServer):
@@ -108,7 +130,7 @@ class HttpServer(RemoteServer):
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeout),  # a handler may take its time
             read_bufsize=_BUFFER_BYTES,
         )
-        self._line = await asyncio.wait_for(self._http.get(self._url), timeout)
+        self._line = await _within(timeout, self._http.get(self._url))
         self._session = self._line.headers.get(_SESSION, "")
         if self._line.status != 200 or not self._session:
             raise ConnectionError("it is no minips server")
@@ -117,7 +139,7 @@ class HttpServer(RemoteServer):
     async def _watch(self) -> None:
         """Read the line until it ends, and then end; a call whose answer is on the way still gets it."""
         try:
-            while await asyncio.wait_for(self._line.content.readany(), _SILENCE_S):
+            while await _within(_SILENCE_S, self._line.content.readany()):
                 pass
             await asyncio.sleep(1.0)
         except Exception as error:
@@ -170,6 +192,7 @@ class _HttpCaller(RemoteCaller):
     """The server's side of a session. Its calls come on several connections, where they overtake each other."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.name = secrets.token_hex(16)
         self.over: Future[None] = Future()
         self._early: dict[int, _Call] = {}
@@ -203,6 +226,9 @@ class _HttpCaller(RemoteCaller):
         """Note that a call of so many bytes has been answered."""
         self._open, self._held, self._ended = self._open - 1, self._held - nbytes, self._ended + 1
 
+    def watch(self) -> None:
+        """The listener does, in the thread that reads what has come."""
+
     def serve(self) -> None:
         while call := self._calls.get():
             body, future = call
@@ -235,22 +261,55 @@ class _Talk(Flow):
     """A server's connection."""
 
     caller: _HttpCaller | None = None
-    whole = answered = False
-    """All of a call has come; since the last look one has been answered."""
-    _idle_at = -1
-    """The bytes that had come when the last call had been answered."""
+    ours = False
+    """A request has begun, and it is this side's turn."""
 
     def __init__(self, sock: Any, stalled_s: float) -> None:
         super().__init__(sock, stalled_s)
-        self._until = time.monotonic() + HANDSHAKE_S
+        self._stranger = Limit(HANDSHAKE_S)
+        self._head, self._left = bytearray(), 0
+
+    def came(self, data: bytes) -> None:
+        """Note bytes that came: heads of requests, and their bodies."""
+        while data:
+            if body := min(self._left, len(data)):
+                self._left -= body
+                data = data[body:]
+                continue
+            seen = max(len(self._head) - len(_END) + 1, 0)
+            self._head += data
+            if (end := self._head.find(_END, seen)) < 0:
+                return
+            data = bytes(self._head[end + len(_END) :])
+            length = _LENGTH.search(self._head, 0, end + 2)
+            self._left = int(length[1]) if length else 0
+            self._head.clear()
 
     def check(self) -> None:
         """ConnectionError for a peer that stalls, or that is a stranger for too long."""
-        self._idle_at = self.told()[1] if self.answered else self._idle_at
-        self.answered = False
-        self.look(not self.whole and self.received != self._idle_at)
-        if not self.caller and time.monotonic() > self._until:
+        self.look(bool(self._head or self._left) and not self.ours)
+        if self.caller and not self.caller.over.done():
+            self._stranger = Limit(HANDSHAKE_S)
+            late = self.caller.overdue()
+        else:
+            late = not self.ours and self._stranger.over()
+        if late:
             raise ConnectionError("a stranger made no call in time")
+
+
+@cache
+def _protocol() -> Any:
+    """The class of a server's connection to aiohttp, which tells its talk what comes."""
+    from aiohttp import web
+
+    class Protocol(web.RequestHandler):  # type: ignore[misc, unused-ignore]
+        talk: _Talk
+
+        def data_received(self, data: bytes) -> None:
+            self.talk.came(data)
+            super().data_received(data)
+
+    return Protocol
 
 
 class HttpListener(InboxListener[RemoteCaller]):
@@ -259,7 +318,6 @@ class HttpListener(InboxListener[RemoteCaller]):
     def __init__(self, sock: socket.socket, address: str, max_message_bytes: int, stalled_s: float) -> None:
         super().__init__(address)
         self._max, self._stalled_s = max_message_bytes, stalled_s
-        self._talks: dict[Any, _Talk] = {}
         self._callers: dict[str, _HttpCaller] = {}
         self._loop = _EventLoop(f"minips-http-{address}")
         self._sock, self._closing = sock, False
@@ -271,42 +329,53 @@ class HttpListener(InboxListener[RemoteCaller]):
         """Take connections. asyncio's own server drops one that comes while it closes, and does not close it."""
         from aiohttp import web
 
-        self._http = web.Server(
-            self._respond,
-            handler_cancellation=True,
-            access_log=None,
-            logger=_logger,
-            lingering_time=1.0,
-            keepalive_timeout=_IDLE_S + HANDSHAKE_S,  # longer than a client keeps one, whose next call it would cut
-            read_bufsize=_SERVER_BUFFER_BYTES,
-        )
+        self._http: Any = web.Server(self._respond, handler_cancellation=True)
         loop = asyncio.get_running_loop()
+
+        def protocol() -> Any:
+            made = _protocol()(
+                self._http,
+                loop=loop,
+                access_log=None,
+                logger=_logger,
+                lingering_time=1.0,
+                keepalive_timeout=_IDLE_S + HANDSHAKE_S,  # longer than a client keeps one, whose next call it would cut
+                read_bufsize=_SERVER_BUFFER_BYTES,
+            )
+            made.talk = _Talk(connection, self._stalled_s)
+            return made
+
         while not self._closing:
             try:
                 connection, _ = await loop.sock_accept(self._sock)
-                _, protocol = await loop.connect_accepted_socket(self._http, connection)
-                self._talks[protocol] = _Talk(connection, self._stalled_s)
+                await loop.connect_accepted_socket(protocol, connection)
             except OSError:
                 await asyncio.sleep(0.05)  # out of descriptors, perhaps
 
     async def _look(self) -> None:
         """Hang up now and then on peers that stall."""
         while not self._closing:
-            await asyncio.sleep(min(TICK_S, self._stalled_s / 4))
-            self._talks = {protocol: talk for protocol, talk in self._talks.items() if protocol.transport}
-            for protocol, talk in self._talks.items():
+            await asyncio.sleep(min(Limit(self._stalled_s).tick, Limit(HANDSHAKE_S).tick))
+            for protocol in self._http.connections:
                 try:
-                    talk.check()
+                    protocol.talk.check()
                 except ConnectionError:
-                    if talk.caller:
-                        talk.caller.shutdown()
-                    protocol.transport.abort()
+                    if protocol.talk.caller:
+                        protocol.talk.caller.shutdown()
+                    if protocol.transport:
+                        protocol.transport.abort()
 
     async def _respond(self, request: Any) -> Any:
+        talk = request.protocol.talk
+        talk.ours = True
+        try:
+            return await (self._hold if request.method == "GET" else self._answer)(request, talk)
+        finally:
+            talk.ours = False
+
+    async def _answer(self, request: Any, talk: _Talk) -> Any:
         from aiohttp import web
 
-        if request.method == "GET":
-            return await self._hold(request)
         caller, length = self._callers.get(request.headers.get(_SESSION, "")), request.content_length
         if caller is None:
             return web.Response(status=403)
@@ -314,21 +383,22 @@ class HttpListener(InboxListener[RemoteCaller]):
             caller.shutdown()
             why = f"a message may have {caller.limit} bytes: {LIMIT}"
             return web.Response(status=411 if length is None else 413, reason=why)
-        talk = self._talks[request.protocol]
         talk.caller = caller
         try:
-            number, talk.whole = int(request.headers.get(_CALL, "")), True
+            number = int(request.headers.get(_CALL, ""))
             if not await caller.admit(number, length):
                 caller.shutdown()
                 return web.Response(status=429)
             while not INCOMING.take(length, self._max):
                 await asyncio.sleep(_TURN_S)
             try:
-                talk.whole = False
+                if request.headers.get("Expect", "").lower() == "100-continue":
+                    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                talk.ours = False
                 body = await _read(request.content, length)
             finally:
                 INCOMING.give(length)
-            talk.whole = True
+            talk.ours = True
             coming = caller.call(number, body)
             del body
             answer = await asyncio.wrap_future(coming)
@@ -341,7 +411,6 @@ class HttpListener(InboxListener[RemoteCaller]):
                 await response.write_eof()
             caller.written += size(answer)
             caller.ended(length)
-            talk.whole, talk.answered = False, True
             return response
         except ValueError:
             caller.shutdown()
@@ -352,12 +421,11 @@ class HttpListener(InboxListener[RemoteCaller]):
             caller.shutdown()
             raise
 
-    async def _hold(self, request: Any) -> Any:
+    async def _hold(self, request: Any, talk: _Talk) -> Any:
         """Open a session and keep it for as long as its line is open."""
         from aiohttp import web
 
-        caller, talk = _HttpCaller(), self._talks[request.protocol]
-        talk.caller, talk.whole = caller, True
+        talk.caller = caller = _HttpCaller()
         self._callers[caller.name] = caller
         self.incoming.put(caller)
         over = asyncio.wrap_future(caller.over)
