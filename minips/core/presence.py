@@ -86,14 +86,14 @@ class Attendance:
 
     def silent(self) -> list[tuple[int, str]]:
         """The connected workers that were silent for ``silence_s``, and a sentence on each. The driver asks every
-        quarter of that time; where this process was itself paused, the silence begins anew.
+        quarter of that time. What it asks later is the time that this process was itself kept waiting, and does not
+        count; after a quarter more of that, the silence begins anew.
         """
-        shard, now = self.shard, self.shard.now()
-        paused, self._looked = now - self._looked > self.silence_s / 2, now
+        shard, now, quarter = self.shard, self.shard.now(), self.silence_s / 4
+        late, self._looked = max(now - self._looked - quarter, 0.0), now
         gone = []
         for worker, presence in enumerate(self.present):
-            if paused:
-                presence.heard = now
+            presence.heard = now if late > quarter else min(presence.heard + late, now)
             silent = now - presence.heard
             if presence.connections and not presence.busy and silent > self.silence_s and worker in shard.live:
                 gone.append((worker, f"worker {worker} has been silent for {silent:.1f} s: it no longer counts"))

@@ -31,6 +31,7 @@ from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Channel
 from minips.stages.transports.base import Closable
 from minips.stages.transports.futures import Driven
+from minips.stages.transports.patience import Limit
 from minips.words import reason
 
 T = TypeVar("T")
@@ -470,11 +471,11 @@ class _Call(Driven[Any]):
 
     def _wait(self, need: Until) -> Exception | None:
         """Wait until ``need.ready()``. Returns the error of a time-out."""
-        deadline = time.monotonic() + self.client.config.timeout_s
+        left = Limit(self.client.config.timeout_s)
         while True:
             with self.client._stepping:
                 if need.ready():
                     return None
-            if time.monotonic() > deadline:
+            if left.over():
                 return TimeoutError(f"Worker {need.worker} waited {self.client.config.timeout_s:g} seconds.")
             time.sleep(LOOK_S)

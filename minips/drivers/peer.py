@@ -20,6 +20,7 @@ from minips.results.trace import Trace
 from minips.stage import Frames, Tensors
 from minips.stages.transports import Channel, Connection, Service
 from minips.stages.transports.base import Closable, then
+from minips.stages.transports.patience import Limit
 from minips.words import reason
 
 T = TypeVar("T")
@@ -104,15 +105,15 @@ class Peer(Closable):
 
     def _receive(self, wanted: Receive) -> Frames:
         """The next message of this sender. The time until it was sent is a wait, the time from then on its transfer."""
-        source, began = wanted.source, time.monotonic()
+        source, began, left = wanted.source, time.monotonic(), Limit(self.config.timeout_s)
         with self._changed:
-            ready = self._changed.wait_for(lambda: self._boxes[source] or source in self._gone, self.config.timeout_s)
-            if not ready:
-                raise TimeoutError(
-                    f"Worker {self.rank} waited {self.config.timeout_s:g} seconds for hop {wanted.number} of step "
-                    f"{self.trace.step} from worker {source}. Is it running, and are those that it waits for? "
-                    "Config.timeout_s sets how long to wait."
-                )
+            while not self._changed.wait_for(lambda: self._boxes[source] or source in self._gone, left.tick):
+                if left.over():
+                    raise TimeoutError(
+                        f"Worker {self.rank} waited {self.config.timeout_s:g} seconds for hop {wanted.number} of step "
+                        f"{self.trace.step} from worker {source}. Is it running, and are those that it waits for? "
+                        "Config.timeout_s sets how long to wait."
+                    )
             if not self._boxes[source]:
                 raise LostError(f"Worker {source} is gone: {self._gone[source]}")
             frames = self._boxes[source].popleft()

@@ -35,6 +35,7 @@ from minips.results.run import Run
 from minips.stage import option, register
 from minips.stages.transports import Tcp
 from minips.stages.transports.network import netloc
+from minips.stages.transports.patience import Limit
 from minips.words import reason
 
 PLACED_S, READY_S = 60.0, 60.0
@@ -244,11 +245,11 @@ class _Placement:
         """Call ``done`` until it returns True, or for ``limit`` seconds: False. Each call waits a second at most, as
         Ctrl-C is handled in between. RuntimeError where the run is stopped.
         """
-        deadline = time.monotonic() + limit
-        while not done(1.0):
+        left = Limit(limit)
+        while not done(left.tick):
             if self._stop():
                 raise RuntimeError("The run was stopped before Ray had started its servers and workers.")
-            if time.monotonic() > deadline:
+            if left.over():
                 return False
         return True
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from minips.engines.shipping import register_shipped_stages
+from minips.stages.transports.patience import Limit
 from minips.words import reason
 
 FAREWELL_S = 5.0
@@ -137,16 +138,15 @@ class Supervisor:
         raise RuntimeError(f"{child.who} sent nothing for {limit:g} seconds. Is the machine overloaded?")
 
     def wait(self, until: Callable[[], bool], limit: float = float("inf")) -> bool:
-        """Hear the children until ``until()`` holds: True; False where it does not within ``limit`` seconds."""
-        deadline = time.monotonic() + limit
+        """Hear the children until ``until()`` holds: True; False where it does not within a `Limit` of seconds."""
+        left = Limit(limit)
         while not until():
             self._check()
-            left = deadline - time.monotonic()
-            if left < 0:
-                return False
             present = {child.pipe: child for child in self.children if not child.gone}
-            for pipe in multiprocess().connection.wait(list(present), min(left, TICK_S)):
+            for pipe in multiprocess().connection.wait(list(present), min(left.tick, TICK_S)):
                 self._receive(present[pipe])
+            if left.over():
+                return until()
         return True
 
     def _receive(self, child: Child) -> None:

@@ -34,6 +34,7 @@ from minips.results.trace import Trace
 from minips.stage import Tensors
 from minips.stages.shards import Contiguous
 from minips.stages.transports import Transport
+from minips.stages.transports.patience import Limit
 from minips.training.train import check_problem
 from minips.words import check_type, reason
 
@@ -182,8 +183,8 @@ class Served:
         at = max(server.pause() for server in self.servers)
         for server in self.servers:
             server.pause(at)
-        deadline = time.monotonic() + LEAVE_S
-        while time.monotonic() < deadline and any(
+        left = Limit(LEAVE_S)
+        while not left.over() and any(
             server.connected and not (server.paused or server.shard.done or server.shard.stuck)
             for server in self.servers
         ):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from minips.stages.transports.patience import TICK_S
+
 _MAKING = threading.Lock()
 """Held while a future's lock is made."""
 T = TypeVar("T")
@@ -98,8 +100,10 @@ class Driven(Future[T]):
         try:
             return super().result(_left(deadline))
         except TimeoutError:
-            if self.completed() or timeout is None:  # then it is what the call was answered with
+            if self.completed() or timeout is None or deadline is None:  # then it is what the call was answered with
                 raise
+            if _late(deadline):
+                return self.result(timeout)
             raise TimeoutError(
                 f"No answer came within {timeout:g} seconds. Is the other side running, and what it waits for itself?"
             ) from None
@@ -108,7 +112,12 @@ class Driven(Future[T]):
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self.completed():
             self.drive(deadline)
-        return super().exception(_left(deadline))
+        try:
+            return super().exception(_left(deadline))
+        except TimeoutError:
+            if deadline is None or not _late(deadline):
+                raise
+            return self.exception(timeout)
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         super().add_done_callback(fn)
@@ -136,3 +145,8 @@ class Driven(Future[T]):
 def _left(deadline: float | None) -> float | None:
     """Seconds until a moment of ``time.monotonic``; None where there is none."""
     return None if deadline is None else max(deadline - time.monotonic(), 0.0)
+
+
+def _late(deadline: float) -> bool:
+    """True where this process was itself kept waiting past this moment, and may not have read what has come."""
+    return time.monotonic() - deadline > TICK_S
