@@ -14,7 +14,7 @@ from minips.stages.transports.wire import Wire
 
 SLOWEST_BPS, TICK_S = 1_000, 1.0
 """The fewest bytes a second of a peer over what is due, and how often a wait for it is looked at."""
-LOOKS = 8
+LOOKS = 20
 """The fewest looks at a wait before it has lasted too long."""
 STRANGER_S, STALLED_S = 15.0, 75.0
 """The longest wait for a peer's first call, and that a peer may be slower than that, unless a transport says more."""

@@ -134,12 +134,12 @@ class _Loop(threading.Thread):
     def run(self) -> None:
         import zmq
 
-        poller, probed = zmq.Poller(), time.monotonic()
+        poller, probed, every_s = zmq.Poller(), time.monotonic(), min(_PROBE_S, Limit(self.stalled_s).tick)
         for one in (self.socket, self._ear, self._events):
             poller.register(one, zmq.POLLIN)
         try:
             while True:
-                ready = dict(poller.poll(int((_LOOK_S if self._strangers else _PROBE_S) * 1000)))
+                ready = dict(poller.poll(int((_LOOK_S if self._strangers else every_s) * 1000)))
                 if self._ear.fileno() in ready:
                     self._ear.recv(4096)
                 while not self._outbox.empty():
@@ -150,7 +150,7 @@ class _Loop(threading.Thread):
                 self._receive_all()
                 if over:
                     return
-                if time.monotonic() - probed > _PROBE_S:
+                if time.monotonic() - probed > every_s:
                     probed = time.monotonic()
                     self._look()
                     for wire in list(self.wires.values()):
