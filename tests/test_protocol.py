@@ -145,8 +145,9 @@ def field_rows():
         for kind, fields in tables.items():
             for name, field in fields.items():
                 found.setdefault((name, field.words), []).append(f"**{kind}**" if name in needed[kind] else kind)
+        everywhere = {tuple(form.format(kind) for kind in tables): form.format("all") for form in ("{}", "**{}**")}
         for (name, words), kinds in found.items():
-            yield f"| `{name}` | {words.rstrip(',')} | {'all' if len(kinds) == len(tables) else ', '.join(kinds)} |"
+            yield f"| `{name}` | {words.rstrip(',')} | {everywhere.get((*kinds,)) or ', '.join(kinds)} |"
 
 
 def test_the_page_has_the_fields_of_the_code():

@@ -29,7 +29,11 @@ from minips.stages.transports.http import calls as http
 stranger_s, stalled_s, handshake_s, megabytes = map(float, sys.argv[3:])
 for module in (endpoints, calls, zmq, http):
     module.HANDSHAKE_S = handshake_s
-fields = {"stranger_s": stranger_s, "stalled_s": stalled_s, "max_message_bytes": int(megabytes * 2**20)}
+fields = {"max_message_bytes": int(megabytes * 2**20)}
+if hasattr(ps.stage.stage_class("transport", sys.argv[1]), "stalled_s"):
+    fields |= {"stranger_s": stranger_s, "stalled_s": stalled_s}
+else:
+    calls.CallTransport.stranger_s = stranger_s
 answers = {"megabyte": bytes(2**20), "much": bytes(2**25)}
 def handler(frames):
     word, _, seconds = bytes(frames[0][:20]).decode().partition(" ")
@@ -200,6 +204,37 @@ def test_who_comes_to_a_busy_server_is_served(transport):
         for _ in range(10):
             with transport.connect(address, TOKEN) as channel:
                 assert [ask(channel, b"x" * 1_000) for _ in range(12)] == [b"yes"] * 12
+
+
+class StopsTheServer:
+    """A wire over which each message reaches a server that is stopped for longer than its limits."""
+
+    def __init__(self, wire, process, stopped_s):
+        self._wire, self._process, self._stopped_s = wire, process, stopped_s
+        self.receive, self.close = wire.receive, wire.close
+
+    def send(self, tag, frames):
+        self._process.suspend()
+        try:
+            self._wire.send(tag, frames)
+            time.sleep(self._stopped_s)
+        finally:
+            self._process.resume()
+
+
+STOPPED = [cls() for cls in (ps.Zmq, ps.Http, ps.Tcp, ps.SharedMemory, ps.Grpc, ps.Pyro, ps.Thrift) if not missing(cls)]
+STOPPED = [pytest.param(t, marks=() if t.name in ("zmq", "http") else pytest.mark.soak, id=t.name) for t in STOPPED]
+
+
+@pytest.mark.parametrize("transport", STOPPED)
+def test_who_proves_itself_and_calls_while_the_server_is_stopped_is_served(transport):
+    with serving(transport, 0.5, 1.0, 0.5) as (process, address):
+        wire = StopsTheServer(transport.dial(address, WAIT_S), process, 0.8)
+        with contextlib.closing(proved(wire, TOKEN, address, WAIT_S)):
+            for _ in range(2):
+                wire.send(CALL, [b"a"])
+                tag, frames = wire.receive(WAIT_S)
+                assert (tag, [*map(bytes, frames)]) == (CALL, [b"yes"])
 
 
 @first

@@ -61,7 +61,10 @@ REQUESTS: dict[str, Fields] = {
 }
 """By kind, the fields of a request; `NEEDED` names those that it must have. There are no others."""
 _SAID = ("worker", "clock", "version")
-NEEDED = {kind: {name for name in _SAID if name in fields and kind != "status"} for kind, fields in REQUESTS.items()}
+NEEDED = {
+    kind: {"kind", *(name for name in _SAID if name in fields and kind != "status")}
+    for kind, fields in REQUESTS.items()
+}
 _STAMP: Fields = {"clock": COUNT, "done": FLAG, "outcome": OUTCOME}
 ENVELOPE: Fields = {"v": COUNT, "s": TEXT, "c": TEXT, **_STAMP, "busy": NUMBER, "waited": NUMBER}
 """The fields of the first frame; the stamp, from ``clock`` on, in answers."""

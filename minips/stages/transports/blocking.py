@@ -91,6 +91,10 @@ class BlockingTransport(CallTransport):
     )
 
     @abstractmethod
+    def load(self) -> None:
+        """Import what a server needs of the library: the time for that is no peer's."""
+
+    @abstractmethod
     def client(self, sock: Metered) -> Callable[[bytes], bytes]:
         """The function that sends a request over the socket and waits for its answer."""
 
@@ -99,6 +103,7 @@ class BlockingTransport(CallTransport):
         """Have the library answer requests on the socket by ``answer``, until one of them raises."""
 
     def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
+        self.load()
         sock, place = self.bound(address)
         return SocketListener(sock, place, lambda peer: _BlockingCaller(_ready(peer), self.read))
 

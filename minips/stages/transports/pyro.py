@@ -64,6 +64,11 @@ class Pyro(BlockingTransport):
     scheme = "pyro"
     requires = ("Pyro5", "msgpack")
 
+    def load(self) -> None:
+        import Pyro5.api  # noqa: F401
+
+        _msgpack_only()
+
     def client(self, sock: Metered) -> Callable[[bytes], bytes]:
         from Pyro5.api import Proxy
 

@@ -48,6 +48,12 @@ class Thrift(BlockingTransport):
     scheme = "thrift"
     requires = ("thriftpy2",)
 
+    def load(self) -> None:
+        import thriftpy2.protocol
+        import thriftpy2.transport  # noqa: F401
+
+        _service()
+
     def client(self, sock: Metered) -> Callable[[bytes], bytes]:
         from thriftpy2.thrift import TClient
 
