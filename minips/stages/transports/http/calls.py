@@ -271,19 +271,19 @@ class _Talk(Flow):
 
     def came(self, data: bytes) -> None:
         """Note bytes that came: heads of requests, and their bodies."""
-        while data:
-            if body := min(self._left, len(data)):
-                self._left -= body
-                data = data[body:]
-                continue
-            seen = max(len(self._head) - len(_END) + 1, 0)
-            self._head += data
-            if (end := self._head.find(_END, seen)) < 0:
-                return
-            data = bytes(self._head[end + len(_END) :])
-            length = _LENGTH.search(self._head, 0, end + 2)
+        body = min(self._left, len(data))
+        self._left -= body
+        head, start = self._head, 0
+        seen = max(len(head) - len(_END) + 1, 0)
+        head += data[body:]
+        while (end := head.find(_END, max(seen, start))) >= 0:
+            length = _LENGTH.search(head, start, end + 2)
             self._left = int(length[1]) if length else 0
-            self._head.clear()
+            start = end + len(_END)
+            body = min(self._left, len(head) - start)
+            self._left -= body
+            start += body
+        del head[:start]
 
     def check(self) -> None:
         """ConnectionError for a peer that stalls, or that is a stranger for too long."""
