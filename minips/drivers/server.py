@@ -33,7 +33,7 @@ from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Connection, Endpoint, Service
 from minips.stages.transports.base import Closable, check_token
-from minips.stages.transports.patience import Limit
+from minips.stages.transports.patience import Limit, outlasts
 from minips.words import check_count, check_type
 
 T = TypeVar("T")
@@ -363,16 +363,8 @@ class Server(Closable):
         """Handle a closed connection, with or without a goodbye. Its worker may come back for a while."""
         with self._lock:
             lost_at, worker = self._attendance.lost(connection), connection.worker
-        if lost_at is not None and self._outlasts(self.rejoin_s):
+        if lost_at is not None and outlasts(self.rejoin_s, self._closing):
             self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye", lost_at)
-
-    def _outlasts(self, seconds: float) -> bool:
-        """Wait for a `Limit` of so many seconds; False where the server closes meanwhile."""
-        left = Limit(seconds)
-        while not self._closing.wait(left.tick):
-            if left.over():
-                return True
-        return False
 
     def _leave(self, worker: int, event: str, lost_at: float | None = None) -> None:
         self._carry_out(self._protocol.leave(worker, "" if self._closing.is_set() else event, lost_at))

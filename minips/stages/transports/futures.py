@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from minips.stages.transports.patience import TICK_S
@@ -98,26 +99,20 @@ class Driven(Future[T]):
         if self._state == "FINISHED" and self._exception is None:
             return self._result  # type: ignore[return-value]
         try:
-            return super().result(_left(deadline))
+            return super().result(None if deadline is None else max(deadline - time.monotonic(), 0.0))
         except TimeoutError:
             if self.completed() or timeout is None or deadline is None:  # then it is what the call was answered with
                 raise
-            if _late(deadline):
+            if time.monotonic() - deadline > TICK_S:  # this process was itself kept waiting, and has not read since
                 return self.result(timeout)
             raise TimeoutError(
                 f"No answer came within {timeout:g} seconds. Is the other side running, and what it waits for itself?"
             ) from None
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        if not self.completed():
-            self.drive(deadline)
-        try:
-            return super().exception(_left(deadline))
-        except TimeoutError:
-            if deadline is None or not _late(deadline):
-                raise
-            return self.exception(timeout)
+        with suppress(Exception):
+            self.result(timeout)
+        return super().exception(0.0)
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         super().add_done_callback(fn)
@@ -140,13 +135,3 @@ class Driven(Future[T]):
     @_waiters.setter
     def _waiters(self, waiters: list[Any]) -> None:
         self._waiting = waiters
-
-
-def _left(deadline: float | None) -> float | None:
-    """Seconds until a moment of ``time.monotonic``; None where there is none."""
-    return None if deadline is None else max(deadline - time.monotonic(), 0.0)
-
-
-def _late(deadline: float) -> bool:
-    """True where this process was itself kept waiting past this moment, and may not have read what has come."""
-    return time.monotonic() - deadline > TICK_S

@@ -40,6 +40,15 @@ class Limit:
         return self._left <= 0
 
 
+def outlasts(seconds: float, ended: threading.Event) -> bool:
+    """Wait for a `Limit` of so many seconds. False where it has ended meanwhile."""
+    left = Limit(seconds)
+    while not ended.wait(left.tick):
+        if left.over():
+            return True
+    return False
+
+
 def timeval(seconds: float) -> bytes:
     """Seconds, and at least a microsecond, as POSIX's time-outs of sockets take them."""
     whole, micro = divmod(max(int(seconds * 1e6), 1), 10**6)
