@@ -1,12 +1,13 @@
 """A problem that needs tables: clicks on many items, of which a batch sees a few."""
 
+import reprlib
 from typing import Any
 
 import numpy as np
 
 from minips.core.rows import Rows
 from minips.problems import Problem
-from minips.stage import Array, Tensors
+from minips.stage import Array, Tensors, wide
 
 
 class ClickModel(Problem):
@@ -32,13 +33,12 @@ class ClickModel(Problem):
         rows: bool = True,
     ) -> None:
         super().__init__(X, y, X_validation, y_validation)
-        largest = 0
-        for X, y in [(self.X, self.y), *([self.validation] if self.validation else [])]:
-            if X.ndim != 2 or X.dtype.kind != "f" or (X[:, 0] < 0).any() or (X[:, 0] % 1).any():
-                raise ValueError(f"ClickModel takes X of floats, items 0, 1, 2, … first; got {X.dtype} of {X.shape}.")
-            if not np.isin(y, (0, 1)).all():
-                raise ValueError(f"ClickModel takes y of 0 and 1; got {np.unique(y)[:8]}.")
-            largest = max(largest, int(X[:, 0].max()))
+        self._tabulate(X_validation)
+        for X, y, suffix in [(self.X, self.y, ""), *([(*self.validation, "_validation")] if self.validation else [])]:
+            _check_items(X, f"X{suffix}")
+            _check_clicks(y, f"y{suffix}")
+        both = [self.X, *([self.validation[0]] if self.validation else [])]
+        largest = max(int(X[:, 0].max()) for X in both)
         self.items, self.tables = items or largest + 1, ("E",) if rows else ()
         if largest >= self.items:
             raise ValueError(f"X holds the item {largest}, but items are 0 to {self.items - 1} only.")
@@ -52,21 +52,34 @@ class ClickModel(Problem):
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Any]:
         X, y = self._chosen(rows)
-        ids, s = X[:, 0].astype(np.intp), self.scores(params, X)
+        ids, s, x = X[:, 0].astype(np.intp), self._log_odds(params, X), wide(X[:, 1:])
         sign = np.where(y, -s, s)
-        r = (np.exp(-np.logaddexp(0, -s)) - y).astype(X.dtype) / X.dtype.type(len(y))
-        touched: Any = Rows(ids, r[:, None] * X[:, 1:])
+        r = (_sigmoid(s) - y).astype(x.dtype) / x.dtype.type(len(y))
+        touched: Any = Rows(ids, r[:, None] * x).summed()
         if not self.tables:
-            E = np.zeros_like(params["E"])
-            np.add.at(E, ids, touched.values)
+            E = np.zeros(params["E"].shape, x.dtype)
+            E[touched.ids] = touched.values
             touched = E
-        return float(np.logaddexp(0, sign).mean()), {"E": touched, "w": r @ X[:, 1:], "b": np.asarray(r.sum())}
+        gradient = {"E": touched, "w": r @ x, "b": np.asarray(r.sum())}
+        typed = {name: g.astype(params[name].dtype, copy=False) for name, g in gradient.items()}
+        return float(np.logaddexp(0, sign).mean()), typed
+
+    def _log_odds(self, params: Tensors, X: Array) -> Array:
+        weights = wide(params["E"][X[:, 0].astype(np.intp)]) + wide(params["w"])
+        return np.asarray(np.einsum("nd,nd->n", wide(X[:, 1:]), weights) + wide(params["b"]))
 
     def scores(self, params: Tensors, X: Array | None = None) -> Array:
-        """The log-odds s of a click for each row of ``X`` (None: the training rows)."""
-        X = self.X if X is None else X
-        weights = params["E"][X[:, 0].astype(np.intp)] + params["w"]
-        return np.asarray(np.einsum("nd,nd->n", X[:, 1:], weights) + params["b"])
+        """The log-odds s of a click for each row of ``X`` (None: the training rows). ValueError for an item that there
+        is not.
+        """
+        if X is None:
+            return self._log_odds(params, self.X)
+        items, width = params["E"].shape
+        X = self._features(X, 1 + width)
+        _check_items(X, "X")
+        if len(X) and X[:, 0].max() >= items:
+            raise ValueError(f"X holds the item {int(X[:, 0].max())}, but items are 0 to {items - 1} only.")
+        return self._log_odds(params, X)
 
     def auc(self, params: Tensors) -> float:
         """The chance that a click has a larger score than a row without one, a tie counting half, of the held-out rows
@@ -79,7 +92,26 @@ class ClickModel(Problem):
         clicks = int((y == 1).sum())
         return float((ranks[y == 1].sum() - clicks * (clicks + 1) / 2) / (clicks * (len(y) - clicks)))
 
+    def predict(self, params: Tensors, X: Array) -> Array:
+        """1 for each row of ``X`` with a click that is likelier than none, 0 for the others."""
+        return (self.scores(params, X) > 0).astype(np.int64)
+
     def predict_proba(self, params: Tensors, X: Array) -> Array:
         """The probability of no click and of a click, shape (n, 2)."""
-        p = 1 / (1 + np.exp(-self.scores(params, X)))
+        p = _sigmoid(self.scores(params, X))
         return np.stack([1 - p, p], axis=1)
+
+
+def _sigmoid(s: Array) -> Array:
+    """``1 / (1 + exp(−s))``, without overflow."""
+    return np.asarray(np.exp(-np.logaddexp(0, -s)))
+
+
+def _check_items(X: Array, what: str) -> None:
+    if (X[:, 0] < 0).any() or (X[:, 0] % 1).any():
+        raise ValueError(f"ClickModel takes items 0, 1, 2, … in the first column of {what}; got {X[:, 0]}.")
+
+
+def _check_clicks(y: Array, what: str) -> None:
+    if not np.isin(y, (0, 1)).all():
+        raise ValueError(f"ClickModel takes {what} of 0 and 1; got {reprlib.repr(y)}.")

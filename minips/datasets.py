@@ -12,7 +12,8 @@ from numpy.typing import DTypeLike
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
-from minips.stage import Array
+from minips.intake import as_array
+from minips.stage import Array, wide
 from minips.words import check_type
 
 __all__ = ["Dataset", "breast_cancer", "clicks", "diabetes", "digits", "fourier", "synthetic"]
@@ -42,8 +43,10 @@ def diabetes(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32
     X, y = _table("diabetes")
     X = (X - X.mean(axis=0)) / X.std(axis=0) / len(X) ** 0.5  # as Efron et al. scale them
     data = _split(X, y, validation, seeds.split(seed), dtype)
-    mean, deviation = data.y.mean(), data.y.std()
-    return data._replace(y=(data.y - mean) / deviation, y_validation=(data.y_validation - mean) / deviation)
+    y, held_out = wide(data.y), wide(data.y_validation)
+    mean, deviation = y.mean(), y.std()
+    scaled = (y - mean) / deviation, (held_out - mean) / deviation
+    return data._replace(y=scaled[0].astype(data.y.dtype), y_validation=scaled[1].astype(data.y.dtype))
 
 
 @one_blas_thread
@@ -112,7 +115,7 @@ def fourier(X: Array | Dataset, features: int, seed: int = 0, *, scale: float | 
     if isinstance(X, Dataset):
         train, rest = (fourier(part, features, seed, scale=scale) for part in (X.X, X.X_validation))
         return X._replace(X=train, X_validation=rest)
-    rng = seeds.fourier(seed)
+    rng, X = seeds.fourier(seed), as_array(X, "X")
     d = X.shape[1]
     directions = (rng.normal(size=(d, features)) / (scale or np.sqrt(d))).astype(X.dtype)
     phases = rng.uniform(0, 2 * np.pi, features).astype(X.dtype)

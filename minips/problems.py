@@ -4,16 +4,27 @@ import copy
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from itertools import count
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from minips.stage import Array, Tensors
+from minips.intake import (
+    as_features,
+    as_number,
+    as_rows,
+    as_targets,
+    check_alike,
+    check_columns,
+    check_table,
+    column_names,
+    known_labels,
+    number_labels,
+    row_weights,
+    sparse_or_array,
+)
+from minips.stage import Array, Tensors, wide
 
-_NUMBERS = "biufO"
-"""Kinds of dtypes that hold real numbers, or objects that may be some."""
 PLAUSIBLE_CLASSES = 1_000
 """More classes than this are believed only where there are as many rows, or where the number is given."""
 
@@ -22,7 +33,8 @@ class Problem(ABC):
     """Subclass this: say how parameters start, and what loss and gradient are. ``X`` and ``y`` hold the training rows.
 
     ``X`` may be a data frame or a sparse matrix of SciPy's, which is kept in rows. ``validation`` is ``(X, y)`` of
-    held-out rows, shaped like training rows, or None. ValueError where one of a pair is missing, or they do not fit.
+    held-out rows, shaped like training rows, or None. ValueError where one of a pair is missing, or they do not fit,
+    for masked arrays, and for frames of other columns, or another order of them, than the training rows had.
     All that depends on the rows must be an average over them, so that the average of equal shards' gradients is the
     gradient of the whole. ``weights`` are the rows' weights in that average; their mean is 1.
 
@@ -33,6 +45,8 @@ class Problem(ABC):
     l2: float = 0.0
     """The factor of a penalty on the parameters, which the loss of held-out rows leaves out."""
     weights: Array | None = None
+    feature_names: Sequence[Any] | None = None
+    """The names of X's columns, where X was a data frame. Only frames of the same columns are predicted."""
     tables: tuple[str, ...] = ()
     """Tensors of which a batch reads and changes a few rows: their gradients are `Rows`, and only these travel."""
     draws: ClassVar[bool] = False
@@ -51,14 +65,17 @@ class Problem(ABC):
         *,
         weights: Array | None = None,
     ) -> None:
-        self.X, self.y = _rows(X, y)
+        self.X, self.y = as_rows(X, y)
+        if names := column_names(X):
+            self.feature_names = names
         if weights is not None:
-            self.weights = _weights(weights, self.rows)
+            self.weights = row_weights(weights, self.rows)
         self.validation: tuple[Array, Array] | None = None
         if X_validation is not None or y_validation is not None:
-            self.validation = _rows(X_validation, y_validation, "_validation")
-            _check_alike("X", self.validation[0], self.X)
-            _check_alike("y", self.validation[1], self.y)
+            self.validation = as_rows(X_validation, y_validation, "_validation")
+            check_columns(X_validation, self.feature_names, "X_validation")
+            check_alike("X", self.validation[0], self.X)
+            check_alike("y", self.validation[1], self.y)
 
     @property
     def rows(self) -> int:
@@ -91,7 +108,7 @@ class Problem(ABC):
 
     def loss(self, params: Tensors, rows: Any = None) -> float:
         """The mean loss over the chosen training rows."""
-        return self.loss_and_gradient(params, rows)[0]
+        return as_number(self.loss_and_gradient(params, rows)[0], "The loss")
 
     def gradient(self, params: Tensors, rows: Any = None) -> Tensors:
         """The gradient of ``loss``."""
@@ -167,62 +184,22 @@ class Problem(ABC):
         weights = self._weights_of(rows)
         return values if weights is None else values * weights.astype(values.dtype)
 
+    def _tabulate(self, X_validation: Any) -> None:
+        """Make X, and X of the held-out rows, rows of finite floats, because the parameters take their dtype."""
+        check_table(self.X, self.y)
+        self.X = as_features(self.X, "X", self.feature_names)
+        if self.validation:
+            X, y = self.validation
+            names = column_names(X_validation) or self.feature_names
+            self.validation = as_features(X, "X_validation", names), y
 
-def _rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
-    names = f"X{suffix}", f"y{suffix}"
-    if X is None or y is None:
-        given, missing = names if y is None else names[::-1]
-        raise ValueError(f"{given} was given without {missing}; a problem takes both.")
-    X, y = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X), np.asarray(y)
-    for name, array in zip(names, (X, y), strict=True):
-        if not array.ndim:
-            raise ValueError(f"{name} must be an array of rows; got {array!r}.")
-    if X.shape[0] != len(y) or not len(y):
-        raise ValueError(
-            f"Expected as many rows of {names[0]} as of {names[1]}, and at least one; got {X.shape[0]} and {len(y)}."
-        )
-    return X, y
-
-
-def _weights(weights: Any, rows: int) -> Array:
-    """Weights of mean 1."""
-    given = np.asarray(weights)
-    if given.shape != (rows,) or given.dtype.kind not in "biuf":
-        raise ValueError(f"Expected a number as weight for each of {rows} rows; got {given.dtype} of {given.shape}.")
-    if not (np.isfinite(given).all() and (given >= 0).all() and given.any()):
-        raise ValueError("Weights are finite and at least 0, and one of them is above 0.")
-    return np.asarray(given / given.mean(dtype=float))
-
-
-def _check_alike(name: str, held_out: Array, trained: Array) -> None:
-    if held_out.shape[1:] != trained.shape[1:]:
-        raise ValueError(
-            f"{name}_validation has the shape {held_out.shape}, {name} has {trained.shape}. Reshape one of them, so "
-            "that a held-out row has the shape of a training row."
-        )
-    if (held_out.dtype.kind in _NUMBERS) != (trained.dtype.kind in _NUMBERS):
-        raise ValueError(
-            f"{name}_validation holds {held_out.dtype}, {name} holds {trained.dtype}. Give both as numbers, or neither."
-        )
-
-
-def _table(X: Array, y: Array, given: Any) -> tuple[Array, Array]:
-    """Rows for a linear model: X (n, d) in floats, because the parameters take its dtype, and y (n,). ``given`` may
-    name the columns of X.
-    """
-    if X.ndim != 2 or y.ndim != 1:
-        raise ValueError(f"Expected X of shape (rows, features) and y of shape (rows,); got {X.shape} and {y.shape}.")
-    if {X.dtype.kind, y.dtype.kind} - set(_NUMBERS):
-        raise ValueError(f"A linear model takes numbers; got X of {X.dtype} and y of {y.dtype}. Convert them first.")
-    for name, column in zip(getattr(given, "columns", count()), X.T if X.dtype.kind == "O" else (), strict=False):
-        try:
-            column.astype(float)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"The column {name!r} of X holds no numbers: {error}. Of texts, pandas.get_dummies(X) makes columns of "
-                "0 and 1, or scikit-learn's OneHotEncoder, in a pipeline before minips.sklearn.PSClassifier."
-            ) from None
-    return (X if X.dtype.kind == "f" else X.astype(float)), y
+    def _features(self, X: Any, columns: int) -> Any:
+        """Rows to predict, of so many columns. ValueError where they are not like the training rows."""
+        check_columns(X, self.feature_names, "X")
+        names, X = column_names(X) or self.feature_names, sparse_or_array(X, "X")
+        if X.ndim != 2 or X.shape[1] != columns:
+            raise ValueError(f"Expected X of shape (rows, {columns}), as the training rows have; got {X.shape}.")
+        return as_features(X, "X", names)
 
 
 class LinearRegression(Problem):
@@ -243,30 +220,30 @@ class LinearRegression(Problem):
         weights: Array | None = None,
     ) -> None:
         super().__init__(X, y, X_validation, y_validation, weights=weights)
-        self.X, y = _table(self.X, self.y, X)
-        self.y, self.l2 = y.astype(self.X.dtype), l2
+        self._tabulate(X_validation)
+        self.y, self.l2 = as_targets(self.y, self.X.dtype, "y"), l2
         if self.validation:
-            rows, targets = _table(*self.validation, X_validation)
-            self.validation = rows, targets.astype(self.X.dtype)
+            rows, targets = self.validation
+            self.validation = rows, as_targets(targets, self.X.dtype, "y_validation")
 
     def init(self, rng: np.random.Generator) -> Tensors:
         return {"w": np.zeros(self.X.shape[1], self.X.dtype), "b": np.zeros((), self.X.dtype)}
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         X, y = self._chosen(rows)
-        w = params["w"]
-        residual = X @ w + params["b"] - y  # (n,)
+        X, w = wide(X), wide(params["w"])
+        residual = X @ w + wide(params["b"]) - y  # (n,)
         weighted = self._weighted(residual, rows)
         loss = float(residual @ weighted) / (2 * len(y)) + self.l2 / 2 * float(w @ w)
         gradient = weighted @ X / X.dtype.type(len(y)) + X.dtype.type(self.l2) * w
-        return loss, {"w": gradient, "b": np.asarray(weighted.mean(), X.dtype)}
+        return loss, _typed(params, w=gradient, b=weighted.mean())
 
     def predict(self, params: Tensors, X: Array) -> Array:
-        return np.asarray(X @ params["w"] + params["b"])
+        return np.asarray(wide(self._features(X, len(params["w"]))) @ wide(params["w"]) + wide(params["b"]))
 
     def solution(self) -> Tensors:
         """The parameters of least loss, from the normal equations of the centred data."""
-        X = self.X.toarray() if hasattr(self.X, "toarray") else self.X
+        X = wide(self.X.toarray() if hasattr(self.X, "toarray") else self.X)
         centre, level = np.average(X, axis=0, weights=self.weights), np.average(self.y, weights=self.weights)
         A, r = X - centre, self.y - level
         B = A.T if self.weights is None else A.T * self.weights
@@ -295,21 +272,21 @@ class SoftmaxRegression(Problem):
         weights: Array | None = None,
     ) -> None:
         super().__init__(X, y, X_validation, y_validation, weights=weights)
-        self.labels: Array | None = None
-        """The classes' names, where y holds texts."""
-        if self.y.dtype.kind in "UO" and all(isinstance(one, str) for one in self.y):
-            self.labels, self.y = np.unique(self.y.astype(str), return_inverse=True)
-            if self.validation:
-                self.validation = self.validation[0], _numbered(self.validation[1], self.labels)
-        self.X, self.y = _table(self.X, self.y, X)
-        self.validation = self.validation and _table(*self.validation, X_validation)
-        classes_seen = 0
-        for y in (self.y, self.validation[1]) if self.validation else (self.y,):
-            if y.dtype.kind not in "iu" or y.min() < 0:
-                raise ValueError(
-                    f"SoftmaxRegression takes class numbers 0, 1, 2, … as whole numbers; got {y.dtype}, from {y.min()}."
-                )
-            classes_seen = max(classes_seen, int(y.max()) + 1)
+        self._tabulate(X_validation)
+        self.labels: Array | None
+        """The classes' names, where y holds texts or truth values."""
+        self.y, self.labels = number_labels(self.y, "y")
+        classes_seen = int(self.y.max()) + 1
+        if self.validation:
+            held_out, labels = self.validation
+            self.validation = held_out, known_labels(labels, "y_validation", self.labels)
+            classes_seen = max(classes_seen, int(self.validation[1].max()) + 1)
+        if (classes or 1) == 1 and (self.y == self.y[0]).all():
+            first = self.y[0].item() if self.labels is None else self.labels[0].item()
+            raise ValueError(
+                f"y holds one class, {first!r}, in all its rows, and a classifier needs two. Where other rows hold "
+                "the others, number them 0, 1, 2, … and say with classes= how many there are."
+            )
         if classes is None and classes_seen > max(len(self.y), PLAUSIBLE_CLASSES):
             raise ValueError(
                 f"y holds the class {classes_seen - 1} in {len(self.y)} rows. Classes are numbered 0, 1, 2, …: number "
@@ -318,18 +295,20 @@ class SoftmaxRegression(Problem):
         self.classes, self.l2 = classes or classes_seen, l2
         if self.classes < classes_seen:
             raise ValueError(f"y holds the class {classes_seen - 1}, but classes are 0 to {self.classes - 1} only.")
+        if self.labels is not None and self.classes > len(self.labels):
+            raise ValueError(f"y names {len(self.labels)} classes, and classes={classes} of numbers. Number y, too.")
 
     def init(self, rng: np.random.Generator) -> Tensors:
         return {"W": np.zeros((self.X.shape[1], self.classes), self.X.dtype), "b": np.zeros(self.classes, self.X.dtype)}
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         X, y = self._chosen(rows)
-        W = params["W"]
-        loss, R = cross_entropy(X @ W + params["b"], y, self._weights_of(rows))
+        X, W = wide(X), wide(params["W"])
+        loss, R = cross_entropy(X @ W + wide(params["b"]), y, self._weights_of(rows))
         gradient = X.T @ R
         if self.l2:
             gradient += X.dtype.type(self.l2) * W
-        return loss + self.l2 / 2 * float(np.vdot(W, W)), {"W": gradient, "b": R.sum(axis=0)}
+        return loss + self.l2 / 2 * float(np.vdot(W, W)), _typed(params, W=gradient, b=R.sum(axis=0))
 
     def accuracy(self, params: Tensors) -> float:
         return float((self.scores(params).argmax(axis=1) == self.y).mean())
@@ -338,7 +317,8 @@ class SoftmaxRegression(Problem):
         """A number for each row of ``X`` (None: the training rows) and class, shape (n, classes); the largest of a row
         is the prediction.
         """
-        return np.asarray((self.X if X is None else X) @ params["W"] + params["b"])
+        X = self.X if X is None else self._features(X, len(params["W"]))
+        return np.asarray(wide(X) @ wide(params["W"]) + wide(params["b"]))
 
     def predict(self, params: Tensors, X: Array) -> Array:
         """The class of each row: its number, or its label."""
@@ -380,36 +360,32 @@ class MLP(SoftmaxRegression):
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         X, y = self._chosen(rows)
-        U, W, l2 = params["U"], params["W"], X.dtype.type(self.l2)
-        active = np.maximum(X @ U + params["a"], 0)  # (n, hidden)
-        loss, R = cross_entropy(active @ W + params["b"], y, self._weights_of(rows))
+        X, U, W = wide(X), wide(params["U"]), wide(params["W"])
+        active, l2 = np.maximum(X @ U + wide(params["a"]), 0), X.dtype.type(self.l2)  # (n, hidden)
+        loss, R = cross_entropy(active @ W + wide(params["b"]), y, self._weights_of(rows))
         back = (R @ W.T) * (active > 0)
         penalty = self.l2 / 2 * (float(np.vdot(U, U)) + float(np.vdot(W, W)))
-        return loss + penalty, {
-            "U": X.T @ back + l2 * U,
-            "a": back.sum(axis=0),
-            "W": active.T @ R + l2 * W,
-            "b": R.sum(axis=0),
-        }
+        return loss + penalty, _typed(
+            params, U=X.T @ back + l2 * U, a=back.sum(axis=0), W=active.T @ R + l2 * W, b=R.sum(axis=0)
+        )
 
     def scores(self, params: Tensors, X: Array | None = None) -> Array:
-        active = np.maximum((self.X if X is None else X) @ params["U"] + params["a"], 0)
-        return np.asarray(active @ params["W"] + params["b"])
+        X = self.X if X is None else self._features(X, len(params["U"]))
+        active = np.maximum(wide(X) @ wide(params["U"]) + wide(params["a"]), 0)
+        return np.asarray(active @ wide(params["W"]) + wide(params["b"]))
 
     def _sizes(self) -> list[str]:
         return [*super()._sizes(), f"{self.hidden} hidden units"]
 
 
-def _numbered(y: Array, labels: Array) -> Array:
-    """The numbers of these labels. ValueError for one that there is not."""
-    unknown = sorted({*y.tolist()} - {*labels.tolist()})
-    if unknown:
-        raise ValueError(f"y_validation holds the class {unknown[0]!r}, which y does not.")
-    return np.asarray(np.searchsorted(labels, y.astype(labels.dtype)))
+def _typed(params: Tensors, **gradient: Any) -> Tensors:
+    """The gradient in its parameters' dtypes."""
+    return {name: np.asarray(g, params[name].dtype) for name, g in gradient.items()}
 
 
 def softmax(scores: Array) -> Array:
     """``exp(scores) / Σ exp(scores)`` of each row, shape (n, classes)."""
+    scores = wide(scores)
     R = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(R / R.sum(axis=1, keepdims=True))
 
@@ -419,6 +395,7 @@ def cross_entropy(scores: Array, y: Array, weights: Array | None = None) -> tupl
     row counts ``weights`` times.
     """
     each = np.arange(len(y))
+    scores = wide(scores)
     scores = scores - scores.max(axis=1, keepdims=True)
     R = np.exp(scores)
     total = R.sum(axis=1, keepdims=True)

@@ -309,6 +309,11 @@ def is_finite(x: Array) -> bool:
     return math.isfinite(squares) or bool(np.isfinite(flat).all())
 
 
+def wide(x: Array) -> Array:
+    """``x``, half floats in float32: a sum of them would lose small summands, and overflow at 65,504."""
+    return x.astype(np.result_type(x.dtype, np.float32), copy=False)
+
+
 def _where(cls: type[Stage] | str) -> str:
     return cls if isinstance(cls, str) else f"{cls.__module__}:{cls.__qualname__}"
 

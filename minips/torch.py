@@ -3,6 +3,7 @@
 PyTorch is not installed along with minips, and nothing else in it imports this module.
 """
 
+import reprlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,11 +13,13 @@ import numpy as np
 
 from minips import seeds
 from minips.core.codec import Codec, Receiver, Sender
+from minips.intake import as_array, check_columns
 from minips.problems import Problem
 from minips.results.trace import Trace
 from minips.stage import Array, Tensors
 from minips.stages.transports.framing import pieces, split
 from minips.stages.transports.wire import CALL
+from minips.words import check_type
 
 try:
     import torch
@@ -73,7 +76,21 @@ class TorchProblem(Problem):
         X_validation: Array | None = None,
         y_validation: Array | None = None,
     ) -> None:
+        if isinstance(make_net, torch.nn.Module):
+            raise TypeError(
+                "TorchProblem takes a function that makes the network, since each thread needs a network of its own; "
+                f"got the network {reprlib.repr(make_net)}. Give lambda: Net() or, for a class of its own, Net."
+            )
+        for given, what in (
+            (make_net, "a function that makes the network"),
+            (loss, "a loss, a function of outputs and y"),
+        ):
+            check_type("TorchProblem", given, Callable, what)
         super().__init__(X, y, X_validation, y_validation)
+        for name, rows in zip(
+            ("X", "y", "X_validation", "y_validation"), (self.X, self.y, *(self.validation or ())), strict=False
+        ):
+            _check_numbers(name, rows)
         self.make_net, self.criterion = make_net, loss
         self._trained_on = self.X
         self._networks = _Networks(make_net)
@@ -89,7 +106,7 @@ class TorchProblem(Problem):
 
     def init(self, rng: np.random.Generator) -> Tensors:
         with _drawing(rng):
-            net = self.make_net()
+            net = _made(self.make_net)
         return {name: _array(name, p).copy() for name, p in net.named_parameters()}
 
     @_one_thread()
@@ -126,8 +143,10 @@ class TorchProblem(Problem):
     @_one_thread()
     def predict(self, params: Tensors, X: Array) -> Array:
         """The network's outputs for these rows."""
+        check_columns(X, self.feature_names, "X")
         with torch.no_grad():
-            return np.asarray(self.module(params)(torch.from_numpy(np.ascontiguousarray(X))).numpy())
+            rows = np.ascontiguousarray(as_array(X, "X"))
+            return np.asarray(self.module(params)(torch.from_numpy(rows)).numpy())
 
     def module(self, params: Tensors) -> torch.nn.Module:
         """The network with these parameters, in evaluation mode, its statistics those of the training rows."""
@@ -153,6 +172,23 @@ def _without_dropout(net: torch.nn.Module) -> None:
             layer.train()
 
 
+def _made(make_net: Callable[[], torch.nn.Module]) -> torch.nn.Module:
+    net = make_net()
+    check_type("TorchProblem", net, torch.nn.Module, "a function that returns a torch.nn.Module")
+    return net
+
+
+def _check_numbers(name: str, rows: Any) -> None:
+    """ValueError for rows of which PyTorch makes no tensor."""
+    if not isinstance(rows, np.ndarray):
+        raise ValueError(f"TorchProblem takes dense rows; got {name} as a sparse matrix. Give {name}.toarray().")
+    if rows.dtype.kind not in "biufc":
+        raise ValueError(
+            f"TorchProblem takes {name} of numbers; got {rows.dtype}. Texts are numbered by "
+            "np.unique(y, return_inverse=True)[1], and frames converted by .to_numpy(np.float32)."
+        )
+
+
 class _Networks(threading.local):
     """A network for each thread, made when it is first used; none of them travels to another process."""
 
@@ -162,7 +198,7 @@ class _Networks(threading.local):
 
     def here(self) -> torch.nn.Module:
         """This thread's network."""
-        self._net = self._net or self._make_net()
+        self._net = self._net or _made(self._make_net)
         return self._net
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -283,7 +283,7 @@ class Sender:
         """
         quantizer_of = self._encoder.codec.quantizer_of
         arrays = named_arrays(tensors, "encode takes tensors", "tensor", lambda name: quantizer_of(name) == _EXACT)
-        check_finite(arrays, "The tensor")
+        check_finite(arrays, "The tensor", "Look at the code that makes it.")
         for name, x in () if self._encoder.codec.memory.stateless else arrays.items():
             if self._shapes.get(name, x.shape) != x.shape:
                 raise ValueError(

@@ -27,6 +27,10 @@ Header = dict[str, Any]
 
 
 ADVICE = "Lower the learning rate, or look for very large values, NaN or infinity in the data."
+AT_FIRST = (
+    "No update was made before, so the learning rate is not the cause: look for very large values, NaN or infinity in "
+    "the data, and at the code that computes the gradient."
+)
 
 
 class NonFiniteError(ValueError):
@@ -37,13 +41,12 @@ class DivergedError(ArithmeticError):
     """The run has diverged: its next update has no finite gradient, or would make parameters NaN or infinite."""
 
 
-def check_finite(tensors: Tensors, what: str) -> None:
-    """NonFiniteError with the tensor's name where one holds NaN or infinity."""
+def check_finite(tensors: Tensors, what: str, advice: str = "") -> None:
+    """NonFiniteError with the tensor's name, and this advice, where one holds NaN or infinity."""
     for name, x in tensors.items():
         if not is_finite(x):
-            raise NonFiniteError(
-                f"{what} {name!r} holds NaN or infinity, so it was refused and nothing was changed. {ADVICE}"
-            )
+            words = f"{what} {name!r} holds NaN or infinity, so it was refused and nothing was changed."
+            raise NonFiniteError(f"{words} {advice}".rstrip())
 
 
 def unlike(name: str, g: Array, dtype: object, shape: tuple[int, ...]) -> ValueError:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minips.core.message import check_finite
+from minips.intake import check_unmasked
 from minips.stage import ONE_THREAD, Array, Tensors, is_finite
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.optimizers import Optimizer
@@ -30,7 +31,9 @@ class Parameters:
     def __init__(
         self, params: Mapping[str, Array], aggregator: Aggregator, optimizer: Optimizer, now: Callable[[], float]
     ) -> None:
-        check_finite(dict(params), "The parameter")
+        for name, x in params.items():
+            check_unmasked(x, f"The parameter {name!r}")
+        check_finite(dict(params), "The parameter", "Look at the code that makes it.")
         self.aggregator, self.optimizer, self._now = aggregator, optimizer, now
         self.arrays = {name: x.copy() for name, x in params.items()}
         self.times: tuple[float, float, float] = 0.0, 0.0, 0.0

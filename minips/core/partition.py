@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minips.core.rows import Rows, TablePart, put
+from minips.intake import as_array
 from minips.stage import Array, Tensors
 
 
@@ -74,11 +75,13 @@ def partition(
     return layouts
 
 
-def native(x: ArrayLike) -> Array:
-    """``x`` as an array in this machine's byte order, since a dtype's name does not tell the order."""
+def native(x: ArrayLike, what: str = "The array") -> Array:
+    """``x`` as an array in this machine's byte order, since a dtype's name does not tell the order. ValueError, which
+    says ``what`` it is, for a masked one.
+    """
     if isinstance(x, Rows):
         raise ValueError("Only a table takes ps.Rows: name it in Problem.tables, or in ps.Server(…, tables=…).")
-    array = np.asarray(x)
+    array = as_array(x, what)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -88,7 +91,7 @@ def named_arrays(given: object, takes: str, what: str, integers: Callable[[str],
         raise TypeError(
             f'{takes} as a mapping of names to arrays, such as {{"w": np.zeros(3)}}; got {reprlib.repr(given)}.'
         )
-    arrays = {name: native(x) for name, x in given.items()}
+    arrays = {name: native(x, f"The {what} {name!r}") for name, x in given.items()}
     for name, x in arrays.items():
         if x.dtype.kind not in ("biuf" if integers(name) else "f"):
             raise ValueError(

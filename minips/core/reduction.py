@@ -21,11 +21,11 @@ from minips import seeds
 from minips.core.codec import Codec, Decoder, Encoder, compressed, envelope, unpack
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Hop
-from minips.core.message import DivergedError, NonFiniteError, check_finite
+from minips.core.message import ADVICE, AT_FIRST, DivergedError, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
 from minips.core.sessions import Do, Parcel, Receive, Send, Session
 from minips.results.trace import DECODE, ENCODE, UPDATE, Trace
-from minips.stage import Frames, Tensors
+from minips.stage import Array, Frames, Tensors, wide
 from minips.stages.quantizers import Parts
 from minips.stages.serializers import Packet
 
@@ -140,7 +140,7 @@ class AllReduceState:
         own = self._values[piece]
         terms = sorted([(self._rank, own), *self._came.pop(piece)], key=itemgetter(0))
         with self._trace.span("aggregate"), np.errstate(over="ignore"):
-            self._values[piece] = {name: np.asarray(reduce(np.add, (x[name] for _, x in terms))) for name in own}
+            self._values[piece] = {name: _sum([x[name] for _, x in terms]) for name in own}
 
     def _owned(self, piece: int) -> Encoded:
         """A complete sum, encoded; its owner encodes it when it is first needed."""
@@ -153,7 +153,7 @@ class AllReduceState:
         try:
             check_finite(self._values[piece], "The sum of the gradients of")
         except NonFiniteError as error:
-            self.diverged = self.diverged or f"At step {self.step}: {error}"
+            self.diverged = self.diverged or f"At step {self.step}: {error} {ADVICE if self.step else AT_FIRST}"
             self._values[piece] = {name: np.zeros_like(x) for name, x in self._values[piece].items()}
         encoder = self._encoders[number, piece]
         return {name: encoder.quantize(name, x) for name, x in self._values[piece].items()}
@@ -168,6 +168,11 @@ class AllReduceState:
                     f"got {tensors[name].dtype} of {tensors[name].shape}."
                 )
         return tensors
+
+
+def _sum(terms: Sequence[Array]) -> Array:
+    """The sum of arrays in their order, of half floats in float32."""
+    return np.asarray(reduce(np.add, map(wide, terms)), terms[0].dtype)
 
 
 class Part(Protocol):

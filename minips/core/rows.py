@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minips.core.parameters import Parameters
-from minips.stage import Array, Tensors
+from minips.intake import as_array
+from minips.stage import Array, Tensors, wide
 from minips.stages.aggregators import Contribution
 from minips.stages.serializers.wellformed import quoted
 
@@ -33,13 +34,22 @@ class Rows(NamedTuple):
 
     def summed(self) -> "Rows":
         """These rows with each number once, ascending."""
-        ids, values = np.asarray(self.ids), np.asarray(self.values)
+        ids, values = as_array(self.ids, "The array of row numbers"), as_array(self.values, "The array of rows")
         if (ids[1:] > ids[:-1]).all():
             return Rows(ids, values)
         once, places = np.unique(ids, return_inverse=True)
-        total = np.zeros((len(once), *values.shape[1:]), values.dtype)
+        total = wide(np.zeros((len(once), *values.shape[1:]), values.dtype))
         np.add.at(total, places, values)
-        return Rows(once, total)
+        return Rows(once, np.asarray(total, values.dtype))
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the values."""
+        return np.asarray(self.values).dtype
+
+    def astype(self, dtype: Any, copy: bool = True) -> "Rows":
+        """These rows with values of another dtype."""
+        return Rows(self.ids, np.asarray(self.values).astype(dtype, copy=copy))
 
     def __add__(self, other: "Rows") -> "Rows":  # type: ignore[override]  # the sum of gradients, not of tuples
         return Rows(*map(np.concatenate, zip(self.summed(), other.summed(), strict=True)))
@@ -56,7 +66,7 @@ def row_numbers(given: Any, shape: tuple[int, ...], name: str = "") -> Array:
     of = f" for {name!r}" if name else ""
     kinds = {*map(type, given)} if isinstance(given, list) else ()
     whole = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
-    ids = np.asarray(given if whole else "")  # a list of texts could become a huge array
+    ids = as_array(given if whole else "", "The array of row numbers")  # a list of texts could become a huge array
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise ValueError(
             f"Rows are a list of whole numbers, which np.flatnonzero makes of a mask; got {quoted(given)}{of}."

@@ -18,13 +18,14 @@ from typing import Any, TypeVar
 from minips.core.codec import unpack
 from minips.core.config import Config
 from minips.core.limits import ANYTHING, Expected
-from minips.core.message import Header, Message
+from minips.core.message import ADVICE, AT_FIRST, Header, Message
 from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerRecord, WorkerProtocol
 from minips.core.sessions import Do, Receive, Send, Session, Until, carry_out
 from minips.core.shard import checked
 from minips.core.tables import Gradients, Wanted, checked_rows, wanted_rows
 from minips.drivers.reconnecting import Reconnecting
+from minips.intake import as_number
 from minips.results import saved
 from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
@@ -266,7 +267,8 @@ class Client(Closable):
                 f"got {reprlib.repr(gradients)}."
             )
         like, tables = self.protocol.like, self.protocol.tables
-        tensors = checked_rows(gradients, like, tables) if tables else checked(gradients, like)
+        advice = ADVICE if any(self.versions) else AT_FIRST
+        tensors = checked_rows(gradients, like, tables, advice) if tables else checked(gradients, like, advice)
         try:
             whole = None if versions is None else [*map(operator.index, versions)]
         except TypeError:
@@ -276,10 +278,8 @@ class Client(Closable):
                 f"versions holds one whole number for each of the {len(self._servers)} servers, as client.versions "
                 f"does, or is None; got {versions!r}."
             )
-        try:
-            loss = None if loss is None else float(loss)
-        except (TypeError, ValueError):
-            raise TypeError(f"A push takes a number as its loss, or None; got {reprlib.repr(loss)}.") from None
+        if loss is not None and type(loss) is not float:
+            loss = as_number(loss, "The loss of a push")
         return self.begin(self.protocol.push(tensors, loss, whole, pulls, rows), finish)
 
     def _resume(self, index: int, channel: Channel) -> None:

@@ -18,8 +18,9 @@ import numpy as np
 
 from minips import files
 from minips.core.local import LocalSteps
+from minips.intake import as_number
 from minips.problems import Problem
-from minips.results.run import Evaluations, Rows, Run
+from minips.results.run import HELD_OUT, Evaluations, Rows, Run
 from minips.stage import Tensors
 
 
@@ -123,7 +124,7 @@ class Evaluation:
             return False
         self._clock = clock
         with np.errstate(over="ignore", invalid="ignore"):
-            held_out = None if self._held_out is None else self._held_out.loss(params)
+            held_out = None if self._held_out is None else as_number(self._held_out.loss(params), HELD_OUT)
         loss = losses[-1][2] if losses else math.nan
         now = Eval(clock * self._each, params, loss, held_out, self._began_s + seconds)
         self.rows.append((now.seconds, now.step, now.loss, held_out))

@@ -54,6 +54,7 @@ class Inner:
                     state["clock"], loss = step, loss + more
                     config.local.optimizer.step(end, checked(gradients, end), state)
                 difference = {name: np.asarray(p - end[name]) for name, p in params.items()}
+                step += 1  # all of this clock's have been made
             check_finite(difference, "The difference of local steps, of")
         except NonFiniteError as error:
             error.step = step  # type: ignore[attr-defined]

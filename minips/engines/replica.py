@@ -16,10 +16,10 @@ from minips.core.message import DivergedError, NonFiniteError
 from minips.core.partition import native, partition
 from minips.core.reduction import AllReduceState, all_reduce
 from minips.core.sessions import Do, Session, nothing
-from minips.core.shard import Shard
+from minips.core.shard import Shard, checked
 from minips.drivers.peer import Peer
 from minips.engines.inner import Inner
-from minips.engines.worker import at_step, compute, has_moved
+from minips.engines.worker import at_step, before_updates, compute, has_moved
 from minips.problems import Problem
 from minips.results.run import Rows
 from minips.results.trace import UPDATE, Trace
@@ -168,16 +168,16 @@ def contribute(
 ) -> tuple[Contribution, str]:
     """A rank's contribution to the sum of a step, computed from the copy of its replica that it has ``seen``; and why
     its gradient is not finite, or nothing. In place of such a gradient the rank adds zeros, so that every rank comes to
-    the end of the step. NonFiniteError in the first step, where only the data can be to blame.
+    the end of the step. NonFiniteError before the first update, where only the data, or the problem, can be to blame.
     """
     params, version = seen
     try:
         loss, gradients = (replica.inner or compute)(problem, config, params, replica.rank, clock, stop)
         gradients = {name: np.array(native(g)) for name, g in gradients.items()}  # the problem may reuse its own
-        replica.shard.check(gradients)
+        checked(gradients, params)
     except NonFiniteError as error:
-        if not has_moved(error, (clock,)):
-            raise
+        if not has_moved(error, (version,)):
+            raise before_updates(error) from error
         zeros = {name: np.zeros_like(p) for name, p in params.items()}
         return Contribution(replica.rank, clock, version, zeros), at_step(clock, replica.rank, error)
     return Contribution(replica.rank, clock, version, gradients, loss), ""

@@ -27,7 +27,7 @@ from minips.drivers.server import Server
 from minips.engines.inner import Inner
 from minips.engines.replica import Replica, train_allreduce
 from minips.engines.supervisor import ControlPipe
-from minips.engines.worker import at_step, has_moved, train_ps, worker_state
+from minips.engines.worker import at_step, before_updates, has_moved, train_ps, worker_state
 from minips.problems import Problem
 from minips.results.status import expected
 from minips.results.trace import Trace
@@ -108,10 +108,12 @@ def run_ps_worker(
                 except Exception as error:
                     # Told before the goodbye, which completes the round without this worker: the others could end the
                     # run before anybody hears why.
-                    if isinstance(error, NonFiniteError) and has_moved(error, client.versions):
-                        control.say("diverged", at_step(client.clock, worker, error))
-                    else:  # where nothing has moved yet, the data, or the problem, are at fault
+                    if not isinstance(error, NonFiniteError):
                         control.failed(error)
+                    elif has_moved(error, client.versions):
+                        control.say("diverged", at_step(client.clock, worker, error))
+                    else:
+                        control.failed(before_updates(error))
                     halt.wait(config.timeout_s)
     report = client.report()
     return {**report, "state": worker_state(config, report.pop("links"), seen, inner)}

@@ -7,20 +7,23 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from functools import lru_cache
 from threading import Event
-from typing import Any, SupportsFloat, cast
+from typing import Any, cast
 
 import numpy as np
 
 from minips import seeds
 from minips.core.config import Config
 from minips.core.loop import Compute, Seen, carry_out_loop, train_served
-from minips.core.message import ADVICE, NonFiniteError
+from minips.core.message import ADVICE, AT_FIRST, NonFiniteError
+from minips.core.partition import native
 from minips.core.protocol import WorkerProtocol
+from minips.core.rows import Rows
 from minips.core.sessions import Session
 from minips.core.tables import TableWorker, rows_read
 from minips.drivers.client import Client
+from minips.intake import as_array, as_number
 from minips.problems import Problem
-from minips.stage import Array, Tensors
+from minips.stage import Array, Tensors, wide
 from minips.stages.shards import Contiguous
 
 
@@ -37,7 +40,7 @@ def shards_of(problem: Problem, config: Config) -> Callable[[int], Problem]:
             "would do nothing. Leave one of them out; to change each part, override subset(rows) in place of shard."
         )
     problem.shard(0, workers)  # which refuses more workers than rows
-    parts = [np.asarray(part) for part in shards.split(problem.y, workers, seeds.shards(config.seed))]
+    parts = [as_array(part, "A shard") for part in shards.split(problem.y, workers, seeds.shards(config.seed))]
     once = len(parts) == workers and np.array_equal(np.sort(np.concatenate(parts)), np.arange(problem.rows))
     if not (once and all(map(len, parts))):
         raise ValueError(
@@ -101,8 +104,13 @@ def worker_state(config: Config, links: list[Any], seen: Any, inner: Any = None)
 
 
 def at_step(clock: int, worker: int, error: NonFiniteError) -> str:
-    """When a run diverged, at a clock or at a gradient step, and why."""
-    return f"At step {getattr(error, 'step', clock)} of worker {worker}: {error}"
+    """When a run diverged, at a clock or at a gradient step, why, and what to do."""
+    return f"At step {getattr(error, 'step', clock)} of worker {worker}: {error} {ADVICE}"
+
+
+def before_updates(error: NonFiniteError) -> NonFiniteError:
+    """The error of a worker that computes with the first parameters: the learning rate has no part in it."""
+    return NonFiniteError(f"{error} {AT_FIRST}")
 
 
 def has_moved(error: NonFiniteError, versions: Iterable[int]) -> bool:
@@ -116,24 +124,22 @@ def compute(
     """Training loss and gradients of one step: the average over ``accumulate`` batches, no sooner than the delays
     say. NonFiniteError where the loss is NaN or infinite.
     """
-    began = time.monotonic()
+    began, loss, gradients = time.monotonic(), 0.0, dict[str, Any]()
     with np.errstate(over="ignore", invalid="ignore"):  # a loss is checked below, and gradients before they are sent
         for turn in range(config.accumulate):
             rng = {"rng": seeds.gradient(config.seed, worker, clock, turn)} if problem.draws else {}
             more, summand = pair(problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn), **rng))
-            if turn == 0:
+            if config.accumulate == 1:
                 loss, gradients = more, summand
-                if config.accumulate > 1:
-                    gradients = {name: deepcopy(g) for name, g in summand.items()}  # the problem may reuse its own
-                continue
+                break
             loss += more
             for name, g in summand.items():
-                gradients[name] = gradients[name] + g
+                gradients[name] = gradients[name] + g if turn else _summand(name, g)
         if config.accumulate > 1:
             loss /= config.accumulate
-            gradients = {name: g / config.accumulate for name, g in gradients.items()}
+            gradients = {name: _mean(g, config.accumulate, summand[name]) for name, g in gradients.items()}
     if not math.isfinite(loss):
-        raise NonFiniteError(f"The training loss is {loss}, so its gradient was not sent. {ADVICE}")
+        raise NonFiniteError(f"The training loss is {loss}, so its gradient was not sent.")
     if config.delays:
         left = config.delays.of(worker, clock, config.seed) - (time.monotonic() - began)
         if left > 0:
@@ -141,12 +147,22 @@ def compute(
     return loss, gradients
 
 
+def _summand(name: str, g: Any) -> Any:
+    """A copy of a gradient, for others to be added, half floats in float32: the problem may reuse its own."""
+    copied = deepcopy(g)
+    return wide(copied if isinstance(g, Rows) else native(copied, f"The gradient of {name!r}"))
+
+
+def _mean(total: Any, count: int, like: Any) -> Any:
+    """A sum of so many gradients, divided by their number, in the dtype of one of them."""
+    return (total / count).astype(getattr(like, "dtype", float), copy=False)
+
+
 def pair(returned: Any) -> tuple[float, Tensors]:
     """The loss and the gradients that ``loss_and_gradient`` returned. TypeError where it returned something else."""
     match returned:
-        # the protocol comes last: its check takes longer than a small gradient
-        case [(float() | np.floating() | SupportsFloat()) as loss, Mapping() as gradients]:
-            return cast(float, loss), cast(Tensors, gradients)
+        case [loss, Mapping() as gradients]:
+            return as_number(loss, "The loss"), cast(Tensors, gradients)
     raise TypeError(f"loss_and_gradient returns the loss and a dict of gradients; got {reprlib.repr(returned)}.")
 
 

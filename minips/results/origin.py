@@ -5,14 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from minips.intake import are_texts, as_array
 from minips.problems import Problem
 from minips.results import saved
-from minips.stage import Tensors
+from minips.stage import Array, Tensors
 from minips.words import reason
 
 Origin = dict[str, Any]
-"""Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256). ``kept``, those attributes of
-`Problem.kept` that a file can hold; ``lost``, the names of the problem's other attributes."""
+"""Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256), ``columns`` where they have
+names. ``kept``, those attributes of `Problem.kept` that a file can hold; ``lost``, the names of the other attributes."""
 
 
 def origin_of(problem: Problem, params: Tensors) -> Origin:
@@ -23,12 +24,18 @@ def origin_of(problem: Problem, params: Tensors) -> Origin:
     names = [*map(repr, labels if isinstance(labels, list | tuple) else [labels])]
     text = ", ".join(names) if len({*names}) == len(names) else ""  # a user's problem may keep a label for each row
     texts = {"class": f"{cls.__module__}:{cls.__qualname__}", "labels": text, "parameters": described(params)}
+    if problem.feature_names and are_texts(problem.feature_names):
+        texts["columns"] = ", ".join(map(repr, problem.feature_names))
     return {**texts, "rows": problem.fingerprint(), "kept": kept, "lost": [x for x in vars(problem) if x not in kept]}
 
 
 def described(params: Tensors) -> str:
-    """The parameters' names, dtypes and shapes."""
-    return ", ".join(f"{name} {np.asarray(x).dtype.name}{[*np.shape(x)]}" for name, x in params.items())
+    """The parameters' names, dtypes and shapes. ValueError for a masked array."""
+    return ", ".join(f"{name} {_array(name, x).dtype.name}{[*np.shape(x)]}" for name, x in params.items())
+
+
+def _array(name: str, x: Any) -> Array:
+    return as_array(x, f"The parameter {name!r}")
 
 
 def remade(origin: Origin | None) -> Problem:
@@ -51,7 +58,7 @@ def remade(origin: Origin | None) -> Problem:
 
 def check_same(mine: Origin, theirs: Origin, whose: str) -> None:
     """ValueError where two origins differ in a text. A text that either of them lacks is not compared."""
-    for name in ("class", "labels", "parameters", "rows"):
+    for name in ("class", "labels", "columns", "parameters", "rows"):
         ours, other = mine.get(name, ""), theirs.get(name, "")
         if name == "class" and "__main__:" in ours + other:  # a class of the main program, which others may import
             ours, other = (text.rpartition(":")[2] for text in (ours, other))

@@ -17,6 +17,7 @@ from minips.core.config import Config
 from minips.core.exchange import PS
 from minips.core.partition import Layouts, cut_state, join, join_state
 from minips.core.shard import Grant
+from minips.intake import as_number, check_columns, check_unmasked
 from minips.problems import Problem
 from minips.results import saved
 from minips.results.origin import Origin, check_same, described, origin_of, remade
@@ -29,6 +30,7 @@ Rows = list[tuple[float, int, float]]
 """Rows of (seconds, gradient step, training loss)."""
 Evaluations = list[tuple[float, int, float, float | None]]
 """Rows of (seconds, gradient step, training loss, validation loss)."""
+HELD_OUT = "The loss of the held-out rows"
 
 
 class Progress(NamedTuple):
@@ -156,7 +158,9 @@ class Run:
         self.problem, self.origin = problem, origin or origin_of(problem, self.params)
         if held_out := problem.held_out():
             with np.errstate(over="ignore", invalid="ignore"):  # in a run that has diverged
-                self.validation_loss, self.accuracy = held_out.loss(self.params), held_out.accuracy(self.params)
+                self.validation_loss = as_number(held_out.loss(self.params), HELD_OUT)
+                accuracy = held_out.accuracy(self.params)
+            self.accuracy = None if accuracy is None else as_number(accuracy, "The accuracy")
         return self
 
     def predict(self, X: Array) -> Array:
@@ -171,6 +175,8 @@ class Run:
         if "index" in (self.state or {}):
             raise ValueError("This run has one server's part of the parameters alone, so it cannot predict.")
         self.problem = remade(self.origin) if self.problem is None else self.problem
+        check_unmasked(X, "X")
+        check_columns(X, self.problem.feature_names, "X")
         try:
             return getattr(self.problem, how)(self.params, X)  # type: ignore[no-any-return]
         except AttributeError as error:

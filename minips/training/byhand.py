@@ -26,7 +26,7 @@ from minips.drivers.connecting import asking, connect, listed
 from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
 from minips.drivers.starting import START_S, StartWait
 from minips.engines.inner import Inner
-from minips.engines.worker import at_step, has_moved, shards_of, train_ps, worker_state
+from minips.engines.worker import at_step, before_updates, has_moved, shards_of, train_ps, worker_state
 from minips.problems import Problem
 from minips.results.origin import check_same, origin_of
 from minips.results.run import Progress, Run, check_resumable, gathered, server_state
@@ -146,9 +146,10 @@ def work(
             if client.done:
                 client.close(state=worker_state(client.config, client.report()["links"], seen, inner))
         except NonFiniteError as error:
-            if not has_moved(error, client.versions):  # nothing has moved yet: the data, or the problem, are at fault
-                client.close(failed=_words(error))
-                raise
+            if not has_moved(error, client.versions):
+                failed = before_updates(error)
+                client.close(failed=_words(failed))
+                raise failed from error
             diverged = at_step(client.clock, client.worker, error)
             client.close(diverged=diverged)
         except ConnectionError as error:

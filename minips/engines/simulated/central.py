@@ -20,7 +20,7 @@ from minips.drivers.clockwork import Signal
 from minips.drivers.virtual import ServedParty, Way
 from minips.engines.inner import Inner
 from minips.engines.simulated.simulation import Node, Simulation, Trainer
-from minips.engines.worker import at_step, by_rows, compute, has_moved, worker_state
+from minips.engines.worker import at_step, before_updates, by_rows, compute, has_moved, worker_state
 from minips.machines.calibration import update_lines
 from minips.machines.fit import Line
 from minips.results.run import Run, state_of
@@ -258,7 +258,7 @@ class SimWorker(ServedParty, Trainer):
             self._seen = yield from self.carry_out_loop(loop)
         except NonFiniteError as error:
             if not has_moved(error, self.protocol.versions):
-                raise
+                raise before_updates(error) from error
             self._servers[0].diverge(at_step(self.protocol.clock, self.rank, error))
         self.gone = not all(server.shard.done for server in self._servers)
         for server in self._servers if self.gone else ():

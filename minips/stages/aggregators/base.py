@@ -7,7 +7,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from minips.stage import Array, Stage, Tensors, register
+from minips.intake import as_array
+from minips.stage import Array, Stage, Tensors, register, wide
 
 
 class Contribution(NamedTuple):
@@ -59,17 +60,31 @@ class Mean(Aggregator):
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         if len(contributions) == 1:
             return contributions[0].gradients
+        return by_name(average, contributions)
 
-        def mean(pieces: list[Array]) -> Array:
-            total = np.add(pieces[0], pieces[1], dtype=np.result_type(pieces[0], np.float32))
-            for piece in pieces[2:]:
-                total += piece
-            total /= len(pieces)
-            return np.asarray(total, pieces[0].dtype)
 
-        return by_name(mean, contributions)
+def average(pieces: list[Array]) -> Array:
+    """The mean of at least one array, added up in their order."""
+    if len(pieces) == 1:
+        return pieces[0]
+    total = np.asarray(pieces[0] + pieces[1])
+    for piece in pieces[2:]:
+        total += piece
+    total /= len(pieces)
+    return total
+
+
+def unmasked(name: str, g: Array) -> Array:
+    """The gradient of this name as an array. ValueError for a masked one."""
+    return as_array(g, f"The gradient of {name!r}")
 
 
 def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Contribution]) -> Tensors:
-    """``combine`` applied to each name's arrays, one from each contribution."""
-    return {name: combine([one.gradients[name] for one in contributions]) for name in contributions[0].gradients}
+    """``combine`` applied to each name's arrays, one from each contribution, half floats in float32. ValueError for
+    masked arrays.
+    """
+    combined = {}
+    for name in contributions[0].gradients:
+        pieces = [unmasked(name, one.gradients[name]) for one in contributions]
+        combined[name] = np.asarray(combine([*map(wide, pieces)]), pieces[0].dtype)
+    return combined

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from minips.stage import Array, Tensors, option, register
-from minips.stages.aggregators.base import Aggregator, Contribution, Mean, by_name
+from minips.stages.aggregators.base import Aggregator, Contribution, Mean, average, by_name, unmasked
 
 
 @register
@@ -22,7 +22,7 @@ class Median(Aggregator):
     elementwise = True
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
-        return by_name(lambda pieces: np.asarray(np.median(pieces, axis=0), pieces[0].dtype), contributions)
+        return by_name(lambda pieces: np.asarray(np.median(pieces, axis=0)), contributions)
 
 
 @register
@@ -47,7 +47,7 @@ class TrimmedMean(Aggregator):
 
         def trimmed(pieces: list[Array]) -> Array:
             ordered = np.sort(pieces, axis=0)[self.trim : len(pieces) - self.trim]
-            return np.asarray(ordered.mean(axis=0), pieces[0].dtype)
+            return np.asarray(ordered.mean(axis=0))
 
         return by_name(trimmed, contributions)
 
@@ -73,7 +73,7 @@ class Krum(Aggregator):
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         require_min(self, contributions)
-        n, gradients = len(contributions), [one.gradients for one in contributions]
+        n, gradients = len(contributions), [_arrays(one) for one in contributions]
         distances = np.zeros((n, n))
         for a, b in combinations(range(n), 2):
             distances[a, b] = distances[b, a] = _squared_distance(gradients[a], gradients[b])
@@ -123,12 +123,12 @@ class WeightedMean(Aggregator):
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         mean = sum(one.rows for one in contributions) / len(contributions)
+        shares = [one.rows / mean for one in contributions]
 
-        def scaled(one: Contribution) -> Contribution:
-            gradients = {name: np.asarray(g * (one.rows / mean), g.dtype) for name, g in one.gradients.items()}
-            return one._replace(gradients=gradients)
+        def weighted(pieces: list[Array]) -> Array:
+            return average([np.asarray(g * share, g.dtype) for g, share in zip(pieces, shares, strict=True)])
 
-        return Mean().combine([*map(scaled, contributions)])
+        return by_name(weighted, contributions)
 
 
 @register
@@ -147,7 +147,7 @@ class MajorityVote(Aggregator):
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         def vote(pieces: list[Array]) -> Array:
             balance = np.sign(pieces).sum(axis=0, dtype=np.int32)
-            return np.asarray(np.sign(balance), pieces[0].dtype)
+            return np.asarray(np.sign(balance))
 
         return by_name(vote, contributions)
 
@@ -159,6 +159,10 @@ def require_min(aggregator: Aggregator, contributions: Sequence[Contribution]) -
             f"{aggregator!r} needs at least {aggregator.least} contributions at once, got {len(contributions)}. "
             "Use more workers under BSP, or an aggregator that needs fewer."
         )
+
+
+def _arrays(contribution: Contribution) -> Tensors:
+    return {name: unmasked(name, g) for name, g in contribution.gradients.items()}
 
 
 def _squared_distance(a: Tensors, b: Tensors) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minips.stage import Array, StageField, Tensors, option, register
+from minips.stage import StageField, Tensors, option, register, wide
 from minips.stages.optimizers.base import Optimizer, zeros
 from minips.stages.schedules import Schedule
 
@@ -27,7 +27,7 @@ class Adagrad(Optimizer):
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
         lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
-            g = _wide(grads[name])
+            g = wide(grads[name])
             total = zeros(state, "squares", name, g)
             total += g * g
             p -= lr * g / (np.sqrt(total) + self.epsilon)
@@ -55,15 +55,10 @@ class Adam(Optimizer):
         state["steps"] = t = state.get("steps", 0) + 1
         lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
-            g = _wide(grads[name])
+            g = wide(grads[name])
             m, v = zeros(state, "mean", name, g), zeros(state, "squares", name, g)
             m *= self.beta1
             m += (1 - self.beta1) * g
             v *= self.beta2
             v += (1 - self.beta2) * (g * g)
             p -= lr * (m / (1 - self.beta1**t)) / (np.sqrt(v / (1 - self.beta2**t)) + self.epsilon)
-
-
-def _wide(g: Array) -> Array:
-    """``g``, half floats in float32: their squares, and ``epsilon``, would vanish."""
-    return g.astype(np.result_type(g, np.float32), copy=False)

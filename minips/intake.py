@@ -1,0 +1,330 @@
+"""Data as people have it: what becomes an array, a number, rows or labels, and what is refused in a sentence.
+
+Each check says ``what`` it looks at (X, y_validation, …), and the column or the row that does not fit.
+"""
+
+import reprlib
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, SupportsFloat
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+Array = NDArray[Any]
+NUMBERS = "biufO"
+"""Kinds of dtypes that hold real numbers, or objects that may be some."""
+EXACT = 2**53
+"""Whole floats from here on stand for more than one whole number."""
+
+
+def as_array(given: Any, what: str) -> Array:
+    """``given`` as an array of the same values. ValueError for a masked array, whose hidden values would count.
+
+    NumPy makes texts of a list that holds a text, and a text loses NULs at its end: such a list becomes objects.
+    """
+    check_unmasked(given, what)
+    array = np.asarray(given)
+    if array.dtype.kind in "SU" and isinstance(given, list | tuple):
+        objects = np.array(given, object)
+        if objects.tolist() != array.tolist():
+            return objects
+    return array
+
+
+def check_unmasked(given: Any, what: str) -> None:
+    """ValueError where ``given`` is a masked array, or a list that holds one."""
+    ma = sys.modules.get("numpy.ma")  # to import it takes long, and without it nobody has made a masked array
+    if ma is not None and _holds(given, ma.MaskedArray):
+        raise ValueError(
+            f"{what} is a masked array, and minips would compute with the values that its mask hides. Give "
+            ".filled(value), or the rows without a masked value; .data, if no value is to be left out."
+        )
+
+
+def _holds(given: Any, kind: type) -> bool:
+    if isinstance(given, list | tuple):
+        return any(_holds(one, kind) for one in given)
+    return isinstance(given, kind)
+
+
+def as_number(given: Any, what: str) -> float:
+    """One number, perhaps in an array, as a float. TypeError for anything else, ValueError for a masked one."""
+    if type(given) is float:
+        return given
+    check_unmasked(given, what)
+    one = given
+    if isinstance(given, np.ndarray | np.generic):
+        one = given.reshape(-1)[0] if given.size == 1 and given.dtype.kind in "biuf" else None
+    try:
+        if isinstance(one, SupportsFloat):
+            return float(one)
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # such as a tensor of several values
+        pass
+    got = f"an array of shape {given.shape}" if isinstance(given, np.ndarray) and given.ndim else reprlib.repr(given)
+    raise TypeError(f"{what} must be one number, as the mean over the rows is; got {got}.")
+
+
+def is_missing(x: Any) -> bool:
+    """True for None, and for what is not equal to itself: NaN, NaT, pandas.NA, a masked value."""
+    if x is None:
+        return True
+    try:
+        same = x == x
+        return not same
+    except TypeError:  # pandas.NA is neither true nor false
+        return True
+    except ValueError:  # an array
+        return False
+
+
+# Rows
+
+
+def as_rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
+    """X and y as arrays, or X as a sparse matrix in rows. ValueError where one is missing, or they do not fit."""
+    names = f"X{suffix}", f"y{suffix}"
+    if X is None or y is None:
+        given, missing = names if y is None else names[::-1]
+        raise ValueError(f"{given} was given without {missing}; a problem takes both.")
+    X, y = sparse_or_array(X, names[0]), as_array(y, names[1])
+    for name, array in zip(names, (X, y), strict=True):
+        if not array.ndim:
+            raise ValueError(f"{name} must be an array of rows; got {array!r}.")
+    if X.shape[0] != len(y) or not len(y):
+        raise ValueError(
+            f"Expected as many rows of {names[0]} as of {names[1]}, and at least one; got {X.shape[0]} and {len(y)}."
+        )
+    return X, y
+
+
+def sparse_or_array(X: Any, what: str) -> Any:
+    """A sparse matrix of SciPy's in rows, anything else as an array."""
+    return X.tocsr() if hasattr(X, "tocsr") else as_array(X, what)
+
+
+def row_weights(weights: Any, rows: int) -> Array:
+    """Weights of mean 1."""
+    given = as_array(weights, "The array of weights")
+    if given.shape != (rows,) or given.dtype.kind not in "biuf":
+        raise ValueError(f"Expected a number as weight for each of {rows} rows; got {given.dtype} of {given.shape}.")
+    if not (np.isfinite(given).all() and (given >= 0).all() and given.any()):
+        raise ValueError("Weights are finite and at least 0, and one of them is above 0.")
+    return np.asarray(given / given.mean(dtype=float))
+
+
+def check_alike(name: str, held_out: Array, trained: Array) -> None:
+    """ValueError where held-out rows have another shape than training rows, or are not numbers as these are."""
+    if held_out.shape[1:] != trained.shape[1:]:
+        raise ValueError(
+            f"{name}_validation has the shape {held_out.shape}, {name} has {trained.shape}. Reshape one of them, so "
+            "that a held-out row has the shape of a training row."
+        )
+    if (held_out.dtype.kind in NUMBERS) != (trained.dtype.kind in NUMBERS):
+        raise ValueError(
+            f"{name}_validation holds {held_out.dtype}, {name} holds {trained.dtype}. Give both as numbers, or neither."
+        )
+
+
+# Columns
+
+
+def column_names(given: Any) -> list[Any] | None:
+    """The names of a data frame's columns; None for anything else."""
+    columns = getattr(given, "columns", None)
+    names = list(columns) if isinstance(columns, Iterable) else []
+    return names if names and all(isinstance(name, str | int | tuple) for name in names) else None
+
+
+def check_columns(given: Any, trained: Sequence[Any] | None, what: str) -> None:
+    """ValueError where a data frame has other columns than the one that was ``trained`` on, or another order of them.
+
+    Names are not compared with the numbers of a frame that has no names.
+    """
+    names = column_names(given)
+    if not names or not trained or names == list(trained) or are_texts(names) != are_texts(trained):
+        return
+    lacking, unknown = [n for n in trained if n not in names], [n for n in names if n not in trained]
+    found = [f"lacks {_listed(lacking)}"] if lacking else []
+    found += [f"has {_listed(unknown)} besides"] if unknown else []
+    if not found:
+        ours, theirs = next((n, m) for n, m in zip(names, [*trained, None], strict=False) if n != m)
+        found = [f"has {ours!r} in the place of {theirs!r}"]
+    raise ValueError(
+        f"The columns of {what} must be those of the training rows, in their order: {what} {' and '.join(found)}. "
+        f"Choose the columns {_listed(trained)}."
+    )
+
+
+def _listed(names: Sequence[Any]) -> str:
+    """The first names, with a mark where there are more."""
+    return ", ".join(map(repr, names[:8])) + ", …" * (len(names) > 8)
+
+
+def are_texts(names: Iterable[Any]) -> bool:
+    """True where all of these names are texts."""
+    return all(isinstance(name, str) for name in names)
+
+
+def as_features(X: Any, what: str, names: Sequence[Any] | None) -> Any:
+    """Rows of finite floats, shape (n, d). ValueError names the column that holds something else."""
+    if X.dtype.kind not in NUMBERS:
+        raise ValueError(f"A linear model takes numbers; got {what} of {X.dtype}. Convert them first.")
+    if X.dtype.kind == "O":
+        X = _from_objects(X, what, names)
+    X = X if X.dtype.kind == "f" else X.astype(float)
+    sparse = hasattr(X, "tocoo")
+    finite = np.isfinite(X.data if sparse else X)
+    if not finite.all():
+        place = int(np.argmin(finite))
+        row, column = divmod(place, X.shape[1])
+        if sparse:
+            row, column = X.tocoo().row[place], X.tocoo().col[place]
+        raise ValueError(
+            f"The column {_name(names, column)!r} of {what} holds {_not_finite(X[row, column])} in row {row}. Fill in "
+            "a number, or leave out the rows or the column."
+        )
+    return X
+
+
+def _from_objects(X: Array, what: str, names: Sequence[Any] | None) -> Array:
+    """Objects as floats, with NaN for a missing one."""
+    floats = np.empty_like(X, dtype=float)
+    for number, column in enumerate(X.T):
+        known = column.copy()
+        known[[is_missing(x) for x in column]] = np.nan
+        try:
+            floats[:, number] = known.astype(float)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(
+                f"The column {_name(names, number)!r} of {what} holds no numbers: {error}. Of texts, "
+                "pandas.get_dummies(X) makes columns of 0 and 1, or scikit-learn's OneHotEncoder, in a pipeline before "
+                "minips.sklearn.PSClassifier."
+            ) from None
+    return floats
+
+
+def _not_finite(x: Any) -> str:
+    return "NaN or no value" if np.isnan(x) else "infinity"
+
+
+def _name(names: Sequence[Any] | None, column: int) -> Any:
+    """A column's name or, without names, its number."""
+    return names[column] if names else int(column)
+
+
+def check_table(X: Array, y: Array) -> None:
+    """ValueError where these are not the rows of a linear model."""
+    if X.ndim != 2 or y.ndim != 1:
+        raise ValueError(f"Expected X of shape (rows, features) and y of shape (rows,); got {X.shape} and {y.shape}.")
+
+
+# Targets and labels
+
+
+def as_targets(y: Array, dtype: DTypeLike, what: str) -> Array:
+    """The values of a regression, finite in this dtype. ValueError names the first row that holds something else."""
+    if y.dtype.kind not in NUMBERS:
+        raise ValueError(f"A linear model takes numbers; got {what} of {y.dtype}. Convert them first.")
+    if y.dtype.kind == "O":
+        y = _from_objects(y[:, None], what, [what])[:, 0]
+    with np.errstate(over="ignore"):
+        targets = y.astype(dtype)
+    finite = np.isfinite(targets)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        if np.isfinite(y[row]):
+            raise ValueError(
+                f"{what} holds {y[row]} in row {row}, which is beyond {targets.dtype}, the type of X. Scale {what}, or "
+                "give X in float64."
+            )
+        raise ValueError(f"{what} holds {_not_finite(y[row])} in row {row}. Fill in a number, or leave out such rows.")
+    return targets
+
+
+def number_labels(y: Array, what: str) -> tuple[Array, Array | None]:
+    """The class number of each row; and the labels, in order, where they are texts or truth values. ValueError for
+    other labels.
+    """
+    y = _plain_labels(y, what)
+    if y.dtype.kind in "iu":
+        return y, None
+    labels, numbers = np.unique(y, return_inverse=True)
+    return numbers, labels
+
+
+def known_labels(y: Array, what: str, labels: Array | None) -> Array:
+    """The class numbers of further rows. ValueError for a label that there is not."""
+    y = _plain_labels(y, what)
+    if labels is None:
+        if y.dtype.kind == "U":
+            raise ValueError(f"{what} holds texts, and y class numbers. Give both in one way.")
+        return y if y.dtype.kind in "iu" else y.astype(int)
+    unknown = sorted({*y.tolist()} - {*labels.tolist()})
+    if unknown:
+        raise ValueError(f"{what} holds the class {unknown[0]!r}, which y does not.")
+    return np.asarray(np.searchsorted(labels, y.astype(labels.dtype)))
+
+
+def _plain_labels(y: Array, what: str) -> Array:
+    """Labels as whole numbers from 0 on, as texts, or as truth values."""
+    if y.dtype.kind in "OT":
+        y = _labels_of_one_kind(y.tolist(), what)
+    if y.dtype.kind == "f":
+        y = _whole(y, what)
+    if y.dtype.kind not in "biuU":
+        raise ValueError(
+            f"{what} takes class numbers, texts or truth values; got {y.dtype}. Number other labels by "
+            "np.unique(y, return_inverse=True)[1]."
+        )
+    if y.dtype.kind == "i" and y.min() < 0:
+        raise ValueError(f"{what} takes class numbers 0, 1, 2, …, or texts; it holds {y.min()}.")
+    return y
+
+
+def _labels_of_one_kind(labels: list[Any], what: str) -> Array:
+    """These objects as an array of texts, of truth values or of floats."""
+    for row, label in enumerate(labels):
+        if is_missing(label):
+            raise ValueError(f"{what} has no label in row {row}, but {label!r}. Leave out such rows, or label them.")
+    first = _kind(labels[0])
+    for row, label in enumerate(labels):
+        if _kind(label) is not first:
+            raise ValueError(
+                f"{what} holds labels of several kinds, {labels[0]!r} in row 0 and {label!r} in row {row}. Give texts "
+                "alone, or class numbers."
+            )
+        if first is str and label.endswith("\0"):
+            raise ValueError(
+                f"{what} holds {label!r} in row {row}: NumPy's texts lose a NUL at their end, so that it would be "
+                f"the class {label.rstrip(chr(0))!r}. Take the NUL off, or number the classes."
+            )
+    return np.array([float(min(label, EXACT)) for label in labels] if first is float else labels, first)
+
+
+KINDS: tuple[tuple[Any, Any], ...] = (
+    (bool, bool | np.bool_),
+    (str, str),
+    (bytes, bytes),
+    (float, int | float | np.integer | np.floating),
+)
+
+
+def _kind(label: Any) -> Any:
+    """The type that stands for this kind of label."""
+    return next((kind for kind, types in KINDS if isinstance(label, types)), object)
+
+
+def _whole(y: Array, what: str) -> Array:
+    """Whole floats as whole numbers."""
+    y = y.astype(float)
+    whole = (np.abs(y) < EXACT) & (y == np.floor(y))
+    if not whole.all():
+        row = int(np.argmin(whole))
+        if np.isnan(y[row]):
+            raise ValueError(f"{what} has no label in row {row}, but NaN. Leave out such rows, or label them.")
+        raise ValueError(
+            f"{what} takes class numbers 0, 1, 2, …, or texts; it holds {y[row]} in row {row}. For values use "
+            "ps.LinearRegression."
+        )
+    return y.astype(np.int64)
