@@ -120,7 +120,8 @@ def check_alike(name: str, held_out: Array, trained: Array) -> None:
             f"{name}_validation has the shape {held_out.shape}, {name} has {trained.shape}. Reshape one of them, so "
             "that a held-out row has the shape of a training row."
         )
-    if (held_out.dtype.kind in NUMBERS) != (trained.dtype.kind in NUMBERS):
+    kinds = held_out.dtype.kind, trained.dtype.kind
+    if "O" not in kinds and (kinds[0] in NUMBERS) != (kinds[1] in NUMBERS):
         raise ValueError(
             f"{name}_validation holds {held_out.dtype}, {name} holds {trained.dtype}. Give both as numbers, or neither."
         )

@@ -9,20 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from minips.intake import (
-    as_features,
-    as_number,
-    as_rows,
-    as_targets,
-    check_alike,
-    check_columns,
-    check_table,
-    column_names,
-    known_labels,
-    number_labels,
-    row_weights,
-    sparse_or_array,
-)
+from minips import intake
 from minips.stage import Array, Tensors, wide
 
 PLAUSIBLE_CLASSES = 1_000
@@ -65,17 +52,17 @@ class Problem(ABC):
         *,
         weights: Array | None = None,
     ) -> None:
-        self.X, self.y = as_rows(X, y)
-        if names := column_names(X):
+        self.X, self.y = intake.as_rows(X, y)
+        if names := intake.column_names(X):
             self.feature_names = names
         if weights is not None:
-            self.weights = row_weights(weights, self.rows)
+            self.weights = intake.row_weights(weights, self.rows)
         self.validation: tuple[Array, Array] | None = None
         if X_validation is not None or y_validation is not None:
-            self.validation = as_rows(X_validation, y_validation, "_validation")
-            check_columns(X_validation, self.feature_names, "X_validation")
-            check_alike("X", self.validation[0], self.X)
-            check_alike("y", self.validation[1], self.y)
+            self.validation = intake.as_rows(X_validation, y_validation, "_validation")
+            intake.check_columns(X_validation, self.feature_names, "X_validation")
+            intake.check_alike("X", self.validation[0], self.X)
+            intake.check_alike("y", self.validation[1], self.y)
 
     @property
     def rows(self) -> int:
@@ -108,7 +95,7 @@ class Problem(ABC):
 
     def loss(self, params: Tensors, rows: Any = None) -> float:
         """The mean loss over the chosen training rows."""
-        return as_number(self.loss_and_gradient(params, rows)[0], "The loss")
+        return intake.as_number(self.loss_and_gradient(params, rows)[0], "The loss")
 
     def gradient(self, params: Tensors, rows: Any = None) -> Tensors:
         """The gradient of ``loss``."""
@@ -186,20 +173,20 @@ class Problem(ABC):
 
     def _tabulate(self, X_validation: Any) -> None:
         """Make X, and X of the held-out rows, rows of finite floats, because the parameters take their dtype."""
-        check_table(self.X, self.y)
-        self.X = as_features(self.X, "X", self.feature_names)
+        intake.check_table(self.X, self.y)
+        self.X = intake.as_features(self.X, "X", self.feature_names)
         if self.validation:
             X, y = self.validation
-            names = column_names(X_validation) or self.feature_names
-            self.validation = as_features(X, "X_validation", names), y
+            names = intake.column_names(X_validation) or self.feature_names
+            self.validation = intake.as_features(X, "X_validation", names), y
 
     def _features(self, X: Any, columns: int) -> Any:
         """Rows to predict, of so many columns. ValueError where they are not like the training rows."""
-        check_columns(X, self.feature_names, "X")
-        names, X = column_names(X) or self.feature_names, sparse_or_array(X, "X")
+        intake.check_columns(X, self.feature_names, "X")
+        names, X = intake.column_names(X) or self.feature_names, intake.sparse_or_array(X, "X")
         if X.ndim != 2 or X.shape[1] != columns:
             raise ValueError(f"Expected X of shape (rows, {columns}), as the training rows have; got {X.shape}.")
-        return as_features(X, "X", names)
+        return intake.as_features(X, "X", names)
 
 
 class LinearRegression(Problem):
@@ -221,10 +208,10 @@ class LinearRegression(Problem):
     ) -> None:
         super().__init__(X, y, X_validation, y_validation, weights=weights)
         self._tabulate(X_validation)
-        self.y, self.l2 = as_targets(self.y, self.X.dtype, "y"), l2
+        self.y, self.l2 = intake.as_targets(self.y, self.X.dtype, "y"), l2
         if self.validation:
             rows, targets = self.validation
-            self.validation = rows, as_targets(targets, self.X.dtype, "y_validation")
+            self.validation = rows, intake.as_targets(targets, self.X.dtype, "y_validation")
 
     def init(self, rng: np.random.Generator) -> Tensors:
         return {"w": np.zeros(self.X.shape[1], self.X.dtype), "b": np.zeros((), self.X.dtype)}
@@ -253,8 +240,8 @@ class LinearRegression(Problem):
 
 class SoftmaxRegression(Problem):
     """Multinomial logistic regression: loss ``mean(−log softmax(XW + b)[y]) + l2·|W|²/2``, y holding class numbers, or
-    texts, whose sorted values are numbered and kept as ``labels``. ``classes`` is their number where ``y`` does not
-    hold them all; None: the largest in ``y``, plus 1.
+    texts or truth values, whose sorted values are numbered and kept as ``labels``. ``classes`` is their number where
+    ``y`` does not hold them all; None: the largest in ``y``, plus 1. ValueError for a y of one class, without it.
 
     Parameters: ``W`` (d, classes) and ``b`` (classes,), both zero at first. Gradients: ``XᵀR/n + l2·W`` and the column
     means of R = softmax(XW + b) − onehot(y). Source: Bishop 2006, "Pattern Recognition and Machine Learning", 4.3.4.
@@ -275,11 +262,11 @@ class SoftmaxRegression(Problem):
         self._tabulate(X_validation)
         self.labels: Array | None
         """The classes' names, where y holds texts or truth values."""
-        self.y, self.labels = number_labels(self.y, "y")
+        self.y, self.labels = intake.number_labels(self.y, "y")
         classes_seen = int(self.y.max()) + 1
         if self.validation:
             held_out, labels = self.validation
-            self.validation = held_out, known_labels(labels, "y_validation", self.labels)
+            self.validation = held_out, intake.known_labels(labels, "y_validation", self.labels)
             classes_seen = max(classes_seen, int(self.validation[1].max()) + 1)
         if (classes or 1) == 1 and (self.y == self.y[0]).all():
             first = self.y[0].item() if self.labels is None else self.labels[0].item()

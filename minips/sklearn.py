@@ -10,6 +10,7 @@ import numpy as np
 
 from minips.core.codec import Codec
 from minips.core.config import Config
+from minips.intake import check_unmasked
 from minips.notation import parse_stage
 from minips.problems import LinearRegression, Problem, SoftmaxRegression, softmax
 from minips.results.run import Run
@@ -92,6 +93,8 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
         )
 
     def _table(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, Array, Array | None]:
+        for what, given in (("X", X), ("y", y), ("sample_weight", sample_weight)):
+            check_unmasked(given, what)
         X, y = validate_data(self, X, y, multi_output=True, reset=reset, **_READ)
         if self.workers < 1:
             raise ValueError(f"workers must be at least 1; got {self.workers}.")
@@ -118,6 +121,7 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
 
     def _features(self, X: Any) -> Any:
         check_is_fitted(self)
+        check_unmasked(X, "X")
         return validate_data(self, X, reset=False, **_READ)
 
 

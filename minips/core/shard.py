@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from minips.core.config import Config
-from minips.core.message import ADVICE, AT_FIRST, check_finite, unlike
+from minips.core.message import ADVICE, AT_FIRST, NonFiniteError, check_finite, unlike
 from minips.core.parameters import Parameters
 from minips.core.partition import native
 from minips.core.rows import TableParameters
@@ -53,9 +53,9 @@ class Grant(NamedTuple):
     slowest: int
 
 
-def checked(gradients: Mapping[str, Any], params: Tensors, advice: str = "") -> Tensors:
+def checked(gradients: Mapping[str, Any], params: Tensors) -> Tensors:
     """These gradients, in the order of ``params`` and in this machine's byte order. ValueError where names, shapes or
-    dtypes are not those of the parameters, NonFiniteError, with this advice, where a value is NaN or infinite.
+    dtypes are not those of the parameters, NonFiniteError where a value is NaN or infinite.
     """
     if gradients.keys() != params.keys():
         raise ValueError(f"Expected gradients of {', '.join(params)}; got {', '.join(gradients) or 'none'}.")
@@ -66,7 +66,7 @@ def checked(gradients: Mapping[str, Any], params: Tensors, advice: str = "") -> 
         if g.shape != p.shape or g.dtype != p.dtype:
             raise unlike(name, g, p.dtype, p.shape)
         if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # a square of finite values may overflow
-            check_finite({name: g}, "The gradient of", advice)
+            check_finite({name: g}, "The gradient of")
         ordered[name] = g
     return ordered
 
@@ -387,7 +387,10 @@ class Shard:
 
     def check(self, gradients: Tensors) -> None:
         """ValueError where these are not the parameters' gradients, or not finite. Safe to call at any time."""
-        checked(gradients, self.parameters.arrays, ADVICE if self.version else AT_FIRST)
+        try:
+            checked(gradients, self.parameters.arrays)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{error} {ADVICE if self.version else AT_FIRST}") from None
 
     def _complete_round(self, last: Contribution | None) -> bool:
         """True where the round has its quorum, or a push of every live worker; ``last`` is the newest push."""

@@ -62,7 +62,7 @@ def rows_pushed(shard: Shard) -> int | None:
     return shard.parameters.rows_pushed if isinstance(shard.parameters, TableParameters) else None
 
 
-def checked_rows(gradients: Mapping[str, Any], like: Tensors, tables: Tables, advice: str = "") -> dict[str, Any]:
+def checked_rows(gradients: Mapping[str, Any], like: Tensors, tables: Tables) -> dict[str, Any]:
     """As `checked`, for tensors of which these are ``tables``, whose rows are added up. ValueError for rows that do not
     exist, for values of another width or dtype, and for a push of the other kind.
     """
@@ -72,7 +72,7 @@ def checked_rows(gradients: Mapping[str, Any], like: Tensors, tables: Tables, ad
             raise ValueError(f"{name!r} is a table: push its touched rows, as {{{name!r}: ps.Rows(ids, values)}}.")
         ids = numbers[name] = row_numbers(gradients[name].ids, part.shape, name)
         shaped[name], values[name] = np.empty((len(ids), *part.shape[1:]), part.dtype), gradients[name].values
-    ready: dict[str, Any] = checked(values, shaped, advice)
+    ready: dict[str, Any] = checked(values, shaped)
     return ready | {name: Rows(ids, ready[name]).summed() for name, ids in numbers.items()}
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from minips.core.codec import unpack
 from minips.core.config import Config
 from minips.core.limits import ANYTHING, Expected
-from minips.core.message import ADVICE, AT_FIRST, Header, Message
+from minips.core.message import ADVICE, AT_FIRST, Header, Message, NonFiniteError
 from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerRecord, WorkerProtocol
 from minips.core.sessions import Do, Receive, Send, Session, Until, carry_out
@@ -267,8 +267,10 @@ class Client(Closable):
                 f"got {reprlib.repr(gradients)}."
             )
         like, tables = self.protocol.like, self.protocol.tables
-        advice = ADVICE if any(self.versions) else AT_FIRST
-        tensors = checked_rows(gradients, like, tables, advice) if tables else checked(gradients, like, advice)
+        try:
+            tensors = checked_rows(gradients, like, tables) if tables else checked(gradients, like)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{error} {ADVICE if any(self.versions) else AT_FIRST}") from None
         try:
             whole = None if versions is None else [*map(operator.index, versions)]
         except TypeError:

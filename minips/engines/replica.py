@@ -173,7 +173,8 @@ def contribute(
     params, version = seen
     try:
         loss, gradients = (replica.inner or compute)(problem, config, params, replica.rank, clock, stop)
-        gradients = {name: np.array(native(g)) for name, g in gradients.items()}  # the problem may reuse its own
+        # copies, since the problem may reuse its own
+        gradients = {name: np.array(native(g, f"The gradient of {name!r}")) for name, g in gradients.items()}
         checked(gradients, params)
     except NonFiniteError as error:
         if not has_moved(error, (version,)):

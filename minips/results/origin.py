@@ -13,7 +13,7 @@ from minips.words import reason
 
 Origin = dict[str, Any]
 """Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256), ``columns`` where they have
-names. ``kept``, those attributes of `Problem.kept` that a file can hold; ``lost``, the names of the other attributes."""
+names. ``kept``, those attributes of `Problem.kept` that a file can hold; ``lost``, the names of the others."""
 
 
 def origin_of(problem: Problem, params: Tensors) -> Origin:

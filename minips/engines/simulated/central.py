@@ -35,7 +35,7 @@ class ServerTeam:
 
     def __init__(self, simulation: Simulation) -> None:
         config, state = simulation.config, simulation.job.state
-        whole = {name: native(x) for name, x in simulation.job.params.items()}
+        whole = {name: native(x, f"The parameter {name!r}") for name, x in simulation.job.params.items()}
         self.simulation = simulation
         self.servers: list[SimServer] = []
         self.workers = [SimWorker(simulation, rank, self.servers) for rank in range(config.workers)]
