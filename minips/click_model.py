@@ -108,6 +108,8 @@ def _sigmoid(s: Array) -> Array:
 
 
 def _check_items(X: Array, what: str) -> None:
+    if not isinstance(X, np.ndarray):
+        raise ValueError(f"ClickModel looks items up in dense rows; got {what} as a sparse matrix. Give .toarray().")
     if (X[:, 0] < 0).any() or (X[:, 0] % 1).any():
         raise ValueError(f"ClickModel takes items 0, 1, 2, … in the first column of {what}; got {X[:, 0]}.")
 

@@ -230,9 +230,9 @@ class LinearRegression(Problem):
 
     def solution(self) -> Tensors:
         """The parameters of least loss, from the normal equations of the centred data."""
-        X = wide(self.X.toarray() if hasattr(self.X, "toarray") else self.X)
-        centre, level = np.average(X, axis=0, weights=self.weights), np.average(self.y, weights=self.weights)
-        A, r = X - centre, self.y - level
+        X, y = wide(self.X.toarray() if hasattr(self.X, "toarray") else self.X), wide(self.y)
+        centre, level = np.average(X, axis=0, weights=self.weights), np.average(y, weights=self.weights)
+        A, r = X - centre, y - level
         B = A.T if self.weights is None else A.T * self.weights
         w = np.linalg.lstsq(B @ A / self.rows + self.l2 * np.eye(A.shape[1]), B @ r / self.rows, rcond=None)[0]
         return {"w": w.astype(self.X.dtype), "b": np.asarray(level - centre @ w, self.X.dtype)}

@@ -524,13 +524,11 @@ class Frame:
 
 def test_a_column_of_texts_is_named_with_the_remedy():
     frame = Frame(age=[31, 42.5, 17], married=[True, False, None], city=["Bern", "Basel", "Bern"])
-    words = (
-        r"The column 'city' of X holds no numbers: .*'Bern'\. Of texts, pandas.get_dummies.*OneHotEncoder.*PSClassif"
-    )
+    words = r"The column 'city' of {} holds no numbers: .*'Bern'\. Of texts, pandas.get_dummies.*OneHotEncoder.*PSCl"
     for make in (ps.LinearRegression, ps.SoftmaxRegression, ps.MLP):
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=words.format("X")):
             make(frame, [0, 1, 1])
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=words.format("X_validation")):
             make(np.zeros((3, 3)), [0, 1, 1], frame, [0, 1, 1])
     with pytest.raises(ValueError, match="The column 1 of X holds no numbers"):
         ps.LinearRegression(np.array([[1, object()], [2, 3]], object), [0, 1])
