@@ -7,7 +7,7 @@ import numpy as np
 
 from minips.core.rows import Rows
 from minips.problems import Problem
-from minips.stage import Array, Tensors, wide
+from minips.stage import Array, Tensors, typed, wide
 
 
 class ClickModel(Problem):
@@ -61,8 +61,7 @@ class ClickModel(Problem):
             E[touched.ids] = touched.values
             touched = E
         gradient = {"E": touched, "w": r @ x, "b": np.asarray(r.sum())}
-        typed = {name: g.astype(params[name].dtype, copy=False) for name, g in gradient.items()}
-        return float(np.logaddexp(0, sign).mean()), typed
+        return float(np.logaddexp(0, sign).mean()), {name: typed(g, params[name].dtype) for name, g in gradient.items()}
 
     def _log_odds(self, params: Tensors, X: Array) -> Array:
         weights = wide(params["E"][X[:, 0].astype(np.intp)]) + wide(params["w"])

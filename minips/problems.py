@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from minips import intake
-from minips.stage import Array, Tensors, wide
+from minips.stage import Array, Tensors, typed, wide
 
 PLAUSIBLE_CLASSES = 1_000
 """More classes than this are believed only where there are as many rows, or where the number is given."""
@@ -367,7 +367,7 @@ class MLP(SoftmaxRegression):
 
 def _typed(params: Tensors, **gradient: Any) -> Tensors:
     """The gradient in its parameters' dtypes."""
-    return {name: np.asarray(g, params[name].dtype) for name, g in gradient.items()}
+    return {name: np.asarray(typed(g, params[name].dtype)) for name, g in gradient.items()}
 
 
 def softmax(scores: Array) -> Array:

@@ -309,9 +309,14 @@ def is_finite(x: Array) -> bool:
     return math.isfinite(squares) or bool(np.isfinite(flat).all())
 
 
-def wide(x: Array) -> Array:
+def wide(x: Any) -> Any:
     """``x``, half floats in float32: a sum of them would lose small summands, and overflow at 65,504."""
-    return x.astype(np.result_type(x.dtype, np.float32), copy=False)
+    return typed(x, np.result_type(x.dtype, np.float32))
+
+
+def typed(x: Any, dtype: Any) -> Any:
+    """``x`` in this dtype, and as it is where it has that already, be it by another object: pickle tells them apart."""
+    return x if x.dtype == dtype else x.astype(dtype)
 
 
 def _where(cls: type[Stage] | str) -> str:

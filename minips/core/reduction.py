@@ -25,7 +25,7 @@ from minips.core.message import ADVICE, AT_FIRST, DivergedError, NonFiniteError,
 from minips.core.partition import cut, join, partition
 from minips.core.sessions import Do, Parcel, Receive, Send, Session
 from minips.results.trace import DECODE, ENCODE, UPDATE, Trace
-from minips.stage import Array, Frames, Tensors, wide
+from minips.stage import Array, Frames, Tensors, typed, wide
 from minips.stages.quantizers import Parts
 from minips.stages.serializers import Packet
 
@@ -172,7 +172,7 @@ class AllReduceState:
 
 def _sum(terms: Sequence[Array]) -> Array:
     """The sum of arrays in their order, of half floats in float32."""
-    return np.asarray(reduce(np.add, map(wide, terms)), terms[0].dtype)
+    return np.asarray(typed(reduce(np.add, map(wide, terms)), terms[0].dtype))
 
 
 class Part(Protocol):

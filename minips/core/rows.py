@@ -15,7 +15,7 @@ import numpy as np
 
 from minips.core.parameters import Parameters
 from minips.intake import as_array
-from minips.stage import Array, Tensors, wide
+from minips.stage import Array, Tensors, typed, wide
 from minips.stages.aggregators import Contribution
 from minips.stages.serializers.wellformed import quoted
 
@@ -40,16 +40,16 @@ class Rows(NamedTuple):
         once, places = np.unique(ids, return_inverse=True)
         total = wide(np.zeros((len(once), *values.shape[1:]), values.dtype))
         np.add.at(total, places, values)
-        return Rows(once, np.asarray(total, values.dtype))
+        return Rows(once, typed(total, values.dtype))
 
     @property
     def dtype(self) -> Any:
         """The dtype of the values."""
         return np.asarray(self.values).dtype
 
-    def astype(self, dtype: Any, copy: bool = True) -> "Rows":
+    def astype(self, dtype: Any) -> "Rows":
         """These rows with values of another dtype."""
-        return Rows(self.ids, np.asarray(self.values).astype(dtype, copy=copy))
+        return Rows(self.ids, np.asarray(self.values).astype(dtype))
 
     def __add__(self, other: "Rows") -> "Rows":  # type: ignore[override]  # the sum of gradients, not of tuples
         return Rows(*map(np.concatenate, zip(self.summed(), other.summed(), strict=True)))

@@ -23,7 +23,7 @@ from minips.core.tables import TableWorker, rows_read
 from minips.drivers.client import Client
 from minips.intake import as_array, as_number
 from minips.problems import Problem
-from minips.stage import Array, Tensors, wide
+from minips.stage import Array, Tensors, typed, wide
 from minips.stages.shards import Contiguous
 
 
@@ -155,7 +155,7 @@ def _summand(name: str, g: Any) -> Any:
 
 def _mean(total: Any, count: int, like: Any) -> Any:
     """A sum of so many gradients, divided by their number, in the dtype of one of them."""
-    return (total / count).astype(getattr(like, "dtype", float), copy=False)
+    return typed(total / count, getattr(like, "dtype", float))
 
 
 def pair(returned: Any) -> tuple[float, Tensors]:

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from minips.intake import as_array
-from minips.stage import Array, Stage, Tensors, register, wide
+from minips.stage import Array, Stage, Tensors, register, typed, wide
 
 
 class Contribution(NamedTuple):
@@ -86,5 +86,5 @@ def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Con
     combined = {}
     for name in contributions[0].gradients:
         pieces = [unmasked(name, one.gradients[name]) for one in contributions]
-        combined[name] = np.asarray(combine([*map(wide, pieces)]), pieces[0].dtype)
+        combined[name] = np.asarray(typed(combine([*map(wide, pieces)]), pieces[0].dtype))
     return combined
