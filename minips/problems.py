@@ -176,9 +176,8 @@ class Problem(ABC):
         intake.check_table(self.X, self.y)
         self.X = intake.as_features(self.X, "X", self.feature_names)
         if self.validation:
-            X, y = self.validation
             names = intake.column_names(X_validation) or self.feature_names
-            self.validation = intake.as_features(X, "X_validation", names), y
+            self.validation = intake.as_features(self.validation[0], "X_validation", names), self.validation[1]
 
     def _features(self, X: Any, columns: int) -> Any:
         """Rows to predict, of so many columns. ValueError where they are not like the training rows."""
@@ -372,8 +371,7 @@ def _typed(params: Tensors, **gradient: Any) -> Tensors:
 
 def softmax(scores: Array) -> Array:
     """``exp(scores) / Σ exp(scores)`` of each row, shape (n, classes)."""
-    scores = wide(scores)
-    R = np.exp(scores - scores.max(axis=1, keepdims=True))
+    R = np.exp(wide(scores) - scores.max(axis=1, keepdims=True))
     return np.asarray(R / R.sum(axis=1, keepdims=True))
 
 
@@ -382,8 +380,7 @@ def cross_entropy(scores: Array, y: Array, weights: Array | None = None) -> tupl
     row counts ``weights`` times.
     """
     each = np.arange(len(y))
-    scores = wide(scores)
-    scores = scores - scores.max(axis=1, keepdims=True)
+    scores = wide(scores) - scores.max(axis=1, keepdims=True)
     R = np.exp(scores)
     total = R.sum(axis=1, keepdims=True)
     losses = np.log(total[:, 0]) - scores[each, y]
