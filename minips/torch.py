@@ -64,7 +64,8 @@ class TorchProblem(Problem):
 
     Layers that draw, such as dropout, draw the same on every engine, and the same each time that those statistics are
     taken. A gradient that is asked for without a generator is one without dropout, the same each time. Each thread
-    computes on a network of its own. ValueError where a parameter is of a type that NumPy has not.
+    computes on a network of its own. ValueError where a parameter is of a type that NumPy has not, and for rows of
+    which PyTorch makes no tensor; TypeError for a network in place of the function that makes it.
     """
 
     def __init__(
@@ -81,15 +82,12 @@ class TorchProblem(Problem):
                 "TorchProblem takes a function that makes the network, since each thread needs a network of its own; "
                 f"got the network {reprlib.repr(make_net)}. Give lambda: Net() or, for a class of its own, Net."
             )
-        for given, what in (
-            (make_net, "a function that makes the network"),
-            (loss, "a loss, a function of outputs and y"),
-        ):
-            check_type("TorchProblem", given, Callable, what)
+        check_type("TorchProblem", make_net, Callable, "a function that makes the network")
+        if isinstance(loss, type) or not callable(loss):
+            raise TypeError(f"TorchProblem takes a loss, a function of outputs and y; got {loss!r}.")
         super().__init__(X, y, X_validation, y_validation)
-        for name, rows in zip(
-            ("X", "y", "X_validation", "y_validation"), (self.X, self.y, *(self.validation or ())), strict=False
-        ):
+        held_out = zip(("X_validation", "y_validation"), self.validation or (), strict=False)
+        for name, rows in (("X", self.X), ("y", self.y), *held_out):
             _check_numbers(name, rows)
         self.make_net, self.criterion = make_net, loss
         self._trained_on = self.X

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import minips as ps
 
@@ -188,6 +189,33 @@ def test_the_gradient_is_that_of_finite_differences():
             moved[name][where] += step
             losses.append(ours.loss(moved))
         assert (losses[0] - losses[1]) / 2e-6 == pytest.approx(g[where], rel=1e-5)
+
+
+def test_what_makes_no_problem_is_refused_in_a_sentence():
+    from minips.torch import TorchProblem
+
+    entropy, net = torch.nn.functional.cross_entropy, torch.nn.Linear(64, 10)
+    for make, loss, words in [
+        (net, entropy, "takes a function that makes the network, .*got the network Linear"),
+        (None, entropy, "takes a function that makes the network; got None"),
+        (cnn, torch.nn.CrossEntropyLoss, "takes a loss, a function of outputs and y; got <class"),
+        (cnn, None, "takes a loss, a function of outputs and y; got None"),
+    ]:
+        with pytest.raises(TypeError, match=words):
+            TorchProblem(make, loss, X, Y)
+    with pytest.raises(TypeError, match=r"takes a function that returns a torch\.nn\.Module; got 3"):
+        TorchProblem(lambda: 3, entropy, X, Y).init(np.random.default_rng(0))
+    for rows, words in [
+        ((X, Y.astype(str)), r"takes y of numbers; got <U.*np\.unique"),
+        ((X, Y, X, Y.astype(object)), "takes y_validation of numbers; got object"),
+        ((sparse.csr_matrix(X), Y), r"takes dense rows; got X as a sparse matrix. Give X\.toarray"),
+        ((np.ma.array(X), Y), "X is a masked array"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            TorchProblem(cnn, entropy, *rows)
+    ours = problem()
+    with pytest.raises(ValueError, match="X is a masked array"):
+        ours.predict(ours.init(np.random.default_rng(0)), np.ma.array(X_TEST))
 
 
 def test_a_type_that_numpy_has_not_is_refused_with_the_tensors_name():
