@@ -23,6 +23,8 @@ def as_array(given: Any, what: str) -> Array:
 
     NumPy makes texts of a list that holds a text, and a text loses NULs at its end: such a list becomes objects.
     """
+    if type(given) is np.ndarray:
+        return given
     check_unmasked(given, what)
     array = np.asarray(given)
     if array.dtype.kind in "SU" and isinstance(given, list | tuple):

@@ -556,6 +556,10 @@ def test_the_loss_of_a_push_is_a_number():
         assert ps.status(server.address, server.token).loss == 2.5
 
 
+def test_a_problem_whose_loss_is_an_array_of_one_value_passes_its_check():
+    ps.testing.check(Loses(an_array))
+
+
 def test_numbers_are_one_value():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

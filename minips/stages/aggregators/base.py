@@ -76,7 +76,7 @@ def average(pieces: list[Array]) -> Array:
 
 def unmasked(name: str, g: Array) -> Array:
     """The gradient of this name as an array. ValueError for a masked one."""
-    return as_array(g, f"The gradient of {name!r}")
+    return g if type(g) is np.ndarray else as_array(g, f"The gradient of {name!r}")
 
 
 def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Contribution]) -> Tensors:
@@ -84,7 +84,7 @@ def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Con
     masked arrays.
     """
     combined = {}
-    for name in contributions[0].gradients:
-        pieces = [unmasked(name, one.gradients[name]) for one in contributions]
-        combined[name] = np.asarray(typed(combine([*map(wide, pieces)]), pieces[0].dtype))
+    for name, first in contributions[0].gradients.items():
+        pieces = [wide(unmasked(name, one.gradients[name])) for one in contributions]
+        combined[name] = np.asarray(typed(combine(pieces), first.dtype))
     return combined
