@@ -469,6 +469,14 @@ def test_a_run_is_not_taken_up_with_its_columns_in_another_order(framed, tmp_pat
         ps.train(turned, replace(ONE_STEP, steps=4), engine="simulated", resume=tmp_path / "run.npz")
 
 
+def test_a_problem_of_an_older_file_knows_no_columns(framed):
+    kept = {name: x for name, x in framed.problem.kept().items() if name != "feature_names"}
+    older = ps.SoftmaxRegression.restored(kept)
+    expected = framed.predict(X)
+    np.testing.assert_array_equal(older.predict(framed.params, FRAME[["age", "height", "weight"]]), expected)
+    np.testing.assert_array_equal(older.predict(framed.params, X), expected)
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_frames_of_libraries(library):
     frames = pytest.importorskip(library)
