@@ -26,7 +26,10 @@ def as_array(given: Any, what: str) -> Array:
     if type(given) is np.ndarray:
         return given
     check_unmasked(given, what)
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError as error:  # such as rows of unequal length
+        raise ValueError(f"{what} makes no array: {error}") from error
     if array.dtype.kind in "SU" and isinstance(given, list | tuple):
         objects = np.array(given, object)
         if objects.tolist() != array.tolist():
@@ -194,10 +197,8 @@ def _from_objects(X: Array, what: str, names: Sequence[Any] | None) -> Array:
     """Objects as floats, with NaN for a missing one."""
     floats = np.empty_like(X, dtype=float)
     for number, column in enumerate(X.T):
-        known = column.copy()
-        known[[is_missing(x) for x in column]] = np.nan
         try:
-            floats[:, number] = known.astype(float)
+            floats[:, number] = _known(column)
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"The column {_name(names, number)!r} of {what} holds no numbers: {error}. Of texts, "
@@ -205,6 +206,13 @@ def _from_objects(X: Array, what: str, names: Sequence[Any] | None) -> Array:
                 "minips.sklearn.PSClassifier."
             ) from None
     return floats
+
+
+def _known(objects: Array) -> Array:
+    """Objects as floats, with NaN for a missing one. TypeError, ValueError or OverflowError for no numbers."""
+    known = objects.copy()
+    known[[is_missing(x) for x in objects]] = np.nan
+    return known.astype(float)
 
 
 def _not_finite(x: Any) -> str:
@@ -230,7 +238,10 @@ def as_targets(y: Array, dtype: DTypeLike, what: str) -> Array:
     if y.dtype.kind not in NUMBERS:
         raise ValueError(f"A linear model takes numbers; got {what} of {y.dtype}. Convert them first.")
     if y.dtype.kind == "O":
-        y = _from_objects(y[:, None], what, [what])[:, 0]
+        try:
+            y = _known(y)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{what} holds no numbers: {error}. A regression takes numbers.") from None
     with np.errstate(over="ignore"):
         targets = y.astype(dtype)
     finite = np.isfinite(targets)

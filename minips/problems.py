@@ -209,8 +209,8 @@ class LinearRegression(Problem):
         self._tabulate(X_validation)
         self.y, self.l2 = intake.as_targets(self.y, self.X.dtype, "y"), l2
         if self.validation:
-            rows, targets = self.validation
-            self.validation = rows, intake.as_targets(targets, self.X.dtype, "y_validation")
+            X, y = self.validation
+            self.validation = X, intake.as_targets(y, self.X.dtype, "y_validation")
 
     def init(self, rng: np.random.Generator) -> Tensors:
         return {"w": np.zeros(self.X.shape[1], self.X.dtype), "b": np.zeros((), self.X.dtype)}
@@ -264,9 +264,8 @@ class SoftmaxRegression(Problem):
         self.y, self.labels = intake.number_labels(self.y, "y")
         classes_seen = int(self.y.max()) + 1
         if self.validation:
-            held_out, labels = self.validation
-            self.validation = held_out, intake.known_labels(labels, "y_validation", self.labels)
-            classes_seen = max(classes_seen, int(self.validation[1].max()) + 1)
+            numbers = intake.known_labels(self.validation[1], "y_validation", self.labels)
+            self.validation, classes_seen = (self.validation[0], numbers), max(classes_seen, int(numbers.max()) + 1)
         if (classes or 1) == 1 and (self.y == self.y[0]).all():
             first = self.y[0].item() if self.labels is None else self.labels[0].item()
             raise ValueError(

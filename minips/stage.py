@@ -311,9 +311,8 @@ def is_finite(x: Array) -> bool:
 
 def wide(x: Any) -> Any:
     """``x``, half floats in float32: a sum of them would lose small summands, and overflow at 65,504."""
-    if x.dtype.kind == "f" and x.dtype.itemsize >= 4:
-        return x
-    return x.astype(np.result_type(x.dtype, np.float32))
+    plain = x.dtype.kind == "f" and x.dtype.itemsize >= 4  # which is sooner known
+    return x if plain else x.astype(np.result_type(x.dtype, np.float32))
 
 
 def typed(x: Any, dtype: Any) -> Any:

@@ -284,8 +284,10 @@ def test_targets_are_finite_in_the_type_of_the_rows(value, words):
 def test_whole_numbers_beyond_floats_are_named():
     with pytest.raises(ValueError, match="The column 1 of X holds no numbers: int too large"):
         ps.LinearRegression([[1, 10**400]], [0])
-    with pytest.raises(ValueError, match="The column 'y' of y holds no numbers"):
+    with pytest.raises(ValueError, match="y holds no numbers: int too large"):
         ps.LinearRegression([[1]], [10**400])
+    with pytest.raises(ValueError, match="X makes no array: .*inhomogeneous"):
+        ps.LinearRegression([[1, 2], [3]], [0, 1])
 
 
 def test_an_own_problem_may_hold_what_it_can_use():
