@@ -286,7 +286,7 @@ def test_whole_numbers_beyond_floats_are_named():
         ps.LinearRegression([[1, 10**400]], [0])
     with pytest.raises(ValueError, match="y holds no numbers: int too large"):
         ps.LinearRegression([[1]], [10**400])
-    with pytest.raises(ValueError, match="X makes no array: .*inhomogeneous"):
+    with pytest.raises(ValueError, match=r"X makes no array: .*inhomogeneous"):
         ps.LinearRegression([[1, 2], [3]], [0, 1])
 
 
