@@ -37,11 +37,11 @@ from minips.core.config import Config
 from minips.core.membership import REJOIN_S
 from minips.drivers.starting import START_S, StartWait
 from minips.engines.supervisor import handling
-from minips.notation import parse_stage, read_fields
+from minips.notation import read_fields
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
-from minips.stage import NoStageError, Stage, Value, kinds, missing, names, stage_class
+from minips.stage import NoStageError, Stage, Value, build, kinds, missing, names, stage_class
 from minips.words import default_of, reason
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
@@ -216,6 +216,7 @@ def demo(options: argparse.Namespace) -> None:
 def train(options: argparse.Namespace) -> int:
     """Train once, as the options say. A stage is given as name or name:field=value,field=value."""
     from minips.engines.evaluation import evaluation
+    from minips.training.train import engine_for
     from minips.training.train import train as run_it
 
     check_files(options.save, options.json, options.trace)
@@ -223,7 +224,7 @@ def train(options: argparse.Namespace) -> int:
     config = _config(options, before.config if before else None)
     problem = _problem(options)
     with wrong_values("engine"):
-        engine = parse_stage("engine", options.engine)
+        engine = engine_for(options.engine, [config])
     with wrong_values():
         evaluation(options.every, (), problem, 0.0, config.local)
     if before:
@@ -291,6 +292,7 @@ def serve(options: argparse.Namespace) -> int:
 
     with ExitStack() as stack:
         with wrong_values():
+            _check_leaves(config.transport)
             transport = _tls(config.transport, certificate=options.certificate, key=options.key)
             config = dataclasses.replace(config, transport=transport)
             token = _token(options.token_file, fresh=True)
@@ -353,9 +355,16 @@ def _reached(options: argparse.Namespace, listed: str) -> tuple[list[str], Any]:
 
     addresses = listed.split(",")
     transport = _tls(transport_of(addresses[0]), authority=options.authority)
+    _check_leaves(transport)
     for address in addresses:
         transport.plain(address, "authority", options.plaintext)
     return addresses, transport
+
+
+def _check_leaves(transport: Any) -> None:
+    """ValueError where a transport does not leave its process."""
+    if transport.reach == "process":
+        raise ValueError(f"{transport!r} does not leave its process, and servers and workers by hand have one each.")
 
 
 def _tls(transport: Any, **named: str | None) -> Any:
@@ -585,7 +594,7 @@ def _value(hint: Any, text: str) -> Any:
     if text.lower() == "none" and type(None) in others:
         return None
     if issubclass(kind, Stage):
-        return parse_stage(kind.kind, text)
+        return build(kind.kind, text)
     if issubclass(kind, Value):
         return kind.from_dict(read_fields(text))
     try:

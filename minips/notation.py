@@ -1,23 +1,10 @@
-"""Stages as text, ``name:field=value,field=value``, as the command line, `Cluster` and the estimators take them."""
+"""The fields of a stage as text, ``field=value,field=value``, as `minips.stage.build` and the shell take them."""
 
 import ast
 import re
-from collections.abc import Mapping
 from typing import Any
 
-from minips.stage import Stage, build, stage_class
-
-
-def parse_stage(kind: str, text: "str | Mapping[str, Any] | Stage") -> Any:
-    """A stage from ``name`` or ``name:field=value,field=value``; from what is no text as `build` makes it.
-
-    >>> parse_stage("quantizer", "topk:fraction=0.05")
-    TopK(fraction=0.05)
-    """
-    if not isinstance(text, str):
-        return build(kind, text)
-    name, colon, fields = text.partition(":")
-    return stage_class(kind, name).from_dict(read_fields(fields) if colon else {})
+_PORT = re.compile(r"=\s*((?:[\w.-]+|\[[\da-fA-F:.]+\]):\d+)\s*(?=[,)]|$)")
 
 
 def read_fields(text: str) -> dict[str, Any]:
@@ -27,15 +14,15 @@ def read_fields(text: str) -> dict[str, Any]:
     >>> read_fields("address=10.0.0.1:6379, tls=False, then=cosine(steps=20)")
     {'address': '10.0.0.1:6379', 'tls': False, 'then': {'name': 'cosine', 'steps': 20}}
     """
-    quoted = re.sub(r"=\s*([\w.-]+:\d+)\s*(?=[,)]|$)", r'="\1"', text)
+    quoted = _PORT.sub(r'="\1"', text)
     try:
         fields: dict[str, Any] = _argument(ast.parse(f"fields({quoted})", mode="eval").body)
         if fields.pop("name") != "fields" or not fields:
             raise ValueError
         return fields
-    except (SyntaxError, ValueError, AttributeError):
+    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, MemoryError):
         raise ValueError(
-            f"Expected field=value, field=value, …, with name(field=value, …) for a stage within; got {text!r}."
+            f"Expected field=value, field=value, …, with name(field=value, …) for a stage within; got {text!r:.99}."
         ) from None
 
 

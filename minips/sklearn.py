@@ -3,7 +3,12 @@
 scikit-learn is not installed along with minips, and nothing else in it imports this module.
 """
 
+import inspect
+import math
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -11,12 +16,13 @@ import numpy as np
 from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.intake import check_unmasked
-from minips.notation import parse_stage
 from minips.problems import LinearRegression, Problem, SoftmaxRegression, softmax
 from minips.results.run import Run
 from minips.stage import Array, Tensors
 from minips.stages.optimizers import SGD
-from minips.training.train import train
+from minips.stages.transports import InProc, Tcp
+from minips.training.train import engine_for, train
+from minips.words import nearest
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -28,13 +34,24 @@ except ModuleNotFoundError:
     raise ModuleNotFoundError('minips.sklearn needs scikit-learn: pip install "minips[lab]".') from None
 
 __all__ = ["PSClassifier", "PSRegressor"]
-_READ: Any = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
-"""The rows that scikit-learn's check lets through."""
 _CODEC = ("quantizer", "memory", "serializer", "compressor")
-_STAGES = ("transport", "aggregator", "consistency", "optimizer", "exchange")
+_STAGES = ("aggregator", "consistency", "optimizer", "exchange")
 
 
-class _Trained(BaseEstimator):  # type: ignore[misc]
+class _Named:
+    """An estimator whose errors of unknown parameters have its own name."""
+
+    def __new__(cls, *values: Any, **given: Any) -> Self:
+        known = cls._get_param_names()  # type: ignore[attr-defined]
+        for name in given:
+            if name not in known:
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}. {nearest(name, known)}")
+        if values and cls.__module__ == __name__:
+            raise TypeError(f"{cls.__name__} takes its parameters by name, such as workers=2; got {values[0]!r}.")
+        return super().__new__(cls)
+
+
+class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
     """A linear model whose parameters were trained by several workers."""
 
     def __init__(
@@ -45,7 +62,7 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
         serializer: Any = "msgpack",
         compressor: Any = "none",
         pull: Codec | None = None,
-        transport: Any = "inproc",
+        transport: Any = None,
         aggregator: Any = "mean",
         consistency: Any = "bsp",
         optimizer: Any = None,
@@ -75,15 +92,14 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
     def config(self, X: Any, steps: int) -> Config:
         """The experiment that `fit` trains on the rows of X."""
         rows = X.shape[0]
-        codec = Codec(**{kind: parse_stage(kind, getattr(self, kind)) for kind in _CODEC})
-        stages = {kind: parse_stage(kind, stage) for kind in _STAGES if (stage := getattr(self, kind)) is not None}
-        if self.optimizer is None:
-            batch = min(self.batch_size or rows, rows) * min(self.workers, rows)
-            stages["optimizer"] = SGD(lr=1 / (self._second_derivative * _curvature(X, batch) + self.l2))
+        near = engine_for(self.engine, ()).apart == InProc.reach
+        transport = (InProc() if near else Tcp()) if self.transport is None else self.transport
+        stages = {kind: stage for kind in _STAGES if (stage := getattr(self, kind)) is not None}
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        return Config(
-            push=codec,
+        config = Config(
+            push=Codec(**{kind: getattr(self, kind) for kind in _CODEC}),
             pull=self.pull or Codec(),
+            transport=transport,
             workers=min(self.workers, rows),
             servers=self.servers,
             steps=steps,
@@ -91,15 +107,23 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
             seed=int(seed),
             **stages,
         )
+        if self.optimizer is not None:
+            return config
+        batch = min(config.batch_size or rows, rows) * config.workers
+        return replace(config, optimizer=SGD(lr=1 / (self._second_derivative * _curvature(X, batch) + self.l2)))
 
     def _table(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, Array, Array | None]:
         for what, given in (("X", X), ("y", y), ("sample_weight", sample_weight)):
             check_unmasked(given, what)
-        X, y = validate_data(self, X, y, multi_output=True, reset=reset, **_READ)
-        if self.workers < 1:
-            raise ValueError(f"workers must be at least 1; got {self.workers}.")
-        if not reset:  # the parameters keep the type that the first rows gave them
-            X = X.astype(next(iter(self._params.values())).dtype, copy=False)
+        X, y = self._read(X, y, multi_output=True, reset=reset)
+        if not isinstance(self.workers, Integral) or self.workers < 1:
+            raise ValueError(f"workers must be at least 1; got {self.workers!r}.")
+        if not isinstance(self.l2, Real) or not 0 <= float(self.l2) < math.inf:
+            raise ValueError(f"l2 must be a finite number of at least 0; got {self.l2!r}.")
+        # the parameters keep the type that the first rows gave them
+        dtype = X.dtype if reset else next(iter(self._params.values())).dtype
+        self._check_range(X, dtype, learned=True)
+        X = X.astype(dtype, copy=False)
         y = column_or_1d(y, warn=True)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=X.dtype)
         return X, y, weights
@@ -122,11 +146,32 @@ class _Trained(BaseEstimator):  # type: ignore[misc]
     def _features(self, X: Any) -> Any:
         check_is_fitted(self)
         check_unmasked(X, "X")
-        return validate_data(self, X, reset=False, **_READ)
+        X = self._read(X, reset=False)
+        self._check_range(X, next(iter(self._params.values())).dtype)
+        return X
+
+    def _read(self, *rows: Any, **options: Any) -> Any:
+        """The rows as scikit-learn's check lets them through. It adds them up, which may overflow."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return validate_data(self, *rows, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
+
+    def _check_range(self, X: Any, dtype: Any, learned: bool = False) -> None:
+        """ValueError that names a column of X whose squares, or their sums, could leave the range of the ``dtype``; of
+        rows to be ``learned``, also where all columns are so small that their gradients vanish.
+        """
+        sizes = np.asarray(abs(X).max(axis=0).toarray() if hasattr(X, "toarray") else np.abs(X).max(axis=0)).ravel()
+        largest, most = float(sizes.max()), _most(dtype)
+        if largest > most or (learned and 0 < largest < 1 / most):
+            names = getattr(self, "feature_names_in_", range(sizes.size))
+            raise ValueError(
+                f"The column {names[sizes.argmax()]!r} of X has values up to {largest:g}. In {dtype} the largest "
+                f"values should be between {1 / most:.0e} and {most:.0e}: scale X, for instance with scikit-learn's "
+                "StandardScaler in a pipeline."
+            )
 
 
 class PSRegressor(RegressorMixin, _Trained):  # type: ignore[misc]
-    """Least squares, trained by `minips.train`; its parameters are those of `PSClassifier`."""
+    """Least squares, trained by `minips.train`; its parameters are those of `PSClassifier` but for ``class_weight``."""
 
     _second_derivative = 1.0
 
@@ -145,10 +190,21 @@ class PSRegressor(RegressorMixin, _Trained):  # type: ignore[misc]
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, before: Tensors | None, steps: int | None) -> Self:
         X, y, weights = self._table(X, y, sample_weight, reset=before is None)
-        problem = LinearRegression(X, y.astype(X.dtype), l2=self.l2, weights=weights)
+        with np.errstate(over="ignore"):
+            y = y.astype(X.dtype)
+        if (largest := float(np.abs(y).max())) > (most := _most(X.dtype)):
+            raise ValueError(f"y has values up to {largest:g}. In {X.dtype} they may be {most:.0e} at most: scale y.")
+        problem = LinearRegression(X, y, l2=self.l2, weights=weights)
         params = self._train(problem, before, steps)
         self.coef_, self.intercept_ = params["w"], params["b"]
         return self
+
+
+def _extended(function: Any, **more: Any) -> inspect.Signature:
+    """The signature of a function, with more parameters and their defaults."""
+    known = inspect.signature(function)
+    added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value) for name, value in more.items()]
+    return known.replace(parameters=[*known.parameters.values(), *added])
 
 
 class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
@@ -156,14 +212,25 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
 
     A stage is given by value, by name, or by its name and fields: ``"topk:fraction=0.01"``. ``quantizer``, ``memory``,
     ``serializer`` and ``compressor`` are those of the pushed gradients. ``steps`` are clocks of all the workers, of
-    ``batch_size`` rows each. ``engine`` is where workers run: ``"threads"`` starts no process. Without an ``optimizer``
-    it is gradient descent, with one over the largest curvature of the loss as its learning rate.
+    ``batch_size`` rows each. ``engine`` is where workers run: ``"threads"`` starts no process. Without a ``transport``
+    it is one that suits the engine. Without an ``optimizer`` it is gradient descent, with one over the largest
+    curvature of the loss as its learning rate.
+
+    ``class_weight`` multiplies the weights of rows by one for their class: a dict of weights by class, 1 where it has
+    none, or ``"balanced"`` for ``n / (classes · n_c)``, n_c being the weight of the class's rows and n that of all.
 
     Fitted, it has ``coef_``, ``intercept_``, ``n_iter_``, the number of steps, and ``history_``, rows of (seconds,
     step, training loss). ConvergenceWarning where the run diverged.
     """
 
     _second_derivative = 0.5  # Böhning 1992, "Multinomial Logistic Regression Algorithm"
+
+    def __init__(self, *, class_weight: Any = None, **others: Any) -> None:
+        super().__init__(**others)
+        self.class_weight = class_weight
+
+    # scikit-learn reads the parameters' names here
+    __init__.__signature__ = _extended(_Trained.__init__, class_weight=None)  # type: ignore[attr-defined]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on all rows anew. ``y`` may hold any labels."""
@@ -177,6 +244,11 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
         all the classes in the first call.
         """
         before = getattr(self, "_params", None)
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"partial_fit sees a part of the rows, and class_weight={self.class_weight!r} needs all of them. "
+                "Give a dict of weights, such as sklearn.utils.class_weight.compute_class_weight makes."
+            )
         X, y, weights = self._table(X, y, sample_weight, reset=before is None)
         check_classification_targets(y)
         if before is None:
@@ -213,6 +285,8 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
             raise ValueError(f"y has the label {stranger!r}, which is none of the classes {self.classes_}.")
         if len(self.classes_) < 2:
             raise ValueError(f"A classifier needs two classes; got 1 class, {self.classes_.tolist()[0]!r}.")
+        if (of_class := self._class_weights(numbers, weights)) is not None:
+            weights = of_class[numbers] if weights is None else of_class[numbers] * weights
         problem = SoftmaxRegression(X, numbers, classes=len(self.classes_), l2=self.l2, weights=weights)
         params = self._train(problem, before, steps)
         W, b = params["W"].T, params["b"]
@@ -221,14 +295,39 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
         self.coef_, self.intercept_ = W, b
         return self
 
+    def _class_weights(self, numbers: Array, weights: Array | None) -> Array | None:
+        """The weight of each class, as scikit-learn's `LogisticRegression` finds it; None where all count alike."""
+        given, classes = self.class_weight, self.classes_.tolist()
+        if given is None:
+            return None
+        if isinstance(given, str) and given == "balanced":
+            sums = np.bincount(numbers, weights, len(classes))
+            return np.asarray(np.divide(sums.sum(), len(classes) * sums, out=np.zeros(len(classes)), where=sums > 0))
+        if not isinstance(given, Mapping):
+            raise ValueError(f"class_weight takes None, 'balanced', or a dict of weights by class; got {given!r}.")
+        for label, weight in given.items():
+            if not isinstance(weight, Real) or not 0 <= float(weight) < math.inf:
+                raise ValueError(f"class_weight has {weight!r} for {label!r}; expected a finite number of at least 0.")
+        strangers = [label for label in given if label not in classes]
+        if strangers and any(label not in given for label in classes):
+            raise ValueError(f"class_weight has {strangers[0]!r}, which is none of the classes {classes}.")
+        return np.array([float(given.get(label, 1)) for label in classes])
+
+
+def _most(dtype: Any) -> float:
+    """The largest value whose square still has a wide margin to the range of this dtype, as has that of its inverse."""
+    return math.sqrt(math.sqrt(np.finfo(dtype).max))
+
 
 def _curvature(X: Any, batch: int) -> float:
     """The largest eigenvalue of the mean of ``xxᵀ``, x a row of X and a 1, by the power method; a batch has more."""
     v, one = np.full(X.shape[1], 1.0), 1.0
     largest = 0.0
     for _ in range(20):
-        largest = float(np.sqrt(v @ v + one * one))
-        v, one = v / largest, one / largest
+        _, power = math.frexp(max(np.abs(v).max(), one))  # so that no square leaves the range of float64
+        v, one = np.ldexp(v, -power), math.ldexp(one, -power)
+        length = float(np.sqrt(v @ v + one * one))
+        largest, v, one = math.ldexp(length, power), v / length, one / length
         products = X @ v + one
         v, one = X.T @ products / X.shape[0], float(products.mean())
     squares = X.multiply(X) if hasattr(X, "multiply") else X * X

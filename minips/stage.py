@@ -4,8 +4,8 @@ A **Value** is a frozen dataclass whose fields say what they accept: limits, cho
 checks itself when it is made, prints as the code that makes it, and goes to JSON and back.
 
 A **Stage** is a value with a ``kind`` (quantizer, serializer, …) and a ``name``. ``@register`` lists its class under
-both, ``names`` lists what there is, and ``build`` makes one from a name or a dict. Nothing here knows what the kinds
-do: their contracts stand in ``minips.stages``.
+both, ``names`` lists what there is, and ``build`` makes one from a name, a name and fields, or a dict. Nothing here
+knows what the kinds do: their contracts stand in ``minips.stages``.
 """
 
 import dataclasses
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Union, 
 import numpy as np
 from numpy.typing import NDArray
 
+from minips.notation import read_fields
 from minips.words import FieldsDoc, article, check_limits, check_type, default_of, nearest, reason
 
 T = TypeVar("T")
@@ -30,15 +31,13 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
     class ValueField(Generic[T]):
-        """The type of a field that is read as a T, and may be given as a dict of its fields."""
+        """The type of a field that is read as a T, and may be given as a dict, or a text, of its fields."""
 
         def __get__(self, instance: object, owner: type | None = None) -> T: ...
-        def __set__(self, instance: object, value: T | Mapping[str, Any]) -> None: ...
+        def __set__(self, instance: object, value: T | str | Mapping[str, Any]) -> None: ...
 
     class StageField(ValueField[T]):
-        """The same for a stage, which may be given by its name, too."""
-
-        def __set__(self, instance: object, value: T | str | Mapping[str, Any]) -> None: ...
+        """The same for a stage, which is given with its name."""
 else:
     from typing import NewType
 
@@ -245,12 +244,6 @@ def stage_class(kind: str, name: str) -> type[Stage]:
     if isinstance(name, str) and name not in classes:
         load_installed()
     if not isinstance(name, str) or name not in classes:
-        head, colon, fields = str(name).partition(":")
-        if colon and head in classes:
-            raise ValueError(
-                f"{name!r:.99} is how the command line names {article(kind)}. In Python, give "
-                f"{_public(stage_class(kind, head))}({fields:.100}), or a dict of 'name' and the fields."
-            )
         raise NoStageError(f"There is no {kind} named {name!r:.99}. {nearest(name, classes)}")
     cls = classes[name]
     if isinstance(cls, str):
@@ -267,19 +260,23 @@ def default_stage(kind: str, name: str) -> Any:
 
 
 def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
-    """A stage from its name, from ``{"name": …, field: value}``, or itself.
+    """A stage from its name, from ``"name:field=value,field=value"``, from ``{"name": …, field: value}``, or itself.
 
-    >>> build("quantizer", {"name": "topk", "fraction": 0.5})
-    TopK(fraction=0.5)
+    >>> build("quantizer", "topk:fraction=0.5"), build("quantizer", {"name": "topk", "fraction": 0.5})
+    (TopK(fraction=0.5), TopK(fraction=0.5))
+    >>> build("optimizer", "sgd:schedule=cosine(steps=20)")
+    SGD(schedule=Cosine(steps=20))
     """
     if isinstance(spec, Stage):
         if spec.kind != kind:
-            raise ValueError(f"Expected a {kind}, got the {spec.kind} {spec!r}.")
+            raise ValueError(f"Expected {article(kind)}, got the {spec.kind} {spec!r}.")
         return spec
     if isinstance(spec, str):
-        return stage_class(kind, spec)()
+        name, colon, text = spec.partition(":")
+        cls = stage_class(kind, name)
+        return cls.from_dict(read_fields(text) if colon else {})
     if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
-        raise ValueError(f"Expected a {kind}, its name, or a dict with its name under 'name'; got {spec!r}.")
+        raise ValueError(f"Expected {article(kind)}, its name, or a dict with its name under 'name'; got {spec!r}.")
     return stage_class(kind, spec["name"]).from_dict({key: value for key, value in spec.items() if key != "name"})
 
 
@@ -412,6 +409,8 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
             return build(hint.kind, value)
         if issubclass(hint, Value) and isinstance(value, Mapping):
             return hint.from_dict(value)
+        if issubclass(hint, Value) and isinstance(value, str) and "=" in value:
+            return hint.from_dict(read_fields(value))
         if hint is float and isinstance(value, int | np.number) and not isinstance(value, bool):
             return float(value)
         if hint is int and isinstance(value, str | np.integer) and str(value).lstrip("-").isdigit():

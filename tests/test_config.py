@@ -165,3 +165,42 @@ def test_delays_multiply_and_repeat():
 def test_a_config_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         ps.Config().workers = 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "same"),
+    [
+        ({"optimizer": "adam:lr=0.1"}, {"optimizer": ps.Adam(lr=0.1)}),
+        ({"consistency": "ssp:staleness=3"}, {"consistency": ps.SSP(3)}),
+        ({"transport": "tcp:pool=1"}, {"transport": ps.Tcp(pool=1)}),
+        ({"push": {"quantizer": "topk:fraction=0.1"}}, {"push": ps.Codec(ps.TopK(0.1))}),
+        (
+            {"push": "quantizer=topk(fraction=0.1),memory=errorfeedback"},
+            {"push": ps.Codec(ps.TopK(0.1), "errorfeedback")},
+        ),
+        (
+            {"push": ps.Codec({"b": "exact", "*": "topk:fraction=0.1"})},
+            {"push": ps.Codec({"b": "exact", "*": ps.TopK(0.1)})},
+        ),
+        ({"link": "bandwidth_bps=1e7,latency_s=0"}, {"link": ps.Link(1e7, 0)}),
+        ({"delays": "seconds=0.1,slow={1: 5}"}, {"delays": ps.Delays(0.1, {1: 5.0})}),
+        ({"local": "steps=2,optimizer=sgd(lr=0.5)"}, {"local": ps.LocalSteps(2, ps.SGD(0.5))}),
+    ],
+    ids=lambda fields: "".join(fields),
+)
+def test_a_stage_as_text_is_taken_by_every_way_to_make_a_config(fields, same):
+    config = ps.Config(workers=4, **same)
+    assert ps.Config(workers=4, **fields) == ps.Config.from_dict({"workers": 4, **fields}) == config
+    assert ps.Config(workers=4).with_(fields) == config
+    assert ps.Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_an_engine_and_what_is_within_it_are_taken_as_text():
+    star = ps.Simulated(topology="star:bandwidth_bps=1e8,latency_s=0.001")
+    assert star == ps.build("engine", "simulated:topology=star(bandwidth_bps=1e8,latency_s=0.001)")
+    run = ps.train(ps.LinearRegression([[1.0]], [1.0]), ps.Config(workers=1, steps=4), engine="simulated:compute_s=0.5")
+    assert run.seconds == 2.0
+    with pytest.raises(ValueError, match=r"no topology named 'stars'\. Known: .*Did you mean star\?"):
+        ps.Simulated(topology="stars:bandwidth_bps=1e8")
+    with pytest.raises(ValueError, match=r"Config\.link takes a Link, got 'fast'"):
+        ps.Config(link="fast")

@@ -1,15 +1,19 @@
 """The scikit-learn estimators, by scikit-learn's own checks and against its own models."""
 
+import inspect
+
 import numpy as np
 import pytest
 from joblib.externals.loky import get_reusable_executor
 from scipy import sparse
 from sklearn import datasets
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import minips as ps
@@ -133,3 +137,172 @@ def test_no_steps_and_no_workers_are_refused(make):
 def test_a_run_that_diverges_warns():
     with pytest.warns(ConvergenceWarning, match="Lower the learning rate"):
         PSRegressor(optimizer="sgd:lr=1e30", random_state=0).fit(X, Y)
+
+
+@pytest.mark.parametrize("labels", [Y, NAMES[Y], Y.astype(float)], ids=["whole", "texts", "floats"])
+def test_class_weights_are_those_of_logistic_regression(labels):
+    classes = np.unique(labels).tolist()
+    rows, half = Y < 2, np.where(Y == 1, 0.5, 1.0)  # fewer rows of the last class
+    rows[-7:] = True
+    given = {"balanced": "balanced", "some": {classes[1]: 3.0}, "none": {}}
+    for weights in (None, half[rows]):
+        for class_weight in given.values():
+            theirs = compute_class_weight(
+                class_weight, classes=np.array(classes), y=labels[rows], sample_weight=weights
+            )[Y[rows]]
+            plain = PSClassifier(steps=20, random_state=0)
+            expected = plain.fit(X[rows], labels[rows], theirs if weights is None else theirs * weights).coef_
+            fitted = PSClassifier(steps=20, random_state=0, class_weight=class_weight)
+            fitted.fit(X[rows], labels[rows], weights)
+            np.testing.assert_allclose(fitted.coef_, expected, rtol=1e-12)
+
+
+def test_a_balanced_classifier_finds_the_rare_class_as_logistic_regression_does():
+    rng = np.random.default_rng(0)
+    y = (rng.random(2000) < 0.03).astype(int)
+    rows = rng.normal(size=(2000, 2)) + y[:, None]
+    ours = PSClassifier(class_weight="balanced", batch_size=None, random_state=0).fit(rows, y)
+    theirs = LogisticRegression(class_weight="balanced").fit(rows, y)
+    assert (ours.predict(rows) == theirs.predict(rows)).mean() > 0.99
+    assert PSClassifier(batch_size=None, random_state=0).fit(rows, y).predict(rows).sum() < ours.predict(rows).sum() / 5
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "said"),
+    [
+        ("balance", "class_weight takes None, 'balanced', or a dict of weights by class; got 'balance'"),
+        ([1, 2, 3], "class_weight takes None, 'balanced', or a dict"),
+        ({0: -1}, "class_weight has -1 for 0; expected a finite number of at least 0"),
+        ({0: np.nan}, "class_weight has nan for 0"),
+        ({0: "2"}, "class_weight has '2' for 0"),
+        ({0: 1, 7: 2}, r"class_weight has 7, which is none of the classes \[0, 1, 2\]"),
+        ({0: 0, 1: 0, 2: 0}, "one of them is above 0"),
+    ],
+)
+def test_wrong_class_weights_are_refused_in_a_sentence(class_weight, said):
+    with pytest.raises(ValueError, match=said):
+        PSClassifier(class_weight=class_weight).fit(X, Y)
+
+
+def test_balanced_class_weights_need_all_rows():
+    with pytest.raises(ValueError, match=r"partial_fit sees a part of the rows, and class_weight='balanced' needs all"):
+        PSClassifier(class_weight="balanced").partial_fit(X, Y, classes=[0, 1, 2])
+    weighed = PSClassifier(class_weight={2: 0.0}, random_state=0)
+    for _ in range(5):
+        weighed.partial_fit(X, Y, classes=[0, 1, 2])
+    assert not (weighed.predict(X) == 2).any()
+
+
+def test_parameters_are_cloned_searched_and_named():
+    model = PSClassifier(class_weight={0: 2.0}, engine=ps.Simulated(compute_s=1), pull=ps.Codec("sign"))
+    assert clone(model).get_params() == model.get_params()
+    assert clone(model).set_params(class_weight="balanced").class_weight == "balanced"
+    assert "class_weight" in inspect.signature(PSClassifier).parameters
+    assert "class_weight" not in PSRegressor().get_params()
+    assert {*PSClassifier().get_params()} == {*PSRegressor().get_params(), "class_weight"}
+    grid = {"class_weight": [None, "balanced", {0: 5.0}], "engine": ["threads", "simulated"]}
+    assert (
+        GridSearchCV(PSClassifier(steps=5, random_state=0), grid, cv=2).fit(X, Y).best_params_["class_weight"] is None
+    )
+
+    for make, given, said in (
+        (PSClassifier, {"optimiser": "adam"}, r"^PSClassifier has no parameter 'optimiser'.*Did you mean optimizer\?$"),
+        (PSRegressor, {"class_weight": None}, r"^PSRegressor has no parameter 'class_weight'\. Known: .*steps"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            make(**given)
+    with pytest.raises(TypeError, match=r"^PSClassifier takes its parameters by name, such as workers=2; got 4\.$"):
+        PSClassifier(4)
+
+
+class Named(PSRegressor):
+    def __init__(self, penalty, steps=10):
+        super().__init__(steps=steps)
+        self.penalty = penalty
+
+
+def test_a_subclass_has_parameters_of_its_own():
+    assert clone(Named(3)).get_params() == {"penalty": 3, "steps": 10}
+    with pytest.raises(TypeError, match=r"^Named has no parameter 'penality'\. Known: .*Did you mean penalty\?$"):
+        Named(penality=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"workers": "2"}, r"workers must be at least 1; got '2'"),
+        ({"workers": 2.5}, r"workers must be at least 1; got 2\.5"),
+        ({"batch_size": "all"}, r"Config\.batch_size takes an int, got 'all'"),
+        ({"l2": -1}, r"l2 must be a finite number of at least 0; got -1"),
+        ({"l2": "much"}, r"l2 must be a finite number of at least 0; got 'much'"),
+        ({"pull": 5}, r"Config\.pull takes a Codec, got 5"),
+        ({"quantizer": "topkk:fraction=1"}, r"no quantizer named 'topkk'.*Did you mean topk\?"),
+        ({"engine": "thread"}, r"no engine named 'thread'.*Did you mean threads\?"),
+        ({"engine": "processes", "transport": "inproc"}, r"Processes\(\) cannot use InProc\(\)"),
+    ],
+    ids=str,
+)
+def test_wrong_values_are_refused_in_a_sentence(given, said):
+    for make in (PSClassifier, PSRegressor):
+        with pytest.raises(ValueError, match=said):
+            make(**given).fit(X, Y)
+
+
+LOUD = np.where(np.arange(4) == 2, 1e100, 1)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("make", [PSClassifier, PSRegressor])
+@pytest.mark.parametrize(
+    ("scale", "dtype", "column"),
+    [(1e150, "f8", r"\d"), (1e-200, "f8", r"\d"), (1e307, "f8", r"\d"), (5e-320, "f8", r"\d")]
+    + [(LOUD, "f8", "2"), (1e20, "f4", r"\d"), (1e-20, "f4", r"\d"), (1e-42, "f4", r"\d")],
+    ids=str,
+)
+def test_rows_out_of_range_are_refused_by_their_column(form, make, scale, dtype, column):
+    with pytest.raises(ValueError, match=rf"^The column {column} of X has values up to .*scale X"):
+        make(steps=5).fit(form((X * scale).astype(dtype)), Y)
+
+
+@pytest.mark.parametrize("make", [PSClassifier, PSRegressor])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize(
+    ("scale", "dtype"),
+    [(1e70, "f8"), (1e-70, "f8"), (1e9, "f4"), (0, "f8"), ([1, 1e-200, 0, 1e-310], "f8"), ([1, 1e-44, 0, 1], "f4")],
+    ids=str,
+)
+def test_rows_within_range_are_trained_on(make, form, scale, dtype):
+    with np.errstate(all="raise", under="ignore"):
+        fitted = make(steps=5).fit(form((X * scale).astype(dtype)), Y)
+    assert np.isfinite(fitted.coef_).all()
+    assert fitted.history_[-1][2] <= fitted.history_[0][2] * 1.1
+
+
+def test_predictions_and_later_rows_are_in_range_too():
+    model = PSClassifier(steps=5).fit(X.astype("f4"), Y)
+    with pytest.raises(ValueError, match=r"The column \d of X has values up to .* In float32 the largest"):
+        model.predict_proba(X * 1e30)
+    with pytest.raises(ValueError, match=r"The column \d of X has values up to .* In float32 the largest"):
+        model.partial_fit(X * 1e60, Y)
+    with pytest.raises(ValueError, match=r"^y has values up to inf\. In float32 they may be 4e\+09 at most: scale y"):
+        PSRegressor().fit(X.astype("f4"), Y * 1e60)
+
+
+@pytest.mark.parametrize("make", [PSClassifier, PSRegressor])
+@pytest.mark.parametrize("engine", ["simulated", "simulated:compute_s=0.5", ps.Threads(), ps.Processes(), "processes"])
+def test_every_engine_fits_the_same_as_it_stands(make, engine):
+    here = make(steps=5, random_state=0).fit(X, Y)
+    there = make(steps=5, random_state=0, engine=engine).fit(X, Y)
+    np.testing.assert_array_equal(there.coef_, here.coef_)
+
+
+@pytest.mark.soak
+@pytest.mark.outside  # joblib keeps a pipe
+def test_processes_are_started_from_those_of_a_grid_search(monkeypatch, tmp_path):
+    monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(tmp_path))
+    grid = {"engine": ["threads", "processes"]}
+    try:
+        found = GridSearchCV(PSClassifier(steps=20, random_state=0), grid, n_jobs=2, cv=2).fit(X, Y)
+    finally:
+        get_reusable_executor().shutdown(wait=True, kill_workers=True)
+    assert len({*found.cv_results_["mean_test_score"]}) == 1

@@ -28,12 +28,14 @@ def check_seconds(what: str, seconds: object, more: str = "") -> None:
 
 @dataclass(frozen=True, repr=False)
 class Config(Value):
-    """One experiment. A stage may be given by its name, or as a dict of its name and fields.
+    """One experiment. A stage may be given by its name, with or without fields, or as a dict of its name and fields.
 
     >>> Config(workers=2)
     Config(workers=2)
     >>> Config(consistency="asp", workers=2).consistency
     ASP()
+    >>> Config(optimizer="adam:lr=0.1").optimizer == Config(optimizer={"name": "adam", "lr": 0.1}).optimizer
+    True
     >>> Config.from_dict(Config().to_dict()) == Config()
     True
     """

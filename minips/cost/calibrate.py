@@ -126,7 +126,7 @@ def _measure(
     single = replace(alone(config), workers=1, aggregator=Mean(), batch_size=config.batch_size, seed=config.seed)
     crowd = replace(single, workers=meters.CROWD)
     plan = meters.Assignment(single, crowd, _pair(single), pieces, config.aggregator, together, secrets.token_hex(16))
-    one_process = config.transport.name == "inproc"
+    one_process = config.transport.reach == Threads.apart
 
     def check() -> None:
         if stop():
@@ -297,4 +297,4 @@ def _ratios(codec: Codec, tensors: Tensors) -> dict[str, float]:
 
 def _cores(config: Config) -> int:
     """The number of cores that work at the same time: one within a process, where threads share an interpreter."""
-    return 1 if config.transport.name == "inproc" else len(usable_cores())
+    return 1 if config.transport.reach == Threads.apart else len(usable_cores())

@@ -25,7 +25,7 @@ from minips.cost.walk import EVEN_STEPS, Declared, Walk, Workload
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 from minips.machines.topology import Machines
-from minips.notation import parse_stage, read_fields
+from minips.notation import read_fields
 from minips.stage import Stage, Value, build
 from minips.stages.quantizers import Quantizer
 from minips.training.sweep import Table
@@ -199,7 +199,7 @@ def _codec(given: CodecLike) -> Codec:
         return given
     if isinstance(given, Mapping) and "name" not in given:
         return Codec.from_dict(given)
-    return Codec(parse_stage("quantizer", given))
+    return Codec(build("quantizer", given))
 
 
 def _fits(calibration: Calibration, config: Config) -> bool:

@@ -23,7 +23,7 @@ from minips.stages.optimizers import SGD
 from minips.stages.quantizers import Exact, Float16, TopK, Uniform
 from minips.stages.transports import Link
 from minips.training.progress import showing
-from minips.training.train import train
+from minips.training.train import engine_for, train
 
 STEPS, SAMPLE_STEPS = 6, 10
 SAMPLE_S = 3.0
@@ -112,6 +112,7 @@ def codec_map(
     start = start or Config(workers=4, optimizer=SGD(lr=1e-3))
     known = dict(calibrations or {})
     plan = {name: replace(start, push=codec, steps=STEPS, epochs=None, local=None) for name, codec in codecs.items()}
+    engine = engine_for(engine, plan.values() if samples else ())
     parts, done = 2 * len(plan) + bool(samples) * len(plan), 0
     with showing(progress or watch, lambda text, share: (text, share)) as show:
         for name, config in plan.items():

@@ -23,7 +23,7 @@ from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.quiet import quietly
 from minips.cost.rehearsal import count_bytes, count_rows
 from minips.cost.walk import Walk
-from minips.engines import Engine, Processes
+from minips.engines import Engine
 from minips.engines.hosts import Hosts
 from minips.engines.inner import Inner
 from minips.engines.simulated.engine import Simulated
@@ -37,7 +37,7 @@ from minips.results.trace import SPANS, Trace
 from minips.stage import Tensors
 from minips.stages.consistency import ASP, BSP, SSP, Consistency
 from minips.stages.transports.framing import stream_nbytes
-from minips.training.train import train
+from minips.training.train import engine_for, train
 from minips.words import check_type
 
 SLOW = Delays(seconds=0.05, slow={1: 4.0})
@@ -223,11 +223,12 @@ def against_measured(
     the default config one takes a few seconds.
     """
     config = config or Config(workers=4, steps=20, delays=SLOW)
+    engine = engine_for(engine, [config])
     simulated = Simulated(calibration=calibration or calibrate(config, problem), abandon=False)
     rows = []
     for consistency in (BSP(), SSP(), ASP(), BSP(backup=1)):
         same = replace(config, consistency=consistency)
-        runs = [train(problem, same, engine=chosen) for chosen in (simulated, engine or Processes())]
+        runs = [train(problem, same, engine=chosen) for chosen in (simulated, engine)]
         rows.append(Row(consistency, *(run.seconds_per_step for run in runs)))
         report(rows[-1])
     return rows

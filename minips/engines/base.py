@@ -1,13 +1,14 @@
 """The contract of an engine: it runs the servers and the workers of a config, and makes a `Run` of their reports."""
 
 from abc import abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from minips.core.config import Config
 from minips.engines.evaluation import Evaluation
 from minips.problems import Problem
 from minips.results.run import Run, State, Stop, Watch
-from minips.stage import Stage, Tensors
+from minips.stage import Stage, Tensors, names, stage_class
+from minips.stages.transports.base import REACHES
 
 
 class TrainingJob(NamedTuple):
@@ -31,6 +32,20 @@ class Engine(Stage):
     """The contract."""
 
     kind: ClassVar[str] = "engine"
+    apart: ClassVar[str] = "process"
+    """How far apart its servers and workers are: one of `REACHES`."""
+
+    def check(self, config: Config) -> None:
+        """ValueError where this engine cannot run ``config``; asked before anything is started."""
+        reaches = [*REACHES]
+        far = reaches[reaches.index(self.apart) :]
+        if config.transport.reach not in far:
+            classes: dict[str, Any] = {name: stage_class("transport", name) for name in names("transport")}
+            fitting = [name for name, cls in classes.items() if cls.reach in far]
+            raise ValueError(
+                f"{self!r} cannot use {config.transport!r}, which does not leave {REACHES[config.transport.reach]}. "
+                f"Use one of the transports {', '.join(fitting)}; or engine='threads', which takes every transport."
+            )
 
     @abstractmethod
     def run(self, job: TrainingJob) -> Run:

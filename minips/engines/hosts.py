@@ -69,6 +69,7 @@ class Hosts(Engine):
     """
 
     name = "hosts"
+    apart = "network"
     requires: ClassVar[tuple[str, ...]] = ("pyroute2", "networkx")
     extra = "hosts"
     topology: StageField[Topology | None] = option(None, "the network; None: a star of 100 Mbit/s")
@@ -86,6 +87,9 @@ class Hosts(Engine):
             raise ValueError(
                 f"Hosts cannot be {self.topology!r}: {why}. Use Star(), Tree() or TwoRacks(); or Simulated(topology=…)."
             )
+
+    def check(self, config: Config) -> None:
+        self.transport(config)
 
     def run(self, job: TrainingJob) -> Run:
         transport = self.transport(job.config)

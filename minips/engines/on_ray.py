@@ -25,6 +25,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
+from minips.core.config import Config
 from minips.core.exchange import PS
 from minips.engines.actor import Actor, ActorInfo
 from minips.engines.base import Engine, TrainingJob
@@ -70,19 +71,22 @@ class Ray(Engine):
     """
 
     name = "ray"
+    apart = "network"
     requires: ClassVar[tuple[str, ...]] = ("ray", "cryptography")
     extra = "ray"
     address: str | None = option(None, "the Ray cluster to join; None: the one that is there; local: a new one, here")
     tls: bool = option(True, "encrypt what workers and servers exchange")
     cpus: float = option(1.0, "CPUs that Ray sets aside for each server and each worker", above=0)
 
-    def run(self, job: TrainingJob) -> Run:
-        config = job.config
+    def check(self, config: Config) -> None:
         if not isinstance(config.transport, Tcp):
             raise ValueError(
                 f"Ray places servers and workers on several machines, which tcp connects; got transport="
                 f"{config.transport!r}. Use transport='tcp', or engine=Processes()."
             )
+
+    def run(self, job: TrainingJob) -> Run:
+        config = job.config
         servers = config.servers if isinstance(config.exchange, PS) else 0
         with (
             connected(self.address, servers + config.workers, self.cpus) as ray,

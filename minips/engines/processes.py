@@ -50,6 +50,7 @@ class Processes(LocalEngine):
     """Each server and worker in a process with one thread of arithmetic, so that workers do not compete for cores."""
 
     name = "processes"
+    apart = "machine"
 
     def start(self, *names: str) -> list[Child]:
         return started(names)

@@ -20,7 +20,7 @@ from minips.stage import Value
 from minips.stages.quantizers import Exact, Quantizer
 from minips.stages.transports import InProc
 from minips.training.progress import showing
-from minips.training.train import train
+from minips.training.train import engine_for, train
 from minips.words import check_type, nearest
 
 Number = int | float | np.number
@@ -58,10 +58,11 @@ def sweep(
     def read(done: int) -> tuple[str, float]:
         return f"{done} of {len(plan)} runs", done / len(plan)
 
+    chosen = engine_for(engine, (config for config in plan if isinstance(config, Config)))
     with showing(progress, read) as show:
         for number, (label, config) in enumerate(zip(named or repeat(""), plan, strict=False)):
             show(number)
-            run = train(problem, config, engine=engine)
+            run = train(problem, config, engine=chosen)
             run.name = str(label)
             yield run
 

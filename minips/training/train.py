@@ -2,7 +2,7 @@
 
 import reprlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,7 @@ def train(
     before = Run.load(resume) if isinstance(resume, str | Path) else resume
     config = (config or (before.config if before else Config())).for_rows(problem.rows)
     warn_of_outer(config.local, config.optimizer)
-    chosen: Engine = build("engine", engine) if engine else Processes()
+    chosen = engine_for(engine, [config])
     params = problem.init(seeds.init(config.seed))
     check_tables(config, problem.tables, params)
     origin = origin_of(problem, params)
@@ -102,6 +102,14 @@ def train(
     run.judge(problem, origin)
     run.evaluations = pauses.rows if pauses else []
     return run.after(before) if before else run
+
+
+def engine_for(engine: Engine | str | None, configs: Iterable[Config]) -> Engine:
+    """The engine that is meant (None: `Processes`). ValueError where it cannot run one of the configs."""
+    chosen: Engine = Processes() if engine is None else build("engine", engine)
+    for config in configs:
+        chosen.check(config)
+    return chosen
 
 
 def check_problem(who: str, problem: object) -> None:

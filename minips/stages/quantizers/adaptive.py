@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minips.stage import Array, build, option, register
+from minips.stage import Array, default_stage, option, register
 from minips.stages.quantizers.base import Parts, Quantizer, norm, part
 from minips.stages.quantizers.casts import Exact, Float16
 from minips.stages.quantizers.integers import Uniform
@@ -43,7 +43,7 @@ class Adaptive(Quantizer):
         name = part(parts, "which").tobytes().decode(errors="replace")
         if name == self.name:
             raise ValueError("An adaptive quantizer cannot choose itself.")
-        rung: Quantizer = build("quantizer", name)
+        rung: Quantizer = default_stage("quantizer", name)
         return rung.decode({key: array for key, array in parts.items() if key != "which"})
 
     def error_bound(self, x: Array) -> float | None:

@@ -23,6 +23,7 @@ class InProc(StreamTransport):
 
     name = "inproc"
     scheme = "inproc"
+    reach = "process"
 
     def listen(self, address: str | None) -> Listener:
         address = address or f"inproc://{fresh_name()}"

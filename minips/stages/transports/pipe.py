@@ -18,6 +18,7 @@ from minips.stages.transports.wire import Listener, Wire
 class LocalTransport(PatientTransport):
     """Addresses are names on one machine: ``scheme://name``."""
 
+    reach = "machine"
     max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
 
     @abstractmethod
