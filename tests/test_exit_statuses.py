@@ -249,3 +249,25 @@ def test_both_streams_into_one_closed_pipe_are_141(command):
 def test_a_closed_pipe_does_not_cost_the_saved_run(folder):
     assert closed_pipe(f"{TRAIN} --save run.npz --json -").returncode == 141
     assert ps.Run.load("run.npz").updates == 6
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            "train --transport inproc",
+            "--engine: Processes() cannot use InProc(), which does not leave one process. Use",
+        ),
+        (
+            "train --transport pipe --engine hosts",
+            "--engine: Hosts are joined by a network alone; got transport=Pipe(",
+        ),
+        ("serve --transport inproc", "InProc() does not leave its process, and servers and workers by hand have one"),
+        ("work --connect inproc://x", "InProc() does not leave its process, and servers and workers by hand have one"),
+        ("status inproc://x", "InProc() does not leave its process, and servers and workers by hand have one each."),
+    ],
+)
+def test_a_transport_that_does_not_reach_is_a_wrong_value(command, said, monkeypatch, capsys):
+    monkeypatch.setenv("MINIPS_TOKEN", "secret")
+    assert status(f"{command} --data synthetic" if command[:6] != "status" else command) == 2
+    assert said in capsys.readouterr().err

@@ -201,9 +201,8 @@ def test_parameters_are_cloned_searched_and_named():
     assert "class_weight" not in PSRegressor().get_params()
     assert {*PSClassifier().get_params()} == {*PSRegressor().get_params(), "class_weight"}
     grid = {"class_weight": [None, "balanced", {0: 5.0}], "engine": ["threads", "simulated"]}
-    assert (
-        GridSearchCV(PSClassifier(steps=5, random_state=0), grid, cv=2).fit(X, Y).best_params_["class_weight"] is None
-    )
+    found = GridSearchCV(PSClassifier(steps=5, random_state=0), grid, cv=2).fit(X, Y).cv_results_["mean_test_score"]
+    np.testing.assert_array_equal(found[::2], found[1::2])  # the engines give the same
 
     for make, given, said in (
         (PSClassifier, {"optimiser": "adam"}, r"^PSClassifier has no parameter 'optimiser'.*Did you mean optimizer\?$"),
@@ -255,8 +254,16 @@ LOUD = np.where(np.arange(4) == 2, 1e100, 1)
 @pytest.mark.parametrize("make", [PSClassifier, PSRegressor])
 @pytest.mark.parametrize(
     ("scale", "dtype", "column"),
-    [(1e150, "f8", r"\d"), (1e-200, "f8", r"\d"), (1e307, "f8", r"\d"), (5e-320, "f8", r"\d")]
-    + [(LOUD, "f8", "2"), (1e20, "f4", r"\d"), (1e-20, "f4", r"\d"), (1e-42, "f4", r"\d")],
+    [
+        (1e150, "f8", r"\d"),
+        (1e-200, "f8", r"\d"),
+        (5e307, "f8", r"\d"),
+        (5e-320, "f8", r"\d"),
+        (LOUD, "f8", "2"),
+        (1e20, "f4", r"\d"),
+        (1e-20, "f4", r"\d"),
+        (1e-42, "f4", r"\d"),
+    ],
     ids=str,
 )
 def test_rows_out_of_range_are_refused_by_their_column(form, make, scale, dtype, column):
@@ -289,7 +296,7 @@ def test_predictions_and_later_rows_are_in_range_too():
 
 
 @pytest.mark.parametrize("make", [PSClassifier, PSRegressor])
-@pytest.mark.parametrize("engine", ["simulated", "simulated:compute_s=0.5", ps.Threads(), ps.Processes(), "processes"])
+@pytest.mark.parametrize("engine", ["simulated:compute_s=0.5", ps.Threads(), "processes"], ids=str)
 def test_every_engine_fits_the_same_as_it_stands(make, engine):
     here = make(steps=5, random_state=0).fit(X, Y)
     there = make(steps=5, random_state=0, engine=engine).fit(X, Y)

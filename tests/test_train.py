@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import minips as ps
+from minips.cost.predict import against_measured
 from minips.engines import local
 from minips.engines.supervisor import Supervisor
 from minips.engines.worker import batch, compute
@@ -457,10 +458,51 @@ def test_a_run_without_its_server_is_over():
     assert_nothing_is_left()
 
 
-def test_processes_cannot_meet_in_process():
-    with pytest.raises(RuntimeError, match="Threads can use inproc, other processes cannot"):
-        ps.train(DOUBLE, BASE, engine=PROCESSES)
-    assert_nothing_is_left()
+FARTHER = "grpc, http, pipe, pyro, shm, tcp, thrift, zmq"
+THEIRS = (
+    r"^Processes\(\) cannot use InProc\(\), which does not leave one process\. "
+    rf"Use one of the transports {FARTHER}; or engine='threads', which takes every transport\.$"
+)
+ASKED = {
+    "train": lambda config: ps.train(DOUBLE, config),
+    "train, by name": lambda config: ps.train(DOUBLE, config, engine="processes"),
+    "resume": lambda config: ps.train(
+        DOUBLE, config, engine=PROCESSES, resume=ps.train(DOUBLE, BASE, engine="threads")
+    ),
+    "sweep": lambda config: list(ps.sweep(DOUBLE, [TCP, config], engine=PROCESSES)),
+    "sensitivity": lambda config: ps.sensitivity(DOUBLE, config, engine=PROCESSES),
+    "map": lambda config: ps.cost.codec_map({"exact": ps.Codec()}, [9], [1e7], start=config, samples=1),
+    "against_measured": lambda config: against_measured(DOUBLE, config),
+}
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_an_engine_refuses_a_transport_that_does_not_reach_before_anything_starts(ask, monkeypatch):
+    config = dataclasses.replace(BASE, steps=2 * BASE.steps)
+    monkeypatch.setattr(ps.Processes, "start", lambda *names: pytest.fail("a process was to start"))
+    with pytest.raises(ValueError, match=THEIRS):
+        ask(config)
+
+
+def test_an_engine_asks_how_far_a_transport_of_ones_own_reaches(registry):
+    @ps.register
+    @dataclasses.dataclass(frozen=True)
+    class Near(ps.InProc):
+        name = "near"
+
+    @ps.register
+    @dataclasses.dataclass(frozen=True)
+    class Rack(ps.Processes):
+        name = "rack"
+        apart = "network"
+
+    with pytest.raises(ValueError, match=r"Processes\(\) cannot use .*Near\(\), which does not leave one process"):
+        ps.train(DOUBLE, dataclasses.replace(BASE, transport=Near()))
+    assert ps.train(DOUBLE, dataclasses.replace(BASE, transport=Near()), engine="threads").updates
+    with pytest.raises(
+        ValueError, match=r"Rack\(\) cannot use Pipe\(\), which does not leave one machine\. Use .* grpc, http, pyro"
+    ):
+        ps.train(DOUBLE, dataclasses.replace(BASE, transport="pipe"), engine="rack")
 
 
 @pytest.mark.parametrize(

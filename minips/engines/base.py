@@ -42,8 +42,9 @@ class Engine(Stage):
         if config.transport.reach not in far:
             classes: dict[str, Any] = {name: stage_class("transport", name) for name in names("transport")}
             fitting = [name for name, cls in classes.items() if cls.reach in far]
+            within = REACHES[config.transport.reach]
             raise ValueError(
-                f"{self!r} cannot use {config.transport!r}, which does not leave {REACHES[config.transport.reach]}. "
+                f"{self.as_code()} cannot use {config.transport.as_code()}, which does not leave {within}. "
                 f"Use one of the transports {', '.join(fitting)}; or engine='threads', which takes every transport."
             )
 

@@ -11,6 +11,8 @@ to. gRPC refuses messages above 4 MB unless told otherwise; here it is told the 
 2 GiB less a byte. It holds for strangers too. A peer that stalls does not answer pings, and is dropped after 60 s.
 """
 
+import errno
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -46,7 +48,7 @@ class Grpc(CallTransport):
         return _GrpcListener(self, address)
 
     def dial(self, address: str, timeout: float) -> Wire:
-        return CallWire(_GrpcServer(netloc(*self.host_and_port(address)), self.options()), address)
+        return CallWire(_GrpcServer(netloc(*self.reached(address, timeout)), self.options()), address)
 
     def options(self) -> list[tuple[str, int]]:
         """GRPC's channel arguments, for both sides."""
@@ -114,13 +116,17 @@ class _GrpcListener(InboxListener[RemoteCaller]):
         method = grpc.stream_stream_rpc_method_handler(self._talk)
         talk = grpc.method_handlers_generic_handler("minips", {"Talk": method})
         self._server = grpc.server(_ThreadEach(), [talk], options=transport.options())
-        host, port = transport.host_and_port(address)
         try:
-            port = self._server.add_insecure_port(netloc(host, port))
-        except RuntimeError as error:
+            host, port = transport.free(address)  # or gRPC would log in its own words that a port is taken
+            bound = self._server.add_insecure_port(netloc(host, port))
+        except RuntimeError:  # it was taken since
             self._server.stop(None).wait(HANDSHAKE_S)
-            raise transport.unservable(address, error) from None
-        super().__init__(transport.address(host, port))
+            taken = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+            raise transport.unservable(host, port, taken) from None
+        except OSError:
+            self._server.stop(None).wait(HANDSHAKE_S)
+            raise
+        super().__init__(transport.address(host, bound))
         self._server.start()
 
     def _talk(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:

@@ -1,10 +1,17 @@
 """Addresses of host and port, for the transports over a network."""
 
+import errno
 import ipaddress
 import socket
-from typing import ClassVar
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, ClassVar
 
 from minips.stages.transports.base import Transport
+from minips.words import reason
+
+_ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+LOOPBACKS = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}
 
 
 class NetworkTransport(Transport):
@@ -16,18 +23,46 @@ class NetworkTransport(Transport):
         """A socket that listens at the address, and which one it got. OSError in a sentence where it cannot be had."""
         host, port = self.host_and_port(address)
         try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            sock = socket.create_server((host, port), family=family, backlog=128)
-        except OSError as error:
-            raise self.unservable(address, error.strerror) from None
-        return sock, self.address(*sock.getsockname()[:2])
+            for family, place in _places(host, port):
+                try:
+                    sock = socket.create_server(place, family=family, backlog=128)
+                    return sock, self.address(*sock.getsockname()[:2])
+                except OSError as error:
+                    if error.errno not in _ABSENT:
+                        raise
+                    failed = error
+            raise failed
+        except (OSError, UnicodeError) as error:  # the latter for a host that cannot be one
+            raise self.unservable(host, port, error) from None
+
+    def free(self, address: str | None) -> tuple[str, int]:
+        """The host's number and the port at which a library may listen, 0 for any port. OSError as `bound`."""
+        sock, _ = self.bound(address)
+        with sock:
+            return sock.getsockname()[0], self.host_and_port(address)[1]
 
     def dialled(self, address: str, timeout: float) -> socket.socket:
         """A socket connected to the address. ConnectionError where no server answers."""
+        host, port = self.host_and_port(address)
         try:
-            return socket.create_connection(self.host_and_port(address), timeout)
-        except (OSError, UnicodeError) as error:  # the latter for a host that cannot be one
+            for number in _numbers(host):
+                try:
+                    return socket.create_connection((number, port), timeout)
+                except OSError as error:
+                    failed = error
+            raise failed
+        except (OSError, UnicodeError) as error:
             raise ConnectionError(f"No server answers at {address}: {error}. Is the server running?") from None
+
+    def reached(self, address: str, timeout: float, names: Iterable[str] = ("localhost",)) -> tuple[str, int]:
+        """Host and port for a library that connects; in place of one of these ``names`` the number at which a server
+        listens. ConnectionError as `dialled`.
+        """
+        host, port = self.host_and_port(address)
+        if host not in names:
+            return host, port
+        with self.dialled(address, timeout) as sock:
+            return sock.getpeername()[0], port
 
     def host_and_port(self, address: str | None) -> tuple[str, int]:
         """``scheme://host:port`` taken apart; an IPv6 host stands in brackets. None: a free port of this machine."""
@@ -35,7 +70,7 @@ class NetworkTransport(Transport):
         if not separator or not port.isdecimal() or int(port) > 65535:
             takes = f"{type(self).__name__} takes an address such as {self.scheme}://127.0.0.1:5000"
             raise ValueError(f"{takes}, got {address!r}.")
-        return host.strip("[]") or "127.0.0.1", int(port)
+        return host.strip("[]") or loopback(), int(port)
 
     def address(self, host: str, port: int) -> str:
         """The two put together."""
@@ -52,14 +87,46 @@ class NetworkTransport(Transport):
             )
         return True
 
-    def unservable(self, address: str | None, error: object) -> OSError:
+    def unservable(self, host: str, port: int, error: Exception) -> OSError:
         """The sentence for an address that cannot be had."""
-        return OSError(f"{address} cannot be served: {error}. Choose another port, or 0 for a free one.")
+        advice = "Name an address that this machine has."
+        if getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES):
+            advice = "Choose another port, or 0 for a free one."
+        why = (getattr(error, "strerror", None) or reason(error)).partition(" (while")[0]  # of create_server
+        return OSError(f"{self.address(host, port)} cannot be served: {why}. {advice}")
 
 
 def netloc(host: str, port: int | str) -> str:
     """``host:port`` as libraries want it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def loopback() -> str:
+    """This machine's own address for itself: 127.0.0.1, or ::1 where that is the only one."""
+    for host, family in LOOPBACKS.items():
+        with suppress(OSError), socket.socket(family) as sock:
+            sock.bind((host, 0))
+            return host
+    return next(iter(LOOPBACKS))
+
+
+def _numbers(host: str) -> list[str]:
+    """The hosts to try for one: localhost is either loopback, whatever a file of hosts says."""
+    return [*LOOPBACKS] if host == "localhost" else [host]
+
+
+def _places(host: str, port: int) -> list[tuple[int, Any]]:
+    """The families and addresses of a host, those of IPv4 first. OSError for an unknown name."""
+    kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+    found = [socket.getaddrinfo(number, port, type=kind, flags=flags) for number in _numbers(host)]
+    return sorted(((family, place) for places in found for family, *_, place in places), key=lambda one: one[0])
+
+
+def is_number(host: str) -> bool:
+    """True for an address, which needs no look-up, False for a name."""
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(host))
+    return False
 
 
 def is_loopback(host: str) -> bool:

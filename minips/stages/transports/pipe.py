@@ -10,6 +10,7 @@ from minips.stage import option, register
 from minips.stages.transports.base import fresh_name
 from minips.stages.transports.endpoints import PatientTransport, SocketListener
 from minips.stages.transports.framing import Framer
+from minips.stages.transports.network import loopback
 from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.wire import Listener, Wire
 
@@ -55,7 +56,7 @@ class LocalTransport(PatientTransport):
         name = self.rest(address)
         if not hasattr(socket, "AF_UNIX"):
             host, _, port = name.rpartition(":")
-            return socket.socket(), (host, int(port)) if port.isdigit() else ("127.0.0.1", 0)
+            return socket.socket(), (host, int(port)) if port.isdigit() else (loopback(), 0)
         place = f"\0{name}"
         if sys.platform != "linux":
             import tempfile  # which brings the compressors of archives along

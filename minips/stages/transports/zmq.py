@@ -35,7 +35,7 @@ from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.endpoints import PatientTransport
 from minips.stages.transports.framing import size, too_large
 from minips.stages.transports.inbox import InboxListener, InboxWire
-from minips.stages.transports.network import NetworkTransport, netloc
+from minips.stages.transports.network import NetworkTransport, is_number, netloc
 from minips.stages.transports.patience import AT_ONCE, OUTSTANDING_BYTES, Flow, Limit, Patience
 from minips.stages.transports.wire import AUTH, CALL, Listener, Wire
 
@@ -64,22 +64,24 @@ class Zmq(NetworkTransport, PatientTransport):
     max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
 
     def listen(self, address: str | None) -> Listener:
-        host, port = self.host_and_port(address)
+        host, port = self.free(address)
         loop = _Loop("ROUTER", self.max_message_bytes, self.stalled_s)
         try:
             loop.socket.bind(f"tcp://{netloc(host, port or '*')}")
         except Exception as error:  # ZMQError is no OSError
             loop.let_go()
-            raise self.unservable(address, error) from None
+            raise self.unservable(host, port, error) from None
         bound = loop.socket.last_endpoint.decode().rpartition(":")[2]
         loop.start()
         return _ZmqListener(loop, self.address(host, int(bound)))
 
     def dial(self, address: str, timeout: float) -> Wire:
-        place = netloc(*self.host_and_port(address))
+        host, port = self.host_and_port(address)
+        if not is_number(host):  # of a name libzmq tries one address, which need not be the server's
+            host, port = self.reached(address, timeout, [host])
         loop = _Loop("DEALER", self.max_message_bytes, self.stalled_s)
         try:
-            loop.socket.connect(f"tcp://{place}")
+            loop.socket.connect(f"tcp://{netloc(host, port)}")
         except Exception as error:
             loop.let_go()
             raise ConnectionError(f"No server answers at {address}: {error}.") from None

@@ -29,7 +29,7 @@ class Http(CallTransport, PatientTransport):
     def dial(self, address: str, timeout: float) -> Wire:
         from minips.stages.transports.http.calls import HttpServer
 
-        server = HttpServer(f"http://{netloc(*self.host_and_port(address))}/", self.pool, self.max_message_bytes)
+        server = HttpServer(f"http://{netloc(*self.reached(address, timeout))}/", self.pool, self.max_message_bytes)
         try:
             server.loop.do(server.open(timeout), timeout + 1)
         except Exception as error:
