@@ -47,7 +47,8 @@ def told(kind, *hosts, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "host", "other"), [("::1", "[::1]", "127.0.0.1"), ("127.0.0.1", "127.0.0.1", "[::1]")]
+    ("kind", "host", "other"),
+    [("::1", "[::1]", "127.0.0.1"), pytest.param("127.0.0.1", "127.0.0.1", "[::1]", marks=pytest.mark.soak)],
 )
 def test_one_loopback_is_enough(kind, host, other, tmp_path):
     done = told(kind, host, "localhost", other, tmp_path=tmp_path)
@@ -60,6 +61,7 @@ def test_one_loopback_is_enough(kind, host, other, tmp_path):
     assert not done
 
 
+@pytest.mark.soak
 def test_without_a_loopback_the_address_is_named(tmp_path):
     done = told("none", tmp_path=tmp_path)
     for name in NETWORK:
@@ -69,9 +71,9 @@ def test_without_a_loopback_the_address_is_named(tmp_path):
 
 
 @pytest.mark.soak
-def test_runs_and_calibrations_need_no_127_0_0_1(tmp_path):
+def test_a_run_needs_no_127_0_0_1(tmp_path):
     done = told("::1", "train", tmp_path=tmp_path)
-    assert all(done[name, "train"] == f"{[6] * 6} True" for name in NETWORK)
+    assert all(done[name, "train"] == "[6, 6]" for name in NETWORK)
 
 
 BY_HAND = """
@@ -129,7 +131,7 @@ def test_tls_knows_a_server_by_the_number_of_its_host(tmp_path):
     with server.serve(lambda frames: frames, "tcp://[::1]:0", "token") as endpoint:
         with client.connect(endpoint.address, "token") as channel:
             assert [bytes(frame) for frame in channel.call([b"hello"]).result(10)] == [b"hello"]
-        with pytest.raises(OSError, match="localhost"):
+        with pytest.raises(OSError, match="There is no TLS with the peer"):
             client.connect(endpoint.address.replace("[::1]", "localhost"), "token")
 
 
