@@ -43,6 +43,17 @@ def reason(error: BaseException) -> str:
     return str(error) or f"{article(type(error).__name__)} without a text"
 
 
+def as_error(raised: BaseException) -> Exception:
+    """What user code raised; in place of what would end a program, such as SystemExit, a RuntimeError that says so.
+
+    >>> as_error(SystemExit(3))
+    RuntimeError('User code raised SystemExit: 3.')
+    """
+    if isinstance(raised, Exception):
+        return raised
+    return RuntimeError(f"User code raised {type(raised).__name__}: {reason(raised)}.")
+
+
 def told(error: BaseException, otherwise: str) -> str:
     """An error's text, for a peer, where it is a sentence; ``otherwise`` in place of the interpreter's own words.
 

@@ -113,3 +113,37 @@ class GoesItsOwnWay(ps.SGD):
     def step(self, params, grads, state):
         params["b"] += np.random.default_rng().normal()
         super().step(params, grads, state)
+
+
+class OwnEndError(BaseException):
+    """An end of one's own, which is not an Exception."""
+
+
+ENDS = {
+    "status": lambda: SystemExit(3),
+    "nothing": SystemExit,
+    "words": lambda: SystemExit("bad rows"),
+    "interrupt": KeyboardInterrupt,
+    "generator": GeneratorExit,
+    "own": OwnEndError,
+}
+"""What user code may raise that is not an Exception."""
+
+
+class Ends(Misfit):
+    how = "status"
+
+    def misbehave(self, params):
+        raise ENDS[self.how]()
+
+
+@dataclass(frozen=True)
+class EndsItsServer(ps.SGD):
+    name = "ends_its_server"
+    how: str = ps.option("status", "what is raised")
+
+    def step(self, params, grads, state):
+        state["steps"] = state.get("steps", 0) + 1
+        if state["steps"] == 3:
+            raise ENDS[self.how]()
+        super().step(params, grads, state)

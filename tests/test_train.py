@@ -23,6 +23,7 @@ from minips.engines import local
 from minips.engines.supervisor import Supervisor
 from minips.engines.worker import batch, compute
 from minips.stage import missing
+from minips.words import reason
 
 ROWS = misfits.rows()
 SINGLE = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=150, features=7, classes=3))
@@ -810,3 +811,94 @@ def test_importing_and_training_loads_nothing_that_draws_or_shows():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+# User code that would end a program
+
+ENGINES = ["threads", "simulated", pytest.param("processes", marks=pytest.mark.soak)]
+
+
+def ended(engine, how, **changes):
+    """The error of a run in which user code raised something of that name, and what it was."""
+    problem = DOUBLE
+    if "optimizer" not in changes:
+        problem = misfits.Ends(culprits=(0, 1))
+        problem.how = how
+    config = dataclasses.replace(TCP if engine == "processes" else BASE, **changes)
+    with pytest.raises(RuntimeError) as raised:
+        ps.train(problem, config, engine=engine)
+    assert_nothing_is_left()
+    what = misfits.ENDS[how]()
+    return raised.value, f"{type(what).__name__}: {reason(what)}"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("how", ["status", "nothing", "words"])
+def test_a_worker_that_exits_says_how(engine, how, capfd):
+    error, what = ended(engine, how)
+    status = {"status": 3, "nothing": 0, "words": 1}[how]
+    expected = (
+        f"failed: {what}" if engine == "simulated" else f"ended before its work was done: its exit code was {status}."
+    )
+    assert str(error).removeprefix("worker 0 ").removeprefix("worker 1 ") == expected
+    assert error.run.updates == 4
+    if engine != "simulated":
+        assert ("bad rows" in capfd.readouterr().err) == (how == "words")
+
+
+@pytest.mark.parametrize("engine", ["threads", pytest.param("processes", marks=pytest.mark.soak)])
+def test_the_run_goes_on_without_a_worker_that_exits(engine):
+    problem = misfits.Ends(culprits=(1,))
+    slow = dataclasses.replace(TCP, steps=40, delays=ps.Delays(0.02))
+    run = ps.train(problem, slow, engine=engine)
+    assert any("worker 1 ended before its work was done: its exit code was 3." in text for _, text in run.events)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("how", ["generator", "own"])
+def test_a_worker_fails_by_what_is_no_exception(engine, how):
+    error, what = ended(engine, how)
+    assert str(error).removeprefix("worker 0 ").removeprefix("worker 1 ") == f"failed: {what}"
+    assert error.run.updates == 4
+
+
+@pytest.mark.parametrize("engine", ["threads", pytest.param("processes", marks=pytest.mark.soak)])
+def test_an_interrupt_that_a_worker_raises_itself_is_its_failure(engine):
+    error, what = ended(engine, "interrupt")
+    assert f" failed: {what}" in str(error)
+
+
+def test_an_interrupt_within_a_simulation_is_the_callers():
+    problem = misfits.Ends()
+    problem.how = "interrupt"
+    with pytest.raises(KeyboardInterrupt):
+        ps.train(problem, BASE, engine="simulated")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("how", ["status", "generator", "own"])
+def test_a_server_answers_where_a_stage_would_end_it(engine, how):
+    error, what = ended(engine, how, optimizer=misfits.EndsItsServer(how=how))
+    assert str(error)[9:] == f"failed: RuntimeError: User code raised {what}."
+    assert error.run.updates == 4
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("how", ["status", "own"])
+def test_replicas_fail_by_what_is_no_exception(engine, how):
+    error, what = ended(engine, how, exchange=ps.RingAllReduce())
+    exits = how == "status" and engine != "simulated"
+    assert str(error)[9:] == ("ended before its work was done: its exit code was 3." if exits else f"failed: {what}")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("callback", ["progress", "on_eval"])
+def test_a_callback_that_exits_ends_the_program(engine, callback):
+    def leave(_):
+        raise SystemExit(4)
+
+    given = {"progress": leave} if callback == "progress" else {"every": 2, "on_eval": leave}
+    with pytest.raises(SystemExit) as end:
+        ps.train(DOUBLE, TCP if engine == "processes" else BASE, engine=engine, **given)
+    assert end.value.code == 4
+    assert_nothing_is_left()

@@ -34,7 +34,7 @@ from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Connection, Endpoint, Service
 from minips.stages.transports.base import Closable, check_token
 from minips.stages.transports.patience import Limit, outlasts
-from minips.words import check_count, check_type
+from minips.words import as_error, check_count, check_type
 
 T = TypeVar("T")
 
@@ -302,8 +302,8 @@ class Server(Closable):
                         lock.release()
                     try:
                         answer = need.call()
-                    except Exception as raised:
-                        error = raised
+                    except BaseException as raised:  # in a connection's thread: nobody else would hear of it
+                        error = as_error(raised)
                     finally:
                         if not need.alone:
                             lock.acquire()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from minips.core.loop import Begin, Call, Compute
 from minips.core.sessions import Do, Receive, Send, Session, Until
 from minips.drivers.clockwork import Signal
+from minips.words import as_error
 
 T = TypeVar("T")
 
@@ -47,8 +48,10 @@ class Party:
                 yield from self.spend(need.spans, need.values, step)
                 try:
                     answer = need.call()
-                except Exception as raised:
-                    error = raised
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as raised:
+                    error = as_error(raised)
             elif type(need) is Send:
                 yield from self.send(need, step)
             elif type(need) is Receive:

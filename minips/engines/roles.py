@@ -105,7 +105,9 @@ def run_ps_worker(
                 restored, seen = seen, None  # after an error the next gradient is computed from a pull
                 try:
                     seen = train_ps(problem, config, client, halt, restored, MOST_S if every else 0.0, inner)
-                except Exception as error:
+                except SystemExit:
+                    raise
+                except BaseException as error:
                     # Told before the goodbye, which completes the round without this worker: the others could end the
                     # run before anybody hears why.
                     if not isinstance(error, NonFiniteError):

@@ -51,20 +51,22 @@ class ControlPipe:
             pass
         return heard
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Tell what a role raised, and its traceback."""
         print(end="", flush=True)  # a last line without an end, from user code
         self.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
 
 
 def run_role(role: Callable[..., Any], control: ControlPipe, parts: dict[str, Any]) -> None:
-    """Run a role; the supervisor hears what it returns or raises."""
+    """Run a role; the supervisor hears what it returns or raises. SystemExit ends the child."""
     try:
         register_shipped_stages(parts)
         report = role(control, **parts)
         print(end="", flush=True)  # a last line without an end, from user code
         control.say("result", report)
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:
         control.failed(error)
 
 

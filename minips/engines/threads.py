@@ -26,11 +26,19 @@ class _ThreadChild(Child):
         here, self._there = multiprocess().Pipe()
         super().__init__(who, here)
         self._thread: threading.Thread | None = None
+        self._how = "its thread returned"
 
     def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         def run() -> None:
             with self._there:
-                run_role(role, ControlPipe(self._there), parts)
+                control = ControlPipe(self._there)
+                try:
+                    run_role(role, control, parts)
+                except SystemExit as end:  # of user code: what it would do to a process
+                    is_status = isinstance(end.code, int | None)
+                    self._how = f"its exit code was {end.code or 0 if is_status else 1}"
+                    if not is_status:
+                        control.say("log", f"{end.code}")
 
         thread = threading.Thread(target=run, name=f"minips-{self.who}", daemon=True)
         thread.start()
@@ -43,4 +51,4 @@ class _ThreadChild(Child):
         else:
             self._there.close()
         self.gone = True
-        return "it is still running" if self._thread and self._thread.is_alive() else "its thread returned"
+        return "it is still running" if self._thread and self._thread.is_alive() else self._how

@@ -44,8 +44,8 @@ def train(
     logs or warns goes to standard error, with the worker's name.
 
     The first Ctrl-C ends the run as ``stop`` does, and then raises KeyboardInterrupt; the second ends it at once. That
-    exception has the run as far as it got as its attribute ``run``, and so has one of a callback or, where workers are
-    not `Simulated`, the RuntimeError of a worker.
+    exception has the run as far as it got as its attribute ``run``, and so has one of a callback, or the RuntimeError
+    of a worker where there are servers.
 
     After ``every`` so many steps, and at the end, the run waits for an evaluation, whose losses ``progress`` shows and
     `Run.evaluations` keeps. Each function in ``on_eval`` is called with an `Eval`; one that returns True ends the run.

@@ -23,7 +23,7 @@ from minips.engines.simulated.simulation import Node, Simulation, Trainer
 from minips.engines.worker import at_step, before_updates, by_rows, compute, has_moved, worker_state
 from minips.machines.calibration import update_lines
 from minips.machines.fit import Line
-from minips.results.run import Run, state_of
+from minips.results.run import Run, State, state_of
 from minips.results.status import expected
 from minips.results.trace import UNTIMED
 from minips.stage import Frames, Tensors
@@ -49,7 +49,7 @@ class ServerTeam:
     def result(self) -> Run:
         """The run, at its end."""
         simulation, servers, workers = self.simulation, self.servers, self.workers
-        for worker in workers:
+        for worker in workers if not simulation.failure else ():
             if not worker.gone and servers[0].protocol.attendance.present[worker.rank].connections:
                 worker.at_once(worker.protocol.say("bye"))
         shard, losses = servers[0].shard, servers[0].losses
@@ -62,7 +62,7 @@ class ServerTeam:
             updates=shard.applied,
             missing=shard.missing,
             late=shard.late,
-            state=state_of([server.protocol.state() for server in servers], [worker.state() for worker in workers]),
+            state=None if simulation.failure else self._state(),
             stopped=simulation.ended or not all(server.shard.done for server in servers),
             diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),
             bytes_sent=sum(worker.bytes_sent for worker in workers),
@@ -72,6 +72,11 @@ class ServerTeam:
             trace=simulation.trace,
             server_rows=[n for server in servers if (n := rows_pushed(server.shard)) is not None],
             events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.protocol.events),
+        )
+
+    def _state(self) -> State:
+        return state_of(
+            [server.protocol.state() for server in self.servers], [worker.state() for worker in self.workers]
         )
 
 

@@ -6,6 +6,7 @@ takes, and messages travel over a network whose links they share. So the same se
 included, and under BSP the parameters are those of a real run.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,12 @@ class Simulated(Engine):
 
     def run(self, job: TrainingJob) -> Run:
         team = self.begun(job)
-        team.simulation.run()
+        try:
+            team.simulation.run()
+        except RuntimeError as failure:
+            with suppress(Exception):  # replicas that are not at one clock, for instance
+                failure.run = team.result()  # type: ignore[attr-defined]
+            raise
         run = team.result()
         if error := team.simulation.error:
             error.run = run  # type: ignore[attr-defined]

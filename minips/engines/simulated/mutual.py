@@ -48,6 +48,7 @@ class Team:
         """The run, at its end."""
         simulation, workers = self.simulation, self.workers
         reports = [worker.replica.report() for worker in workers]
+        states = [{**worker.state(), "replica": reports[0]["shard"]} for worker in workers]
         digests = [report["digest"] for report in reports]
         check_replicas(digests)
         simulation.tell(self.applied, self.updates, self.losses, last=True)
@@ -57,7 +58,7 @@ class Team:
             seconds=self.changed_at,
             losses=self.losses,
             updates=self.applied,
-            state=state_of([], [{**worker.state(), "replica": reports[0]["shard"]} for worker in workers]),
+            state=None if simulation.failure else state_of([], states),
             stopped=simulation.diverged is None and reports[0]["applied"] < simulation.config.clocks,
             diverged=simulation.diverged,
             bytes_sent=sum(worker.bytes_sent for worker in workers),

@@ -40,14 +40,15 @@ class Simulation:
         self.shard = shards_of(job.problem, job.config)
         self.ended = False
         """True where the evaluation, or a stop, has ended the run."""
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         """The exception of the evaluation, or of a report of progress."""
         self.clockwork = Clockwork()
         self.halt = False
         """True once the run is stopped from outside."""
         self._over = Signal()
         """The run's end: all tasks have ended, or the run has diverged, or a node has failed."""
-        self._failure: RuntimeError | None = None
+        self.failure: RuntimeError | None = None
+        """The failure of a node."""
         self.diverged: str | None = None
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples, which the garbage collector need not see
         self._until = inf
@@ -74,16 +75,16 @@ class Simulation:
         """Let time pass until ``until()`` holds, or the run is over. RuntimeError where a node failed."""
         with seldom_collected():
             self.clockwork.run(lambda: self._over.triggered or until())
-        if self._failure:
-            raise self._failure
+        if self.failure:
+            raise self.failure
         if not (self._over.triggered or until()):
             raise RuntimeError("The simulated nodes wait for each other, and nothing is left to happen.")
 
-    def fail(self, who: str, error: Exception) -> None:
+    def fail(self, who: str, error: BaseException) -> None:
         """End the run, for a node failed."""
         if not self._over.triggered:
-            self._failure = RuntimeError(f"{who} failed: {type(error).__name__}: {reason(error)}")
-            self._failure.__cause__ = error
+            self.failure = RuntimeError(f"{who} failed: {type(error).__name__}: {reason(error)}")
+            self.failure.__cause__ = error
             self._over.succeed()
 
     def evaluate(self, step: int, params: Tensors, losses: Rows) -> bool:
@@ -93,7 +94,9 @@ class Simulation:
             self.ended = self.halt or (
                 evaluation is not None and evaluation.call(step, params, losses, self.clockwork.now)
             )
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self.error, self.ended = error, True
         return self.ended
 
@@ -133,7 +136,9 @@ class Simulation:
                 if last or time.monotonic() - self._told_at > NEWS_S:
                     self._told_at = time.monotonic()
                     self.job.watch(Progress.of(self.config, applied, updates, losses))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self.error, self.halt = error, True
 
 
@@ -213,6 +218,10 @@ class Trainer(Node, TrainingParty):
             return (yield from steps)
         except DivergedError as error:
             self.simulation.diverge(str(error))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # all of the user's: a worker that would end its process fails
             self.simulation.fail(self.who, error)
+            if isinstance(error, GeneratorExit):  # a generator that is closed may not go on
+                return None
         yield Signal()  # which never happens, so that the task does not end as if all were well
