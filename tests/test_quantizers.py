@@ -708,3 +708,60 @@ def test_half_floats_come_back_as_half_floats(name, shape):
         assert np.isfinite(y).all()
         if (bound := quantizer.error_bound(x)) is not None:
             assert np.abs(x.astype("f8") - y).max(initial=0) <= bound * (1 + 1e-6) + 2.0**-10 * np.abs(x).max(initial=0)
+
+
+RANGE = np.random.default_rng(0).uniform(-1, 1, 200)
+
+
+def at_the_ends(dtype):
+    """Values at both ends of the range of a dtype, and at both at once, by their names."""
+    limits = np.finfo(dtype)
+    most, least = float(limits.max), float(limits.smallest_normal)
+    odd = np.arange(200) % 2 == 1
+    return {
+        "subnormal": RANGE * least / 2,
+        "smallest": np.full(200, float(limits.smallest_subnormal)),
+        "one subnormal": np.where(np.arange(200) == 7, float(limits.smallest_subnormal), 0),
+        "small": RANGE * least * 2000,
+        "large": RANGE * most,
+        "half": RANGE * (most / 2),
+        "largest": np.full(200, most),
+        "both signs": np.where(odd, most, -most),
+        "one large": np.where(np.arange(200) == 7, most, 0),
+        "large and subnormal": np.where(odd, RANGE * most, RANGE * least),
+        "usual and subnormal": np.where(odd, RANGE, RANGE * least),
+    }
+
+
+MORE = [ps.Uniform(1), ps.Uniform(4, block=64), ps.QSGD(1), ps.QSGD(127), ps.RandomK(0.9), ps.PowerSGD(1)]
+MORE += [ps.TwoBit(1e-320), ps.TwoBit(1e308), ps.Threshold(1e-320), ps.Adaptive(0.0), ps.Adaptive(1.0)]
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("quantizer", [*REGISTERED, *MORE], ids=lambda quantizer: quantizer.as_code())
+def test_values_at_the_ends_of_the_range_stay_finite_and_within_the_bound(quantizer, dtype):
+    for name, values in at_the_ends(dtype).items():
+        x = values.reshape(10, 20).astype(dtype)
+        y = quantizer.decode(quantizer.encode(x, np.random.default_rng(1)))
+        assert np.isfinite(y).all(), name
+        assert np.isfinite(quantizer.relative_variance(x)), name
+        if (bound := quantizer.error_bound(x)) is not None:
+            half = np.abs(y / 2.0 - x / 2.0).max() if dtype == "f8" else np.abs(y.astype("f8") - x).max() / 2
+            assert half <= bound / 2 * (1 + 1e-12) + 5e-324, name
+
+
+@pytest.mark.parametrize("memory", ["errorfeedback", "delta"])
+@pytest.mark.parametrize("quantizer", [ps.QSGD(), ps.Ternary(), ps.Uniform(), ps.Sign()], ids=lambda one: one.as_code())
+def test_a_memory_keeps_subnormal_values_finite(quantizer, memory):
+    codec = ps.Codec(quantizer, memory)
+    sender, receiver = codec.sender(), codec.receiver()
+    for _ in range(3):
+        decoded = receiver.decode(sender.encode({"w": RANGE * 1e-310}))
+    assert np.isfinite(decoded["w"]).all()
+
+
+def test_levels_are_unbiased_where_the_norm_is_no_double():
+    x = np.full(4000, np.finfo("f8").max / 4)
+    one = ps.QSGD(levels=1)
+    mean = one.decode(one.encode(x, np.random.default_rng(0))) / x.size
+    assert mean.sum() == pytest.approx(x[0], rel=0.1)

@@ -246,6 +246,28 @@ def test_what_does_not_go_together_is_refused():
         resume()
 
 
+def test_all_that_does_not_go_together_is_told_at_once():
+    run = ps.train(PROBLEM, ps.Config(workers=2, steps=4), engine="simulated")
+    changes = {"workers": 3, "servers": 2, "optimizer": "adam", "local": ps.LocalSteps(2), "steps": 4}
+    with pytest.raises(ValueError, match=r"The run has workers 2, and the config 3") as refused:
+        ps.train(ps.LinearRegression(*ps.datasets.diabetes()), ps.Config(**changes), engine="simulated", resume=run)
+    told = str(refused.value)
+    assert "The run has servers 1, and the config 2: its state would not fit. The run has optimizer 'sgd'" in told
+    assert "The run has local=None, and the config LocalSteps(" in told
+    assert "and the config wants 8. Config.steps is the total: with workers=2 give more than 4, as in run." in told
+    assert "differ in their class: minips.problems:LinearRegression and" in told
+
+
+@pytest.mark.parametrize(("workers", "steps"), [(1, 8), (1, 4), (4, 2), (4, 4), (2, 4)])
+def test_too_few_steps_are_told_along_with_other_workers(workers, steps):
+    run = ps.train(PROBLEM, ps.Config(workers=2, steps=4), engine="simulated")
+    with pytest.raises(ValueError, match=r"The run has") as refused:
+        ps.train(PROBLEM, ps.Config(workers=workers, steps=steps), engine="simulated", resume=run)
+    told = str(refused.value)
+    assert ("has workers 2, and the config" in told) == (workers != 2)
+    assert ("Config.steps is the total" in told) == (steps <= 4)
+
+
 def test_the_rate_may_change_where_a_run_goes_on():
     config = ps.Config(workers=2, steps=4, optimizer=ps.SGD(lr=0.5))
     run = ps.train(PROBLEM, config, engine="simulated")

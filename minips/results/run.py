@@ -1,7 +1,7 @@
 """The results of a training run, and the progress of one."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from math import inf, isinf, nan
@@ -386,6 +386,35 @@ def server_state(state: State, index: int, layout: Layouts) -> dict[str, Any]:
     return {**kept[0], "left": left}
 
 
+_FITTING = ("workers", "servers", "placement", "exchange", "optimizer.name", "push.memory.name", "pull.memory.name")
+"""The fields of a config, by their paths, on which the form of a run's state depends."""
+
+
+def _differing(before: Run, config: Config, origin: Origin) -> Iterator[str]:
+    """All that keeps ``before`` from going on with this config and parameters of this origin, in sentences."""
+    for path in _FITTING:
+        kept, value = map(attrgetter(path), (before.config, config))
+        if kept != value:
+            what = path.removesuffix(".name")
+            yield f"The run has {what} {kept!r}, and the config {value!r}: its state would not fit."
+    old, new = (one.local and (one.local.steps, one.local.optimizer.name) for one in (before.config, config))
+    if old != new:
+        words = f"The run has local={before.config.local!r}, and the config {config.local!r}"
+        yield f"{words}: its state would not fit. Other fields of the same inner optimizer may change."
+    workers, each = before.config.workers, before.config.local_steps
+    if before.updates + before.missing >= (wanted := workers * (config.steps // each)):
+        more = "give more than" if workers == config.workers else f"with workers={workers} give more than"
+        lack = f" and lacks {before.missing}" if before.missing else ""
+        yield (
+            f"The run has applied {before.updates} updates{lack}, and the config wants {wanted}. Config.steps is the "
+            f"total: {more} {before.clocks * each}, as in run.config.with_({{'steps': …}})."
+        )
+    try:
+        before.check(origin)
+    except ValueError as error:
+        yield reason(error)
+
+
 def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensors, State]:
     """The parameters and the state of ``before``, to resume with this ``config`` and parameters of this ``origin``.
     ValueError where they do not fit together.
@@ -396,32 +425,8 @@ def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensor
         raise ValueError("This run holds no state to go on from.")
     if before.diverged is not None:
         raise ValueError(f"A run that has diverged cannot go on: {before.diverged}")
-    if before.updates + before.missing >= config.workers * config.clocks:
-        steps, lack = before.clocks * config.local_steps, f" and lacks {before.missing}" if before.missing else ""
-        raise ValueError(
-            f"The run has applied {before.updates} updates{lack}, and the config wants "
-            f"{config.workers * config.clocks}. "
-            f"Config.steps is the total: give more than {steps}, as in "
-            "run.config.with_({'steps': …})."
-        )
-    for path in (
-        "workers",
-        "servers",
-        "placement",
-        "exchange",
-        "optimizer.name",
-        "push.memory.name",
-        "pull.memory.name",
-    ):
-        kept, value = map(attrgetter(path), (before.config, config))
-        if kept != value:
-            what = path.removesuffix(".name")
-            raise ValueError(f"The run has {what} {kept!r}, and the config {value!r}: its state would not fit.")
-    old, new = (one.local and (one.local.steps, one.local.optimizer.name) for one in (before.config, config))
-    if old != new:
-        words = f"The run has local={before.config.local!r}, and the config {config.local!r}"
-        raise ValueError(f"{words}: its state would not fit. Other fields of the same inner optimizer may change.")
-    before.check(origin)
+    if differing := [*_differing(before, config, origin)]:
+        raise ValueError(" ".join(differing))
     return before.params, before.state
 
 

@@ -32,10 +32,15 @@ class Adaptive(Quantizer):
             raise ValueError("Adaptive.ladder needs at least one quantizer.")
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        allowed = self.target_error * norm(x)
+        length = norm(x)
+        part_of = 1 if length < np.finfo(np.float64).max / 4 else x.dtype.type(2.0**512)  # whose norm is a double
+        allowed = self.target_error * (length if part_of == 1 else norm(x / part_of))
         for rung in self.ladder:
             parts = rung.encode(x, rng)
-            if rung is self.ladder[-1] or norm(x - rung.decode(parts)) <= allowed:
+            if rung is self.ladder[-1]:
+                break
+            decoded = rung.decode(parts)
+            if norm(x - decoded if part_of == 1 else x / part_of - decoded / part_of) <= allowed:
                 break
         return {"which": np.frombuffer(rung.name.encode(), np.uint8), **parts}
 
@@ -48,4 +53,4 @@ class Adaptive(Quantizer):
 
     def error_bound(self, x: Array) -> float | None:
         last = self.ladder[-1].error_bound(x)
-        return None if last is None else max(self.target_error * norm(x) * (1 + 1e-5), last)
+        return None if last is None else max(self.target_error and self.target_error * norm(x) * (1 + 1e-5), last)

@@ -17,6 +17,7 @@ from minips.stages.quantizers.packing import pack, packed_nbytes, unpack
 
 _NOTHING = 2.0**-1021
 """A step below this counts as none: its inverse is no double."""
+_MOST = float(np.finfo(np.float64).max)
 
 
 @register
@@ -45,10 +46,10 @@ class Uniform(Quantizer):
         if x.size:
             starts = np.arange(0, x.size, self.block or x.size)
             ends[...] = np.minimum.reduceat(flat, starts), np.maximum.reduceat(flat, starts)
-        low, step, dtype = scale(ends, self.bits)
+        low, step, dtype, whole = scale(ends, self.bits)
         inverse = np.divide(1, step, out=np.zeros_like(step), where=step > 0)
         for blocks, rows, into in stretches(self.block, flat, codes):
-            scaled = np.subtract(rows, low[blocks, None], dtype=dtype)
+            scaled = np.subtract(rows if whole == 1 else rows / whole, low[blocks, None], dtype=dtype)
             scaled *= inverse[blocks, None]
             scaled += 0.5
             into[...] = scaled  # casting to an integer cuts the fraction off
@@ -65,13 +66,14 @@ class Uniform(Quantizer):
         codes, ends = unpack(part(parts, "codes"), bits, x.size), part(parts, "range")
         if ends.shape != (2, _blocks(x.size, block)) or ends.dtype != x.dtype or not np.isfinite(ends).all():
             raise ValueError(f"Ranges of {ends.dtype}{ends.shape} do not fit {x.size} values in blocks of {block}.")
-        low, step, dtype = scale(ends, bits)
+        low, step, dtype, whole = scale(ends, bits)
+        most = np.finfo(x.dtype).max / whole
         for blocks, rows, digits in stretches(block, x.reshape(-1), codes):
             scaled = rows if rows.dtype == dtype else np.empty(rows.shape, dtype)
             scaled[...] = digits
             scaled *= step[blocks, None]
             scaled += low[blocks, None]
-            rows[...] = scaled
+            rows[...] = scaled if whole == 1 else np.clip(scaled, -most, most) * whole
         return x
 
     def error_bound(self, x: Array) -> float:
@@ -79,7 +81,8 @@ class Uniform(Quantizer):
             return 0.0
         limits = np.finfo(x.dtype)
         rounding = float(limits.eps) * float(np.abs(x).max()) + float(limits.smallest_subnormal) * float(2**self.bits)
-        step: float = (float(x.max()) - float(x.min())) / (2**self.bits - 1)
+        steps = 2**self.bits - 1
+        step: float = float(x.max()) / steps - float(x.min()) / steps
         return step / 2 + 4 * rounding + float(2**self.bits) * _NOTHING
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
@@ -102,7 +105,7 @@ class QSGD(Quantizer):
     levels: int = option(16, "levels of one sign above zero", minimum=1, maximum=127, step=1)
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        codes, unit = dithered(x, norm(x) / self.levels, self.levels, rng)
+        codes, unit = dithered(x, self._unit(x), self.levels, rng)
         return {
             "codes": pack(codes, (2 * self.levels).bit_length()),
             "unit": np.array([unit]),
@@ -119,12 +122,19 @@ class QSGD(Quantizer):
         return x
 
     def relative_variance(self, x: Array) -> float:
-        length, flat, total = norm(x), x.reshape(-1), 0.0
-        for some in chunks(x.size if length else 0):
-            r = np.abs(flat[some], dtype=np.float64) * (self.levels / length)
+        unit, length, flat, total = self._unit(x), norm(x), x.reshape(-1), 0.0
+        huge = unit == _MOST
+        square, factor = 0.0, 1 / unit if huge else self.levels / length if unit > _NOTHING else 0.0
+        for some in chunks(x.size if factor else 0):
+            r = np.abs(flat[some], dtype=np.float64) * factor
+            square += float(r @ r) if huge else 0.0
             r -= np.floor(r)
             total += float((r * (1 - r)).sum())
-        return total / self.levels**2
+        return total / (square if huge else self.levels**2)
+
+    def _unit(self, x: Array) -> float:
+        """The value of a level; a double also where the norm is none, and larger than the norm asks for."""
+        return min(norm(x) / self.levels, _MOST)
 
     def error_bound(self, x: Array) -> float:
         limits = np.finfo(x.dtype)
@@ -170,6 +180,8 @@ class Ternary(Quantizer):
         length, magnitudes = norm(x), np.abs(x)
         if not length:
             return 0.0
+        if length > _MOST / max(x.size, 1):  # or the sum of the magnitudes might be no double
+            return self.relative_variance(x / x.dtype.type(2.0**512))
         return max(0.0, float(magnitudes.max()) / length * (float(magnitudes.sum(dtype=np.float64)) / length) - 1)
 
     def error_bound(self, x: Array) -> float:
@@ -211,7 +223,8 @@ class TwoBit(Quantizer):
         return x
 
     def error_bound(self, x: Array) -> float:
-        return max(self.threshold, float(np.abs(x).max(initial=0)) - self.threshold)
+        rounding = float(np.finfo(x.dtype).smallest_subnormal)
+        return max(self.threshold, float(np.abs(x).max(initial=0)) - self.threshold) + rounding
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         return packed_nbytes(prod(shape), 2) + 8
@@ -281,14 +294,18 @@ def _blocks(size: int, block: int) -> int:
     return -(-size // block) if block else 1
 
 
-def scale(ends: Array, bits: int) -> tuple[Array, Array, "np.dtype[np.floating]"]:
-    """Low end and step of each block, in the dtype to scale in, and that dtype.
+def scale(ends: Array, bits: int) -> tuple[Array, Array, "np.dtype[np.floating]", int]:
+    """Low end and step of each block, in the dtype to scale in, and that dtype; all of a number of parts of the values,
+    which is 1 unless the difference of two of them is no double.
 
-    It is float64 where the values' own cannot hold the difference of two of them, or a step's inverse.
+    The dtype is float64 where the values' own cannot hold the difference of two of them, or a step's inverse.
     """
     low, high = ends.astype(np.float64)
+    whole = 1 if float(np.abs(ends).max(initial=0)) < _MOST / 4 else 8
+    if whole > 1:
+        low, high = low / whole, high / whole
     step, limits = (high - low) / (2**bits - 1), np.finfo(ends.dtype)
     step[np.abs(step) < _NOTHING] = 0
     extreme = (high - low).max(initial=0) > float(limits.max) or (step[step > 0] < limits.smallest_normal).any()
     dtype = np.dtype(np.float64) if extreme else np.result_type(ends.dtype, np.float32)
-    return low.astype(dtype), step.astype(dtype), dtype
+    return low.astype(dtype), step.astype(dtype), dtype, whole

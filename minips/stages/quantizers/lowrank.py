@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 from numpy.typing import DTypeLike
 
-from minips.stage import Array, option, register
+from minips.stage import Array, is_finite, option, register
 from minips.stages.quantizers.base import Parts, Quantizer, norm, part, shape_tag, zeros_for
 
 
@@ -45,8 +45,12 @@ class PowerSGD(Quantizer):
         fit = x.ndim > 1 and P.ndim == 2 and (P.shape[0], *R.shape) == (x.shape[0], prod(x.shape[1:]), P.shape[1])
         if not fit or {P.dtype.kind, R.dtype.kind} != {"f"}:
             raise ValueError(f"Factors of {P.dtype}{P.shape} and {R.dtype}{R.shape} do not make a tensor of {x.shape}.")
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             x.reshape(x.shape[0], -1)[...] = P @ R.T
+            if not is_finite(x):  # the product is, but for its rounding, where the factors are
+                size, most = np.abs(P).max(initial=1), np.finfo(P.dtype).max
+                product = np.clip((P / size) @ R.T, -most / size, most / size) * size
+                x.reshape(x.shape[0], -1)[...] = np.clip(product, np.finfo(x.dtype).min, np.finfo(x.dtype).max)
         return x
 
     def error_bound(self, x: Array) -> float:
