@@ -27,6 +27,7 @@ from minips.lab.measure.trips import Trip, numbers, silence
 from minips.lab.measure.turns import START_S, TURN_S, rota, take_turns
 from minips.stages.transports import Transport
 from minips.stages.transports.link import Link
+from minips.stages.transports.network import loopback
 from minips.words import reason
 
 TRANSPORTS = ("tcp", "shm", "zmq", "http", "grpc", "pyro", "thrift")
@@ -258,7 +259,7 @@ def _pyro_server(*, serializer: str, values: int) -> Iterator[str]:
         def back(self, frame: Any) -> bytes:
             return frame if isinstance(frame, bytes) else bytes(serpent.tobytes(frame))
 
-    with Daemon(host="127.0.0.1") as daemon:
+    with Daemon(host=loopback()) as daemon:
         thread = threading.Thread(target=daemon.requestLoop, daemon=True)
         thread.start()
         yield str(daemon.register(Returning(), f"returning-{secrets.token_hex(4)}"))

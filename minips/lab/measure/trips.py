@@ -23,7 +23,8 @@ import numpy as np
 from minips.engines.supervisor import ControlPipe
 from minips.stage import Array
 from minips.stages.optimizers import SGD
-from minips.stages.transports import Transport
+from minips.stages.transports import Tcp, Transport
+from minips.stages.transports.network import loopback, netloc
 
 LR = 2.0**-10
 WAIT_S = 300.0
@@ -87,7 +88,7 @@ def silence() -> None:
 @contextmanager
 def echo_server(*, values: int) -> Iterator[int]:
     """A bare TCP socket that sends back what it got."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with Tcp().bound(None)[0] as listener:
 
         def serve() -> None:
             buffer = bytearray(4 * values)
@@ -106,7 +107,7 @@ def echo(port: int, *, values: int) -> Iterator[Trip]:
     here = numbers(values)
     there = np.empty_like(here)
     back = there.data.cast("B")
-    with socket.create_connection(("127.0.0.1", port), WAIT_S) as sock, sock.makefile("rb") as stream:
+    with socket.create_connection((loopback(), port), WAIT_S) as sock, sock.makefile("rb") as stream:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
         def make() -> Array:
@@ -150,7 +151,7 @@ def json_server(*, values: int, applies: bool) -> Iterator[int]:
         app.router.add_post("/", handle)
         runner = web.AppRunner(app)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await web.TCPSite(runner, loopback(), 0).start()
         return runner
 
     loop = asyncio.new_event_loop()
@@ -174,7 +175,7 @@ def json(port: int, *, values: int, applies: bool) -> Iterator[Trip]:
         return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=WAIT_S))
 
     async def ask() -> Array:
-        async with session.post(f"http://127.0.0.1:{port}/", json=x.tolist()) as response:
+        async with session.post(f"http://{netloc(loopback(), port)}/", json=x.tolist()) as response:
             return np.array(await response.json(), np.float32)
 
     with asyncio.Runner() as runner:
