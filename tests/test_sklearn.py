@@ -139,7 +139,11 @@ def test_a_run_that_diverges_warns():
         PSRegressor(optimizer="sgd:lr=1e30", random_state=0).fit(X, Y)
 
 
-@pytest.mark.parametrize("labels", [Y, NAMES[Y], Y.astype(float)], ids=["whole", "texts", "floats"])
+@pytest.mark.parametrize(
+    "labels",
+    [NAMES[Y], pytest.param(Y, marks=pytest.mark.soak), pytest.param(Y.astype(float), marks=pytest.mark.soak)],
+    ids=["texts", "whole", "floats"],
+)
 def test_class_weights_are_those_of_logistic_regression(labels):
     classes = np.unique(labels).tolist()
     rows, half = Y < 2, np.where(Y == 1, 0.5, 1.0)  # fewer rows of the last class
@@ -161,10 +165,11 @@ def test_a_balanced_classifier_finds_the_rare_class_as_logistic_regression_does(
     rng = np.random.default_rng(0)
     y = (rng.random(2000) < 0.03).astype(int)
     rows = rng.normal(size=(2000, 2)) + y[:, None]
-    ours = PSClassifier(class_weight="balanced", batch_size=None, random_state=0).fit(rows, y)
+    ours = PSClassifier(class_weight="balanced", batch_size=None, steps=100, random_state=0).fit(rows, y)
     theirs = LogisticRegression(class_weight="balanced").fit(rows, y)
     assert (ours.predict(rows) == theirs.predict(rows)).mean() > 0.99
-    assert PSClassifier(batch_size=None, random_state=0).fit(rows, y).predict(rows).sum() < ours.predict(rows).sum() / 5
+    plain = PSClassifier(batch_size=None, steps=100, random_state=0).fit(rows, y)
+    assert plain.predict(rows).sum() < ours.predict(rows).sum() / 5
 
 
 @pytest.mark.parametrize(
@@ -220,10 +225,19 @@ class Named(PSRegressor):
         self.penalty = penalty
 
 
-def test_a_subclass_has_parameters_of_its_own():
+class Plain(PSClassifier):
+    pass
+
+
+def test_a_subclass_has_its_own_name_and_parameters():
     assert clone(Named(3)).get_params() == {"penalty": 3, "steps": 10}
-    with pytest.raises(TypeError, match=r"^Named has no parameter 'penality'\. Known: .*Did you mean penalty\?$"):
-        Named(penality=3)
+    assert clone(Plain(workers=3, class_weight="balanced")).get_params()["class_weight"] == "balanced"
+    for make, given, said in (
+        (Named, {"penality": 3}, r"^Named\.__init__\(\) got an unexpected keyword argument 'penality'"),
+        (Plain, {"worker": 3}, r"^Plain has no parameter 'worker'\. Known: .*Did you mean workers\?$"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            make(**given)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +286,7 @@ def test_rows_out_of_range_are_refused_by_their_column(form, make, scale, dtype,
 
 
 @pytest.mark.parametrize("make", [PSClassifier, PSRegressor])
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("form", [np.asarray, pytest.param(sparse.csr_matrix, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(
     ("scale", "dtype"),
     [(1e70, "f8"), (1e-70, "f8"), (1e9, "f4"), (0, "f8"), ([1, 1e-200, 0, 1e-310], "f8"), ([1, 1e-44, 0, 1], "f4")],
@@ -295,7 +309,7 @@ def test_predictions_and_later_rows_are_in_range_too():
         PSRegressor().fit(X.astype("f4"), Y * 1e60)
 
 
-@pytest.mark.parametrize("make", [PSClassifier, PSRegressor])
+@pytest.mark.parametrize("make", [PSClassifier, pytest.param(PSRegressor, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("engine", ["simulated:compute_s=0.5", ps.Threads(), "processes"], ids=str)
 def test_every_engine_fits_the_same_as_it_stands(make, engine):
     here = make(steps=5, random_state=0).fit(X, Y)
