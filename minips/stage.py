@@ -31,13 +31,15 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
     class ValueField(Generic[T]):
-        """The type of a field that is read as a T, and may be given as a dict, or a text, of its fields."""
+        """The type of a field that is read as a T, and may be given as a dict of its fields."""
 
         def __get__(self, instance: object, owner: type | None = None) -> T: ...
-        def __set__(self, instance: object, value: T | str | Mapping[str, Any]) -> None: ...
+        def __set__(self, instance: object, value: T | Mapping[str, Any]) -> None: ...
 
     class StageField(ValueField[T]):
-        """The same for a stage, which is given with its name."""
+        """The same for a stage, which may be given by its name, too."""
+
+        def __set__(self, instance: object, value: T | str | Mapping[str, Any]) -> None: ...
 else:
     from typing import NewType
 
@@ -264,8 +266,6 @@ def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
 
     >>> build("quantizer", "topk:fraction=0.5"), build("quantizer", {"name": "topk", "fraction": 0.5})
     (TopK(fraction=0.5), TopK(fraction=0.5))
-    >>> build("optimizer", "sgd:schedule=cosine(steps=20)")
-    SGD(schedule=Cosine(steps=20))
     """
     if isinstance(spec, Stage):
         if spec.kind != kind:
@@ -273,8 +273,7 @@ def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
         return spec
     if isinstance(spec, str):
         name, colon, text = spec.partition(":")
-        cls = stage_class(kind, name)
-        return cls.from_dict(read_fields(text) if colon else {})
+        return stage_class(kind, name).from_dict(read_fields(text) if colon else {})
     if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
         raise ValueError(f"Expected {article(kind)}, its name, or a dict with its name under 'name'; got {spec!r}.")
     return stage_class(kind, spec["name"]).from_dict({key: value for key, value in spec.items() if key != "name"})

@@ -527,7 +527,7 @@ def test_what_cannot_stop_a_run_is_refused_in_a_sentence(stop):
         (lambda: ps.train(SINGLE, {"steps": 3}), "train takes a Config, such as"),
         (lambda: list(ps.sweep(SINGLE, [ps.Codec()])), "train takes a Config, such as"),
         (lambda: ps.train(SINGLE, BASE, progress=1), "progress takes True, False, or a function"),
-        (lambda: ps.train(SINGLE, BASE, every=1, on_eval=5), "on_eval takes functions"),
+        (lambda: ps.train(SINGLE, BASE, engine=THREADS, every=1, on_eval=5), "on_eval takes functions"),
     ],
 )
 def test_what_is_no_plan_of_a_run_is_refused_in_a_sentence(call, words):
@@ -595,7 +595,7 @@ def test_a_stopped_round_that_can_no_longer_be_completed_loses_no_workers_report
 
 def test_more_workers_than_rows_are_refused_before_anything_starts():
     with pytest.raises(ValueError, match="use fewer workers"):
-        ps.train(DOUBLE, dataclasses.replace(BASE, workers=49), engine=PROCESSES)
+        ps.train(DOUBLE, dataclasses.replace(TCP, workers=49), engine=PROCESSES)
 
 
 class Nested(ps.LinearRegression):

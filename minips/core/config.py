@@ -34,8 +34,6 @@ class Config(Value):
     Config(workers=2)
     >>> Config(consistency="asp", workers=2).consistency
     ASP()
-    >>> Config(optimizer="adam:lr=0.1").optimizer == Config(optimizer={"name": "adam", "lr": 0.1}).optimizer
-    True
     >>> Config.from_dict(Config().to_dict()) == Config()
     True
     """

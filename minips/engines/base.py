@@ -8,7 +8,9 @@ from minips.engines.evaluation import Evaluation
 from minips.problems import Problem
 from minips.results.run import Run, State, Stop, Watch
 from minips.stage import Stage, Tensors, names, stage_class
-from minips.stages.transports.base import REACHES
+
+REACHES = ("process", "machine", "network")
+"""How far a transport may reach, the nearest first."""
 
 
 class TrainingJob(NamedTuple):
@@ -33,18 +35,16 @@ class Engine(Stage):
 
     kind: ClassVar[str] = "engine"
     apart: ClassVar[str] = "process"
-    """How far apart its servers and workers are: one of `REACHES`."""
+    """How far apart its servers and workers are, in the terms of `Transport.reach`."""
 
     def check(self, config: Config) -> None:
         """ValueError where this engine cannot run ``config``; asked before anything is started."""
-        reaches = [*REACHES]
-        far = reaches[reaches.index(self.apart) :]
-        if config.transport.reach not in far:
+        reach, far = config.transport.reach, REACHES[REACHES.index(self.apart) :]
+        if reach not in far:
             classes: dict[str, Any] = {name: stage_class("transport", name) for name in names("transport")}
             fitting = [name for name, cls in classes.items() if cls.reach in far]
-            within = REACHES[config.transport.reach]
             raise ValueError(
-                f"{self.as_code()} cannot use {config.transport.as_code()}, which does not leave {within}. "
+                f"{self.as_code()} cannot use {config.transport.as_code()}, which does not leave one {reach}. "
                 f"Use one of the transports {', '.join(fitting)}; or engine='threads', which takes every transport."
             )
 

@@ -112,16 +112,12 @@ class Channel(Closable):
         """Have the answers read in the background, where that does not happen anyway."""
 
 
-REACHES = {"process": "one process", "machine": "one machine", "network": "one network"}
-"""How far apart the two ends of a connection may be, the nearest first, and in words what they share."""
-
-
 class Transport(Stage):
     """The contract of a transport."""
 
     kind: ClassVar[str] = "transport"
     reach: ClassVar[str] = "network"
-    """How far it reaches: one of `REACHES`."""
+    """How far it reaches: within one ``process``, on one ``machine``, or over a ``network``."""
     scheme: ClassVar[str]
     """The part of this transport's addresses before ``://``."""
 
