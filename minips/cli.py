@@ -37,7 +37,7 @@ from minips.core.config import Config
 from minips.core.membership import REJOIN_S
 from minips.drivers.starting import START_S, StartWait
 from minips.engines.supervisor import handling
-from minips.notation import read_fields
+from minips.literals import read_fields
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Union, 
 import numpy as np
 from numpy.typing import NDArray
 
-from minips.notation import read_fields
+from minips.literals import read_fields
 from minips.words import FieldsDoc, article, check_limits, check_type, default_of, nearest, reason
 
 T = TypeVar("T")

@@ -22,10 +22,10 @@ from minips.cost.formulas import (
 )
 from minips.cost.predict import message_nbytes
 from minips.cost.walk import EVEN_STEPS, Declared, Walk, Workload
+from minips.literals import read_fields
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 from minips.machines.topology import Machines
-from minips.notation import read_fields
 from minips.stage import Stage, Value, build
 from minips.stages.quantizers import Quantizer
 from minips.training.sweep import Table
