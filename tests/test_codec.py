@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pickle
 import tracemalloc
+import zlib
 
 import msgpack
 import numpy as np
@@ -499,9 +500,11 @@ def test_the_layout_of_the_bytes_is_the_one_that_is_told():
     data, frames = PLAIN.dumps(TENSORS), PLAIN.sender().encode(TENSORS)
     count = int.from_bytes(data[4:8], "little")
     sizes = np.frombuffer(data, "<u8", count, 8).tolist()
-    assert data[:4] == bytes(4)
+    end = 8 + 8 * count
+    assert data[:4] == b"\x89mps"
     assert sizes == [len(frame) for frame in frames]
-    at = -(-(8 + 8 * count) // 64) * 64
+    assert int.from_bytes(data[end : end + 4], "little") == zlib.crc32(data[:end] + data[end + 4 :])
+    at = -(-(end + 4) // 64) * 64
     for frame in frames:
         assert data[at : at + len(frame)] == bytes(frame)
         at += -(-len(frame) // 64) * 64

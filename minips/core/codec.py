@@ -8,8 +8,9 @@ any sender's messages without a shared configuration. Memories and random draws 
 decoder has one sender; an encoder with a memory has one receiver, one without may have several.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -18,17 +19,19 @@ import msgpack
 import numpy as np
 
 from minips.core.fields import ENVELOPE, check_fields
-from minips.core.limits import UNLIMITED, Limits, check_declared, check_shape
+from minips.core.limits import Limits, check_bytes, check_declared, check_parts, check_shape, check_stages, of_anything
 from minips.core.message import PROTOCOL_VERSION, Header, Message, check_finite
 from minips.core.partition import named_arrays
 from minips.core.plan import LEARNED_BYTES, Plan
+from minips.results import saved
 from minips.results.trace import DECODE, ENCODE, UNTIMED, Trace
-from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option
+from minips.stage import DEFAULTS, Array, Buffer, Frames, Stage, StageField, Tensors, Value, default_stage, option
 from minips.stages.compressors import Compressor, NoCompression
+from minips.stages.compressors.base import BombError, check_size
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
-from minips.stages.transports.framing import pieces, split
+from minips.stages.transports.framing import LIMIT, sealed, unsealed
 from minips.words import check_seed, check_type, told
 
 _STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
@@ -72,6 +75,29 @@ class Codec(Value):
             'Add "*" as the last one.'
         )
 
+    def check_dtype(self, name: str, dtype: "np.dtype[Any]") -> None:
+        """ValueError where an array of this name and dtype would not come back with that dtype. Floats of up to 8 bytes
+        do; others are tried.
+        """
+        if dtype.kind == "f" and dtype.itemsize <= 8:
+            return
+        quantizer, x = self.quantizer_of(name), np.ones(1, dtype)
+        stages: list[tuple[Stage, Callable[[], Array]]] = [
+            (quantizer, lambda: quantizer.decode(quantizer.encode(x, np.random.default_rng(0)))),
+            (self.memory, lambda: _remembered(self.memory, x)),
+            (self.serializer, lambda: _serialized(self.serializer, quantizer, x)),
+        ]
+        for stage, tried in stages:
+            try:
+                carried = tried().dtype == dtype
+            except Exception:  # in the words of a library, or of NumPy
+                carried = False
+            if not carried:
+                raise ValueError(
+                    f"The tensor {name!r} holds {dtype}, which {stage!r} does not carry. Convert it, for example with "
+                    f".astype(np.float64), or use another {stage.kind}."
+                )
+
     @property
     def lossless(self) -> bool:
         """True where the receiver gets exactly the sender's values, and no memory is kept."""
@@ -88,17 +114,21 @@ class Codec(Value):
     def dumps(self, tensors: Mapping[str, Array], seed: int | Sequence[int] = 0) -> bytes:
         """These arrays, by name, as one ``bytes``; ``seed`` is that of random draws. ValueError with a memory.
 
-        The head is four zeros, the number of frames (4 bytes) and their lengths (8 bytes each), little-endian. The
-        frames come next. Zeros pad the head and each frame to a multiple of 64 bytes.
+        The head is the bytes 89 6D 70 73 (hexadecimal), the number of frames (4 bytes), their lengths (8 bytes each),
+        and the CRC-32 of all other bytes (4 bytes, `zlib.crc32`), all little-endian. The frames come next. Zeros pad
+        the head and each frame to a multiple of 64 bytes. ``loads`` reads older files, too: four zeros stand in place
+        of the first bytes, and there is no CRC-32.
         """
         if not self.memory.stateless:
             raise ValueError(f"dumps makes one message, {self.memory!r} remembers all: use sender() and receiver().")
-        return b"".join(pieces(0, self.sender(seed).encode(tensors)))
+        return sealed(self.sender(seed).encode(tensors))
 
     def loads(self, data: Buffer) -> Tensors:
-        """The arrays that `dumps` wrote, perhaps as views of ``data``. ValueError where it is malformed."""
+        """The arrays that `dumps` wrote, perhaps as views of ``data``. ValueError where a byte has changed or is missing,
+        and for any other bytes.
+        """
         try:
-            return self.receiver().decode(split(memoryview(data))[1])
+            return self.receiver().decode(unsealed(memoryview(data).cast("B")))
         except (ValueError, TypeError, BufferError) as error:
             raise ValueError(f"Codec.dumps writes no such bytes: {told(error, 'They are no message.')}") from error
 
@@ -139,6 +169,9 @@ class Encoder(_End):
     def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace) -> None:
         super().__init__()
         self.codec, self.rng, self.trace = codec, rng, trace
+        self.most: float = math.inf
+        """The most bytes of a message before it is compressed."""
+        self._bounded = min(codec.compressor.most_bytes, codec.serializer.most_bytes) < math.inf
         self._quantizers: dict[str, Quantizer] = {}
         self._envelope = envelope(codec, {})
         plain = codec.lossless and codec.compressor.identity and type(codec.serializer) is MsgPack
@@ -159,11 +192,15 @@ class Encoder(_End):
             tensors = self._quantized(message.tensors)
             quantized = now()
             packet = Packet(header, tensors)
+            check_parts(sum(len(parts) for _, parts in tensors.values()))
+            if self._bounded:
+                check_stages("A message", [x.nbytes for _, parts in tensors.values() for x in parts.values()], codec)
             frames = codec.serializer.dumps(packet)
             serialized = now()
             if self._plan:
                 self._plan.learn(bytes(frames[0]), len(frames) - 1, packet)
             if not codec.compressor.identity:
+                check_bytes("A message", sum(map(len, frames)), "a receiver", self.most)
                 frames = compressed(codec.compressor, frames)
         except BaseException:
             self.go_back(mark)
@@ -268,12 +305,23 @@ class Sender:
     >>> sender, receiver = codec.sender(), codec.receiver()
     >>> receiver.decode(sender.encode({"w": np.float32([3, -1, 0])}))["w"]
     array([ 1.3333334, -1.3333334,  1.3333334], dtype=float32)
+
+    What it remembers goes into a file, and a fresh sender of the same codec goes on from there, to the same bits:
+
+    >>> import io
+    >>> file, again = io.BytesIO(), codec.sender()
+    >>> np.savez(file, **sender.state())
+    >>> _ = file.seek(0)
+    >>> again.restore(np.load(file))
+    >>> again.encode({"w": np.float32([0, 1, 0])}) == sender.encode({"w": np.float32([0, 1, 0])})
+    True
     """
 
     def __init__(self, codec: Codec, seed: int | Sequence[int], trace: Trace) -> None:
         check_type("sender", trace, Trace, "a Trace")
         check_seed("sender", seed)
         self.trace, self._encoder = trace, Encoder(codec, np.random.default_rng(seed), trace)
+        self._encoder.most = of_anything().nbytes
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._count = 0
 
@@ -281,24 +329,55 @@ class Sender:
         """The frames of these arrays, by name. NonFiniteError for NaN or infinity, ValueError for an array that does
         not encode, TypeError for anything but a mapping of names.
         """
-        quantizer_of = self._encoder.codec.quantizer_of
-        arrays = named_arrays(tensors, "encode takes tensors", "tensor", lambda name: quantizer_of(name) == _EXACT)
+        codec = self._encoder.codec
+        arrays = named_arrays(tensors, "encode takes tensors", "tensor", lambda name: codec.quantizer_of(name) == _EXACT)
         check_finite(arrays, "The tensor", "Look at the code that makes it.")
-        for name, x in () if self._encoder.codec.memory.stateless else arrays.items():
+        for name, x in arrays.items():
+            codec.check_dtype(name, x.dtype)
+        for name, x in () if codec.memory.stateless else arrays.items():
             if self._shapes.get(name, x.shape) != x.shape:
                 raise ValueError(
                     f"The tensor {name!r} had the shape {self._shapes[name]}, which its memory has, and now has "
                     f"{x.shape}. Give it another name, or take a fresh sender and receiver."
                 )
-        header = {"number": self._count} if self._encoder.codec.memory.restores else {}
+        header = {"number": self._count} if codec.memory.restores else {}
         frames = self._encoder.encode(Message(header, arrays))
         self._shapes |= {name: x.shape for name, x in arrays.items()}
         self._count += 1
         return frames
 
+    def state(self) -> dict[str, Array]:
+        """The memories, the random draws and the number of messages, as arrays by name: for `numpy.savez`, and for
+        `restore`. Later messages do not change them.
+        """
+        kept = {"end": "sender", "by": self._encoder.codec.memory.name, "count": self._count, "shapes": self._shapes}
+        return saved.to_arrays({**kept, **self._encoder.state()})
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Go on from the `state` of a sender whose codec has the same memory. ValueError, and nothing changed, for any
+        other.
+        """
+        encoder = self._encoder
+        kept = _kept("sender", state, encoder.codec.memory.name)
+        encoder.restore(kept)
+        self._shapes, self._count = kept["shapes"], kept["count"]
+
 
 class Receiver:
-    """A codec's receiving end: the states that restore its one sender's tensors, and the stages' spans in ``trace``."""
+    """A codec's receiving end: the states that restore its one sender's tensors, and the stages' spans in ``trace``.
+
+    With `Delta` it remembers what has come. That goes into a file, as a `Sender`'s state does, at the same message:
+
+    >>> import minips as ps
+    >>> codec = ps.Codec(quantizer=ps.Sign(), memory=ps.Delta())
+    >>> sender, receiver = codec.sender(), codec.receiver()
+    >>> _ = receiver.decode(sender.encode({"w": np.float32([3, -1])}))
+    >>> later, again = codec.sender(), codec.receiver()
+    >>> later.restore(sender.state())
+    >>> again.restore(receiver.state())
+    >>> again.decode(later.encode({"w": np.float32([3, -1])}))["w"]
+    array([ 3., -1.], dtype=float32)
+    """
 
     def __init__(self, codec: Codec, trace: Trace) -> None:
         check_type("receiver", trace, Trace, "a Trace")
@@ -320,6 +399,39 @@ class Receiver:
         self._count += 1
         return tensors
 
+    def state(self) -> dict[str, Array]:
+        """What the receiver remembers and the number of messages, as arrays by name: for `numpy.savez`, and for
+        `restore`. Later messages do not change them.
+        """
+        kept = {"end": "receiver", "by": self.codec.memory.name, "count": self._count}
+        return saved.to_arrays({**kept, **self._decoder.state()})
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Go on from the `state` of a receiver whose codec has the same memory. ValueError, and nothing changed, for any
+        other.
+        """
+        kept = _kept("receiver", state, self.codec.memory.name)
+        self._decoder.restore(kept)
+        self._count = kept["count"]
+
+
+def _kept(end: str, state: Mapping[str, Array], memory: str) -> dict[str, Any]:
+    """The values in the state of such an end. ValueError where it is of another end or memory, or malformed."""
+    kept = saved.from_arrays(state, "This state")
+    if (kept.get("end"), kept.get("by")) != (end, memory):
+        got = f"the state of a {kept.get('end')!r} with {kept.get('by')!r}"
+        raise ValueError(f"A {end} with the memory {memory!r} goes on from the state of another one; got {got}.")
+    try:
+        fits = type(kept["count"]) is int and all(type(one) is dict for one in kept["memory"].values())
+        if end == "sender":
+            fits &= all(type(shape) is tuple for shape in kept["shapes"].values())
+            np.random.default_rng().bit_generator.state = kept["draws"]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        fits = False
+    if not fits:
+        raise ValueError(f"This state is not one that a {end} gave: an entry is missing or malformed.")
+    return kept
+
 
 def encode_plainly(message: Message, codec: Codec) -> Frames:
     """The frames of a message whose arrays are no gradients: exact, with the codec's serializer and compressor."""
@@ -328,7 +440,9 @@ def encode_plainly(message: Message, codec: Codec) -> Frames:
 
 
 def compressed(compressor: Compressor, frames: Frames) -> Frames:
-    """The frames, each compressed. An empty frame stays empty."""
+    """The frames, each compressed. An empty frame stays empty. ValueError for one that the compressor cannot take."""
+    for frame in frames if compressor.most_bytes < math.inf else ():
+        check_bytes("A frame", len(frame), repr(compressor), compressor.most_bytes)
     return [compressor.compress(frame) if len(frame) else frame for frame in frames]
 
 
@@ -356,10 +470,10 @@ def wrap(codec: Codec, stamp: Header, answer: Frames) -> Frames:
 
 
 def unpack(
-    frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None, limits: Limits = UNLIMITED
+    frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None, limits: Limits | None = None
 ) -> tuple[Any, Header]:
     """Frames to packet, or to the message that a ``plan`` reads, and the envelope. ValueError where they are malformed,
-    name an unknown stage or exceed the ``limits``.
+    name an unknown stage or exceed the ``limits``, those of a codec alone for None.
 
     ``codec`` is the receiver's own: a serializer that can run code is accepted only where that codec names it.
     """
@@ -391,6 +505,7 @@ def unpack(
             f"The serializer {serializer.name} can run code, so it is taken only where the receiver's own config "
             f"names it; this one names {codec.serializer.name}."
         )
+    limits = limits or of_anything()
     opened = frames[1:] if compressor.identity else _decompressed(compressor, frames[1:], limits.nbytes)
     decompressed = trace.now()
     if plan and names == _PLAIN and opened:
@@ -406,10 +521,35 @@ def unpack(
     return packet, fields
 
 
-def _decompressed(compressor: Compressor, frames: Frames, left: int) -> Frames:
-    """The frames, each decompressed. ValueError where they make more than ``left`` bytes in all."""
+def _decompressed(compressor: Compressor, frames: Frames, most: int) -> Frames:
+    """The frames, each decompressed. ValueError where they make more than ``most`` bytes in all."""
     opened: Frames = []
-    for frame in frames:
-        opened.append(compressor.decompress(frame, left) if len(frame) else frame)
-        left -= len(opened[-1])
+    left = most
+    try:
+        for frame in frames:
+            opened.append(compressor.decompress(frame, left) if len(frame) else frame)
+            left -= len(opened[-1])
+            check_size(0, left)  # of a compressor that does not look at its limit
+    except BombError:
+        came = sum(map(len, frames))
+        raise ValueError(
+            f"A message of {came} bytes decompresses to more than the {most} bytes that are allowed: {LIMIT}."
+        ) from None
     return opened
+
+
+def _remembered(memory: Memory, x: Array) -> Array:
+    """What a memory's receiver makes of an array that is sent three times."""
+    mine, theirs = State(), State()
+    for _ in range(3):
+        p = memory.compensate(x, mine)
+        memory.update(p, p, mine)
+        received = memory.restore(p, theirs)
+    return received
+
+
+def _serialized(serializer: Serializer, quantizer: Quantizer, x: Array) -> Array:
+    """An array that has gone through a serializer, in parts."""
+    parts = quantizer.encode(x, np.random.default_rng(0))
+    packet = serializer.loads(serializer.dumps(Packet({}, {"x": (quantizer.name, parts)})))
+    return quantizer.decode(packet.tensors["x"][1])

@@ -1,17 +1,21 @@
-"""The most that one message can need, computed from the tensors and the config."""
+"""The most that one message can need, and may have: computed from the tensors, the config and its stages.
 
-from collections.abc import Callable, Mapping, Sized
+`check_run` compares the two before a run begins.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from minips.core.exchange import PS
 from minips.core.message import Message, unlike
-from minips.core.partition import Layouts
+from minips.core.partition import Layout, Layouts, named_arrays, partition
 from minips.core.rows import TablePart
 from minips.results import saved
 from minips.stage import DEFAULTS, Array, Frames, Tensors, default_stage
 from minips.stages.serializers import MsgPack, Packet
-from minips.stages.serializers.wellformed import quoted
+from minips.stages.serializers.wellformed import MOST_PARTS, quoted
 
 BASE_BYTES, HEAD_BYTES = 2**20, 2**16
 """For all that does not grow with the tensors."""
@@ -24,6 +28,7 @@ ROW_BYTES, HEAD_ROW_BYTES = 64, 20
 MOST_ROW_VALUES = 2**20
 """A pull brings at most so many values of a tensor by rows, or as many as the tensor has where it has more."""
 MAX_BYTES = 2**31
+"""Of a message, decompressed, where no transport says its limit: over `InProc`, and of a codec alone."""
 
 
 class Limits(NamedTuple):
@@ -34,6 +39,10 @@ class Limits(NamedTuple):
     head: int = MAX_BYTES
     """Of the frame in MessagePack that says what the others are."""
     tensors: int = MAX_BYTES
+
+    def over(self, transport: Any) -> "Limits":
+        """These limits for what comes over a transport."""
+        return self._replace(nbytes=min(self.nbytes, most_bytes(transport)))
 
     def check_head(self, serializer: str, frames: Frames) -> None:
         """ValueError where the head of a packet in MessagePack is too large."""
@@ -46,20 +55,29 @@ class Limits(NamedTuple):
             raise ValueError(f"The message has {len(tensors)} tensors, and there are at most {self.tensors} here.")
 
 
-UNLIMITED = Limits()
+def most_bytes(transport: Any) -> int:
+    """The most bytes of a message that one end takes, as they come and decompressed: the operator's limit."""
+    most: int = getattr(transport, "max_message_bytes", MAX_BYTES)
+    return most
+
+
+def of_anything(transport: Any = None) -> Limits:
+    """The limits of an end that does not know the tensors; of a codec alone for None."""
+    return Limits(most_bytes(transport))
+
+
 Expected = tuple[Limits, Tensors | None]
 """The limits of an answer, and arrays shaped like its tensors."""
-ANYTHING: Expected = UNLIMITED, None
 
 
-def of_answers(layout: Layouts) -> Expected:
-    """The limits and tensors of a pull of whole tensors from a server with this layout."""
-    return _limits(layout, {}, 0, 0), pieces_of(layout)
+def of_answers(layout: Layouts, transport: Any = None) -> Expected:
+    """The limits and tensors of a pull of whole tensors over ``transport`` from a server with this layout."""
+    return _limits(layout, {}, 0, 0).over(transport), pieces_of(layout)
 
 
 def of_requests(config: Any, whole: Tensors, layout: Layouts, index: int, leaves: bool) -> Limits:
     """The limits of a server with this layout of the ``whole`` tensors, with which workers may leave their state.
-    `UNLIMITED` where a stage of that is not minips' own: it may keep anything.
+    `of_anything` where a stage of that is not minips' own: it may keep anything.
     """
     inner = config.local.optimizer if config.local else None
     uses: list[tuple[Any, Callable[[Any, Array, dict[str, Any]], object]]] = [
@@ -68,12 +86,98 @@ def of_requests(config: Any, whole: Tensors, layout: Layouts, index: int, leaves
         (inner, lambda optimizer, x, state: optimizer.step({"x": x}, {"x": x.copy()}, state)),
     ]
     if not leaves:
-        return _limits(layout, whole, 0, 0)
+        return _limits(layout, whole, 0, 0).over(config.transport)
     if not all(stage is None or type(stage).__module__.startswith("minips.") for stage, _ in uses):
-        return UNLIMITED
+        return of_anything(config.transport)
     sent, received, stepped = (_arrays(stage, use) for stage, use in uses)
     seen = 2 if config.overlap or not config.pull.lossless else 0  # what a worker has seen, and what came since
-    return _limits(layout, whole, sent + received + seen, (2 + config.overlap) * stepped if index == 0 else 0)
+    wholes = (2 + config.overlap) * stepped if index == 0 else 0
+    return _limits(layout, whole, sent + received + seen, wholes).over(config.transport)
+
+
+def check_run(config: Any, params: Mapping[str, Array], tables: Collection[str] = (), trained: bool = True) -> None:
+    """ValueError where these parameters cannot travel as the config says: for their names or dtypes, for more servers
+    than values or rows, or for messages of more bytes than a stage takes or than the operator's limit allows. Where the
+    workers are not ``trained`` by minips, only pushes have to fit, and not the operator's limit: they may pull tensor
+    by tensor, over transports of their own.
+    """
+    whole, servers = named_arrays(params, "A run takes its parameters", "parameter"), isinstance(config.exchange, PS)
+    if servers:
+        _check_servers(config.servers, whole, tables)
+    codecs = {"push": config.push, "pull": config.pull} if servers else {"push": config.push}
+    for name, x in whole.items():
+        for codec in codecs.values():
+            codec.check_dtype(name, x.dtype)
+    most = most_bytes(config.transport)
+    if not trained:
+        codecs, most = {"push": config.push}, max(most, most_bytes(type(config.transport)))
+    for what, codec in codecs.items():
+        bounds = min(most, codec.serializer.most_bytes, codec.compressor.most_bytes)
+        if len(whole) >= MOST_PARTS or _limits(partition(whole, 1)[0], {}, 0, 0).nbytes > bounds:
+            for message in _messages(config, whole, tables):
+                _check_message(f"A {what} of these parameters", codec, message, most)
+
+
+def _check_servers(servers: int, params: Mapping[str, Array], tables: Collection[str]) -> None:
+    """ValueError for more servers than values, or than rows of a table."""
+    counts = {"the parameters have": (sum(x.size for x in params.values()), "values")}
+    counts |= {f"the table {name!r} has": (len(params[name]), "rows") for name in tables}
+    for who, (count, what) in counts.items():
+        if 0 < count < servers:
+            raise ValueError(
+                f"Config.servers is {servers}, and {who} {count} {what}, so that some servers would hold none of them. "
+                f"Use at most {count} servers."
+            )
+
+
+def _messages(config: Any, whole: Tensors, tables: Collection[str]) -> list[list[tuple[str, Layout]]]:
+    """The dense pieces of tensors that travel together, for each message of a clock."""
+    exchange, workers = config.exchange, config.workers
+    if isinstance(exchange, PS):
+        together = [[layout] for layout in partition(whole, config.servers, tables, config.placement)]
+    else:
+        pieces = partition(whole, exchange.pieces(workers))
+        sent = {hop.sends for rank in range(workers) for hop in exchange.schedule(rank, workers)}
+        together = [[pieces[piece] for piece in sends] for sends in sent]
+    return [
+        [(name, part) for layout in layouts for name, part in layout.items() if isinstance(part, Layout)]
+        for layouts in together
+    ]
+
+
+def _check_message(what: str, codec: Any, parts: Sequence[tuple[str, Layout]], most: float) -> None:
+    """ValueError where these pieces, quantized, have more bytes than a stage takes or the transport allows."""
+    check_parts(len(parts))
+    sizes = []
+    for name, part in parts:
+        shape = part.shape if part.whole else (part.values,)
+        sizes.append(codec.quantizer_of(name).nbytes(shape, np.dtype(part.dtype)) or 0)
+    check_bytes(what, sum(sizes), "the transport (max_message_bytes)", most)
+    check_stages(what, sizes, codec)
+
+
+def check_stages(what: str, sizes: Sequence[int], codec: Any) -> None:
+    """ValueError where arrays of these bytes are more than the codec's serializer or compressor takes."""
+    check_bytes(what, sum(sizes), repr(codec.serializer), codec.serializer.most_bytes)
+    check_bytes("A frame", max(sizes, default=0), repr(codec.compressor), codec.compressor.most_bytes)
+
+
+def check_parts(parts: int) -> None:
+    """ValueError for more parts of tensors than a packet may have, with the lists that name them."""
+    if parts >= MOST_PARTS:
+        raise ValueError(
+            f"A message of {parts} parts of tensors is larger than the {MOST_PARTS - 1} that are allowed. Join small "
+            "tensors into larger ones, or use more servers."
+        )
+
+
+def check_bytes(what: str, nbytes: float, taker: str, most: float) -> None:
+    """ValueError where something has more bytes than is allowed."""
+    if nbytes > most:
+        raise ValueError(
+            f"{what} has {nbytes} bytes, and {taker} takes at most {most}. Send smaller tensors, or use more servers, "
+            "fewer bits for each value, or another stage."
+        )
 
 
 def pieces_of(layout: Layouts) -> Tensors:

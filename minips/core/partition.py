@@ -93,12 +93,21 @@ def named_arrays(given: object, takes: str, what: str, integers: Callable[[str],
         )
     arrays = {name: native(x, f"The {what} {name!r}") for name, x in given.items()}
     for name, x in arrays.items():
+        check_name(what, name)
         if x.dtype.kind not in ("biuf" if integers(name) else "f"):
             raise ValueError(
                 f"The {what} {name!r} must hold floating-point numbers; got {x.dtype}. "
                 "Convert it, for example with .astype(np.float32)."
             )
     return arrays
+
+
+def check_name(what: str, name: str) -> None:
+    """ValueError for a name that cannot travel: half of a surrogate pair has no bytes in UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"The name of a {what} is text that UTF-8 can write; got {reprlib.repr(name)}.") from None
 
 
 def cut(tensors: Tensors, layout: Layouts) -> Tensors:

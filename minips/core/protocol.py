@@ -26,7 +26,7 @@ from minips import seeds
 from minips.core.codec import Codec, Decoder, Encoder, Mark, encode_plainly, unpack, wrap
 from minips.core.config import Config
 from minips.core.fields import ANSWERS, NEEDED, REQUESTS, check_fields, check_request
-from minips.core.limits import ANYTHING, UNLIMITED, Expected, Limits, check_plain, of_answers
+from minips.core.limits import Expected, Limits, check_plain, of_answers, of_anything
 from minips.core.membership import REJOIN_S, Membership
 from minips.core.message import Header, Message
 from minips.core.partition import Layouts, cut, join
@@ -63,7 +63,8 @@ class ServerRecord:
         """Gives the frames of a message; in a prediction another function gives sizes."""
         self.decoder, self.plan = Decoder(trace), Plan()
         self.layout: Layouts = {}
-        self.expected: Expected = ANYTHING
+        self.anything: Expected = of_anything(config.transport), None
+        self.expected = self.anything
         """After `hello`, what a pull of whole tensors brings."""
         self.values: float = 0
         self.clock, self.known_clock, self.version, self.done = 0, 0, 0, False
@@ -124,7 +125,7 @@ class ServerRecord:
         self.decoder.restore(state["decoder"])
         self.version = state["version"]
 
-    def decode(self, parcel: Parcel, expected: Expected = ANYTHING) -> tuple[Message, Header]:
+    def decode(self, parcel: Parcel, expected: Expected) -> tuple[Message, Header]:
         """The message of an answer's frames, and what its envelope says. ValueError where it is not as expected."""
         packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, expected[0])
         return self.decoder.decode(packet, expected[1]), stamp
@@ -171,7 +172,7 @@ class WorkerProtocol:
                 server.decoder = Decoder(server.trace)  # the memories of pulls begin anew on both sides
                 return answers
             server.layout = layout_of(answer.header["layout"])
-            server.expected = of_answers(server.layout)
+            server.expected = of_answers(server.layout, server.config.transport)
             server.values = sum(part.values for part in server.layout.values())
             self.tables |= tables_of(server.layout)
             server.holds_all = len(self.servers) == 1 and all(part.whole for part in server.layout.values())
@@ -293,7 +294,7 @@ class WorkerProtocol:
         for number in sent:
             server = servers[number]
             try:
-                parcel, expected = (yield server.receive), server.expected if whole else ANYTHING
+                parcel, expected = (yield server.receive), server.expected if whole else server.anything
                 answer, stamp = yield Do(RECEIVING, server.values, partial(server.decode, parcel, expected))
                 del parcel
                 answer.header |= stamp
@@ -381,7 +382,7 @@ class ServerProtocol:
         silence_s: float = 30.0,
         rejoin_s: float = REJOIN_S,
         rank_secrets: Sequence[str] = (),
-        limits: Limits = UNLIMITED,
+        limits: Limits | None = None,
     ) -> None:
         self.shard, self.config, self.index, self.layout, self.trace = shard, config, index, layout, trace
         self._changed, self._updated, self._each = changed, updated, config.local_steps
@@ -410,7 +411,9 @@ class ServerProtocol:
         self.restarted: list[int] = []
         """Workers that resumed a saved run without what they had left."""
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
-        self.unpack: Callable[..., Any] = partial(unpack, codec=config.push, trace=trace, plan=Plan(), limits=limits)
+        self.unpack: Callable[..., Any] = partial(
+            unpack, codec=config.push, trace=trace, plan=Plan(), limits=limits or of_anything(config.transport)
+        )
         """Gives the packet of a request's frames, and its envelope. A prediction replaces this and the next two, to
         work on sizes.
         """

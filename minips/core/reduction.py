@@ -21,6 +21,7 @@ from minips import seeds
 from minips.core.codec import Codec, Decoder, Encoder, compressed, envelope, unpack
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Hop
+from minips.core.limits import of_anything
 from minips.core.message import ADVICE, AT_FIRST, DivergedError, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
 from minips.core.sessions import Do, Parcel, Receive, Send, Session
@@ -60,7 +61,7 @@ class AllReduceState:
         self._rank, self._workers, self._codec, self._trace, self._names = rank, workers, codec, trace, list(like)
         self._due = Counter(piece for hop in self.hops if hop.adds for piece in hop.receives)
         """The messages that are added to each piece."""
-        self._layouts = partition(like, exchange.pieces(workers))
+        self._layouts, self._limits = partition(like, exchange.pieces(workers)), of_anything(config.transport)
         self.sizes = [sum(part.stop - part.start for part in layout.values()) for layout in self._layouts]
         """Values of each piece."""
         self._encoders: dict[tuple[int, int], Encoder] = defaultdict(partial(Encoder, codec, rng, trace))
@@ -105,7 +106,7 @@ class AllReduceState:
         """Take the message of hop ``number``. ValueError where it belongs to another one."""
         hop = self.hops[number]
         assert hop.source is not None
-        packet, _ = unpack(frames, self._codec, self._trace)
+        packet, _ = unpack(frames, self._codec, self._trace, limits=self._limits)
         kind, step, hop_number = (packet.header.get(key) for key in ("kind", "step", "hop"))
         if (kind, step, hop_number) != ("hop", self.step, number):
             raise ValueError(f"Expected hop {number} of step {self.step}, got {kind} {hop_number} of step {step}.")

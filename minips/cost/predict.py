@@ -17,6 +17,7 @@ from minips.arithmetic import one_blas_thread
 from minips.core.codec import Codec, Encoder
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
+from minips.core.limits import check_run
 from minips.core.local import Delays
 from minips.core.message import Message
 from minips.cost.calibrate import calibrate, problem_words
@@ -147,9 +148,9 @@ def predict_on(
     check_network(config, cluster, engine)
     servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
     graph = network.graph(config.workers, servers) if network else None
-    config = config.for_rows(problem.rows)
+    config, params = config.for_rows(problem.rows), problem.init(seeds.init(config.seed))
+    check_run(config, params, problem.tables)
     calibration = calibration or calibrate(config, problem)
-    params = problem.init(seeds.init(config.seed))
     part = shards_of(problem, config)(0)
     _, gradients = (Inner() if config.local else compute)(part, replace(config, delays=None), params, 0, 0)
     rows = min(config.batch_size or part.rows, part.rows)

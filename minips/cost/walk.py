@@ -19,7 +19,7 @@ from minips import seeds
 from minips.core.codec import Decoder
 from minips.core.config import Config
 from minips.core.exchange import Hop
-from minips.core.limits import ANYTHING, Expected
+from minips.core.limits import Expected
 from minips.core.loop import Compute, train_served, train_together
 from minips.core.message import Header, Message
 from minips.core.presence import Attending
@@ -473,7 +473,7 @@ class _DeclaredRecord(ServerRecord):
         self.values, pushed = walk.share, walk.load.pushed
         self.encode = lambda message: Sized(message.header, pushed if message.kind in PUSHES else 0.0)
 
-    def decode(self, sized: Sized, expected: Expected = ANYTHING) -> tuple[Message, Header]:
+    def decode(self, sized: Sized, expected: Expected) -> tuple[Message, Header]:
         return Message(sized.header), sized.stamp
 
 

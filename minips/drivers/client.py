@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from minips.core.codec import unpack
 from minips.core.config import Config
-from minips.core.limits import ANYTHING, Expected
+from minips.core.limits import ANYTHING, Expected, most_bytes
 from minips.core.message import ADVICE, AT_FIRST, Header, Message, NonFiniteError
 from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerRecord, WorkerProtocol
@@ -31,12 +31,15 @@ from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Channel
 from minips.stages.transports.base import Closable
+from minips.stages.transports.framing import TooLargeError, stream_nbytes, too_large
 from minips.stages.transports.futures import Driven
 from minips.stages.transports.patience import Limit
 from minips.words import reason
 
 T = TypeVar("T")
 Versions = tuple[int, ...] | None
+MOST_BREAKS = 20
+"""A message over which so many connections have broken, one after the other, is not sent once more."""
 LOOK_S = 0.01
 """Seconds between two checks of the condition of a waiting session."""
 
@@ -330,7 +333,7 @@ class _MeteredRecord(ServerRecord):
         super().__init__(client.config, client.worker, index, client.trace)
         self._client, self.outstanding = client, 0
 
-    def decode(self, answer: _Answer, expected: Expected = ANYTHING) -> tuple[Message, Header]:
+    def decode(self, answer: _Answer, expected: Expected) -> tuple[Message, Header]:
         received_at, (frames, sent_at) = time.monotonic(), answer
         self._client.bytes_received += sum(map(len, frames))
         packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan, expected[0])
@@ -345,11 +348,11 @@ class _MeteredRecord(ServerRecord):
 class _Request:
     """One message of a call, as the client sent it to one server."""
 
-    __slots__ = ("call", "frames", "index", "number", "sent_at")
+    __slots__ = ("breaks", "call", "frames", "index", "number", "sent_at")
 
     def __init__(self, call: "_Call", index: int, frames: Frames, sent_at: float | None) -> None:
         self.call, self.index, self.frames, self.sent_at = call, index, frames, sent_at
-        self.number = next(call.client._numbers)
+        self.number, self.breaks = next(call.client._numbers), 0
 
     @property
     def last(self) -> bool:
@@ -364,6 +367,12 @@ class _Request:
             call._proceed()
 
     def failed(self, error: Exception) -> None:
+        if isinstance(error, ConnectionError):
+            self.breaks += 1
+            most = most_bytes(self.call.client.config.transport)
+            sent = stream_nbytes([*map(len, self.frames)])
+            if sent > most or self.breaks == MOST_BREAKS:  # not every library says why it hangs up
+                error = too_large([sent], most) if sent > most else TooLargeError(f"{error} So it did {MOST_BREAKS} times.")
         if not self.call.client._connections[self.index].retries(self, error):
             self.arrived([], error)
 

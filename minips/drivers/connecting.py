@@ -14,6 +14,7 @@ from minips import files
 from minips.core.codec import Codec, encode_plainly, unpack
 from minips.core.config import Config, check_seconds
 from minips.core.fields import ANSWERS, check_fields
+from minips.core.limits import of_anything
 from minips.core.message import Header, Message
 from minips.drivers.client import Client
 from minips.results.status import Status
@@ -58,12 +59,13 @@ def asking(
     """
     check_type("status", transport, Transport | None, "a Transport")
     reached = transport or transport_of(address)
+    limits = of_anything(reached)
     with reached.connect(address, token, timeout) as channel:
 
         def ask(kind: str, **header: Any) -> Header:
             frames = encode_plainly(Message({"kind": kind, **header}), Codec())
             packet: Packet
-            packet, stamp = unpack(channel.call(frames).result(timeout), codec or Codec(), Trace())
+            packet, stamp = unpack(channel.call(frames).result(timeout), codec or Codec(), Trace(), limits=limits)
             check_fields(f"The answer to {kind}", {**packet.header, **stamp}, ANSWERS[kind], ANSWERS[kind], others=True)
             return packet.header
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from minips.stage import Frames
 from minips.stages.transports import Channel
 from minips.stages.transports.base import Caller, Closable
+from minips.stages.transports.framing import TooLargeError
 
 PAUSES_S = (0.0, 0.1, 0.3, 0.9)
 """Seconds before each attempt to connect again, where no others are given."""
@@ -55,18 +56,22 @@ class Reconnecting(Closable):
         self.channel: Channel | _Queue = self._connected
 
     def retries(self, request: Request, error: Exception) -> bool:
-        """True where this request, which has failed, will be sent again."""
+        """True where this request, which has failed, will be sent again. One that is too large, or that has an answer
+        that is, ends each connection.
+        """
         with self._lock:
             if not isinstance(error, ConnectionError) or request.last or not self._pauses_s:
                 return False
             if self.over or self._closing.is_set():
                 return False
-            self._queue.requests.append(request)
+            again = not isinstance(error, TooLargeError)
+            if again:
+                self._queue.requests.append(request)
             if self.channel is not self._queue:
                 self.channel, self.broken = self._queue, error
                 self._thread = threading.Thread(target=self._reconnect, name="minips-reconnect", daemon=True)
                 self._thread.start()
-            return True
+            return again
 
     def outlast(self, seconds: float) -> None:
         """Have the attempts go on for longer than ``seconds``, where no pauses are given."""

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from minips.core.config import Config, check_seconds
-from minips.core.limits import of_requests
+from minips.core.limits import check_run, of_requests
 from minips.core.local import warn_of_outer
 from minips.core.membership import REJOIN_S
 from minips.core.partition import cut, named_arrays, partition
@@ -95,6 +95,7 @@ class Server(Closable):
         whole = named_arrays(params, "Server takes its parameters", "parameter")
         self.config, self.index, self.silence_s, self.rejoin_s = config, index, silence_s, rejoin_s
         check_tables(config, tables, whole)
+        check_run(config, whole, tables, trained=False)
         self.layout = partition(whole, config.servers, tables, config.placement)[index]
         self.trace = Trace(f"server {index}")
         pause = math.inf if every is None else every * config.workers

@@ -1,9 +1,10 @@
 """Values and arrays in one file, which is complete or does not exist.
 
 The file is an uncompressed .npz archive without pickles, so NumPy alone reads it: an array's name is its path, such as
-``params/w``. The entry ``minips`` holds everything else as JSON in UTF-8; there ``{"array": name}`` stands for
-an array, ``{"scalar": name}`` for a NumPy number, ``{"tuple": […]}`` for a tuple and ``{"map": [[key, value], …]}`` for
-a dict. The first key is ``format``, a whole number that grows whenever an older reader would go wrong.
+``params/w``, but for characters that an archive cannot keep. The entry ``minips`` holds everything else as JSON in
+UTF-8; there ``{"array": name}`` stands for an array, ``{"scalar": name}`` for a NumPy number, ``{"tuple": […]}`` for a
+tuple and ``{"map": [[key, value], …]}`` for a dict. The first key is ``format``, a whole number that grows whenever an
+older reader would go wrong.
 """
 
 import json
@@ -22,6 +23,8 @@ from minips.words import reason, told
 
 FORMAT = 1
 _JSON = "minips"
+_LONGEST = 2**13
+"""Characters of an entry's name: an archive has room for 65,535 bytes."""
 
 
 def to_arrays(values: Mapping[str, Any]) -> dict[str, Array]:
@@ -98,6 +101,7 @@ def _to_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
     if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, np.generic)):
         return value
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+        where = _entry(where)
         while where in arrays:  # as with 1 and "1" as keys of one map, or several NumPy numbers
             where += "'"
         arrays[where] = np.asarray(value)
@@ -114,6 +118,12 @@ def _to_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
         f"{where} is {value!r}, of type {type(value).__name__}, which cannot be saved. Numbers, texts, arrays, lists, "
         "tuples and dicts can."
     )
+
+
+def _entry(where: str) -> str:
+    """A name that an archive keeps as it is, for an array with this path: what it could not keep is replaced."""
+    text = where[:_LONGEST].replace("\0", "?").replace("\\", "?").encode(errors="replace").decode()
+    return f"{text}'" if text.endswith(".npy") else text  # an ending that NumPy takes off
 
 
 def _from_json(value: Any, arrays: Mapping[str, Array]) -> Any:

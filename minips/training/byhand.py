@@ -16,6 +16,7 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import MOST_S, Config
 from minips.core.exchange import AllReduce
+from minips.core.limits import check_run
 from minips.core.local import warn_of_outer
 from minips.core.loop import Seen
 from minips.core.membership import REJOIN_S
@@ -229,6 +230,7 @@ def serving(
     warn_of_outer(config.local, config.optimizer)
     with one_blas_thread, ExitStack() as stack:
         params = problem.init(seeds.init(config.seed))
+        check_run(config, params, problem.tables)
         layouts = partition(params, config.servers, problem.tables, config.placement)
         origin, state = origin_of(problem, params), None
         told = {name: text for name, text in origin.items() if isinstance(text, str)}

@@ -10,6 +10,7 @@ from pathlib import Path
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
+from minips.core.limits import check_run
 from minips.core.local import warn_of_outer
 from minips.core.tables import check_tables
 from minips.engines import Engine, Processes
@@ -67,6 +68,7 @@ def train(
     chosen = engine_for(engine, [config])
     params = problem.init(seeds.init(config.seed))
     check_tables(config, problem.tables, params)
+    check_run(config, params, problem.tables)
     origin = origin_of(problem, params)
     state = None
     if before:

@@ -4,6 +4,7 @@
 peer that sends a bomb gets a ValueError, not the memory.
 """
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,6 +18,8 @@ class Compressor(Stage):
     kind: ClassVar[str] = "compressor"
     identity: ClassVar[bool] = False
     """True where the bytes stay as they are: the codec then leaves them alone."""
+    most_bytes: ClassVar[float] = math.inf
+    """The largest frame that the format, or its library, takes."""
 
     @abstractmethod
     def compress(self, buffer: Buffer) -> Buffer:
@@ -43,7 +46,11 @@ class NoCompression(Compressor):
         return buffer
 
 
+class BombError(ValueError):
+    """A frame would make more bytes than are allowed."""
+
+
 def check_size(size: int, limit: int) -> None:
-    """ValueError where a frame would make more than ``limit`` bytes."""
+    """BombError where a frame would make more than ``limit`` bytes."""
     if size > limit:
-        raise ValueError(f"The frame decompresses to more than the {limit} bytes that are allowed.")
+        raise BombError(f"The frame decompresses to more than the {limit} bytes that are allowed.")

@@ -49,6 +49,7 @@ class Lz4(Compressor):
     name = "lz4"
     requires = ("lz4",)
     extra = "codecs"
+    most_bytes = 0x7E000000
     acceleration: int = option(1, "speed over size", minimum=1, maximum=64, step=1)
 
     def compress(self, buffer: Buffer) -> Buffer:
@@ -99,6 +100,7 @@ class Blosc(Compressor):
     name = "blosc"
     requires = ("blosc2",)
     extra = "codecs"
+    most_bytes = 2**31 - 1 - 32
     level: int = option(5, "effort: 1 is fast, 9 is small", minimum=1, maximum=9, step=1)
     typesize: int = option(4, "bytes of a value, where the frame does not tell", minimum=1, maximum=255, step=1)
 

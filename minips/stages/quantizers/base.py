@@ -68,7 +68,10 @@ def contractive(quantizer: Quantizer, x: Array) -> Array:
 
 
 def shape_tag(x: Array) -> Array:
-    """An array of no bytes whose header still tells the dtype and the shape of ``x``: ``(0, *x.shape)``."""
+    """An array of no bytes whose header still tells the dtype and the shape of ``x``: ``(0, *x.shape)``. ValueError
+    where a receiver would not take memory for such an array.
+    """
+    check_bytes(x.shape, x.nbytes)
     return np.empty((0, *x.shape), x.dtype)
 
 
@@ -77,9 +80,16 @@ def empty_for(parts: Mapping[str, Array], make: Callable[..., Array] = np.empty)
     like = part(parts, "like")
     if like.ndim == 0 or like.shape[0] != 0 or like.dtype.kind != "f":
         raise ValueError(f"The part 'like' must have the shape (0, …), of floats; got {like.dtype} of {like.shape}.")
-    if math.prod(like.shape[1:]) * like.itemsize > LARGEST_BYTES:
-        raise ValueError(f"An array of shape {like.shape[1:]} is larger than the {LARGEST_BYTES} bytes allowed.")
+    check_bytes(like.shape[1:], math.prod(like.shape[1:]) * like.itemsize)
     return make(like.shape[1:], like.dtype)
+
+
+def check_bytes(shape: tuple[int, ...], nbytes: int) -> None:
+    """ValueError where a decoded array of this shape would have too many bytes."""
+    if nbytes > LARGEST_BYTES:
+        raise ValueError(
+            f"An array of shape {shape}, of {nbytes} bytes, is larger than the {LARGEST_BYTES} bytes allowed."
+        )
 
 
 def zeros_for(parts: Mapping[str, Array]) -> Array:

@@ -7,6 +7,7 @@ that travel: where the format allows, each array is a frame of its own, a view o
 The contract is `Serializer`. Bytes from the network are not trusted: ``loads`` raises ValueError for malformed ones.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ class Serializer(Stage):
 
     kind: ClassVar[str] = "serializer"
     trusted_only: ClassVar[bool] = False
+    most_bytes: ClassVar[float] = math.inf
+    """The most bytes of all arrays together that the format, or its library, takes."""
 
     @abstractmethod
     def dumps(self, packet: Packet) -> Frames:

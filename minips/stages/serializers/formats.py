@@ -111,6 +111,7 @@ class Protobuf(Serializer):
     name = "protobuf"
     requires = ("google.protobuf",)
     extra = "codecs"
+    most_bytes = 2**31 - 1
 
     def dumps(self, packet: Packet) -> Frames:
         message = _protobuf_packet()(header=json.dumps(packet.header))

@@ -13,7 +13,7 @@ from minips.stage import Buffer, Frames
 from minips.stages.transports.auth import HANDSHAKE_BYTES, Proof, prove
 from minips.stages.transports.base import HANDSHAKE_S, Connection, Endpoint, Handler, Service, service_of
 from minips.stages.transports.endpoints import StreamTransport, ThreadedEndpoint
-from minips.stages.transports.framing import pieces, split
+from minips.stages.transports.framing import TooLargeError, pieces, split
 from minips.stages.transports.inbox import InboxWire
 from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.patience import Limit
@@ -117,7 +117,7 @@ class CallWire(InboxWire):
 
     def send(self, tag: int, frames: Frames) -> None:
         if self.ended:
-            raise ConnectionError(self.why)
+            raise ConnectionError(str(self.why))
         self._begun.put(self._server.begin(pieces(tag, frames)))
 
     def shutdown(self) -> None:
@@ -136,7 +136,7 @@ class CallWire(InboxWire):
             try:
                 self.inbox.put(split(wait()))
             except Exception as error:  # each library has its own
-                self.why = reason(error)
+                self.why = error if isinstance(error, TooLargeError) else reason(error)
                 self.shutdown()
             del wait  # before the next one comes
 

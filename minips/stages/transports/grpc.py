@@ -23,7 +23,7 @@ from typing import Any
 from minips.stage import option, register
 from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.calls import Body, CallTransport, CallWire, RemoteCaller, RemoteServer
-from minips.stages.transports.framing import writable
+from minips.stages.transports.framing import TooLargeError, writable
 from minips.stages.transports.inbox import InboxListener
 from minips.stages.transports.network import netloc
 from minips.stages.transports.wire import Acceptor, Wire
@@ -80,7 +80,10 @@ class _GrpcServer(RemoteServer):
         try:
             return writable(next(self._answers))
         except Exception as error:  # the end of the stream, or what gRPC calls an RpcError
-            raise ConnectionError(getattr(error, "details", str)() or "it has ended") from None
+            words = getattr(error, "details", str)() or "it has ended"
+            if "larger than max" in words:
+                raise TooLargeError(f"A message is too large for gRPC: {words}.") from None
+            raise ConnectionError(words) from None
 
     def shutdown(self) -> None:
         self._requests.put(None)

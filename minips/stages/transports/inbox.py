@@ -25,8 +25,8 @@ class InboxListener(Acceptor[P]):
 class InboxWire(Wire):
     """A wire whose messages come in through a queue; None is their end."""
 
-    why = ""
-    """What ended it, in words, where that is known."""
+    why: Exception | str = ""
+    """What ended it, in words, where that is known; or the error itself."""
 
     def __init__(self, inbox: "queue.SimpleQueue[tuple[int, Frames] | None]") -> None:
         self.inbox, self.ended = inbox, False
@@ -38,7 +38,7 @@ class InboxWire(Wire):
             raise TimeoutError("no message came in time") from None
         if message is None:
             self.end()
-            raise EOFError(self.why)
+            raise self.why if isinstance(self.why, Exception) else EOFError(self.why)
         return message
 
     def end(self) -> None:

@@ -71,6 +71,8 @@ class _Shaped(Transport):
     def __init__(self, link: Link, transport: Transport) -> None:
         self.link, self.transport = link, transport
         self.scheme = transport.scheme  # type: ignore[misc]
+        if hasattr(transport, "max_message_bytes"):
+            self.max_message_bytes = transport.max_message_bytes
         self._out = _Direction(link.bandwidth_bps / 8)
         self._in = _Direction(link.bandwidth_bps / 8)
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from minips.stage import Frames
 from minips.stages.transports.base import COMMON, HANDSHAKE_S, Caller, Channel, Connection, remote_error
-from minips.stages.transports.framing import MOST_FRAMES, check_count
+from minips.stages.transports.framing import MOST_FRAMES, TooLargeError, check_count
 from minips.stages.transports.futures import Driven
 from minips.stages.transports.wire import CALL, ERROR, Wire
 from minips.words import reason
@@ -132,6 +132,8 @@ class StreamChannel(Channel):
             self._wire.shutdown()
             gone = ConnectionError(f"The server at {self._address} closed the connection. {error}".strip())
             self._gone = self._gone or gone
+            if isinstance(error, TooLargeError) and self._waiting:  # the first of the answers; the others may come yet
+                self._waiting.popleft().failed(error)
             self._fail(self._gone)
             return False
         if tag == CALL:

@@ -36,7 +36,7 @@ from typing import Any, TypeVar
 
 from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.calls import Body, RemoteCaller, RemoteServer
-from minips.stages.transports.framing import LIMIT, memory, size
+from minips.stages.transports.framing import LIMIT, TooLargeError, memory, size, too_large
 from minips.stages.transports.inbox import InboxListener
 from minips.stages.transports.patience import INCOMING, OUTSTANDING_BYTES, Flow, Limit
 
@@ -158,10 +158,12 @@ class HttpServer(RemoteServer):
                 try:
                     async with self._http.post(self._url, data=_cut(body), headers=headers) as response:
                         nbytes = response.content_length
+                        if response.status == 413:
+                            raise TooLargeError(f"A message of {size(body)} bytes is too large: {response.reason}.")
                         if response.status != 200 or nbytes is None:
                             raise ConnectionError(f"it answered {response.status} {response.reason}")
                         if nbytes > self._max:
-                            raise ConnectionError(f"a message of {nbytes} bytes is larger than the {self._max} allowed")
+                            raise too_large([nbytes], self._max)
                         return await _read(response.content, nbytes)
                 except aiohttp.ClientConnectorError:
                     if pause is None or self._line.content.at_eof():
