@@ -17,6 +17,7 @@ from minips import stage
 from minips.core.codec import Decoder, Encoder, unpack
 from minips.core.message import PROTOCOL_VERSION, Message, check_finite
 from minips.core.reduction import pack
+from minips.results import saved
 from minips.stages.serializers import Packet
 
 PLAIN = ps.Codec()
@@ -526,3 +527,127 @@ def test_damaged_bytes_are_refused_without_taking_memory():
             PLAIN.loads(one)
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
+
+
+# A file
+
+
+OLD = b"".join(
+    bytes.fromhex(line).ljust(64, b"\0")
+    for line in (
+        "000000000400000015000000000000004600000000000000080000000000000008",
+        "83a17603a173a76d73677061636ba163a46e6f6e65",
+        "9281a66d656d6f7279a46e6f6e659293a177a565786163749193a676616c756573a7666c6f61743332910293a162a565786163749193a676616c756573a7666c",
+        "6f6174363490",
+        "0000803f000020c0",
+        "0000000000000040",
+    )
+)
+"""What `Codec.dumps` wrote before it wrote a checksum."""
+
+
+def test_a_file_without_a_checksum_is_read():
+    got = PLAIN.loads(OLD)
+    assert {name: (x.dtype.name, x.tolist()) for name, x in got.items()} == {
+        "w": ("float32", [1.0, -2.5]),
+        "b": ("float64", 2.0),
+    }
+
+
+@pytest.mark.parametrize("codec", [PLAIN, ps.Codec(ps.Uniform(), serializer="json", compressor="zlib")], ids=repr)
+def test_every_bit_that_flips_is_found(codec):
+    data = codec.dumps({"w": np.arange(3.0), "b": np.float32(1)})
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ValueError, match=r"^Codec\.dumps writes no such bytes: They (are damaged|begin with)"):
+            codec.loads(flipped)
+
+
+def test_a_file_that_is_cut_short_or_longer_is_refused():
+    data = PLAIN.dumps(TENSORS)
+    for size in range(len(data)):
+        with pytest.raises(ValueError, match=r"^Codec\.dumps writes no such bytes: They [^.]*\."):
+            PLAIN.loads(data[:size])
+    for more in (b"\0", b"x", bytes(64), data):
+        with pytest.raises(ValueError, match="They are damaged, or cut short: their CRC-32 does not fit"):
+            PLAIN.loads(data + more)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [b"", b"garbage", b'{"w": [1, 2]}', b"PK\x03\x04" + bytes(99), b"\x89PNG\r\n\x1a\n" + bytes(99), b"\x93NUMPY"],
+)
+def test_another_file_is_said_to_be_another_one(other):
+    with pytest.raises(ValueError, match=r"^Codec\.dumps writes no such bytes: They begin with b'") as refused:
+        PLAIN.loads(other)
+    assert repr(other[:4]).strip("b'\"")[:2] in str(refused.value)
+    assert "frames" not in str(refused.value)
+
+
+# The state of a codec alone
+
+
+STATEFUL = [
+    ps.Codec(ps.Sign(), ps.ErrorFeedback()),
+    ps.Codec(ps.TopK(0.5), ps.MomentumCorrection()),
+    ps.Codec(ps.Uniform(bits=4), ps.Delta()),
+    ps.Codec({"a/*": ps.QSGD(), "*": ps.Exact()}, ps.ErrorFeedback()),
+    ps.Codec(ps.Ternary()),
+]
+NAMES = ["w", "a/b", "b.npy", "b", "a\0b", "minips", ""]
+
+
+@pytest.mark.parametrize("codec", STATEFUL, ids=repr)
+def test_both_ends_go_on_from_files_to_the_same_bits(codec, tmp_path):
+    draws = np.random.default_rng(0)
+    messages = [{name: draws.normal(size=5) for name in NAMES} for _ in range(6)]
+    sender, receiver = codec.sender(3), codec.receiver()
+    for x in messages[:3]:
+        receiver.decode(sender.encode(x))
+    np.savez(tmp_path / "sender.npz", **sender.state())
+    np.savez(tmp_path / "receiver.npz", **receiver.state())
+    expected = [receiver.decode(sender.encode(x)) for x in messages[3:]]
+    sender, receiver = codec.sender(), codec.receiver()
+    for end, name in ((sender, "sender"), (receiver, "receiver")):
+        with np.load(tmp_path / f"{name}.npz") as kept:
+            end.restore(kept)
+    for x, before in zip(messages[3:], expected, strict=True):
+        after = receiver.decode(sender.encode(x))
+        assert list(after) == NAMES
+        for name in NAMES:
+            np.testing.assert_array_equal(after[name], before[name], strict=True)
+
+
+def test_a_state_is_not_changed_by_later_messages():
+    codec = ps.Codec(ps.Sign(), ps.Delta())
+    sender, receiver = codec.sender(), codec.receiver()
+    states = []
+    for _ in range(3):
+        receiver.decode(sender.encode(TENSORS))
+        states.append([{name: x.tobytes() for name, x in end.state().items()} for end in (sender, receiver)])
+        kept = sender.state(), receiver.state()
+        receiver.decode(sender.encode(TENSORS))
+        assert [{name: x.tobytes() for name, x in state.items()} for state in kept] == states[-1]
+        sender.restore(kept[0])
+        receiver.restore(kept[1])
+
+
+def test_a_state_of_another_end_or_of_none_is_refused_and_changes_nothing():
+    codec = ps.Codec(ps.Sign(), ps.Delta())
+    sender, receiver = codec.sender(), codec.receiver()
+    receiver.decode(sender.encode({"w": np.ones(2)}))
+    other = ps.Codec(ps.Sign(), ps.ErrorFeedback())
+    good = sender.state()
+    whole = saved.from_arrays(good, "a state")
+    wrong = [{}, None, 3, {"minips": np.zeros(3)}, other.sender().state(), saved.to_arrays({"end": "sender"})]
+    for key, value in (("count", "1"), ("memory", [1]), ("memory", {"w": 1}), ("draws", {}), ("shapes", {"w": 3})):
+        wrong.append(saved.to_arrays({**whole, key: value}))
+    wrong += [{name: x for name, x in good.items() if name != lost} for lost in good]
+    for end, theirs in ((sender, receiver), (receiver, sender)):
+        kept = {name: x.tobytes() for name, x in end.state().items()}
+        for state in [*(wrong if end is sender else wrong[:6]), theirs.state()]:
+            with pytest.raises(ValueError, match=r"^(This state|A sender|A receiver).*\.$"):
+                end.restore(state)
+            assert {name: x.tobytes() for name, x in end.state().items()} == kept
+    assert receiver.decode(sender.encode({"w": np.ones(2)}))["w"].shape == (2,)

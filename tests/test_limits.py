@@ -4,24 +4,37 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import zlib
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgpack
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import minips as ps
+from minips.core import limits
+from minips.core import partition as partitions
 from minips.core.codec import Decoder, Encoder, encode_plainly, unpack
-from minips.core.limits import MOST_ROW_VALUES, check_rows_asked, of_requests
+from minips.core.limits import MOST_ROW_VALUES, check_rows_asked, of_answers, of_anything, of_requests
 from minips.core.message import Message
 from minips.core.partition import cut_state, partition
+from minips.core.reduction import AllReduceState
+from minips.machines.calibration import Calibration
+from minips.machines.fit import Line
 from minips.results import saved
+from minips.results.trace import DECODE, ENCODE, UPDATE
 from minips.stage import build, missing, stage_class
 from minips.stages.compressors import Compressor
+from minips.stages.quantizers import base as quantizers
 from minips.stages.serializers.wellformed import MOST_LISTS, MOST_PARTS, quoted
 from minips.stages.transports.streams import refusal
+from minips.training import byhand
 
 TOKEN, WAIT_S, MORE_BYTES = "of the test", 60.0, 64 * 2**20
 """A bomb may make a server's process so much larger than it was at rest."""
@@ -365,3 +378,438 @@ def test_many_lists_and_many_parts_are_refused_in_every_format():
         ps.MsgPack().loads([msgpack.packb([{}, [["", "", []]] * (MOST_PARTS + 1)])])
     with pytest.raises(ValueError, match=f"more than {MOST_PARTS} tensors or parts"):
         ps.Protobuf().loads([b"\x12\x00" * (MOST_PARTS + 1)])
+
+
+# The operator's limit
+
+SMALL_BYTES, VALUES = 2**13, 10_000
+BETWEEN_PROCESSES = ["pipe", "shm", "tcp", "zmq", "http", "grpc", "pyro", "thrift"]
+
+
+def limited(transport, most=SMALL_BYTES, **more):
+    """A config over this transport with that limit."""
+    if missing(stage_class("transport", transport)):
+        pytest.skip(f"{transport} is not installed")
+    config = ps.Config(workers=1, consistency="asp", optimizer=ps.SGD(lr=1.0), transport=transport, **more)
+    return config.with_({"transport.max_message_bytes": most}) if most else config
+
+
+@contextmanager
+def connected(config, own=None, **more):
+    """A server of 40 kB, and a client with a config of its ``own``."""
+    params = {"w": np.zeros(VALUES, "f4")}
+    with (
+        ps.Server(params, config, **more).serve() as server,
+        ps.connect(server.address, own or config, token=server.token) as client,
+    ):
+        yield server, client
+
+
+def tried(call):
+    """The sentence of a ValueError and None, or no sentence and the result."""
+    try:
+        return "", call()
+    except ValueError as error:
+        return str(error), None
+
+
+def figures(error):
+    return [int(number) for number in re.findall(r"\d+", str(error.value))]
+
+
+@pytest.mark.parametrize("compressor", ["zlib", "gzip", "lz4", "zstd", "blosc"])
+@pytest.mark.parametrize("link", [None, ps.Link(1e9, 1e-6)], ids=["bare", "link"])
+def test_a_push_may_not_decompress_to_more_than_the_operators_limit(compressor, link):
+    codec = ps.Codec(compressor=build("compressor", compressor), memory="errorfeedback")
+    with connected(limited("tcp", push=codec, link=link), limited("tcp", None, push=codec, link=link)) as (
+        server,
+        client,
+    ):
+        channel, gradient = client._connections[0].channel, {"w": np.ones(VALUES, "f4")}
+        for call in (client.push, client.push_pull):
+            with pytest.raises(ValueError, match=r"decompresses to more than.*max_message_bytes\.$") as refused:
+                call(gradient).result(WAIT_S)
+            came, most = figures(refused)[:2]
+            assert came < most == SMALL_BYTES
+        assert (client.clock, server.shard.clocks, server.shard.version) == (0, [0], 0)
+        assert not client.pull().result(WAIT_S)["w"].any()
+        assert client._servers[0].encoder.mark() == {}
+        assert client._connections[0].channel is channel
+
+
+@pytest.mark.parametrize("transport", BETWEEN_PROCESSES)
+def test_every_transport_hands_its_limit_to_what_decompresses(transport):
+    codec = ps.Codec(compressor="zlib")
+    small, large = limited(transport, push=codec, pull=codec), limited(transport, None, push=codec, pull=codec)
+    with connected(small, large) as (_, client), pytest.raises(ValueError, match="decompresses to more than the 8192"):
+        client.push({"w": np.ones(VALUES, "f4")}).result(WAIT_S)
+    with connected(large, small) as (_, client):
+        with pytest.raises(ValueError, match="decompresses to more than the 8192"):
+            client.pull().result(WAIT_S)
+        assert client.push({"w": np.ones(VALUES, "f4")}).result(WAIT_S) == "applied"
+
+
+@pytest.mark.parametrize("transport", BETWEEN_PROCESSES)
+def test_a_message_that_is_too_large_as_it_comes_is_not_sent_for_ever(transport):
+    small, large, gradient = limited(transport), limited(transport, None), {"w": np.ones(VALUES, "f4")}
+    with connected(small, rejoin_s=30.0) as (server, client):
+        with pytest.raises(ValueError, match="larger than the 8192") as refused:
+            client.push(gradient).result(WAIT_S)
+        assert figures(refused)[0] > 4 * VALUES
+        assert (client.clock, server.shard.clocks) == (0, [0])
+        assert client.begin(client.protocol.say("alive")).result(WAIT_S)[0].header["clock"] == 0
+    with connected(large, small, rejoin_s=30.0) as (_, client):
+        with pytest.raises(ValueError, match=r"larger than|is too large for gRPC|So ended 20 connections"):
+            client.pull().result(WAIT_S)
+        assert client.push(gradient).result(WAIT_S) == "applied"
+
+
+def test_the_limit_holds_for_status_for_what_was_left_and_for_a_memory_of_ones_own(registry):
+    @ps.register
+    class Own(ps.ErrorFeedback):
+        name = "own"
+
+    layout, params = partition({"w": np.zeros(9)}, 1)[0], {"w": np.zeros(9)}
+    for memory in ("none", "errorfeedback", Own()):
+        for most in (2**12, 2**40):
+            config = limited("tcp", most, push=ps.Codec(memory=memory), link=ps.Link())
+            for leaves in (False, True):
+                limits = of_requests(config, params, layout, 0, leaves)
+                known = not isinstance(memory, Own) or not leaves
+                assert limits.nbytes == most or (known and most == 2**40 and limits.nbytes < 2**21)
+            assert of_answers(layout, config.transport)[0].nbytes <= most
+            assert of_anything(config.shaped_transport()).nbytes == most
+    config, asker = ps.Config(pull=ps.Codec(compressor="zlib"), workers=100), ps.Tcp(max_message_bytes=2**10)
+    with (
+        ps.Server(params, config).serve() as server,
+        pytest.raises(ValueError, match="decompresses to more than the 1024"),
+    ):
+        ps.status(server.address, server.token, transport=asker)
+
+
+def test_the_limit_holds_among_the_workers_of_an_all_reduce():
+    config = ps.Config(
+        workers=2, exchange="ring", transport=ps.Tcp(max_message_bytes=2**12), push=ps.Codec(compressor="zlib")
+    )
+    like = {"w": np.zeros(VALUES, "f4")}
+    states = [AllReduceState(config, rank, like, ps.Trace()) for rank in range(2)]
+    for state in states:
+        state.begin(0, like)
+    with pytest.raises(ValueError, match="decompresses to more than the 4096"):
+        states[1].incoming(0, states[0].outgoing(0))
+
+
+@pytest.mark.parametrize("engine", ["threads", "simulated", "processes"])
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({}, "A push"),
+        ({"push.quantizer": ps.Sign()}, "A pull"),
+        ({"exchange": "ring"}, "A push"),
+    ],
+    ids=["servers", "pulls", "all-reduce"],
+)
+def test_a_config_whose_messages_cannot_fit_its_limit_is_refused_at_the_start(engine, changes, what):
+    X = np.random.default_rng(0).normal(size=(20, 1_000))
+    problem = ps.LinearRegression(X, X[:, 0])
+    config = ps.Config(workers=2, steps=2, transport=ps.Tcp(max_message_bytes=2**11)).with_(changes)
+    with pytest.raises(ValueError, match=rf"^{what} of these parameters has \d+ bytes, .*max_message_bytes.* 2048\. "):
+        ps.train(problem, config, engine=engine)
+    fits = config.with_({"transport.max_message_bytes": 2**14})
+    assert ps.train(problem, fits, engine="simulated").updates == 4
+
+
+# Limits of libraries, made small
+
+
+def test_stages_say_their_own_limits_before_a_library_does(monkeypatch):
+    x = {"w": np.zeros(1_000)}
+    for kind, name in (("compressor", "lz4"), ("compressor", "blosc"), ("serializer", "protobuf")):
+        stage = build(kind, name)
+        assert 2**30 < stage.most_bytes < 2**31
+        monkeypatch.setattr(type(stage), "most_bytes", 4_000)
+        codec = ps.Codec(**{kind: stage})
+        words = rf"has 80\d\d bytes, and {name}\(.*\) takes at most 4000\."
+        with pytest.raises(ValueError, match=f"(?i){words}"):
+            codec.sender().encode(x)
+        config = ps.Config(push=codec, workers=1, steps=1)
+        with pytest.raises(ValueError, match=f"(?i){words}"):
+            ps.Server(x, config)
+        with pytest.raises(ValueError, match=f"(?i){words}"):
+            ps.train(ps.LinearRegression(np.zeros((2, 1_000)), np.zeros(2)), config, engine="simulated")
+    codec = ps.Codec(serializer="json", compressor="lz4")  # one frame, which is longer than its arrays
+    assert codec.receiver().decode(codec.sender().encode({"w": np.zeros(10)}))["w"].shape == (10,)
+    with pytest.raises(ValueError, match=r"A frame has \d+ bytes, and Lz4"):
+        codec.sender().encode({"w": np.full(499, 1 / 3)})
+
+
+@pytest.mark.parametrize("compressor", ["none", "zlib", "lz4"])
+@pytest.mark.parametrize("quantizer", ["exact", "sign", "topk", "float16", "powersgd"])
+def test_a_codec_alone_sends_nothing_that_its_receiver_refuses(compressor, quantizer, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_BYTES", 6_000)
+    monkeypatch.setattr(quantizers, "LARGEST_BYTES", 6_000)
+    codec = ps.Codec(quantizer, compressor=compressor)
+    refused = []
+    for size in (700, 740, 800, 900, 5_000):
+        x = {"w": np.ones(size)}
+        error, got = tried(lambda x=x: codec.receiver().decode(codec.sender().encode(x)))
+        if error:
+            assert re.search("(most|the) 6000|the 6000 bytes", error)
+            refused.append(size)
+            with pytest.raises(ValueError, match="6000"):
+                codec.sender().encode(x)
+        else:
+            assert got["w"].shape == (size,)
+    as_it_is = compressor == "none" and quantizer in ("exact", "powersgd")
+    assert (refused == []) == as_it_is
+
+
+def test_more_parts_than_a_packet_may_have_are_refused_at_both_ends(monkeypatch):
+    monkeypatch.setattr(limits, "MOST_PARTS", 100)
+    many = {f"w{number}": np.zeros(1) for number in range(100)}
+    with pytest.raises(ValueError, match="100 parts of tensors is larger than the 99"):
+        ps.Codec().dumps(many)
+    with pytest.raises(ValueError, match="100 parts of tensors is larger than the 99"):
+        ps.Server(many, ps.Config())
+    del many["w0"]
+    assert len(ps.Codec().loads(ps.Codec().dumps(many))) == 99
+
+
+@pytest.mark.soak
+@pytest.mark.alone
+def test_a_tensor_of_more_than_lz4_takes_is_a_sentence():
+    sender = ps.Codec(compressor="lz4").sender()
+    with pytest.raises(ValueError, match=r"^A frame has 2320000000 bytes, and Lz4\(.*\) takes at most 2113929216\."):
+        sender.encode({"w": np.zeros(580_000_000, "f4")})
+
+
+# Dtypes
+
+TYPES = [*np.typecodes["AllInteger"], "?", *np.typecodes["AllFloat"], ">f4", ">i2", *"FDMmOSUV", "i4,f8"]
+
+
+@pytest.mark.parametrize("serializer", ["json", "pickle", "npy", "msgpack", "protobuf", "safetensors"])
+@pytest.mark.parametrize("memory", ["none", "errorfeedback", "delta", "momentumcorrection"])
+def test_a_dtype_travels_as_it_is_or_is_refused_by_name(serializer, memory):
+    for quantizer in ("exact", "topk", "sign", "uniform", "float16", "powersgd"):
+        codec = ps.Codec(quantizer, memory, serializer)
+        for dtype in map(np.dtype, TYPES):
+            x, sender, receiver = np.ones((2, 2), dtype), codec.sender(), codec.receiver()
+            error, got = tried(lambda: [receiver.decode(sender.encode({"w": x}))["w"] for _ in range(3)])  # noqa: B023
+            if error:
+                assert "'w'" in error
+                assert dtype.char not in "efd"
+            else:
+                assert {y.dtype.newbyteorder("=") for y in got} == {dtype.newbyteorder("=")}
+                if quantizer == "exact" and memory != "momentumcorrection":
+                    assert all((y == x).all() for y in got)
+
+
+@pytest.mark.parametrize("dtype", ["g", "F", "i4", "?", "O", "M8[s]", "U3"])
+def test_parameters_of_a_dtype_that_cannot_travel_are_refused_at_the_start(dtype):
+    params = {"w": np.ones(3, dtype)}
+    config = ps.Config(pull=ps.Codec(serializer="json"), workers=1, steps=1)
+    for start in (
+        lambda: ps.train(Named(params), config, engine="processes"),
+        lambda: ps.Server(params, config),
+        lambda: ps.cost.predict(Named(params), config),
+    ):
+        with pytest.raises(ValueError, match=r"'w'"):
+            start()
+
+
+# Names
+
+
+class Named(ps.Problem):
+    def __init__(self, params):
+        super().__init__(np.zeros((4, 1)), np.zeros(4))
+        self.start = params
+
+    def init(self, rng):
+        return dict(self.start)
+
+    def loss_and_gradient(self, params, rows=None):
+        return 1.0, {name: x.copy() for name, x in params.items()}
+
+
+LINE = Line(1e-5, 1e-8, 0.9, 1.2)
+CALIBRATION = Calibration(
+    worker=dict.fromkeys((*ENCODE, *DECODE), LINE),
+    server=dict.fromkeys((*ENCODE, *DECODE, *UPDATE), LINE),
+    worker_rest=LINE,
+    server_rest=LINE,
+    idle=LINE,
+    late_s=1e-4,
+    cores=2,
+)
+AWKWARD = ["", "a\0b", "\0", "..", "../x", "/", "a/b", "a//b", "a\\b", "w.npy", "w", "W", ".npy", "minips", "params/w"]
+AWKWARD += [
+    "clock",
+    "mean",
+    "squares",
+    "steps",
+    "velocity",
+    "file",
+    "self",
+    "'",
+    "w'",
+    "é",
+    "e\u0301",
+    "\u202e",
+    "😀",
+    " ",
+]
+AWKWARD += ["n" * 70_000, "a\nb", "[*]", "{}", "%s", "0/w", "x?y", "x\0y", "x\\y", "__proto__"]
+
+
+def kept(config, params, path):
+    run = ps.train(Named(params), config, engine="simulated")
+    run.save(path)
+    again = ps.Run.load(path, Named(params))
+    assert list(again.params) == list(params)
+    for name, x in run.params.items():
+        np.testing.assert_array_equal(again.params[name], x, strict=True)
+    more = ps.train(Named(params), config.with_({"steps": 4}), engine="simulated", resume=path)
+    whole = ps.train(Named(params), config.with_({"steps": 4}), engine="simulated")
+    for name, x in whole.params.items():
+        np.testing.assert_array_equal(more.params[name], x, strict=True)
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_awkward_names_train_and_are_saved_and_loaded(servers, tmp_path):
+    params = {name: np.full(2 + number % 3, 1.0 + number, "f4") for number, name in enumerate(AWKWARD)}
+    codec = ps.Codec("sign", "errorfeedback")
+    kept(ps.Config(workers=1, steps=2, servers=servers, push=codec, optimizer=ps.Adam()), params, tmp_path / "a.npz")
+    assert ps.cost.predict(Named(params), ps.Config(workers=1, steps=2, servers=servers), CALIBRATION).bytes_sent > 0
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.lists(st.text(st.characters(codec=None), max_size=5), min_size=1, max_size=4, unique=True))
+def test_any_name_is_kept_or_refused_at_the_start(names):
+    params = {name: np.ones(2, "f4") for name in names}
+    with TemporaryDirectory() as folder:
+        error, _ = tried(lambda: kept(ps.Config(workers=1, steps=2), params, Path(folder) / "a.npz"))
+    assert ("name of a parameter" in error) == any("\ud800" <= letter <= "\udfff" for letter in "".join(names))
+
+
+@pytest.mark.parametrize("serializer", ["json", "pickle", "npy", "msgpack", "protobuf", "safetensors"])
+def test_awkward_names_travel_through_every_serializer(serializer):
+    codec = ps.Codec(serializer=serializer)
+    assert list(codec.loads(codec.dumps({name: np.ones(1) for name in AWKWARD}))) == AWKWARD
+    for refused in ("\ud800", "a\udfff"):
+        with pytest.raises(ValueError, match="The name of a tensor is text that UTF-8 can write"):
+            codec.sender().encode({refused: np.ones(1)})
+
+
+def test_awkward_names_are_served_and_a_name_that_cannot_be_is_refused():
+    params = {name: np.full(2, float(number)) for number, name in enumerate(AWKWARD)}
+    config = ps.Config(workers=1, servers=2, transport="inproc", consistency="asp", optimizer=ps.SGD(lr=1.0))
+    with (
+        ps.Server(params, config).serve(token=TOKEN) as one,
+        ps.Server(params, config, index=1).serve(token=TOKEN) as two,
+        ps.connect([one.address, two.address], config, token=TOKEN) as client,
+    ):
+        client.push(params).result(WAIT_S)
+        pulled = client.pull().result(WAIT_S)
+        assert list(pulled) == AWKWARD
+        assert not any(x.any() for x in pulled.values())
+        assert client.pull(["\0"]).result(WAIT_S)["\0"].tolist() == [0, 0]
+    for start in (
+        lambda: ps.Server({"\ud800": np.ones(1)}, config),
+        lambda: ps.train(Named({"\ud800": np.ones(1)}), config),
+        lambda: ps.cost.predict(Named({"\ud800": np.ones(1)}), config),
+    ):
+        with pytest.raises(ValueError, match="The name of a parameter is text that UTF-8 can write"):
+            start()
+
+
+# Many servers, many tensors
+
+
+@pytest.mark.parametrize("servers", [1_000, 651])
+def test_more_servers_than_values_are_refused(servers):
+    problem = ps.SoftmaxRegression(*ps.datasets.digits())
+    config = ps.Config(servers=servers, workers=2, steps=8)
+    with byhand.serving(problem, config.with_({"servers": 650}), None, "of the test", index=649) as served:
+        assert len(served.servers) == 1
+    for start in (
+        lambda: ps.train(problem, config, engine="threads"),
+        lambda: ps.train(problem, config, engine="simulated"),
+        lambda: ps.Server(problem.init(np.random.default_rng(0)), config),
+        lambda: ps.cost.predict(problem, config),
+        lambda: byhand.serving(problem, config, None, "of the test").__enter__(),
+    ):
+        with pytest.raises(ValueError, match=rf"Config.servers is {servers}, and the parameters have 650 values"):
+            start()
+
+
+@pytest.mark.parametrize("placement", ["ranges", "modulo"])
+def test_more_servers_than_rows_of_a_table_are_refused(placement):
+    params = {"E": np.zeros((3, 50), "f4"), "w": np.zeros(500)}
+    config = ps.Config(servers=4, placement=placement)
+    with pytest.raises(ValueError, match=r"Config\.servers is 4, and the table 'E' has 3 rows"):
+        ps.Server(params, config, tables=("E",))
+    ps.Server(params, config.with_({"servers": 3}), tables=("E",))
+    ps.Server(params, config)  # of a tensor that is no table, a server holds any values
+
+
+def calls_of(servers):
+    """The calls of functions, in all threads, that a run with so many servers makes."""
+    counted = Counter()
+
+    def count(frame, event, _):
+        if event in ("call", "c_call"):
+            counted[threading.get_ident()] += 1
+
+    problem = ps.LinearRegression(np.ones((20, 399)), np.ones(20))
+    config = ps.Config(servers=servers, workers=1, steps=2, transport="inproc", batch_size=4)
+    threading.setprofile(count)
+    sys.setprofile(count)
+    try:
+        ps.train(problem, config, engine="threads")
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return counted.total()
+
+
+@pytest.mark.soak
+def test_the_work_of_many_servers_grows_with_their_number():
+    calls_of(10)  # what is done once
+    few, many = calls_of(40), calls_of(160)
+    assert many < 4 * 1.4 * few
+
+
+def test_the_spans_of_many_traces_are_read_once_each(monkeypatch):
+    read, iterate = Counter(), ps.Trace.__iter__
+
+    def reading(trace):
+        for span in iterate(trace):
+            read[span.who] += 1
+            yield span
+
+    traces = [ps.Trace(f"server {number}", [("wait", f"server {number}", 0.0, 1.0, 0)]) for number in range(50)]
+    monkeypatch.setattr(ps.Trace, "__iter__", reading)
+    joined = ps.Trace.joined(traces)
+    assert set(read.values()) == {1}
+    assert len(joined) == 50
+
+
+def test_a_server_of_many_looks_at_its_own_part_alone(monkeypatch):
+    looked = Counter()
+    monkeypatch.setattr(partitions, "round", lambda x: looked.update(["cut"]) or round(x), raising=False)
+    ps.Server({"w": np.zeros(200)}, ps.Config(servers=200), index=7)
+    assert looked["cut"] <= 4
+
+
+@pytest.mark.parametrize("count", [100, 2_200])
+def test_calls_of_many_tensors_are_planned_as_those_of_few(count, monkeypatch):
+    serialized, dumps = [], ps.MsgPack.dumps
+    monkeypatch.setattr(ps.MsgPack, "dumps", lambda self, packet: serialized.append(packet) or dumps(self, packet))
+    params = {f"w{number}": np.zeros(1, "f4") for number in range(count)}
+    config = ps.Config(transport="inproc", workers=1, consistency="asp")
+    with ps.Server(params, config).serve() as server, ps.connect(server.address, config, token=server.token) as client:
+        for _ in range(4):
+            client.push_pull(params).result(WAIT_S)
+    assert sum(len(packet.tensors) > 1 for packet in serialized) == 2  # the first push and the first answer

@@ -22,7 +22,7 @@ from minips.core.fields import ENVELOPE, check_fields
 from minips.core.limits import Limits, check_bytes, check_declared, check_parts, check_shape, check_stages, of_anything
 from minips.core.message import PROTOCOL_VERSION, Header, Message, check_finite
 from minips.core.partition import named_arrays
-from minips.core.plan import LEARNED_BYTES, Plan
+from minips.core.plan import Plan
 from minips.results import saved
 from minips.results.trace import DECODE, ENCODE, UNTIMED, Trace
 from minips.stage import DEFAULTS, Array, Buffer, Frames, Stage, StageField, Tensors, Value, default_stage, option
@@ -34,6 +34,8 @@ from minips.stages.serializers import MsgPack, Packet, Serializer
 from minips.stages.transports.framing import LIMIT, sealed, unsealed
 from minips.words import check_seed, check_type, told
 
+ENVELOPE_BYTES = 2**16
+"""The longest envelope."""
 _STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
 _PLAIN, _EXACT = (MsgPack.name, NoCompression.name), Exact()
 
@@ -124,8 +126,8 @@ class Codec(Value):
         return sealed(self.sender(seed).encode(tensors))
 
     def loads(self, data: Buffer) -> Tensors:
-        """The arrays that `dumps` wrote, perhaps as views of ``data``. ValueError where a byte has changed or is missing,
-        and for any other bytes.
+        """The arrays that `dumps` wrote, perhaps as views of ``data``. ValueError where a byte has changed or is
+        missing, and for any other bytes.
         """
         try:
             return self.receiver().decode(unsealed(memoryview(data).cast("B")))
@@ -330,7 +332,8 @@ class Sender:
         not encode, TypeError for anything but a mapping of names.
         """
         codec = self._encoder.codec
-        arrays = named_arrays(tensors, "encode takes tensors", "tensor", lambda name: codec.quantizer_of(name) == _EXACT)
+        exact = lambda name: codec.quantizer_of(name) == _EXACT  # noqa: E731
+        arrays = named_arrays(tensors, "encode takes tensors", "tensor", exact)
         check_finite(arrays, "The tensor", "Look at the code that makes it.")
         for name, x in arrays.items():
             codec.check_dtype(name, x.dtype)
@@ -407,8 +410,8 @@ class Receiver:
         return saved.to_arrays({**kept, **self._decoder.state()})
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Go on from the `state` of a receiver whose codec has the same memory. ValueError, and nothing changed, for any
-        other.
+        """Go on from the `state` of a receiver whose codec has the same memory. ValueError, and nothing changed, for
+        any other.
         """
         kept = _kept("receiver", state, self.codec.memory.name)
         self._decoder.restore(kept)
@@ -483,7 +486,7 @@ def unpack(
     first = bytes(frames[0])  # a copy: the frame may be shared memory that the peer overwrites
     known, fields = plan.opening if plan else (None, {})
     try:
-        fields = fields if first == known else msgpack.unpackb(first[:LEARNED_BYTES])
+        fields = fields if first == known else msgpack.unpackb(first[:ENVELOPE_BYTES])
     except Exception as error:
         raise ValueError("The first frame is not a minips envelope: it is no map in MessagePack.") from error
     try:
@@ -516,7 +519,7 @@ def unpack(
     trace.laps(_OPEN, (began, decompressed, trace.now()))
     if plan and names == _PLAIN:
         plan.learn(bytes(opened[0]), len(opened) - 1, packet)
-        if len(fields) == 3 and len(first) <= LEARNED_BYTES:  # without a stamp, which differs from message to message
+        if len(fields) == 3 and len(first) <= ENVELOPE_BYTES:  # without a stamp, which differs from message to message
             plan.opening = first, fields
     return packet, fields
 
@@ -532,7 +535,7 @@ def _decompressed(compressor: Compressor, frames: Frames, most: int) -> Frames:
             check_size(0, left)  # of a compressor that does not look at its limit
     except BombError:
         came = sum(map(len, frames))
-        raise ValueError(
+        raise BombError(
             f"A message of {came} bytes decompresses to more than the {most} bytes that are allowed: {LIMIT}."
         ) from None
     return opened

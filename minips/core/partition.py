@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from minips.core.rows import Rows, TablePart, put
 from minips.intake import as_array
 from minips.stage import Array, Tensors
+from minips.stages.serializers.base import dtype_name
 
 
 class Layout(NamedTuple):
@@ -58,21 +59,27 @@ def partition(
     ...  for layout in partition({"w": np.zeros(6), "b": np.zeros(2)}, 2)]
     [{'w': (0, 4)}, {'w': (4, 6), 'b': (0, 2)}]
     """
-    total = sum(x.nbytes for x in tensors.values())
-    layouts: list[dict[str, Layout | TablePart]] = [{} for _ in range(servers)]
-    before = 0
+    return [layout_at(tensors, servers, index, tables, placement) for index in range(servers)]
+
+
+def layout_at(
+    tensors: Mapping[str, Array], servers: int, index: int, tables: Collection[str] = (), placement: str = "ranges"
+) -> dict[str, Layout | TablePart]:
+    """The layout of one server alone: a server of many need not know the others'."""
+    layout: dict[str, Layout | TablePart] = {}
+    total, before = sum(x.nbytes for x in tensors.values()), 0
     for name, x in tensors.items():
-        table = name in tables
+        table, dtype = name in tables, dtype_name(x.dtype)
         count, unit = (len(x), max(x.nbytes // max(len(x), 1), 1)) if table else (x.size, x.itemsize)
-        cuts = [min(max(round((total * k / servers - before) / unit), 0), count) for k in range(servers)]
-        for server, (start, stop) in enumerate(zip(cuts, [*cuts[1:], count], strict=True)):
-            if table and placement == "modulo":
-                layouts[server][name] = TablePart(x.shape, x.dtype.name, server, count, servers)
-            elif start < stop or (server == 0 and count == 0):
-                where = x.shape, x.dtype.name, start, stop
-                layouts[server][name] = TablePart(*where, 1) if table else Layout(*where)
+        ends = [min(max(round((total * k / servers - before) / unit), 0), count) for k in (index, index + 1)]
+        start, stop = ends if index + 1 < servers else (ends[0], count)
+        if table and placement == "modulo":
+            layout[name] = TablePart(x.shape, dtype, index, count, servers)
+        elif start < stop or (index == 0 and count == 0):
+            where = x.shape, dtype, start, stop
+            layout[name] = TablePart(*where, 1) if table else Layout(*where)
         before += x.nbytes
-    return layouts
+    return layout
 
 
 def native(x: ArrayLike, what: str = "The array") -> Array:

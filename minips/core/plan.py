@@ -18,8 +18,8 @@ from minips.stages.serializers.base import Packet, is_little
 
 _PAIR = b"\x92"
 """The first byte of MessagePack's array of two."""
-LEARNED_BYTES = 2**16
-"""The longest head from which a plan learns."""
+LEARNED_BYTES = 2**22
+"""The longest head from which a plan learns: one of as many tensors as a message may have."""
 
 
 class Plan:

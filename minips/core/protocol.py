@@ -64,7 +64,7 @@ class ServerRecord:
         self.decoder, self.plan = Decoder(trace), Plan()
         self.layout: Layouts = {}
         self.anything: Expected = of_anything(config.transport), None
-        self.expected = self.anything
+        self.expected: Expected | None = None
         """After `hello`, what a pull of whole tensors brings."""
         self.values: float = 0
         self.clock, self.known_clock, self.version, self.done = 0, 0, 0, False
@@ -125,10 +125,11 @@ class ServerRecord:
         self.decoder.restore(state["decoder"])
         self.version = state["version"]
 
-    def decode(self, parcel: Parcel, expected: Expected) -> tuple[Message, Header]:
+    def decode(self, parcel: Parcel, expected: Expected | None = None) -> tuple[Message, Header]:
         """The message of an answer's frames, and what its envelope says. ValueError where it is not as expected."""
-        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, expected[0])
-        return self.decoder.decode(packet, expected[1]), stamp
+        limits, like = expected or self.anything
+        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, limits)
+        return self.decoder.decode(packet, like), stamp
 
 
 class WorkerProtocol:
@@ -294,7 +295,7 @@ class WorkerProtocol:
         for number in sent:
             server = servers[number]
             try:
-                parcel, expected = (yield server.receive), server.expected if whole else server.anything
+                parcel, expected = (yield server.receive), server.expected if whole else None
                 answer, stamp = yield Do(RECEIVING, server.values, partial(server.decode, parcel, expected))
                 del parcel
                 answer.header |= stamp

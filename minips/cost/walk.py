@@ -473,7 +473,7 @@ class _DeclaredRecord(ServerRecord):
         self.values, pushed = walk.share, walk.load.pushed
         self.encode = lambda message: Sized(message.header, pushed if message.kind in PUSHES else 0.0)
 
-    def decode(self, sized: Sized, expected: Expected) -> tuple[Message, Header]:
+    def decode(self, sized: Sized, expected: Expected | None = None) -> tuple[Message, Header]:
         return Message(sized.header), sized.stamp
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from minips.core.codec import unpack
 from minips.core.config import Config
-from minips.core.limits import ANYTHING, Expected, most_bytes
+from minips.core.limits import Expected, most_bytes
 from minips.core.message import ADVICE, AT_FIRST, Header, Message, NonFiniteError
 from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerRecord, WorkerProtocol
@@ -29,6 +29,7 @@ from minips.intake import as_number
 from minips.results import saved
 from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
+from minips.stages.compressors.base import BombError
 from minips.stages.transports import Channel
 from minips.stages.transports.base import Closable
 from minips.stages.transports.framing import TooLargeError, stream_nbytes, too_large
@@ -198,6 +199,8 @@ class Client(Closable):
         """
         try:
             answers = self.begin(self.protocol.say("state"), timed=False).result(self._timeout)
+        except (TooLargeError, BombError):
+            raise
         except ValueError:
             return None
         self._leaves = all(answer.header["leave"] for answer in answers)
@@ -333,16 +336,17 @@ class _MeteredRecord(ServerRecord):
         super().__init__(client.config, client.worker, index, client.trace)
         self._client, self.outstanding = client, 0
 
-    def decode(self, answer: _Answer, expected: Expected) -> tuple[Message, Header]:
+    def decode(self, answer: _Answer, expected: Expected | None = None) -> tuple[Message, Header]:
         received_at, (frames, sent_at) = time.monotonic(), answer
         self._client.bytes_received += sum(map(len, frames))
-        packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan, expected[0])
+        limits, like = expected or self.anything
+        packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan, limits)
         if sent_at is not None:  # the trace shows both transfers first, then the wait that was between them
             busy, waited = float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
             travelled = max(0.0, received_at - sent_at - busy - waited)
             times = sent_at, sent_at + travelled, received_at - waited, received_at
             self.trace.laps(("transfer", "", "wait"), times)
-        return self.decoder.decode(packet, expected[1]), stamp
+        return self.decoder.decode(packet, like), stamp
 
 
 class _Request:
@@ -372,7 +376,11 @@ class _Request:
             most = most_bytes(self.call.client.config.transport)
             sent = stream_nbytes([*map(len, self.frames)])
             if sent > most or self.breaks == MOST_BREAKS:  # not every library says why it hangs up
-                error = too_large([sent], most) if sent > most else TooLargeError(f"{error} So it did {MOST_BREAKS} times.")
+                words = (
+                    f"{reason(error).rstrip('.')}. So ended {MOST_BREAKS} connections over a message of {sent} bytes:"
+                )
+                advice = "is it larger than the server's max_message_bytes, or its answer than this end's?"
+                error = too_large([sent], most) if sent > most else TooLargeError(f"{words} {advice}")
         if not self.call.client._connections[self.index].retries(self, error):
             self.arrived([], error)
 

@@ -18,7 +18,7 @@ from minips.core.config import Config, check_seconds
 from minips.core.limits import check_run, of_requests
 from minips.core.local import warn_of_outer
 from minips.core.membership import REJOIN_S
-from minips.core.partition import cut, named_arrays, partition
+from minips.core.partition import cut, layout_at, named_arrays
 from minips.core.presence import Attending, Presence
 from minips.core.protocol import ServerProtocol
 from minips.core.sessions import Do, Session, Until
@@ -96,7 +96,7 @@ class Server(Closable):
         self.config, self.index, self.silence_s, self.rejoin_s = config, index, silence_s, rejoin_s
         check_tables(config, tables, whole)
         check_run(config, whole, tables, trained=False)
-        self.layout = partition(whole, config.servers, tables, config.placement)[index]
+        self.layout = layout_at(whole, config.servers, index, tables, config.placement)
         self.trace = Trace(f"server {index}")
         pause = math.inf if every is None else every * config.workers
         own = cut(whole, self.layout)

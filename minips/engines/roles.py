@@ -36,6 +36,8 @@ from minips.stage import Tensors
 TICK_S = 0.01
 NEWS_TICKS = 10
 """A server looks every ``TICK_S`` seconds whether it is done, and reports its progress every so many looks."""
+CROWD = 8
+"""Servers from which on they look less often: together as often as these."""
 LISTEN_S = 0.05
 """A worker hears the supervisor, and without servers reports its progress, every so many seconds."""
 
@@ -54,11 +56,11 @@ def serve(
 ) -> Report:
     """One server, on the engine's own network, until the supervisor says stop; its report. `Server` takes ``more``."""
     rows_sent, ticks, finished, paused, ending = 0, 0, False, False, False
-    updates = config.workers * config.clocks
+    updates, tick_s = config.workers * config.clocks, TICK_S * max(1.0, config.servers / CROWD)
     server = Server(params, config, index=index, updates=updates, **more)
     with server.serve(address, token, private=True):
         control.say("ready", server.address)
-        while (heard := control.hear(TICK_S))[0] != "stop":
+        while (heard := control.hear(tick_s))[0] != "stop":
             if heard[0] == "diverged":
                 server.diverge(heard[1])
             elif heard[0] in ("go on", "end"):

@@ -5,6 +5,7 @@ word and a value. From every child come ``result``, with what its role returned,
 the traceback, and ``log``, with a line for standard error; to every child goes ``stop``. Other words are the role's.
 """
 
+import selectors
 import signal
 import sys
 import threading
@@ -12,7 +13,7 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, Self
 
 from minips.engines.shipping import register_shipped_stages
@@ -142,13 +143,13 @@ class Supervisor:
     def wait(self, until: Callable[[], bool], limit: float = float("inf")) -> bool:
         """Hear the children until ``until()`` holds: True; False where it does not within a `Limit` of seconds."""
         left = Limit(limit)
-        while not until():
-            self._check()
-            present = {child.pipe: child for child in self.children if not child.gone}
-            for pipe in multiprocess().connection.wait(list(present), min(left.tick, TICK_S)):
-                self._receive(present[pipe])
-            if left.over():
-                return until()
+        with closing(_Pipes(child for child in self.children if not child.gone)) as pipes:
+            while not until():
+                self._check()
+                for child in pipes.ready(min(left.tick, TICK_S)):
+                    self._receive(child)
+                if left.over():
+                    return until()
         return True
 
     def _receive(self, child: Child) -> None:
@@ -198,6 +199,31 @@ class Supervisor:
                         _show(child, *child.pipe.recv())
             for child in reversed(self.children):  # those who serve have started first
                 child.end(max(deadline - time.monotonic(), 0.0))
+
+
+class _Pipes:
+    """The pipes of children, which are registered once for many waits: each of many children has a word to say."""
+
+    def __init__(self, children: Iterable[Child]) -> None:
+        self._children = {child.pipe.fileno(): child for child in children}
+        self._selector = None if sys.platform == "win32" else selectors.DefaultSelector()
+        for number in self._children if self._selector else ():
+            self._selector.register(number, selectors.EVENT_READ)
+
+    def ready(self, timeout: float) -> Iterator[Child]:
+        """The children that have said a word, or are gone; none after ``timeout`` seconds."""
+        if self._selector is None:
+            present = {child.pipe: child for child in self._children.values() if not child.gone}
+            yield from map(present.__getitem__, multiprocess().connection.wait(list(present), timeout))
+            return
+        for key, _ in self._selector.select(timeout):
+            yield self._children[key.fd]
+            if self._children[key.fd].gone:
+                self._selector.unregister(key.fd)
+
+    def close(self) -> None:
+        if self._selector:
+            self._selector.close()
 
 
 def _show(child: Child, word: str, value: Any) -> None:

@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,7 +115,14 @@ class Trace:
         return Trace(self.who, spans, self.limit, self.until - origin)
 
     def __add__(self, other: "Trace") -> "Trace":
-        return Trace("", [*self, *other], self.limit + other.limit, min(self.until, other.until))
+        return Trace.joined([self, other])
+
+    @classmethod
+    def joined(cls, traces: Iterable["Trace"]) -> "Trace":
+        """The spans of all these traces."""
+        traces = [*traces]
+        until = min((trace.until for trace in traces), default=inf)
+        return cls("", chain.from_iterable(traces), sum(trace.limit for trace in traces), until)
 
     def __iter__(self) -> Iterator[Span]:
         yield from map(Span._make, self._earlier)

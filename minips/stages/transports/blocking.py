@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from minips.stage import option
 from minips.stages.transports.calls import Body, CallTransport, CallWire, RemoteCaller, RemoteServer
 from minips.stages.transports.endpoints import SocketListener
-from minips.stages.transports.framing import writable
+from minips.stages.transports.framing import LIMIT, TooLargeError, writable
 from minips.stages.transports.wire import Acceptor, Wire
 
 _ENVELOPE_BYTES = 2**11
@@ -57,7 +57,12 @@ class _BlockingServer(_Ends, RemoteServer):
     def begin(self, body: Body) -> Callable[[], memoryview]:
         def wait() -> memoryview:
             self.sock.left = self._max + _ENVELOPE_BYTES
-            return writable(self._ask(b"".join(body)))
+            try:
+                return writable(self._ask(b"".join(body)))
+            except Exception:  # each library has its own
+                if self.sock.left < 0:
+                    raise TooLargeError(f"An answer is larger than the {self._max} bytes allowed: {LIMIT}.") from None
+                raise
 
         return wait
 

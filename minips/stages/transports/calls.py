@@ -54,9 +54,9 @@ class RemoteCaller(Interruptible):
             pass
         finally:
             self.known.set()
+            self.close()  # before the handler waits for its peer to come back
             if self._connection:
                 self._connection.closed()
-            self.close()
 
     def answer(self, body: memoryview) -> Body:
         """The body of a call's answer. ValueError where it makes no sense, PermissionError after a wrong token."""

@@ -137,6 +137,8 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                         wire.send(*refusal(error))
                     del answer
         finally:
+            if wire:
+                wire.close()  # before the handler waits for its peer to come back
             if connection:
                 connection.closed()
     except (EOFError, OSError, ValueError):

@@ -156,7 +156,7 @@ def split(body: memoryview) -> tuple[int, Frames]:
 
 
 def sealed(frames: Frames) -> bytes:
-    """A body for a file: `SEAL` stands in place of tag and zeros, and a CRC-32 of all other bytes behind the lengths."""
+    """A body for a file: `SEAL` stands in place of tag and zeros, a CRC-32 of all other bytes behind the lengths."""
     check_count(len(frames))
     _, *body = pieces(0, frames)
     head = SEAL + CRC.pack(len(frames)) + lengths_of(frames)
