@@ -12,7 +12,8 @@ from typing import Any, Self
 import numpy as np
 
 from minips import seeds
-from minips.core.codec import Codec, Receiver, Sender
+from minips.core.alone import Receiver, Sender
+from minips.core.codec import Codec
 from minips.intake import as_array, check_columns
 from minips.problems import Problem
 from minips.results.trace import Trace

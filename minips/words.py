@@ -76,6 +76,14 @@ def check_count(what: str, count: object, words: str) -> None:
         raise ValueError(f"{what} is {words}; got {count!r}.")
 
 
+def check_name(what: str, name: str) -> None:
+    """ValueError for a name that cannot travel: half of a surrogate pair has no bytes in UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"The name of a {what} is text that UTF-8 can write; got {reprlib.repr(name)}.") from None
+
+
 def check_seed(taker: str, seed: Any) -> None:
     """ValueError where ``seed`` is neither a whole number from 0 on nor several of them."""
     numbers = seed if isinstance(seed, Iterable) else [seed]

@@ -479,7 +479,7 @@ def test_the_limit_holds_for_status_for_what_was_left_and_for_a_memory_of_ones_o
                 assert limits.nbytes == most or (known and most == 2**40 and limits.nbytes < 2**21)
             assert of_answers(layout, config.transport)[0].nbytes <= most
             assert of_anything(config.shaped_transport()).nbytes == most
-    config, asker = ps.Config(pull=ps.Codec(compressor="zlib"), workers=100), ps.Tcp(max_message_bytes=2**10)
+    config, asker = ps.Config(pull=ps.Codec(compressor="zlib"), workers=40), ps.Tcp(max_message_bytes=2**10)
     with (
         ps.Server(params, config).serve() as server,
         pytest.raises(ValueError, match="decompresses to more than the 1024"),

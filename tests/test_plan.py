@@ -129,7 +129,7 @@ def test_what_is_learned_is_what_was_read(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_large_head_is_read_and_not_learned() -> None:
-    head = msgpack.packb([{"clock": 1, "note": "x" * 2**17}, [["w", "exact", [["values", "float32", [3]]]]]])
+    head = msgpack.packb([{"clock": 1, "note": "x" * 2**22}, [["w", "exact", [["values", "float32", [3]]]]]])
     plan = Plan()
     assert decoded([ENVELOPE, head, BODY], plan) == decoded([ENVELOPE, head, BODY])
     assert plan._last == Plan()._last

@@ -10,32 +10,30 @@ decoder has one sender; an encoder with a memory has one receiver, one without m
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 import numpy as np
 
 from minips.core.fields import ENVELOPE, check_fields
-from minips.core.limits import Limits, check_bytes, check_declared, check_parts, check_shape, check_stages, of_anything
-from minips.core.message import PROTOCOL_VERSION, Header, Message, check_finite
-from minips.core.partition import named_arrays
+from minips.core.limits import Limits, check_bytes, check_declared, check_shape, check_stages, inflated, of_anything
+from minips.core.message import PROTOCOL_VERSION, Header, Message
 from minips.core.plan import Plan
-from minips.results import saved
 from minips.results.trace import DECODE, ENCODE, UNTIMED, Trace
-from minips.stage import DEFAULTS, Array, Buffer, Frames, Stage, StageField, Tensors, Value, default_stage, option
+from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option
 from minips.stages.compressors import Compressor, NoCompression
-from minips.stages.compressors.base import BombError, check_size
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
-from minips.stages.transports.framing import LIMIT, sealed, unsealed
-from minips.words import check_seed, check_type, told
+from minips.words import told
+
+if TYPE_CHECKING:
+    from minips.core import alone
 
 ENVELOPE_BYTES = 2**16
-"""The longest envelope."""
 _STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
 _PLAIN, _EXACT = (MsgPack.name, NoCompression.name), Exact()
 
@@ -77,40 +75,21 @@ class Codec(Value):
             'Add "*" as the last one.'
         )
 
-    def check_dtype(self, name: str, dtype: "np.dtype[Any]") -> None:
-        """ValueError where an array of this name and dtype would not come back with that dtype. Floats of up to 8 bytes
-        do; others are tried.
-        """
-        if dtype.kind == "f" and dtype.itemsize <= 8:
-            return
-        quantizer, x = self.quantizer_of(name), np.ones(1, dtype)
-        stages: list[tuple[Stage, Callable[[], Array]]] = [
-            (quantizer, lambda: quantizer.decode(quantizer.encode(x, np.random.default_rng(0)))),
-            (self.memory, lambda: _remembered(self.memory, x)),
-            (self.serializer, lambda: _serialized(self.serializer, quantizer, x)),
-        ]
-        for stage, tried in stages:
-            try:
-                carried = tried().dtype == dtype
-            except Exception:  # in the words of a library, or of NumPy
-                carried = False
-            if not carried:
-                raise ValueError(
-                    f"The tensor {name!r} holds {dtype}, which {stage!r} does not carry. Convert it, for example with "
-                    f".astype(np.float64), or use another {stage.kind}."
-                )
-
     @property
     def lossless(self) -> bool:
         """True where the receiver gets exactly the sender's values, and no memory is kept."""
         return self.quantizer == _EXACT and self.memory.stateless
 
-    def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> "Sender":
+    def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> "alone.Sender":
         """A sender with this codec, in any program: ``frames = sender.encode(tensors)``."""
+        from minips.core.alone import Sender
+
         return Sender(self, seed, Trace("sender") if trace is None else trace)
 
-    def receiver(self, trace: Trace | None = None) -> "Receiver":
+    def receiver(self, trace: Trace | None = None) -> "alone.Receiver":
         """The receiver of one sender, in any program: ``tensors = receiver.decode(frames)``."""
+        from minips.core.alone import Receiver
+
         return Receiver(self, Trace("receiver") if trace is None else trace)
 
     def dumps(self, tensors: Mapping[str, Array], seed: int | Sequence[int] = 0) -> bytes:
@@ -121,18 +100,17 @@ class Codec(Value):
         the head and each frame to a multiple of 64 bytes. ``loads`` reads older files, too: four zeros stand in place
         of the first bytes, and there is no CRC-32.
         """
-        if not self.memory.stateless:
-            raise ValueError(f"dumps makes one message, {self.memory!r} remembers all: use sender() and receiver().")
-        return sealed(self.sender(seed).encode(tensors))
+        from minips.core import alone
+
+        return alone.dumps(self, tensors, seed)
 
     def loads(self, data: Buffer) -> Tensors:
         """The arrays that `dumps` wrote, perhaps as views of ``data``. ValueError where a byte has changed or is
         missing, and for any other bytes.
         """
-        try:
-            return self.receiver().decode(unsealed(memoryview(data).cast("B")))
-        except (ValueError, TypeError, BufferError) as error:
-            raise ValueError(f"Codec.dumps writes no such bytes: {told(error, 'They are no message.')}") from error
+        from minips.core import alone
+
+        return alone.loads(self, data)
 
 
 Mark = dict[str, State]
@@ -171,9 +149,7 @@ class Encoder(_End):
     def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace) -> None:
         super().__init__()
         self.codec, self.rng, self.trace = codec, rng, trace
-        self.most: float = math.inf
-        """The most bytes of a message before it is compressed."""
-        self._bounded = min(codec.compressor.most_bytes, codec.serializer.most_bytes) < math.inf
+        self.most: float = math.inf  # bytes of a message before it is compressed
         self._quantizers: dict[str, Quantizer] = {}
         self._envelope = envelope(codec, {})
         plain = codec.lossless and codec.compressor.identity and type(codec.serializer) is MsgPack
@@ -194,9 +170,7 @@ class Encoder(_End):
             tensors = self._quantized(message.tensors)
             quantized = now()
             packet = Packet(header, tensors)
-            check_parts(sum(len(parts) for _, parts in tensors.values()))
-            if self._bounded:
-                check_stages("A message", [x.nbytes for _, parts in tensors.values() for x in parts.values()], codec)
+            check_stages("A message", [x.nbytes for _, parts in tensors.values() for x in parts.values()], codec)
             frames = codec.serializer.dumps(packet)
             serialized = now()
             if self._plan:
@@ -299,143 +273,6 @@ class Decoder(_End):
         return Message(packet.header, tensors)
 
 
-class Sender:
-    """A codec's sending end: the codec, its memories, its random draws, and the spans of its stages in ``trace``.
-
-    >>> import minips as ps
-    >>> codec = ps.Codec(quantizer=ps.Sign(), memory=ps.ErrorFeedback())
-    >>> sender, receiver = codec.sender(), codec.receiver()
-    >>> receiver.decode(sender.encode({"w": np.float32([3, -1, 0])}))["w"]
-    array([ 1.3333334, -1.3333334,  1.3333334], dtype=float32)
-
-    What it remembers goes into a file, and a fresh sender of the same codec goes on from there, to the same bits:
-
-    >>> import io
-    >>> file, again = io.BytesIO(), codec.sender()
-    >>> np.savez(file, **sender.state())
-    >>> _ = file.seek(0)
-    >>> again.restore(np.load(file))
-    >>> again.encode({"w": np.float32([0, 1, 0])}) == sender.encode({"w": np.float32([0, 1, 0])})
-    True
-    """
-
-    def __init__(self, codec: Codec, seed: int | Sequence[int], trace: Trace) -> None:
-        check_type("sender", trace, Trace, "a Trace")
-        check_seed("sender", seed)
-        self.trace, self._encoder = trace, Encoder(codec, np.random.default_rng(seed), trace)
-        self._encoder.most = of_anything().nbytes
-        self._shapes: dict[str, tuple[int, ...]] = {}
-        self._count = 0
-
-    def encode(self, tensors: Mapping[str, Array]) -> Frames:
-        """The frames of these arrays, by name. NonFiniteError for NaN or infinity, ValueError for an array that does
-        not encode, TypeError for anything but a mapping of names.
-        """
-        codec = self._encoder.codec
-        exact = lambda name: codec.quantizer_of(name) == _EXACT  # noqa: E731
-        arrays = named_arrays(tensors, "encode takes tensors", "tensor", exact)
-        check_finite(arrays, "The tensor", "Look at the code that makes it.")
-        for name, x in arrays.items():
-            codec.check_dtype(name, x.dtype)
-        for name, x in () if codec.memory.stateless else arrays.items():
-            if self._shapes.get(name, x.shape) != x.shape:
-                raise ValueError(
-                    f"The tensor {name!r} had the shape {self._shapes[name]}, which its memory has, and now has "
-                    f"{x.shape}. Give it another name, or take a fresh sender and receiver."
-                )
-        header = {"number": self._count} if codec.memory.restores else {}
-        frames = self._encoder.encode(Message(header, arrays))
-        self._shapes |= {name: x.shape for name, x in arrays.items()}
-        self._count += 1
-        return frames
-
-    def state(self) -> dict[str, Array]:
-        """The memories, the random draws and the number of messages, as arrays by name: for `numpy.savez`, and for
-        `restore`. Later messages do not change them.
-        """
-        kept = {"end": "sender", "by": self._encoder.codec.memory.name, "count": self._count, "shapes": self._shapes}
-        return saved.to_arrays({**kept, **self._encoder.state()})
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """Go on from the `state` of a sender whose codec has the same memory. ValueError, and nothing changed, for any
-        other.
-        """
-        encoder = self._encoder
-        kept = _kept("sender", state, encoder.codec.memory.name)
-        encoder.restore(kept)
-        self._shapes, self._count = kept["shapes"], kept["count"]
-
-
-class Receiver:
-    """A codec's receiving end: the states that restore its one sender's tensors, and the stages' spans in ``trace``.
-
-    With `Delta` it remembers what has come. That goes into a file, as a `Sender`'s state does, at the same message:
-
-    >>> import minips as ps
-    >>> codec = ps.Codec(quantizer=ps.Sign(), memory=ps.Delta())
-    >>> sender, receiver = codec.sender(), codec.receiver()
-    >>> _ = receiver.decode(sender.encode({"w": np.float32([3, -1])}))
-    >>> later, again = codec.sender(), codec.receiver()
-    >>> later.restore(sender.state())
-    >>> again.restore(receiver.state())
-    >>> again.decode(later.encode({"w": np.float32([3, -1])}))["w"]
-    array([ 3., -1.], dtype=float32)
-    """
-
-    def __init__(self, codec: Codec, trace: Trace) -> None:
-        check_type("receiver", trace, Trace, "a Trace")
-        self.codec, self.trace = codec, trace
-        self._decoder, self._count = Decoder(trace), 0
-
-    def decode(self, frames: Frames) -> Tensors:
-        """The arrays of these frames, by name. Decode messages in the order of encoding. ValueError, with nothing
-        changed, where the frames are malformed or, with a memory that restores, another message comes first.
-        """
-        packet, _ = unpack(frames, self.codec, self.trace)
-        number, memory = (packet.header.get(name) for name in ("number", "memory"))
-        if number not in (None, self._count):
-            raise ValueError(
-                f"Expected message {self._count} of this sender, got message {number!r}: {memory} needs every one, "
-                "once, in the order of sending. Decode the one expected, or take a fresh sender and a fresh receiver."
-            )
-        tensors = self._decoder.decode(packet).tensors
-        self._count += 1
-        return tensors
-
-    def state(self) -> dict[str, Array]:
-        """What the receiver remembers and the number of messages, as arrays by name: for `numpy.savez`, and for
-        `restore`. Later messages do not change them.
-        """
-        kept = {"end": "receiver", "by": self.codec.memory.name, "count": self._count}
-        return saved.to_arrays({**kept, **self._decoder.state()})
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """Go on from the `state` of a receiver whose codec has the same memory. ValueError, and nothing changed, for
-        any other.
-        """
-        kept = _kept("receiver", state, self.codec.memory.name)
-        self._decoder.restore(kept)
-        self._count = kept["count"]
-
-
-def _kept(end: str, state: Mapping[str, Array], memory: str) -> dict[str, Any]:
-    """The values in the state of such an end. ValueError where it is of another end or memory, or malformed."""
-    kept = saved.from_arrays(state, "This state")
-    if (kept.get("end"), kept.get("by")) != (end, memory):
-        got = f"the state of a {kept.get('end')!r} with {kept.get('by')!r}"
-        raise ValueError(f"A {end} with the memory {memory!r} goes on from the state of another one; got {got}.")
-    try:
-        fits = type(kept["count"]) is int and all(type(one) is dict for one in kept["memory"].values())
-        if end == "sender":
-            fits &= all(type(shape) is tuple for shape in kept["shapes"].values())
-            np.random.default_rng().bit_generator.state = kept["draws"]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        fits = False
-    if not fits:
-        raise ValueError(f"This state is not one that a {end} gave: an entry is missing or malformed.")
-    return kept
-
-
 def encode_plainly(message: Message, codec: Codec) -> Frames:
     """The frames of a message whose arrays are no gradients: exact, with the codec's serializer and compressor."""
     exact = Codec(serializer=codec.serializer, compressor=codec.compressor)
@@ -509,7 +346,7 @@ def unpack(
             f"names it; this one names {codec.serializer.name}."
         )
     limits = limits or of_anything()
-    opened = frames[1:] if compressor.identity else _decompressed(compressor, frames[1:], limits.nbytes)
+    opened = frames[1:] if compressor.identity else inflated(compressor, frames[1:], limits.nbytes)
     decompressed = trace.now()
     if plan and names == _PLAIN and opened:
         opened = [bytes(opened[0]), *opened[1:]]  # a copy, so that the plan learns the bytes that were read
@@ -522,37 +359,3 @@ def unpack(
         if len(fields) == 3 and len(first) <= ENVELOPE_BYTES:  # without a stamp, which differs from message to message
             plan.opening = first, fields
     return packet, fields
-
-
-def _decompressed(compressor: Compressor, frames: Frames, most: int) -> Frames:
-    """The frames, each decompressed. ValueError where they make more than ``most`` bytes in all."""
-    opened: Frames = []
-    left = most
-    try:
-        for frame in frames:
-            opened.append(compressor.decompress(frame, left) if len(frame) else frame)
-            left -= len(opened[-1])
-            check_size(0, left)  # of a compressor that does not look at its limit
-    except BombError:
-        came = sum(map(len, frames))
-        raise BombError(
-            f"A message of {came} bytes decompresses to more than the {most} bytes that are allowed: {LIMIT}."
-        ) from None
-    return opened
-
-
-def _remembered(memory: Memory, x: Array) -> Array:
-    """What a memory's receiver makes of an array that is sent three times."""
-    mine, theirs = State(), State()
-    for _ in range(3):
-        p = memory.compensate(x, mine)
-        memory.update(p, p, mine)
-        received = memory.restore(p, theirs)
-    return received
-
-
-def _serialized(serializer: Serializer, quantizer: Quantizer, x: Array) -> Array:
-    """An array that has gone through a serializer, in parts."""
-    parts = quantizer.encode(x, np.random.default_rng(0))
-    packet = serializer.loads(serializer.dumps(Packet({}, {"x": (quantizer.name, parts)})))
-    return quantizer.decode(packet.tensors["x"][1])

@@ -14,8 +14,11 @@ from minips.core.partition import Layout, Layouts, named_arrays, partition
 from minips.core.rows import TablePart
 from minips.results import saved
 from minips.stage import DEFAULTS, Array, Frames, Tensors, default_stage
+from minips.stages.compressors.base import BombError, Compressor, check_size
 from minips.stages.serializers import MsgPack, Packet
 from minips.stages.serializers.wellformed import MOST_PARTS, quoted
+from minips.stages.transports.framing import LIMIT, TooLargeError, stream_nbytes, too_large
+from minips.words import reason
 
 BASE_BYTES, HEAD_BYTES = 2**20, 2**16
 """For all that does not grow with the tensors."""
@@ -29,6 +32,10 @@ MOST_ROW_VALUES = 2**20
 """A pull brings at most so many values of a tensor by rows, or as many as the tensor has where it has more."""
 MAX_BYTES = 2**31
 """Of a message, decompressed, where no transport says its limit: over `InProc`, and of a codec alone."""
+
+
+MOST_BREAKS = 20
+"""A message over which so many connections have broken is not sent once more."""
 
 
 class Limits(NamedTuple):
@@ -107,7 +114,7 @@ def check_run(config: Any, params: Mapping[str, Array], tables: Collection[str] 
     codecs = {"push": config.push, "pull": config.pull} if servers else {"push": config.push}
     for name, x in whole.items():
         for codec in codecs.values():
-            codec.check_dtype(name, x.dtype)
+            check_dtype(codec, name, x.dtype)
     most = most_bytes(config.transport)
     if not trained:
         codecs, most = {"push": config.push}, max(most, most_bytes(type(config.transport)))
@@ -116,6 +123,47 @@ def check_run(config: Any, params: Mapping[str, Array], tables: Collection[str] 
         if len(whole) >= MOST_PARTS or _limits(partition(whole, 1)[0], {}, 0, 0).nbytes > bounds:
             for message in _messages(config, whole, tables):
                 _check_message(f"A {what} of these parameters", codec, message, most)
+
+
+def check_dtype(codec: Any, name: str, dtype: "np.dtype[Any]") -> None:
+    """ValueError where an array of this name and dtype would not come back with that dtype. Floats of up to 8 bytes do;
+    others are tried.
+    """
+    if dtype.kind == "f" and dtype.itemsize <= 8:
+        return
+    quantizer, memory, serializer, x = codec.quantizer_of(name), codec.memory, codec.serializer, np.ones(1, dtype)
+    stages: list[tuple[Any, Callable[[], Array]]] = [
+        (quantizer, lambda: quantizer.decode(quantizer.encode(x, np.random.default_rng(0)))),
+        (memory, lambda: _remembered(memory, x)),
+        (serializer, lambda: _serialized(serializer, quantizer, x)),
+    ]
+    for stage, tried in stages:
+        try:
+            carried = tried().dtype == dtype
+        except Exception:  # in the words of a library, or of NumPy
+            carried = False
+        if not carried:
+            raise ValueError(
+                f"The tensor {name!r} holds {dtype}, which {stage!r} does not carry. Convert it, for example with "
+                f".astype(np.float64), or use another {stage.kind}."
+            )
+
+
+def _remembered(memory: Any, x: Array) -> Array:
+    """The array that a memory's receiver makes of an array that is sent three times."""
+    mine, theirs = dict[str, Array](), dict[str, Array]()
+    for _ in range(3):
+        p = memory.compensate(x, mine)
+        memory.update(p, p, mine)
+        received = memory.restore(p, theirs)
+    return np.asarray(received)
+
+
+def _serialized(serializer: Any, quantizer: Any, x: Array) -> Array:
+    """An array that has gone through a serializer, in parts."""
+    parts = quantizer.encode(x, np.random.default_rng(0))
+    packet = serializer.loads(serializer.dumps(Packet({}, {"x": (quantizer.name, parts)})))
+    return np.asarray(quantizer.decode(packet.tensors["x"][1]))
 
 
 def _check_servers(servers: int, params: Mapping[str, Array], tables: Collection[str]) -> None:
@@ -147,7 +195,6 @@ def _messages(config: Any, whole: Tensors, tables: Collection[str]) -> list[list
 
 def _check_message(what: str, codec: Any, parts: Sequence[tuple[str, Layout]], most: float) -> None:
     """ValueError where these pieces, quantized, have more bytes than a stage takes or the transport allows."""
-    check_parts(len(parts))
     sizes = []
     for name, part in parts:
         shape = part.shape if part.whole else (part.values,)
@@ -157,18 +204,14 @@ def _check_message(what: str, codec: Any, parts: Sequence[tuple[str, Layout]], m
 
 
 def check_stages(what: str, sizes: Sequence[int], codec: Any) -> None:
-    """ValueError where arrays of these bytes are more than the codec's serializer or compressor takes."""
+    """ValueError where arrays of these bytes are more than a packet holds, or than a stage of the codec takes."""
+    if len(sizes) >= MOST_PARTS:
+        raise ValueError(
+            f"A message of {len(sizes)} parts of tensors is larger than the {MOST_PARTS - 1} that are allowed. Join "
+            "small tensors into larger ones, or use more servers."
+        )
     check_bytes(what, sum(sizes), repr(codec.serializer), codec.serializer.most_bytes)
     check_bytes("A frame", max(sizes, default=0), repr(codec.compressor), codec.compressor.most_bytes)
-
-
-def check_parts(parts: int) -> None:
-    """ValueError for more parts of tensors than a packet may have, with the lists that name them."""
-    if parts >= MOST_PARTS:
-        raise ValueError(
-            f"A message of {parts} parts of tensors is larger than the {MOST_PARTS - 1} that are allowed. Join small "
-            "tensors into larger ones, or use more servers."
-        )
 
 
 def check_bytes(what: str, nbytes: float, taker: str, most: float) -> None:
@@ -178,6 +221,36 @@ def check_bytes(what: str, nbytes: float, taker: str, most: float) -> None:
             f"{what} has {nbytes} bytes, and {taker} takes at most {most}. Send smaller tensors, or use more servers, "
             "fewer bits for each value, or another stage."
         )
+
+
+def inflated(compressor: Compressor, frames: Frames, most: int) -> Frames:
+    """The frames, each decompressed. ValueError where they make more than ``most`` bytes in all."""
+    opened: Frames = []
+    left = most
+    try:
+        for frame in frames:
+            opened.append(compressor.decompress(frame, left) if len(frame) else frame)
+            left -= len(opened[-1])
+            check_size(0, left)  # of a compressor that does not look at its limit
+    except BombError:
+        came = sum(map(len, frames))
+        raise BombError(
+            f"A message of {came} bytes decompresses to more than the {most} bytes that are allowed: {LIMIT}."
+        ) from None
+    return opened
+
+
+def broken(error: ConnectionError, frames: Frames, breaks: int, transport: Any) -> Exception:
+    """The error of a message over which this many connections have broken, one after the other; a TooLargeError where
+    the next one would break, too. Not every library says why it hangs up.
+    """
+    most, sent = most_bytes(transport), stream_nbytes([*map(len, frames)])
+    if sent > most:
+        return too_large([sent], most)
+    if breaks < MOST_BREAKS:
+        return error
+    words = f"{reason(error).rstrip('.')}. So ended {breaks} connections over a message of {sent} bytes"
+    return TooLargeError(f"{words}: is it larger than the server's max_message_bytes, or its answer than this end's?")
 
 
 def pieces_of(layout: Layouts) -> Tensors:

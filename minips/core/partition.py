@@ -16,6 +16,7 @@ from minips.core.rows import Rows, TablePart, put
 from minips.intake import as_array
 from minips.stage import Array, Tensors
 from minips.stages.serializers.base import dtype_name
+from minips.words import check_name
 
 
 class Layout(NamedTuple):
@@ -107,14 +108,6 @@ def named_arrays(given: object, takes: str, what: str, integers: Callable[[str],
                 "Convert it, for example with .astype(np.float32)."
             )
     return arrays
-
-
-def check_name(what: str, name: str) -> None:
-    """ValueError for a name that cannot travel: half of a surrogate pair has no bytes in UTF-8."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"The name of a {what} is text that UTF-8 can write; got {reprlib.repr(name)}.") from None
 
 
 def cut(tensors: Tensors, layout: Layouts) -> Tensors:

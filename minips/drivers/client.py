@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from minips.core.codec import unpack
 from minips.core.config import Config
-from minips.core.limits import Expected, most_bytes
+from minips.core.limits import Expected, broken
 from minips.core.message import ADVICE, AT_FIRST, Header, Message, NonFiniteError
 from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerRecord, WorkerProtocol
@@ -32,15 +32,13 @@ from minips.stage import Array, Frames, Tensors
 from minips.stages.compressors.base import BombError
 from minips.stages.transports import Channel
 from minips.stages.transports.base import Closable
-from minips.stages.transports.framing import TooLargeError, stream_nbytes, too_large
+from minips.stages.transports.framing import TooLargeError
 from minips.stages.transports.futures import Driven
 from minips.stages.transports.patience import Limit
 from minips.words import reason
 
 T = TypeVar("T")
 Versions = tuple[int, ...] | None
-MOST_BREAKS = 20
-"""A message over which so many connections have broken, one after the other, is not sent once more."""
 LOOK_S = 0.01
 """Seconds between two checks of the condition of a waiting session."""
 
@@ -373,14 +371,7 @@ class _Request:
     def failed(self, error: Exception) -> None:
         if isinstance(error, ConnectionError):
             self.breaks += 1
-            most = most_bytes(self.call.client.config.transport)
-            sent = stream_nbytes([*map(len, self.frames)])
-            if sent > most or self.breaks == MOST_BREAKS:  # not every library says why it hangs up
-                words = (
-                    f"{reason(error).rstrip('.')}. So ended {MOST_BREAKS} connections over a message of {sent} bytes:"
-                )
-                advice = "is it larger than the server's max_message_bytes, or its answer than this end's?"
-                error = too_large([sent], most) if sent > most else TooLargeError(f"{words} {advice}")
+            error = broken(error, self.frames, self.breaks, self.call.client.config.transport)
         if not self.call.client._connections[self.index].retries(self, error):
             self.arrived([], error)
 

@@ -56,9 +56,7 @@ class Reconnecting(Closable):
         self.channel: Channel | _Queue = self._connected
 
     def retries(self, request: Request, error: Exception) -> bool:
-        """True where this request, which has failed, will be sent again. One that is too large, or that has an answer
-        that is, ends each connection.
-        """
+        """True where this request, which has failed, will be sent again; one that is too large would fail again."""
         with self._lock:
             if not isinstance(error, ConnectionError) or request.last or not self._pauses_s:
                 return False

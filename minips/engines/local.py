@@ -262,7 +262,7 @@ class RunSupervisor(Supervisor):
             bytes_received=sum(report["bytes_received"] for report in work),
             staleness=sum((report["staleness"] for report in counts), Counter()),
             grants=[grant for report in counts for grant in report["grants"]],
-            trace=Trace.joined(report["trace"] for report in everybody).since(self.began),
+            trace=Trace.joined([report["trace"] for report in everybody]).since(self.began),
             events=sorted([*self.events, *events]),
             server_rows=[rows for report in reports if (rows := report.get("rows")) is not None],
             state=self._state() if whole else None,

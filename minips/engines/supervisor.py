@@ -207,8 +207,9 @@ class _Pipes:
     def __init__(self, children: Iterable[Child]) -> None:
         self._children = {child.pipe.fileno(): child for child in children}
         self._selector = None if sys.platform == "win32" else selectors.DefaultSelector()
-        for number in self._children if self._selector else ():
-            self._selector.register(number, selectors.EVENT_READ)
+        if self._selector:
+            for number in self._children:
+                self._selector.register(number, selectors.EVENT_READ)
 
     def ready(self, timeout: float) -> Iterator[Child]:
         """The children that have said a word, or are gone; none after ``timeout`` seconds."""

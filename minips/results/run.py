@@ -362,7 +362,7 @@ def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
         bytes_received=sum(report["bytes_received"] for report in reports),
         staleness=first["staleness"],
         grants=first["grants"],
-        trace=Trace.joined(report["trace"] for report in reports).since(began),
+        trace=Trace.joined([report["trace"] for report in reports]).since(began),
         events=sorted(
             (at - began, text if len(reports) == 1 else f"server {report['index']}: {text}")
             for report in reports

@@ -7,7 +7,7 @@ a machine share), how long it took, and the step that it belonged to. A cost pre
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from math import inf
@@ -117,12 +117,11 @@ class Trace:
     def __add__(self, other: "Trace") -> "Trace":
         return Trace.joined([self, other])
 
-    @classmethod
-    def joined(cls, traces: Iterable["Trace"]) -> "Trace":
+    @staticmethod
+    def joined(traces: Sequence["Trace"]) -> "Trace":
         """The spans of all these traces."""
-        traces = [*traces]
         until = min((trace.until for trace in traces), default=inf)
-        return cls("", chain.from_iterable(traces), sum(trace.limit for trace in traces), until)
+        return Trace("", chain.from_iterable(traces), sum(trace.limit for trace in traces), until)
 
     def __iter__(self) -> Iterator[Span]:
         yield from map(Span._make, self._earlier)

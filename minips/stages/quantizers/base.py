@@ -68,9 +68,7 @@ def contractive(quantizer: Quantizer, x: Array) -> Array:
 
 
 def shape_tag(x: Array) -> Array:
-    """An array of no bytes whose header still tells the dtype and the shape of ``x``: ``(0, *x.shape)``. ValueError
-    where a receiver would not take memory for such an array.
-    """
+    """An array of no bytes whose header still tells the dtype and the shape of ``x``: ``(0, *x.shape)``."""
     check_bytes(x.shape, x.nbytes)
     return np.empty((0, *x.shape), x.dtype)
 
@@ -87,9 +85,7 @@ def empty_for(parts: Mapping[str, Array], make: Callable[..., Array] = np.empty)
 def check_bytes(shape: tuple[int, ...], nbytes: int) -> None:
     """ValueError where a decoded array of this shape would have too many bytes."""
     if nbytes > LARGEST_BYTES:
-        raise ValueError(
-            f"An array of shape {shape}, of {nbytes} bytes, is larger than the {LARGEST_BYTES} bytes allowed."
-        )
+        raise ValueError(f"An array of shape {shape}, {nbytes} B, is larger than the {LARGEST_BYTES} bytes allowed.")
 
 
 def zeros_for(parts: Mapping[str, Array]) -> Array:

@@ -15,7 +15,6 @@ cleared, and used again.
 import mmap
 import struct
 import weakref
-import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -26,9 +25,6 @@ import numpy as np
 from minips.stage import Array, Buffer, Frames
 
 HEAD = struct.Struct("<BxxxI")
-SEAL = b"\x89mps"
-"""The first bytes of a sealed body: no text begins with them, and no body, which has zeros there."""
-CRC = struct.Struct("<I")
 ALIGNMENT, LARGE_BYTES = 64, 2**20
 LIMIT = "what this end's tensors can need, and at most the transport's max_message_bytes"
 """The end of a sentence: where the limit of a message comes from."""
@@ -153,32 +149,6 @@ def split(body: memoryview) -> tuple[int, Frames]:
     if stream_nbytes(sizes) != len(body):
         raise ValueError(f"a message of {len(body)} bytes should have {stream_nbytes(sizes)}, says its head")
     return tag, cut(body[padded_size(HEAD.size + 8 * count) :], sizes)
-
-
-def sealed(frames: Frames) -> bytes:
-    """A body for a file: `SEAL` stands in place of tag and zeros, a CRC-32 of all other bytes behind the lengths."""
-    check_count(len(frames))
-    _, *body = pieces(0, frames)
-    head = SEAL + CRC.pack(len(frames)) + lengths_of(frames)
-    zeros = _PADDING[(len(head) + CRC.size) % ALIGNMENT]
-    crc = zlib.crc32(zeros, zlib.crc32(head))
-    for piece in body:
-        crc = zlib.crc32(piece, crc)
-    return b"".join([head, CRC.pack(crc), zeros, *body])
-
-
-def unsealed(file: memoryview) -> Frames:
-    """The frames of a sealed body, as views of it, or of one with tag 0. ValueError where a byte has changed."""
-    if file[: len(SEAL)] == bytes(len(SEAL)):
-        return split(file)[1]
-    if file[: len(SEAL)] != SEAL:
-        raise ValueError(f"They begin with {bytes(file[: len(SEAL)])!r}, and such bytes begin with {SEAL!r}.")
-    end = HEAD.size + 8 * int.from_bytes(file[len(SEAL) : HEAD.size], "little")
-    crc, rest = file[end : end + CRC.size], end + CRC.size
-    if bytes(crc) != CRC.pack(zlib.crc32(file[rest:], zlib.crc32(file[:end]))):
-        raise ValueError("They are damaged, or cut short: their CRC-32 does not fit.")
-    sizes = _sizes((end - HEAD.size) // 8).unpack_from(file, HEAD.size)
-    return cut(file[padded_size(rest) :], sizes)
 
 
 def memory(nbytes: int) -> memoryview:

@@ -1,0 +1,212 @@
+"""Codecs alone, in any program: the two ends of a link that nobody serves, and one message as a file."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minips.core.codec import Codec, Decoder, Encoder, unpack
+from minips.core.limits import check_dtype, of_anything
+from minips.core.message import Message, check_finite
+from minips.core.partition import named_arrays
+from minips.results import saved
+from minips.results.trace import Trace
+from minips.stage import Array, Buffer, Frames, Tensors
+from minips.stages.quantizers import Exact
+from minips.stages.transports.framing import (
+    ALIGNMENT,
+    HEAD,
+    check_count,
+    cut,
+    lengths,
+    lengths_of,
+    padded_size,
+    pieces,
+    split,
+)
+from minips.words import check_seed, check_type, told
+
+SEAL = b"\x89mps"
+"""The first bytes of a file: no text begins with them, and no body of a stream, which has zeros there."""
+CRC_BYTES = 4
+
+
+class Sender:
+    """A codec's sending end: the codec, its memories, its random draws, and the spans of its stages in ``trace``.
+
+    >>> import minips as ps
+    >>> codec = ps.Codec(quantizer=ps.Sign(), memory=ps.ErrorFeedback())
+    >>> sender, receiver = codec.sender(), codec.receiver()
+    >>> receiver.decode(sender.encode({"w": np.float32([3, -1, 0])}))["w"]
+    array([ 1.3333334, -1.3333334,  1.3333334], dtype=float32)
+
+    What it remembers goes into a file, and a fresh sender of the same codec goes on from there, to the same bits:
+
+    >>> import io
+    >>> file, again = io.BytesIO(), codec.sender()
+    >>> np.savez(file, **sender.state())
+    >>> _ = file.seek(0)
+    >>> again.restore(np.load(file))
+    >>> again.encode({"w": np.float32([0, 1, 0])}) == sender.encode({"w": np.float32([0, 1, 0])})
+    True
+    """
+
+    def __init__(self, codec: Codec, seed: int | Sequence[int], trace: Trace) -> None:
+        check_type("sender", trace, Trace, "a Trace")
+        check_seed("sender", seed)
+        self.trace, self._encoder = trace, Encoder(codec, np.random.default_rng(seed), trace)
+        self._encoder.most = of_anything().nbytes
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._count = 0
+
+    def encode(self, tensors: Mapping[str, Array]) -> Frames:
+        """The frames of these arrays, by name. NonFiniteError for NaN or infinity, ValueError for an array that does
+        not encode, TypeError for anything but a mapping of names.
+        """
+        codec = self._encoder.codec
+        exact = lambda name: codec.quantizer_of(name) == Exact()  # noqa: E731
+        arrays = named_arrays(tensors, "encode takes tensors", "tensor", exact)
+        check_finite(arrays, "The tensor")
+        for name, x in arrays.items():
+            check_dtype(codec, name, x.dtype)
+        for name, x in () if codec.memory.stateless else arrays.items():
+            if self._shapes.get(name, x.shape) != x.shape:
+                raise ValueError(
+                    f"The tensor {name!r} had the shape {self._shapes[name]}, which its memory has, and now has "
+                    f"{x.shape}. Give it another name, or take a fresh sender and receiver."
+                )
+        header = {"number": self._count} if codec.memory.restores else {}
+        frames = self._encoder.encode(Message(header, arrays))
+        self._shapes |= {name: x.shape for name, x in arrays.items()}
+        self._count += 1
+        return frames
+
+    def state(self) -> dict[str, Array]:
+        """The memories, the random draws and the number of messages, as arrays by name: for `numpy.savez`, and for
+        `restore`. Later messages do not change them.
+        """
+        kept = {"end": "sender", "by": self._encoder.codec.memory.name, "count": self._count, "shapes": self._shapes}
+        return saved.to_arrays({**kept, **self._encoder.state()})
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Go on from the `state` of a sender whose codec has the same memory. ValueError, and nothing changed, for any
+        other.
+        """
+        encoder = self._encoder
+        kept = _kept("sender", state, encoder.codec.memory.name)
+        encoder.restore(kept)
+        self._shapes, self._count = kept["shapes"], kept["count"]
+
+
+class Receiver:
+    """A codec's receiving end: the states that restore its one sender's tensors, and the stages' spans in ``trace``.
+
+    With `Delta` it remembers what has come. That goes into a file, as a `Sender`'s state does, at the same message:
+
+    >>> import minips as ps
+    >>> codec = ps.Codec(quantizer=ps.Sign(), memory=ps.Delta())
+    >>> sender, receiver = codec.sender(), codec.receiver()
+    >>> _ = receiver.decode(sender.encode({"w": np.float32([3, -1])}))
+    >>> later, again = codec.sender(), codec.receiver()
+    >>> later.restore(sender.state())
+    >>> again.restore(receiver.state())
+    >>> again.decode(later.encode({"w": np.float32([3, -1])}))["w"]
+    array([ 3., -1.], dtype=float32)
+    """
+
+    def __init__(self, codec: Codec, trace: Trace) -> None:
+        check_type("receiver", trace, Trace, "a Trace")
+        self.codec, self.trace = codec, trace
+        self._decoder, self._count = Decoder(trace), 0
+
+    def decode(self, frames: Frames) -> Tensors:
+        """The arrays of these frames, by name. Decode messages in the order of encoding. ValueError, with nothing
+        changed, where the frames are malformed or, with a memory that restores, another message comes first.
+        """
+        packet, _ = unpack(frames, self.codec, self.trace)
+        number, memory = (packet.header.get(name) for name in ("number", "memory"))
+        if number not in (None, self._count):
+            raise ValueError(
+                f"Expected message {self._count} of this sender, got message {number!r}: {memory} needs every one, "
+                "once, in the order of sending. Decode the one expected, or take a fresh sender and a fresh receiver."
+            )
+        tensors = self._decoder.decode(packet).tensors
+        self._count += 1
+        return tensors
+
+    def state(self) -> dict[str, Array]:
+        """What the receiver remembers and the number of messages, as arrays by name: for `numpy.savez`, and for
+        `restore`. Later messages do not change them.
+        """
+        kept = {"end": "receiver", "by": self.codec.memory.name, "count": self._count}
+        return saved.to_arrays({**kept, **self._decoder.state()})
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Go on from the `state` of a receiver whose codec has the same memory. ValueError, and nothing changed, for
+        any other.
+        """
+        kept = _kept("receiver", state, self.codec.memory.name)
+        self._decoder.restore(kept)
+        self._count = kept["count"]
+
+
+def _kept(end: str, state: Mapping[str, Array], memory: str) -> dict[str, Any]:
+    """The values in the state of such an end. ValueError where it is of another end or memory, or malformed."""
+    kept = saved.from_arrays(state, "This state")
+    if (kept.get("end"), kept.get("by")) != (end, memory):
+        got = f"the state of a {kept.get('end')!r} with {kept.get('by')!r}"
+        raise ValueError(f"A {end} with the memory {memory!r} goes on from the state of another one; got {got}.")
+    try:
+        fits = type(kept["count"]) is int and all(type(one) is dict for one in kept["memory"].values())
+        if end == "sender":
+            fits &= all(type(shape) is tuple for shape in kept["shapes"].values())
+            np.random.default_rng().bit_generator.state = kept["draws"]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        fits = False
+    if not fits:
+        raise ValueError(f"This state is not one that a {end} gave: an entry is missing or malformed.")
+    return kept
+
+
+def dumps(codec: Codec, tensors: Mapping[str, Array], seed: int | Sequence[int]) -> bytes:
+    """As `Codec.dumps`."""
+    if not codec.memory.stateless:
+        raise ValueError(f"dumps makes one message, {codec.memory!r} remembers all: use sender() and receiver().")
+    return sealed(codec.sender(seed).encode(tensors))
+
+
+def loads(codec: Codec, data: Buffer) -> Tensors:
+    """As `Codec.loads`."""
+    try:
+        return codec.receiver().decode(unsealed(memoryview(data).cast("B")))
+    except (ValueError, TypeError, BufferError) as error:
+        raise ValueError(f"Codec.dumps writes no such bytes: {told(error, 'They are no message.')}") from error
+
+
+def sealed(frames: Frames) -> bytes:
+    """A body for a file: `SEAL` stands in place of tag and zeros, a CRC-32 of all other bytes behind the lengths."""
+    check_count(len(frames))
+    _, *body = pieces(0, frames)
+    head = SEAL + len(frames).to_bytes(4, "little") + lengths_of(frames)
+    zeros = bytes(-(len(head) + CRC_BYTES) % ALIGNMENT)
+    crc = zlib.crc32(zeros, zlib.crc32(head))
+    for piece in body:
+        crc = zlib.crc32(piece, crc)
+    return b"".join([head, crc.to_bytes(CRC_BYTES, "little"), zeros, *body])
+
+
+def unsealed(file: memoryview) -> Frames:
+    """The frames of a sealed body, as views of it, or of one with tag 0. ValueError where a byte has changed."""
+    start = bytes(file[: len(SEAL)])
+    if start == bytes(len(SEAL)):
+        return split(file)[1]
+    if start != SEAL:
+        raise ValueError(f"They begin with {start!r}, and such bytes begin with {SEAL!r}.")
+    count = int.from_bytes(file[len(SEAL) : HEAD.size], "little")
+    end = HEAD.size + 8 * count
+    rest = end + CRC_BYTES
+    crc = zlib.crc32(file[rest:], zlib.crc32(file[:end]))
+    if bytes(file[end:rest]) != crc.to_bytes(CRC_BYTES, "little"):
+        raise ValueError("They are damaged, or cut short: their CRC-32 does not fit.")
+    return cut(file[padded_size(rest) :], lengths(file, HEAD.size, count, len(file)))
