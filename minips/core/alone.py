@@ -1,12 +1,11 @@
 """Codecs alone, in any program: the two ends of a link that nobody serves, and one message as a file."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from minips.core.codec import Codec, Decoder, Encoder, unpack
 from minips.core.limits import check_dtype, of_anything
 from minips.core.message import Message, check_finite
 from minips.core.partition import named_arrays
@@ -25,7 +24,7 @@ from minips.stages.transports.framing import (
     pieces,
     split,
 )
-from minips.words import check_seed, check_type, told
+from minips.words import told
 
 SEAL = b"\x89mps"
 """The first bytes of a file: no text begins with them, and no body of a stream, which has zeros there."""
@@ -52,10 +51,9 @@ class Sender:
     True
     """
 
-    def __init__(self, codec: Codec, seed: int | Sequence[int], trace: Trace) -> None:
-        check_type("sender", trace, Trace, "a Trace")
-        check_seed("sender", seed)
-        self.trace, self._encoder = trace, Encoder(codec, np.random.default_rng(seed), trace)
+    def __init__(self, encoder: Any) -> None:
+        self.trace: Trace = encoder.trace
+        self._encoder = encoder
         self._encoder.most = of_anything().nbytes
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._count = 0
@@ -77,7 +75,7 @@ class Sender:
                     f"{x.shape}. Give it another name, or take a fresh sender and receiver."
                 )
         header = {"number": self._count} if codec.memory.restores else {}
-        frames = self._encoder.encode(Message(header, arrays))
+        frames: Frames = self._encoder.encode(Message(header, arrays))
         self._shapes |= {name: x.shape for name, x in arrays.items()}
         self._count += 1
         return frames
@@ -115,28 +113,28 @@ class Receiver:
     array([ 3., -1.], dtype=float32)
     """
 
-    def __init__(self, codec: Codec, trace: Trace) -> None:
-        check_type("receiver", trace, Trace, "a Trace")
-        self.codec, self.trace = codec, trace
-        self._decoder, self._count = Decoder(trace), 0
+    def __init__(self, codec: Any, decoder: Any, unpack: Callable[..., Any]) -> None:
+        self.codec, self._decoder, self._unpack = codec, decoder, unpack
+        self.trace: Trace = decoder.trace
+        self._count = 0
 
     def decode(self, frames: Frames) -> Tensors:
         """The arrays of these frames, by name. Decode messages in the order of encoding. ValueError, with nothing
         changed, where the frames are malformed or, with a memory that restores, another message comes first.
         """
-        packet, _ = unpack(frames, self.codec, self.trace)
+        packet, _ = self._unpack(frames, self.codec, self.trace)
         number, memory = (packet.header.get(name) for name in ("number", "memory"))
         if number not in (None, self._count):
             raise ValueError(
                 f"Expected message {self._count} of this sender, got message {number!r}: {memory} needs every one, "
                 "once, in the order of sending. Decode the one expected, or take a fresh sender and a fresh receiver."
             )
-        tensors = self._decoder.decode(packet).tensors
+        tensors: Tensors = self._decoder.decode(packet).tensors
         self._count += 1
         return tensors
 
     def state(self) -> dict[str, Array]:
-        """What the receiver remembers and the number of messages, as arrays by name: for `numpy.savez`, and for
+        """The memories and the number of messages, as arrays by name: for `numpy.savez`, and for
         `restore`. Later messages do not change them.
         """
         kept = {"end": "receiver", "by": self.codec.memory.name, "count": self._count}
@@ -169,17 +167,18 @@ def _kept(end: str, state: Mapping[str, Array], memory: str) -> dict[str, Any]:
     return kept
 
 
-def dumps(codec: Codec, tensors: Mapping[str, Array], seed: int | Sequence[int]) -> bytes:
+def dumps(codec: Any, tensors: Mapping[str, Array], seed: int | Sequence[int]) -> bytes:
     """As `Codec.dumps`."""
     if not codec.memory.stateless:
         raise ValueError(f"dumps makes one message, {codec.memory!r} remembers all: use sender() and receiver().")
     return sealed(codec.sender(seed).encode(tensors))
 
 
-def loads(codec: Codec, data: Buffer) -> Tensors:
+def loads(codec: Any, data: Buffer) -> Tensors:
     """As `Codec.loads`."""
     try:
-        return codec.receiver().decode(unsealed(memoryview(data).cast("B")))
+        receiver: Receiver = codec.receiver()
+        return receiver.decode(unsealed(memoryview(data).cast("B")))
     except (ValueError, TypeError, BufferError) as error:
         raise ValueError(f"Codec.dumps writes no such bytes: {told(error, 'They are no message.')}") from error
 

@@ -13,11 +13,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgpack
 import numpy as np
 
+from minips.core.alone import Receiver, Sender, dumps, loads
 from minips.core.fields import ENVELOPE, check_fields
 from minips.core.limits import Limits, check_bytes, check_declared, check_shape, check_stages, inflated, of_anything
 from minips.core.message import PROTOCOL_VERSION, Header, Message
@@ -28,10 +29,7 @@ from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
-from minips.words import told
-
-if TYPE_CHECKING:
-    from minips.core import alone
+from minips.words import check_seed, check_type, told
 
 ENVELOPE_BYTES = 2**16
 _STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
@@ -80,17 +78,18 @@ class Codec(Value):
         """True where the receiver gets exactly the sender's values, and no memory is kept."""
         return self.quantizer == _EXACT and self.memory.stateless
 
-    def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> "alone.Sender":
+    def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> Sender:
         """A sender with this codec, in any program: ``frames = sender.encode(tensors)``."""
-        from minips.core.alone import Sender
+        trace = Trace("sender") if trace is None else trace
+        check_type("sender", trace, Trace, "a Trace")
+        check_seed("sender", seed)
+        return Sender(Encoder(self, np.random.default_rng(seed), trace))
 
-        return Sender(self, seed, Trace("sender") if trace is None else trace)
-
-    def receiver(self, trace: Trace | None = None) -> "alone.Receiver":
+    def receiver(self, trace: Trace | None = None) -> Receiver:
         """The receiver of one sender, in any program: ``tensors = receiver.decode(frames)``."""
-        from minips.core.alone import Receiver
-
-        return Receiver(self, Trace("receiver") if trace is None else trace)
+        trace = Trace("receiver") if trace is None else trace
+        check_type("receiver", trace, Trace, "a Trace")
+        return Receiver(self, Decoder(trace), unpack)
 
     def dumps(self, tensors: Mapping[str, Array], seed: int | Sequence[int] = 0) -> bytes:
         """These arrays, by name, as one ``bytes``; ``seed`` is that of random draws. ValueError with a memory.
@@ -100,17 +99,13 @@ class Codec(Value):
         the head and each frame to a multiple of 64 bytes. ``loads`` reads older files, too: four zeros stand in place
         of the first bytes, and there is no CRC-32.
         """
-        from minips.core import alone
-
-        return alone.dumps(self, tensors, seed)
+        return dumps(self, tensors, seed)
 
     def loads(self, data: Buffer) -> Tensors:
         """The arrays that `dumps` wrote, perhaps as views of ``data``. ValueError where a byte has changed or is
         missing, and for any other bytes.
         """
-        from minips.core import alone
-
-        return alone.loads(self, data)
+        return loads(self, data)
 
 
 Mark = dict[str, State]
