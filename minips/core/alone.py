@@ -63,9 +63,12 @@ class Sender:
         not encode, TypeError for anything but a mapping of names.
         """
         codec = self._encoder.codec
-        exact = lambda name: codec.quantizer_of(name) == Exact()  # noqa: E731
+
+        def exact(name: str) -> bool:
+            return bool(codec.quantizer_of(name) == Exact())
+
         arrays = named_arrays(tensors, "encode takes tensors", "tensor", exact)
-        check_finite(arrays, "The tensor")
+        check_finite(arrays, "The tensor", "Look at the code that makes it.")
         for name, x in arrays.items():
             check_dtype(codec, name, x.dtype)
         for name, x in () if codec.memory.stateless else arrays.items():
