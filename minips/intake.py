@@ -83,9 +83,6 @@ def is_missing(x: Any) -> bool:
         return False
 
 
-# Rows
-
-
 def as_rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
     """X and y as arrays, or X as a sparse matrix in rows. ValueError where one is missing, or they do not fit."""
     names = f"X{suffix}", f"y{suffix}"
@@ -130,9 +127,6 @@ def check_alike(name: str, held_out: Array, trained: Array) -> None:
         raise ValueError(
             f"{name}_validation holds {held_out.dtype}, {name} holds {trained.dtype}. Give both as numbers, or neither."
         )
-
-
-# Columns
 
 
 def column_names(given: Any) -> list[Any] | None:
@@ -228,9 +222,6 @@ def check_table(X: Array, y: Array) -> None:
     """ValueError where these are not the rows of a linear model."""
     if X.ndim != 2 or y.ndim != 1:
         raise ValueError(f"Expected X of shape (rows, features) and y of shape (rows,); got {X.shape} and {y.shape}.")
-
-
-# Targets and labels
 
 
 def as_targets(y: Array, dtype: DTypeLike, what: str) -> Array:
