@@ -256,6 +256,9 @@ class NotAvailable:
     def __hash__(self):
         return 0
 
+    def __repr__(self):
+        return "<NA>"
+
     def __bool__(self):
         raise TypeError("boolean value of NA is ambiguous")
 
