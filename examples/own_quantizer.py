@@ -20,10 +20,9 @@ class RowInt8(ps.Quantizer):
     name = "rowint8"
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        rows = np.atleast_1d(x)
-        largest = np.abs(rows).max(axis=-1, keepdims=True, initial=0)
+        largest = np.abs(np.atleast_1d(x)).max(axis=-1, keepdims=True, initial=0)
         scale = np.where(largest > 0, largest / 127, 1).astype(x.dtype)
-        return {"codes": np.rint(rows / scale).astype(np.int8).reshape(x.shape), "scale": scale}
+        return {"codes": np.rint(x / scale).astype(np.int8).reshape(x.shape), "scale": scale}
 
     def decode(self, parts: Parts) -> Array:
         codes, scale = part(parts, "codes"), part(parts, "scale")  # part says in a sentence what is missing

@@ -717,7 +717,7 @@ def test_awkward_names_are_served_and_a_name_that_cannot_be_is_refused():
         assert client.pull(["\0"]).result(WAIT_S)["\0"].tolist() == [0, 0]
     for start in (
         lambda: ps.Server({"\ud800": np.ones(1)}, config),
-        lambda: ps.train(Named({"\ud800": np.ones(1)}), config),
+        lambda: ps.train(Named({"\ud800": np.ones(1)}), config, engine="threads"),
         lambda: ps.cost.predict(Named({"\ud800": np.ones(1)}), config),
     ):
         with pytest.raises(ValueError, match="The name of a parameter is text that UTF-8 can write"):

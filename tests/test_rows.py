@@ -226,8 +226,8 @@ def last(row):
         ({"needed": lambda needed: {"E": [0, -1, 2, -5]}}, THERE + r"got -1, -5, 2 of 4 numbers\."),
         ({"needed": lambda needed: {"E": ["a"]}}, r"Rows are a list of whole numbers.*got \['a'\] for 'E'"),
         ({"needed": lambda needed: {}}, r"rows_needed gives the rows of each table, as in {'E': \[0, 2\]}; got {}"),
-        ({"touched": last(ITEMS + 7)}, THERE + rf"got {ITEMS + 7}, 1 of 32 numbers"),
-        ({"touched": last(-3)}, THERE + r"got -3, 1 of 32 numbers"),
+        ({"touched": last(ITEMS + 7)}, THERE + rf"got {ITEMS + 7}, 1 of \d+ numbers"),
+        ({"touched": last(-3)}, THERE + r"got -3, 1 of \d+ numbers"),
     ],
     ids=["beyond", "negative", "text", "none", "pushed beyond", "pushed negative"],
 )

@@ -1,5 +1,6 @@
 """Wrong aggregators, consistency models, optimizers, schedules and shards, and the words that refuse each."""
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,10 +84,11 @@ class MomentumInTheClass(Middle):
 
 
 @refused("differs the second time")
-class DropsOneAtRandom(Middle):
+class DropsOneNowAndThen(Middle):
+    calls = itertools.count()
+
     def combine(self, contributions):
-        chosen = np.random.default_rng().integers(len(contributions))
-        return super().combine([one for i, one in enumerate(contributions) if i != chosen or i == 0])
+        return super().combine(contributions[: -1 if next(self.calls) % 2 and len(contributions) > 1 else None])
 
 
 @refused("elementwise is True, but half of")

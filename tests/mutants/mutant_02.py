@@ -3,6 +3,6 @@
 MUTANT = (
     "the gradients of accumulated batches are added up and not averaged",
     "minips/engines/worker.py",
-    "{name: g / config.accumulate for name, g in gradients.items()}",
-    "{name: g for name, g in gradients.items()}",
+    "typed(total / count, ",
+    "typed(total, ",
 )
