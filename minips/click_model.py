@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from minips.core.rows import Rows
+from minips.intake import as_count
 from minips.problems import Problem
 from minips.stage import Array, Tensors, typed, wide
 
@@ -39,7 +40,8 @@ class ClickModel(Problem):
             _check_clicks(y, f"y{suffix}")
         both = [self.X, *([self.validation[0]] if self.validation else [])]
         largest = max(int(X[:, 0].max()) for X in both)
-        self.items, self.tables = items or largest + 1, ("E",) if rows else ()
+        self.items = largest + 1 if items is None else as_count(items, "items")
+        self.tables = ("E",) if rows else ()
         if largest >= self.items:
             raise ValueError(f"X holds the item {largest}, but items are 0 to {self.items - 1} only.")
 
@@ -109,10 +111,14 @@ def _sigmoid(s: Array) -> Array:
 def _check_items(X: Array, what: str) -> None:
     if not isinstance(X, np.ndarray):
         raise ValueError(f"ClickModel looks items up in dense rows; got {what} as a sparse matrix. Give .toarray().")
-    if (X[:, 0] < 0).any() or (X[:, 0] % 1).any():
-        raise ValueError(f"ClickModel takes items 0, 1, 2, … in the first column of {what}; got {X[:, 0]}.")
+    wrong = (X[:, 0] < 0) | (X[:, 0] % 1 != 0)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"ClickModel takes items 0, 1, 2, … in the first column of {what}; row {row} has {X[row, 0]}.")
 
 
 def _check_clicks(y: Array, what: str) -> None:
-    if not np.isin(y, (0, 1)).all():
-        raise ValueError(f"ClickModel takes {what} of 0 and 1; got {reprlib.repr(y)}.")
+    clear = np.isin(y, (0, 1))
+    if not clear.all():
+        row = int(np.argmin(clear))
+        raise ValueError(f"ClickModel takes {what} of 0 and 1; row {row} has {reprlib.repr(y[row])}.")

@@ -6,6 +6,7 @@ Each check says ``what`` it looks at (X, y_validation, …), and the column or t
 import reprlib
 import sys
 from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -27,9 +28,11 @@ def as_array(given: Any, what: str) -> Array:
         return given
     check_unmasked(given, what)
     try:
-        array = np.asarray(given)
+        array = np.asanyarray(given)
     except ValueError as error:  # such as rows of unequal length
-        raise ValueError(f"{what} makes no array: {error}") from error
+        raise ValueError(f"{what} cannot be made an array: {error}") from error
+    check_unmasked(array, what)  # which another library's object may turn out to be
+    array = np.asarray(array)
     if array.dtype.kind in "SU" and isinstance(given, list | tuple):
         objects = np.array(given, object)
         if objects.tolist() != array.tolist():
@@ -92,7 +95,7 @@ def as_rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
     X, y = sparse_or_array(X, names[0]), as_array(y, names[1])
     for name, array in zip(names, (X, y), strict=True):
         if not array.ndim:
-            raise ValueError(f"{name} must be an array of rows; got {array!r}.")
+            raise ValueError(f"{name} must be an array of rows; got {reprlib.repr(array)}.")
     if X.shape[0] != len(y) or not len(y):
         raise ValueError(
             f"Expected as many rows of {names[0]} as of {names[1]}, and at least one; got {X.shape[0]} and {len(y)}."
@@ -110,9 +113,30 @@ def row_weights(weights: Any, rows: int) -> Array:
     given = as_array(weights, "The array of weights")
     if given.shape != (rows,) or given.dtype.kind not in "biuf":
         raise ValueError(f"Expected a number as weight for each of {rows} rows; got {given.dtype} of {given.shape}.")
-    if not (np.isfinite(given).all() and (given >= 0).all() and given.any()):
-        raise ValueError("Weights are finite and at least 0, and one of them is above 0.")
-    return np.asarray(given / given.mean(dtype=float))
+    fit = np.isfinite(given) & (given >= 0)
+    if not fit.all():
+        row = int(np.argmin(fit))
+        raise ValueError(f"A weight must be finite and at least 0; got {given[row]} for row {row}.")
+    if not given.any():
+        raise ValueError("All weights are 0. Give some of the rows a weight above 0.")
+    with np.errstate(over="ignore"):
+        mean = given.mean(dtype=float)
+    if mean in (0, np.inf):  # it leaves the range of float64
+        return row_weights(given / given.max(), rows)
+    return np.asarray(given / mean)
+
+
+def check_penalty(l2: Any) -> None:
+    """ValueError where this is not the factor of a penalty."""
+    if not isinstance(l2, Real) or not 0 <= float(l2) < np.inf:
+        raise ValueError(f"l2 must be a finite number of at least 0; got {l2!r}.")
+
+
+def as_count(given: Any, what: str) -> int:
+    """A whole number of at least 1. ValueError for anything else."""
+    if not isinstance(given, Integral) or isinstance(given, bool) or given < 1:
+        raise ValueError(f"{what} must be a whole number of at least 1; got {given!r}.")
+    return int(given)
 
 
 def check_alike(name: str, held_out: Array, trained: Array) -> None:
@@ -130,10 +154,16 @@ def check_alike(name: str, held_out: Array, trained: Array) -> None:
 
 
 def column_names(given: Any) -> list[Any] | None:
-    """The names of a data frame's columns; None for anything else."""
+    """The names of a data frame's columns, dates and other objects as texts; None for anything else."""
     columns = getattr(given, "columns", None)
-    names = list(columns) if isinstance(columns, Iterable) else []
-    return names if names and all(isinstance(name, str | int | tuple) for name in names) else None
+    return [*map(_plain_name, columns)] or None if isinstance(columns, Iterable) else None
+
+
+def _plain_name(name: Any) -> Any:
+    """A name as a file of a run can hold it."""
+    if isinstance(name, tuple):
+        return tuple(map(_plain_name, name))
+    return name if isinstance(name, str | int) else str(name)
 
 
 def check_columns(given: Any, trained: Sequence[Any] | None, what: str) -> None:
@@ -142,7 +172,7 @@ def check_columns(given: Any, trained: Sequence[Any] | None, what: str) -> None:
     Names are not compared with the numbers of a frame that has no names.
     """
     names = column_names(given)
-    if not names or not trained or names == list(trained) or are_texts(names) != are_texts(trained):
+    if not names or not trained or names == list(trained) or are_numbers(names) != are_numbers(trained):
         return
     lacking, unknown = [n for n in trained if n not in names], [n for n in names if n not in trained]
     found = [f"lacks {_listed(lacking)}"] if lacking else []
@@ -161,9 +191,9 @@ def _listed(names: Sequence[Any]) -> str:
     return ", ".join(map(repr, names[:8])) + ", …" * (len(names) > 8)
 
 
-def are_texts(names: Iterable[Any]) -> bool:
-    """True where all of these names are texts."""
-    return all(isinstance(name, str) for name in names)
+def are_numbers(names: Iterable[Any]) -> bool:
+    """True where all columns are numbered, as those of a frame that was given no names."""
+    return all(isinstance(name, int) for name in names)
 
 
 def as_features(X: Any, what: str, names: Sequence[Any] | None) -> Any:
@@ -195,9 +225,9 @@ def _from_objects(X: Array, what: str, names: Sequence[Any] | None) -> Array:
             floats[:, number] = _known(column)
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(
-                f"The column {_name(names, number)!r} of {what} holds no numbers: {error}. Of texts, "
-                "pandas.get_dummies(X) makes columns of 0 and 1, or scikit-learn's OneHotEncoder, in a pipeline before "
-                "minips.sklearn.PSClassifier."
+                f"The column {_name(names, number)!r} of {what} holds something that is not a number: {error}. Turn "
+                "texts into columns of 0 and 1 by pandas.get_dummies(X), or by scikit-learn's OneHotEncoder in a "
+                "pipeline before minips.sklearn.PSClassifier."
             ) from None
     return floats
 
@@ -232,7 +262,8 @@ def as_targets(y: Array, dtype: DTypeLike, what: str) -> Array:
         try:
             y = _known(y)
         except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"{what} holds no numbers: {error}. A regression takes numbers.") from None
+            words = f"{what} holds something that is not a number: {error}. A regression takes numbers."
+            raise ValueError(words) from None
     with np.errstate(over="ignore"):
         targets = y.astype(dtype)
     finite = np.isfinite(targets)
@@ -245,6 +276,13 @@ def as_targets(y: Array, dtype: DTypeLike, what: str) -> Array:
             )
         raise ValueError(f"{what} holds {_not_finite(y[row])} in row {row}. Fill in a number, or leave out such rows.")
     return targets
+
+
+def check_labels(given: Any, what: str) -> None:
+    """ValueError where objects are not labels: with a hole, of several kinds, or with a NUL at the end of a text."""
+    labels = as_array(given, what)
+    if labels.dtype.kind in "OT" and labels.ndim and labels.size:
+        _labels_of_one_kind(labels.ravel().tolist(), what)
 
 
 def number_labels(y: Array, what: str) -> tuple[Array, Array | None]:

@@ -206,6 +206,7 @@ class LinearRegression(Problem):
         weights: Array | None = None,
     ) -> None:
         super().__init__(X, y, X_validation, y_validation, weights=weights)
+        intake.check_penalty(l2)
         self._tabulate(X_validation)
         self.y, self.l2 = intake.as_targets(self.y, self.X.dtype, "y"), l2
         if self.validation:
@@ -258,7 +259,9 @@ class SoftmaxRegression(Problem):
         weights: Array | None = None,
     ) -> None:
         super().__init__(X, y, X_validation, y_validation, weights=weights)
+        intake.check_penalty(l2)
         self._tabulate(X_validation)
+        classes = None if classes is None else intake.as_count(classes, "classes")
         self.labels: Array | None
         """The classes' names, where y holds texts or truth values."""
         self.y, self.labels = intake.number_labels(self.y, "y")
@@ -330,9 +333,7 @@ class MLP(SoftmaxRegression):
         self, *rows: Any, hidden: int = 32, classes: int | None = None, l2: float = 0.0, weights: Array | None = None
     ) -> None:
         super().__init__(*rows, classes=classes, l2=l2, weights=weights)
-        if type(hidden) is not int or hidden < 1:
-            raise ValueError(f"hidden is a number of units, at least 1; got {hidden!r}.")
-        self.hidden = hidden
+        self.hidden = intake.as_count(hidden, "hidden")
 
     def init(self, rng: np.random.Generator) -> Tensors:
         d, dtype = self.X.shape[1], self.X.dtype

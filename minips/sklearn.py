@@ -15,7 +15,7 @@ import numpy as np
 
 from minips.core.codec import Codec
 from minips.core.config import Config
-from minips.intake import check_unmasked
+from minips.intake import as_targets, check_labels, check_penalty, check_unmasked
 from minips.problems import LinearRegression, Problem, SoftmaxRegression, softmax
 from minips.results.run import Run
 from minips.stage import Array, Tensors
@@ -114,13 +114,11 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
         return replace(config, optimizer=SGD(lr=1 / (self._second_derivative * _curvature(X, batch) + self.l2)))
 
     def _table(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, Array, Array | None]:
-        for what, given in (("X", X), ("y", y), ("sample_weight", sample_weight)):
-            check_unmasked(given, what)
+        _check_unmasked(X=X, y=y, sample_weight=sample_weight)
         X, y = self._read(X, y, multi_output=True, reset=reset)
         if not isinstance(self.workers, Integral) or self.workers < 1:
             raise ValueError(f"workers must be at least 1; got {self.workers!r}.")
-        if not isinstance(self.l2, Real) or not 0 <= float(self.l2) < math.inf:
-            raise ValueError(f"l2 must be a finite number of at least 0; got {self.l2!r}.")
+        check_penalty(self.l2)
         # the parameters keep the type that the first rows gave them
         dtype = X.dtype if reset else next(iter(self._params.values())).dtype
         self._check_range(X, dtype, learned=True)
@@ -146,7 +144,7 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
 
     def _features(self, X: Any) -> Any:
         check_is_fitted(self)
-        check_unmasked(X, "X")
+        _check_unmasked(X=X)
         X = self._read(X, reset=False)
         self._check_range(X, next(iter(self._params.values())).dtype)
         return X
@@ -172,7 +170,22 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
             )
 
 
-class PSRegressor(RegressorMixin, _Trained):  # type: ignore[misc]
+def _check_unmasked(**given: Any) -> None:
+    for what, array in given.items():
+        check_unmasked(array, what)
+
+
+class _Scored:
+    """An estimator whose ``score`` refuses masked arrays, whose hidden values scikit-learn would count."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The accuracy of a classifier, R² of a regressor, as scikit-learn computes them."""
+        _check_unmasked(X=X, y=y, sample_weight=sample_weight)
+        score: float = super().score(X, y, sample_weight)  # type: ignore[misc]
+        return score
+
+
+class PSRegressor(_Scored, RegressorMixin, _Trained):  # type: ignore[misc]
     """Least squares, trained by `minips.train`; its parameters are those of `PSClassifier` but for ``class_weight``."""
 
     _second_derivative = 1.0
@@ -193,7 +206,7 @@ class PSRegressor(RegressorMixin, _Trained):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, sample_weight: Any, before: Tensors | None, steps: int | None) -> Self:
         X, y, weights = self._table(X, y, sample_weight, reset=before is None)
         with np.errstate(over="ignore"):
-            y = y.astype(X.dtype)
+            y = as_targets(y, float, "y").astype(X.dtype)
         if (largest := float(np.abs(y).max())) > (most := _most(X.dtype)):
             raise ValueError(f"y has values up to {largest:g}. In {X.dtype} they may be {most:.0e} at most: scale y.")
         problem = LinearRegression(X, y, l2=self.l2, weights=weights)
@@ -209,7 +222,7 @@ def _extended(function: Any, **more: Any) -> inspect.Signature:
     return known.replace(parameters=[*known.parameters.values(), *added])
 
 
-class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
+class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
     """Softmax regression, trained by several workers through `minips.train`.
 
     A stage is given by value, by name, or by its name and fields: ``"topk:fraction=0.01"``. ``quantizer``, ``memory``,
@@ -257,6 +270,7 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
         if before is None:
             if classes is None:
                 raise ValueError("classes must be passed on the first call to partial_fit.")
+            check_labels(classes, "classes")
             self.classes_ = np.unique(classes)
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={classes!r} is not what the first call to partial_fit got: {self.classes_}.")
@@ -279,6 +293,10 @@ class PSClassifier(ClassifierMixin, _Trained):  # type: ignore[misc]
         """The predicted label of each row."""
         scores = self.decision_function(X)
         return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])
+
+    def _table(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, Array, Array | None]:
+        check_labels(y, "y")
+        return super()._table(X, y, sample_weight, reset)
 
     def _fit(self, X: Any, y: Array, weights: Array | None, before: Tensors | None, steps: int | None) -> Self:
         numbers = np.searchsorted(self.classes_, y)

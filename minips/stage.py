@@ -262,7 +262,8 @@ def default_stage(kind: str, name: str) -> Any:
 
 
 def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
-    """A stage from its name, from ``"name:field=value,field=value"``, from ``{"name": …, field: value}``, or itself.
+    """A stage from its name, from ``"name:field=value,field=value"`` or ``"name(field=value,field=value)"``, from
+    ``{"name": …, field: value}``, or itself.
 
     >>> build("quantizer", "topk:fraction=0.5"), build("quantizer", {"name": "topk", "fraction": 0.5})
     (TopK(fraction=0.5), TopK(fraction=0.5))
@@ -272,6 +273,8 @@ def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
             raise ValueError(f"Expected {article(kind)}, got the {spec.kind} {spec!r}.")
         return spec
     if isinstance(spec, str):
+        if spec.endswith(")") and spec.partition("(")[0].isidentifier():  # as within the fields of another stage
+            return build(kind, read_fields(f"{kind}={spec}")[kind])
         name, colon, text = spec.partition(":")
         return stage_class(kind, name).from_dict(read_fields(text) if colon else {})
     if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):

@@ -14,13 +14,13 @@ import numpy as np
 from minips import seeds
 from minips.core.alone import Receiver, Sender
 from minips.core.codec import Codec
-from minips.intake import as_array, check_columns
+from minips.intake import as_number, check_columns, sparse_or_array
 from minips.problems import Problem
 from minips.results.trace import Trace
 from minips.stage import Array, Tensors
 from minips.stages.transports.framing import pieces, split
 from minips.stages.transports.wire import CALL
-from minips.words import check_type
+from minips.words import check_type, reason
 
 try:
     import torch
@@ -117,21 +117,22 @@ class TorchProblem(Problem):
         if rng is None:
             _without_dropout(net)
         net.zero_grad(set_to_none=True)
-        with _drawing(rng or seeds.statistics(0)):
+        with _drawing(rng or seeds.statistics(0)), _refused(X, y):
             value = self.criterion(net(torch.from_numpy(X)), torch.from_numpy(y))
-        value.backward()
+            loss = _number(value)
+            value.backward()
         gradient = {
             name: np.zeros(p.shape, params[name].dtype) if p.grad is None else p.grad.numpy()
             for name, p in net.named_parameters()
         }
-        return float(value.detach()), gradient
+        return loss, gradient
 
     @_one_thread()
     def loss(self, params: Tensors, rows: Any = None) -> float:
         """The mean loss over the chosen rows, of the network as it is used, with the training rows' statistics."""
         X, y = self._chosen(rows)
-        with torch.no_grad():
-            return float(self.criterion(self.module(params)(torch.from_numpy(X)), torch.from_numpy(y)))
+        with torch.no_grad(), _refused(X, y):
+            return _number(self.criterion(self.module(params)(torch.from_numpy(X)), torch.from_numpy(y)))
 
     def accuracy(self, params: Tensors) -> float | None:
         """The share of rows whose largest output is that of their class; None where y holds no class numbers."""
@@ -141,10 +142,12 @@ class TorchProblem(Problem):
 
     @_one_thread()
     def predict(self, params: Tensors, X: Array) -> Array:
-        """The network's outputs for these rows."""
+        """The network's outputs for these rows, in the type of the training rows."""
         check_columns(X, self.feature_names, "X")
-        with torch.no_grad():
-            rows = np.ascontiguousarray(as_array(X, "X"))
+        rows = sparse_or_array(X, "X")
+        _check_numbers("X", rows)
+        rows = np.ascontiguousarray(rows, self._trained_on.dtype)
+        with torch.no_grad(), _refused(rows):
             return np.asarray(self.module(params)(torch.from_numpy(rows)).numpy())
 
     def module(self, params: Tensors) -> torch.nn.Module:
@@ -186,6 +189,29 @@ def _check_numbers(name: str, rows: Any) -> None:
             f"TorchProblem takes {name} of numbers; got {rows.dtype}. Texts are numbered by "
             "np.unique(y, return_inverse=True)[1], and frames converted by .to_numpy(np.float32)."
         )
+    try:
+        torch.from_numpy(rows[:0].copy())
+    except (TypeError, ValueError) as error:  # such as longdouble
+        raise ValueError(f"PyTorch has no tensor of {name}, which is {rows.dtype}: {error}") from error
+
+
+@contextmanager
+def _refused(*rows: Array) -> Iterator[None]:
+    """ValueError for an error of PyTorch, with the types and shapes of the rows, which are its usual cause."""
+    try:
+        yield
+    except (RuntimeError, IndexError) as error:
+        given = " and ".join(f"{one.dtype} of shape {one.shape}" for one in rows)
+        raise ValueError(
+            f"The network or the loss does not take these rows ({given}): {reason(error).rstrip('.')}. Give X and y in "
+            "the types and shapes that they take, such as X.astype(np.float32)."
+        ) from error
+
+
+def _number(loss: Any) -> float:
+    """The value of a loss. TypeError where it is not a tensor of one number."""
+    check_type("TorchProblem", loss, torch.Tensor, "a loss that returns a tensor of one number")
+    return as_number(loss.detach(), "The loss")
 
 
 class _Networks(threading.local):

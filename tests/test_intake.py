@@ -285,11 +285,11 @@ def test_targets_are_finite_in_the_type_of_the_rows(value, words):
 
 
 def test_whole_numbers_beyond_floats_are_named():
-    with pytest.raises(ValueError, match="The column 1 of X holds no numbers: int too large"):
+    with pytest.raises(ValueError, match="The column 1 of X holds something that is not a number: int too large"):
         ps.LinearRegression([[1, 10**400]], [0])
-    with pytest.raises(ValueError, match="y holds no numbers: int too large"):
+    with pytest.raises(ValueError, match="y holds something that is not a number: int too large"):
         ps.LinearRegression([[1]], [10**400])
-    with pytest.raises(ValueError, match=r"X makes no array: .*inhomogeneous"):
+    with pytest.raises(ValueError, match=r"X cannot be made an array: .*inhomogeneous"):
         ps.LinearRegression([[1, 2], [3]], [0, 1])
 
 
@@ -653,3 +653,62 @@ def test_a_click_model_predicts():
         ps.ClickModel(sparse.csr_matrix(CLICKS), Y)
     with pytest.raises(ValueError, match="ClickModel takes y_validation of 0 and 1"):
         ps.ClickModel(CLICKS, Y, CLICKS, Y + 1)
+
+
+# Arguments of problems, and other objects
+
+
+class Hides:
+    """An object of another library that turns out to be a masked array."""
+
+    def __array__(self, dtype=None, copy=None):
+        return MASKED
+
+
+def test_an_object_that_becomes_a_masked_array_is_refused():
+    with pytest.raises(ValueError, match="X is a masked array"):
+        ps.SoftmaxRegression(Hides(), Y)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ps.SoftmaxRegression(X, Y, classes="2"), "classes must be a whole number of at least 1; got '2'"),
+        (lambda: ps.SoftmaxRegression(X, Y, classes=2.0), "classes must be a whole number .* got 2.0"),
+        (lambda: ps.MLP(X, Y, hidden=0), "hidden must be a whole number of at least 1; got 0"),
+        (lambda: ps.ClickModel(CLICKS, Y, items="5"), "items must be a whole number of at least 1; got '5'"),
+        (lambda: ps.LinearRegression(X, TARGET, l2="a"), "l2 must be a finite number of at least 0; got 'a'"),
+        (lambda: ps.SoftmaxRegression(X, Y, l2=np.nan), "l2 must be a finite number of at least 0; got nan"),
+        (lambda: ps.MLP(X, Y, l2=-1), "l2 must be a finite number of at least 0; got -1"),
+        (lambda: ps.ClickModel(CLICKS + 0.5, Y), r"items 0, 1, 2, … in the first column of X; row 0 has 0\.5"),
+        (lambda: ps.ClickModel(CLICKS, [*Y[:-1], None]), "y of 0 and 1; row 11 has None"),
+        (lambda: ps.MLP(X, Y, weights=[np.nan] * 12), "A weight must be finite and at least 0; got nan for row 0"),
+        (lambda: ps.MLP(X, Y, weights=[0] * 12), "All weights are 0"),
+    ],
+)
+def test_wrong_arguments_of_problems_are_refused_when_they_are_made(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_numbers_of_numpy_count_and_weights_of_any_size_have_the_mean_1():
+    assert ps.MLP(X, Y, hidden=np.int64(3), classes=np.int32(4)).init(rng)["W"].shape == (3, 4)
+    for weights in ([1e308] * 12, [5e-324] * 12, [5e-324] + [0] * 11):
+        assert ps.SoftmaxRegression(X, Y, weights=weights).weights.mean() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("names", [[0.5, 1.5, 2.5], [("a", 1), ("a", 2), ("b", 1)], [np.datetime64("2020"), 1, "c"]])
+def test_names_that_are_not_texts_are_compared_too(names, tmp_path):
+    def frame(order):
+        table = Table(age=X[:, order[0]], height=X[:, order[1]], weight=X[:, order[2]])
+        table.columns = [names[column] for column in order]
+        return table
+
+    ps.train(ps.SoftmaxRegression(frame([0, 1, 2]), Y), ONE_STEP, engine="simulated").save(tmp_path / "run.npz")
+    run = ps.Run.load(tmp_path / "run.npz")
+    assert run.predict(frame([0, 1, 2])).shape == (12,)
+    for other in (frame([1, 0, 2]), FRAME):
+        with pytest.raises(ValueError, match="The columns of X must be those of the training rows"):
+            run.predict(other)
+    with pytest.raises(ValueError, match="predict takes rows of X"):
+        run.predict(None)

@@ -524,13 +524,13 @@ class Frame:
 
 def test_a_column_of_texts_is_named_with_the_remedy():
     frame = Frame(age=[31, 42.5, 17], married=[True, False, None], city=["Bern", "Basel", "Bern"])
-    words = r"The column 'city' of {} holds no numbers: .*'Bern'\. Of texts, pandas.get_dummies.*OneHotEncoder.*PSCl"
+    words = r"The column 'city' of {} .* not a number: .*'Bern'\. .*get_dummies.*OneHotEncoder.*PSCl"
     for make in (ps.LinearRegression, ps.SoftmaxRegression, ps.MLP):
         with pytest.raises(ValueError, match=words.format("X")):
             make(frame, [0, 1, 1])
         with pytest.raises(ValueError, match=words.format("X_validation")):
             make(np.zeros((3, 3)), [0, 1, 1], frame, [0, 1, 1])
-    with pytest.raises(ValueError, match="The column 1 of X holds no numbers"):
+    with pytest.raises(ValueError, match="The column 1 of X holds something that is not a number"):
         ps.LinearRegression(np.array([[1, object()], [2, 3]], object), [0, 1])
     problem = ps.LinearRegression(Frame(age=[31, 42.5], married=[True, "1.5"]), [0, 1])
     np.testing.assert_array_equal(problem.X, [[31, 1], [42.5, 1.5]])
@@ -539,7 +539,7 @@ def test_a_column_of_texts_is_named_with_the_remedy():
 def test_a_frame_of_pandas_with_texts():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"age": [31, 42, 17], "city": pd.Categorical(["Bern", "Basel", "Bern"])})
-    with pytest.raises(ValueError, match="The column 'city' of X holds no numbers"):
+    with pytest.raises(ValueError, match="The column 'city' of X holds something that is not a number"):
         ps.SoftmaxRegression(frame, [0, 1, 1])
     assert ps.SoftmaxRegression(pd.get_dummies(frame), [0, 1, 1]).X.shape == (3, 3)
 

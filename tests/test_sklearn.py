@@ -181,7 +181,7 @@ def test_a_balanced_classifier_finds_the_rare_class_as_logistic_regression_does(
         ({0: np.nan}, "class_weight has nan for 0"),
         ({0: "2"}, "class_weight has '2' for 0"),
         ({0: 1, 7: 2}, r"class_weight has 7, which is none of the classes \[0, 1, 2\]"),
-        ({0: 0, 1: 0, 2: 0}, "one of them is above 0"),
+        ({0: 0, 1: 0, 2: 0}, "All weights are 0"),
     ],
 )
 def test_wrong_class_weights_are_refused_in_a_sentence(class_weight, said):
@@ -327,3 +327,34 @@ def test_processes_are_started_from_those_of_a_grid_search(monkeypatch, tmp_path
     finally:
         get_reusable_executor().shutdown(wait=True, kill_workers=True)
     assert len({*found.cv_results_["mean_test_score"]}) == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (["a", None, "b", "a"], "y has no label in row 1, but None"),
+        (np.array(["a", 1, "b", "a"], object), "y holds labels of several kinds, 'a' in row 0 and 1 in row 1"),
+        (["a", "a\0", "b", "a"], "y holds 'a.*' in row 1: NumPy's texts lose a NUL"),
+    ],
+    ids=["hole", "kinds", "nul"],
+)
+def test_labels_that_scikit_learn_would_confuse_are_refused_in_a_sentence(labels, words):
+    X = np.eye(4)
+    with pytest.raises(ValueError, match=words):
+        PSClassifier(steps=1).fit(X, labels)
+    with pytest.raises(ValueError, match=words):
+        PSClassifier(steps=1).partial_fit(X, labels, classes=["a", "b"])
+    with pytest.raises(ValueError, match=words.replace("y ", "classes ", 1)):
+        PSClassifier(steps=1).partial_fit(X, ["a", "b", "b", "a"], classes=labels)
+
+
+@pytest.mark.parametrize("make", [PSClassifier, PSRegressor])
+def test_a_score_refuses_masked_arrays_and_a_regressor_texts(make):
+    X, y = np.eye(4), [0, 1, 1, 0]
+    model = make(steps=1).fit(X, y)
+    assert model.score(X, y) <= 1
+    with pytest.raises(ValueError, match="y is a masked array"):
+        model.score(X, np.ma.array(y, mask=[1, 0, 0, 0]))
+    if make is PSRegressor:
+        with pytest.raises(ValueError, match="got y of <U1"):
+            make(steps=1).fit(X, ["a"] * 4)

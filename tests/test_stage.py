@@ -281,6 +281,8 @@ def test_is_finite_sees_through_a_sum_that_overflows(dtype):
     [
         ("quantizer", "topk", ps.TopK()),
         ("quantizer", "topk:fraction=0.5", ps.TopK(0.5)),
+        ("quantizer", "topk(fraction=0.5)", ps.TopK(0.5)),
+        ("schedule", "warmup(steps=2, then=cosine())", ps.Warmup(2, ps.Cosine())),
         ("optimizer", "sgd:schedule=cosine", ps.SGD(schedule=ps.Cosine())),
         ("optimizer", "sgd:lr=0.3, schedule=cosine(steps=20)", ps.SGD(lr=0.3, schedule=ps.Cosine(20))),
         ("optimizer", "sgd:schedule=cosine(),lr=0.3", ps.SGD(lr=0.3, schedule=ps.Cosine())),

@@ -218,6 +218,29 @@ def test_what_makes_no_problem_is_refused_in_a_sentence():
         ours.predict(ours.init(np.random.default_rng(0)), np.ma.array(X_TEST))
 
 
+def test_rows_and_losses_that_pytorch_refuses_are_told_in_a_sentence():
+    from minips.torch import TorchProblem
+
+    entropy, rng = torch.nn.functional.cross_entropy, np.random.default_rng(0)
+    for rows, loss, error, words in [
+        ((X.astype(float), Y), entropy, ValueError, r"does not take these rows \(float64 of shape .*astype"),
+        ((X, Y + 5), entropy, ValueError, "does not take these rows .* out of bounds. Give"),
+        ((X, Y), lambda outputs, y: 3.0, TypeError, "a loss that returns a tensor of one number; got 3.0"),
+        ((X, Y), lambda outputs, y: entropy(outputs, y, reduction="none"), TypeError, "The loss must be one number"),
+    ]:
+        ours = TorchProblem(cnn, loss, *rows)
+        for computed in (ours.loss_and_gradient, ours.loss):
+            with pytest.raises(error, match=words):
+                computed(ours.init(rng))
+    with pytest.raises(ValueError, match=r"PyTorch has no tensor of X, which is >f4"):
+        TorchProblem(cnn, entropy, X.astype(">f4"), Y)
+    ours = problem()
+    params = ours.init(rng)
+    np.testing.assert_array_equal(ours.predict(params, X_TEST.tolist()), ours.predict(params, X_TEST))
+    with pytest.raises(ValueError, match=r"takes dense rows; got X as a sparse matrix"):
+        ours.predict(params, sparse.csr_matrix(X_TEST))
+
+
 def test_a_type_that_numpy_has_not_is_refused_with_the_tensors_name():
     with pytest.raises(ValueError, match=r"weight.*bfloat16"):
         problem(lambda: torch.nn.Linear(64, 10).bfloat16()).init(np.random.default_rng(0))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minips.intake import are_texts, as_array
+from minips.intake import are_numbers, as_array
 from minips.problems import Problem
 from minips.results import saved
 from minips.stage import Array, Tensors
@@ -24,7 +24,7 @@ def origin_of(problem: Problem, params: Tensors) -> Origin:
     names = [*map(repr, labels if isinstance(labels, list | tuple) else [labels])]
     text = ", ".join(names) if len({*names}) == len(names) else ""  # a user's problem may keep a label for each row
     texts = {"class": f"{cls.__module__}:{cls.__qualname__}", "labels": text, "parameters": described(params)}
-    if problem.feature_names and are_texts(problem.feature_names):
+    if problem.feature_names and not are_numbers(problem.feature_names):
         texts["columns"] = ", ".join(map(repr, problem.feature_names))
     return {**texts, "rows": problem.fingerprint(), "kept": kept, "lost": [x for x in vars(problem) if x not in kept]}
 

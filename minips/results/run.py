@@ -175,6 +175,8 @@ class Run:
         if "index" in (self.state or {}):
             raise ValueError("This run has one server's part of the parameters alone, so it cannot predict.")
         self.problem = remade(self.origin) if self.problem is None else self.problem
+        if X is None:
+            raise ValueError(f"{how} takes rows of X, as an array or a data frame; got None.")
         check_unmasked(X, "X")
         check_columns(X, self.problem.feature_names, "X")
         try:
