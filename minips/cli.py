@@ -192,8 +192,10 @@ def write_json(file: str | None, value: object) -> None:
 
 
 def beside(options: argparse.Namespace) -> TextIO:
-    """The stream for words: standard output, unless JSON goes there."""
-    return sys.stderr if options.json == "-" else sys.stdout
+    """The stream for words: standard output, unless a file goes there."""
+    given = (getattr(options, name, None) for name in ("save", "json", "trace"))
+    taken = options.json == "-" or any(map(files.is_stdout, filter(None, given)))
+    return sys.stderr if taken else sys.stdout
 
 
 def demo(options: argparse.Namespace) -> None:
@@ -215,6 +217,7 @@ def demo(options: argparse.Namespace) -> None:
 
 def train(options: argparse.Namespace) -> int:
     """Train once, as the options say. A stage is given as name or name:field=value,field=value."""
+    from minips.core.limits import check_run
     from minips.engines.evaluation import evaluation
     from minips.training.train import engine_for
     from minips.training.train import train as run_it
@@ -227,9 +230,8 @@ def train(options: argparse.Namespace) -> int:
         engine = engine_for(options.engine, [config])
     with wrong_values():
         evaluation(options.every, (), problem, 0.0, config.local)
-    if before:
-        with wrong_values():
-            start = problem.init(seeds.init(config.seed))
+        start = check_run(config, problem.init(seeds.init(config.seed)), problem.tables)
+        if before:
             check_resumable(before, config.for_rows(problem.rows), origin_of(problem, start))
     shown = bool(sys.stderr and sys.stderr.isatty())
     watched = {"every": options.every, "on_eval": _print_evaluation} if options.every else {}
@@ -389,11 +391,14 @@ def _token(file: str | None, fresh: bool = False) -> str:
             files.write(file, secrets.token_hex(16) + "\n", 0o600, fresh=True)
             print(f"A fresh token is in {file}, which you alone can read. Workers need a copy of it.", file=sys.stderr)
     with _file(f"The token file {file} cannot be read", "minips serve writes it where it is missing."):
-        mode, token = path.stat().st_mode, path.read_text().strip()
+        mode, data = path.stat().st_mode, path.read_bytes()
+    token = data.decode(errors="replace").strip()
     if os.name == "posix" and mode & 0o077:
         print(f"The token file {file} can be read by others than its owner. Use: chmod 600 {file}", file=sys.stderr)
     if not token:
         raise ValueError(f"The token file {file} is empty. Delete it, and minips serve writes a fresh one.")
+    if "\N{REPLACEMENT CHARACTER}" in token:
+        raise ValueError(f"The token file {file} does not hold text in UTF-8. Delete it, or name another.")
     return token
 
 

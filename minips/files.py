@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from minips.words import reason
+
 READER_S = 30.0
 """How long a write waits until somebody reads from a named pipe."""
 LINKS = 40
@@ -79,6 +81,11 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
     return _target(path).is_stream
 
 
+def is_stdout(path: str | os.PathLike[str]) -> bool:
+    """True where the path leads to standard output, as ``/dev/stdout`` does."""
+    return _descriptor(_followed(path)) == 1
+
+
 def check(path: str | os.PathLike[str]) -> None:
     """OSError where `write` would refuse this path, as far as that is known before."""
     target = _target(path)
@@ -99,13 +106,18 @@ class _Target(NamedTuple):
 
 
 def _target(path: str | os.PathLike[str]) -> _Target:
-    """OSError where the path leads to something that is neither replaced nor written to."""
-    with _in_a_sentence(path):
-        place = _followed(path)
+    """OSError where the path leads to something that is neither replaced nor written to, ValueError where no path can
+    be like that.
+    """
+    path = Path(path)  # for which the empty path is this folder
+    there = None
     try:
-        there = os.stat(place)
-    except OSError:
-        there = None
+        with _in_a_sentence(path):
+            place = _followed(path)
+        with suppress(OSError):
+            there = os.stat(place)
+    except ValueError as error:  # a NUL, or half of a surrogate pair
+        raise ValueError(f"A file cannot have the name {str(path)!r}: {reason(error)}. Choose another.") from None
     kind = there.st_mode if there else stat.S_IFREG
     is_open = _descriptor(place) is not None
     if stat.S_ISDIR(kind):
@@ -135,7 +147,7 @@ def _check_replaceable(target: _Target) -> None:
 def _followed(path: str | os.PathLike[str]) -> str:
     """The place at the end of all symbolic links, where there may be nothing."""
     place = str(Path(path))
-    for _ in range(LINKS):
+    for _ in range(LINKS + 1):
         folder, name = os.path.split(place)
         folder = os.path.realpath(folder)
         place = os.path.join(folder, name)

@@ -110,6 +110,8 @@ def test_help_lists_them(capsys):
         ("train --problem prob_exits", "prob_exits names no function of prob_exits."),
         ("train --problem prob_exits:mkae", "prob_exits:mkae names no function of prob_exits."),
         ("train --problem prob_exits:needs", "called without arguments, failed: TypeError: needs() missing 1 required"),
+        ("train --servers 5000", "minips: Config.servers is 5000, and the parameters have"),
+        ("train --data digits --transport tcp:max_message_bytes=1024", "A push of these parameters has 2600 bytes"),
         ("train --problem prob_exits:fails", "failed: KeyError: 'rows' (prob_exits.py, line 11)"),
     ],
 )

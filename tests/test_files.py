@@ -266,6 +266,26 @@ def test_what_is_no_file_is_refused_by_its_name_and_stays(writer, place):
     assert place.is_symlink()
 
 
+def test_as_many_links_in_a_row_are_followed_as_the_system_follows(tmp_path):
+    (tmp_path / "0").write_bytes(OLD)
+    for number in range(files.LINKS + 1):
+        (tmp_path / f"{number + 1}").symlink_to(f"{number}")
+    files.write(tmp_path / f"{files.LINKS}", "new")
+    assert (tmp_path / "0").read_text() == "new"
+    with pytest.raises(OSError, match="too many levels of symbolic links"):
+        files.write(tmp_path / f"{files.LINKS + 1}", "newer")
+
+
+def test_a_log_that_is_added_to_an_empty_file_begins_with_its_names(tmp_path):
+    (tmp_path / "log").touch(0o600)
+    for _ in range(2):
+        ps.CsvLog(tmp_path / "log", append=True)(NOW)
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "step,seconds,loss,validation_loss",
+        *["2,1.250000,0.5,"] * 2,
+    ]
+
+
 # Writing itself
 
 
@@ -465,9 +485,10 @@ def test_a_path_is_taken_as_it_is(tmp_path, monkeypatch):
     for path, name in (("~", "~"), ("./a b", "a b"), (Named(), "named"), (Path("-"), "-")):
         files.write(path, "x")
         assert (tmp_path / name).read_text() == "x"
-    with pytest.raises(ValueError, match="null"):
-        files.write("a\0b", "x")
-    with pytest.raises(IsADirectoryError, match="is a folder"):
+    for name, why in (("a\0b", "embedded null byte"), ("\ud800", "'utf-8' codec can't encode")):
+        with pytest.raises(ValueError, match=rf"^A file cannot have the name '.*': {why}.*\. Choose another\.$"):
+            files.write(name, "x")
+    with pytest.raises(IsADirectoryError, match=r"^\. is a folder"):
         files.write("", "x")
 
 
@@ -572,6 +593,26 @@ def test_the_command_line_refuses_before_the_training_and_writes_through_links(o
     assert OLD not in Path("target").read_bytes()
     os.mkfifo("pipe")
     assert len(read_from("pipe", lambda: cli.main([*train, "--steps", "2", option, "pipe"]))) > 99
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are elsewhere")
+@pytest.mark.parametrize("option", ["--json", "--trace", "--save"])
+def test_words_do_not_go_where_a_file_goes(option, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("stdout").symlink_to("/dev/fd/1")
+    train = ["train", "--data", "synthetic", "--engine", "threads", "--transport", "inproc", "--workers", "1"]
+    assert cli.main([*train, "--steps", "2", option, "stdout"]) == 0
+    out, error = capfd.readouterr()
+    assert "training loss" in error
+    if option != "--save":
+        json.loads(out)
+
+
+def test_a_token_file_that_is_not_text_is_refused(tmp_path):
+    (tmp_path / "token").write_bytes(b"\xff\xfe")
+    (tmp_path / "token").chmod(0o600)
+    with pytest.raises(ValueError, match=r"token does not hold text in UTF-8\. Delete it, or name another\."):
+        cli._token(str(tmp_path / "token"))
 
 
 def test_two_servers_that_begin_at_once_have_one_token(tmp_path, capsys):

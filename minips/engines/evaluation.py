@@ -96,7 +96,7 @@ class CsvLog:
     def __call__(self, now: Eval) -> None:
         if not self._rows and (stream := files.stream(self.path)):
             weakref.finalize(self, stream.close)  # until then a pipe's reader sees no end between two rows
-        appends = self._rows > 0 or (self.append and Path(self.path).is_file())
+        appends = self._rows > 0 or (self.append and self._holds_rows())
         writer = csv.writer(text := io.StringIO())
         if not appends:
             writer.writerow(["step", "seconds", "loss", "validation_loss"])
@@ -104,6 +104,10 @@ class CsvLog:
         writer.writerow([now.step, f"{now.seconds:.6f}", now.loss, held_out])
         (files.append if appends else files.write)(self.path, text.getvalue())
         self._rows += 1
+
+    def _holds_rows(self) -> bool:
+        path = Path(self.path)
+        return path.is_file() and path.stat().st_size > 0
 
 
 class Evaluation:
