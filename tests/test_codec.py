@@ -585,6 +585,23 @@ def test_another_file_is_said_to_be_another_one(other):
     assert "frames" not in str(refused.value)
 
 
+@pytest.mark.parametrize("frames", [None, 5, "w", b"w", [1], ["w"], [None], {"w": b""}, iter([b""])], ids=repr)
+def test_what_is_not_a_list_of_frames_is_refused(frames):
+    receiver = PLAIN.receiver()
+    with pytest.raises(TypeError, match=r"^decode takes the frames that encode gave, a list of bytes; got "):
+        receiver.decode(frames)
+    for kind in (bytes, bytearray, memoryview, lambda frame: np.frombuffer(frame, np.uint8)):
+        got = receiver.decode([*map(kind, PLAIN.sender().encode(TENSORS))])
+        assert all((got[name] == x).all() for name, x in TENSORS.items())
+
+
+def test_a_saved_run_is_not_the_state_of_an_end():
+    run = saved.to_arrays({"params": {"w": np.ones(2)}})
+    for end, name in ((PLAIN.sender(), "sender"), (PLAIN.receiver(), "receiver")):
+        with pytest.raises(ValueError, match=f"^This state is not one that a {name} gave: an entry is missing"):
+            end.restore(run)
+
+
 # The state of a codec alone
 
 

@@ -1,5 +1,6 @@
 """Codecs alone, in any program: the two ends of a link that nobody serves, and one message as a file."""
 
+import reprlib
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -123,8 +124,10 @@ class Receiver:
 
     def decode(self, frames: Frames) -> Tensors:
         """The arrays of these frames, by name. Decode messages in the order of encoding. ValueError, with nothing
-        changed, where the frames are malformed or, with a memory that restores, another message comes first.
+        changed, where the frames are malformed or, with a memory that restores, another message comes first. TypeError
+        for anything but a list of bytes.
         """
+        _check_frames(frames)
         packet, _ = self._unpack(frames, self.codec, self.trace)
         number, memory = (packet.header.get(name) for name in ("number", "memory"))
         if number not in (None, self._count):
@@ -152,14 +155,27 @@ class Receiver:
         self._count = kept["count"]
 
 
+def _check_frames(frames: object) -> None:
+    """TypeError for anything but a list of buffers."""
+    try:
+        if isinstance(frames, list | tuple):
+            for frame in frames:
+                memoryview(frame)
+            return
+    except TypeError:
+        pass
+    raise TypeError(f"decode takes the frames that encode gave, a list of bytes; got {reprlib.repr(frames)}.")
+
+
 def _kept(end: str, state: Mapping[str, Array], memory: str) -> dict[str, Any]:
     """The values in the state of such an end. ValueError where it is of another end or memory, or malformed."""
     kept = saved.from_arrays(state, "This state")
-    if (kept.get("end"), kept.get("by")) != (end, memory):
-        got = f"the state of a {kept.get('end')!r} with {kept.get('by')!r}"
+    theirs, other = kept.get("end"), kept.get("by")
+    if theirs and (theirs, other) != (end, memory):
+        got = f"the state of a {theirs} with the memory {other!r}"
         raise ValueError(f"A {end} with the memory {memory!r} goes on from the state of another one; got {got}.")
     try:
-        fits = type(kept["count"]) is int and all(type(one) is dict for one in kept["memory"].values())
+        fits = bool(theirs) and type(kept["count"]) is int and all(type(one) is dict for one in kept["memory"].values())
         if end == "sender":
             fits &= all(type(shape) is tuple for shape in kept["shapes"].values())
             np.random.default_rng().bit_generator.state = kept["draws"]
@@ -183,7 +199,7 @@ def loads(codec: Any, data: Buffer) -> Tensors:
         receiver: Receiver = codec.receiver()
         return receiver.decode(unsealed(memoryview(data).cast("B")))
     except (ValueError, TypeError, BufferError) as error:
-        raise ValueError(f"Codec.dumps writes no such bytes: {told(error, 'They are no message.')}") from error
+        raise ValueError(f"Codec.dumps writes no such bytes: {told(error, 'They are not a message.')}") from error
 
 
 def sealed(frames: Frames) -> bytes:
