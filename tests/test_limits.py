@@ -633,6 +633,23 @@ class Named(ps.Problem):
         return 1.0, {name: x.copy() for name, x in params.items()}
 
 
+@pytest.mark.parametrize("exchange", ["ps", "ring", "twoshot", "tree"])
+def test_parameters_may_be_lists_and_have_any_byte_order(exchange):
+    config = ps.Config(workers=2, steps=2, exchange=exchange)
+    for engine in ("threads", "simulated"):
+        plain = ps.train(Named({"w": np.full(4, 0.5)}), config, engine=engine).params["w"]
+        for other in ([0.5] * 4, np.full(4, 0.5, "<f8"), np.full(4, 0.5, ">f8")):
+            got = ps.train(Named({"w": other}), config, engine=engine).params["w"]
+            np.testing.assert_array_equal(got, plain, strict=True)
+
+
+def test_parameters_that_are_lists_are_served_by_hand_and_predicted():
+    config = ps.Config(workers=1, steps=2)
+    with byhand.serving(Named({"w": [0.5] * 4}), config, None, TOKEN) as served:
+        assert served.servers[0].params["w"].tolist() == [0.5] * 4
+    assert ps.cost.predict(Named({"w": [0.5] * 4}), config, CALIBRATION).bytes_sent > 0
+
+
 LINE = Line(1e-5, 1e-8, 0.9, 1.2)
 CALIBRATION = Calibration(
     worker=dict.fromkeys((*ENCODE, *DECODE), LINE),
@@ -744,6 +761,23 @@ def test_more_servers_than_values_are_refused(servers):
             start()
 
 
+def test_one_value_is_held_by_one_server():
+    with pytest.raises(ValueError, match=r"have 1 value, so that .* would hold none\. Use at most 1 server\.$"):
+        ps.Server({"w": np.zeros(1)}, ps.Config(servers=2))
+
+
+@pytest.mark.parametrize("transport", ["tcp", "http", "shm", "pipe"])
+@pytest.mark.parametrize("exchange", ["ring", "twoshot"])
+def test_a_message_between_workers_that_is_too_large_is_refused_where_it_is_sent(exchange, transport):
+    """Of so many bytes are the values of half a tensor, and the message has a head besides."""
+    config = ps.Config(workers=2, steps=1, exchange=exchange, transport=transport)
+    config = config.with_({"transport.max_message_bytes": 4_000})
+    with pytest.raises(
+        RuntimeError, match=r"TooLargeError: A message of 4\d\d\d bytes is larger than the 4000 that are"
+    ):
+        ps.train(Named({"w": np.zeros(1_000)}), config, engine="threads")
+
+
 @pytest.mark.parametrize("placement", ["ranges", "modulo"])
 def test_more_servers_than_rows_of_a_table_are_refused(placement):
     params = {"E": np.zeros((3, 50), "f4"), "w": np.zeros(500)}
@@ -752,6 +786,20 @@ def test_more_servers_than_rows_of_a_table_are_refused(placement):
         ps.Server(params, config, tables=("E",))
     ps.Server(params, config.with_({"servers": 3}), tables=("E",))
     ps.Server(params, config)  # of a tensor that is no table, a server holds any values
+
+
+@pytest.mark.parametrize("tables", ["nope", "number"])
+def test_tables_that_have_no_rows_are_refused_by_every_start(tables):
+    problem, config = Named({"w": np.ones((3, 2)), "number": np.ones(())}), ps.Config(workers=1, steps=1)
+    problem.tables = (tables,)
+    for start in (
+        lambda: ps.train(problem, config),
+        lambda: ps.Server(problem.start, config, tables=(tables,)),
+        lambda: ps.cost.predict(problem, config),
+        lambda: byhand.serving(problem, config, None, TOKEN).__enter__(),
+    ):
+        with pytest.raises(ValueError, match=rf"tables names tensors that have rows, of w, number; got '{tables}'"):
+            start()
 
 
 def calls_of(servers):

@@ -102,13 +102,14 @@ def of_requests(config: Any, whole: Tensors, layout: Layouts, index: int, leaves
     return _limits(layout, whole, sent + received + seen, wholes).over(config.transport)
 
 
-def check_run(config: Any, params: Mapping[str, Array], tables: Collection[str] = (), trained: bool = True) -> None:
-    """ValueError where these parameters cannot travel as the config says: for their names or dtypes, for more servers
-    than values or rows, or for messages of more bytes than a stage takes or than the operator's limit allows. Where the
-    workers are not ``trained`` by minips, only pushes have to fit, and not the operator's limit: they may pull tensor
-    by tensor, over transports of their own.
+def check_run(config: Any, params: Mapping[str, Array], tables: Collection[str] = (), trained: bool = True) -> Tensors:
+    """The parameters as arrays in this machine's byte order. ValueError where they cannot travel as the config says:
+    for their names, dtypes or tables, for more servers than values or rows, or for messages of more bytes than a stage
+    takes or than the operator's limit allows. Where the workers are not ``trained`` by minips, only pushes have to fit,
+    and not the operator's limit: they may pull tensor by tensor, over transports of their own.
     """
     whole, servers = named_arrays(params, "A run takes its parameters", "parameter"), isinstance(config.exchange, PS)
+    _check_tables(config, tables, whole)
     if servers:
         _check_servers(config.servers, whole, tables)
     codecs = {"push": config.push, "pull": config.pull} if servers else {"push": config.push}
@@ -123,6 +124,25 @@ def check_run(config: Any, params: Mapping[str, Array], tables: Collection[str] 
         if len(whole) >= MOST_PARTS or _limits(partition(whole, 1)[0], {}, 0, 0).nbytes > bounds:
             for message in _messages(config, whole, tables):
                 _check_message(f"A {what} of these parameters", codec, message, most)
+    return whole
+
+
+def _check_tables(config: Any, tables: Collection[str], params: Mapping[str, Array]) -> None:
+    """ValueError where these cannot be tables among ``params``, or a stage of the config does not know rows."""
+    for name in (tables,) if isinstance(tables, str) else tables:
+        if name not in params or not np.ndim(params[name]):
+            raise ValueError(f"tables names tensors that have rows, of {', '.join(params)}; got {name!r}.")
+    refused: list[tuple[bool, object, str]] = [
+        (isinstance(config.exchange, PS), config.exchange, "adds up whole tensors, without a server: use PS()"),
+        (config.push.memory.stateless, config.push.memory, "remembers whole tensors: push with NoMemory()"),
+        (config.pull.memory.stateless, config.pull.memory, "remembers whole tensors: pull with NoMemory()"),
+        (config.aggregator.tables, config.aggregator, "compares whole gradients: use Mean()"),
+        (config.optimizer.elementwise, config.optimizer, "is not elementwise: use SGD(), Adagrad() or Adam()"),
+        (not config.local, config.local, "steps whole tensors: use local=None"),
+    ]
+    for knows, stage, why in refused if tables else ():
+        if not knows:
+            raise ValueError(f"{', '.join(tables)} would travel by rows, and {stage!r} {why}, or take the tables back.")
 
 
 def check_dtype(codec: Any, name: str, dtype: "np.dtype[Any]") -> None:
@@ -168,13 +188,14 @@ def _serialized(serializer: Any, quantizer: Any, x: Array) -> Array:
 
 def _check_servers(servers: int, params: Mapping[str, Array], tables: Collection[str]) -> None:
     """ValueError for more servers than values, or than rows of a table."""
-    counts = {"the parameters have": (sum(x.size for x in params.values()), "values")}
-    counts |= {f"the table {name!r} has": (len(params[name]), "rows") for name in tables}
+    counts = {"the parameters have": (sum(x.size for x in params.values()), "value")}
+    counts |= {f"the table {name!r} has": (len(params[name]), "row") for name in tables}
     for who, (count, what) in counts.items():
         if 0 < count < servers:
+            s = "" if count == 1 else "s"
             raise ValueError(
-                f"Config.servers is {servers}, and {who} {count} {what}, so that some servers would hold none of them. "
-                f"Use at most {count} servers."
+                f"Config.servers is {servers}, and {who} {count} {what}{s}, so that some servers would hold none. "
+                f"Use at most {count} server{s}."
             )
 
 

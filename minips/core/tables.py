@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from minips.core.codec import Codec, Decoder
-from minips.core.config import Config
-from minips.core.exchange import PS
 from minips.core.limits import check_rows_asked
 from minips.core.message import Header, Message
 from minips.core.partition import Layout, Layouts
@@ -26,24 +24,6 @@ Wanted = Mapping[str, Any] | None
 Tables = Mapping[str, TablePart]
 Gradients = Mapping[str, Array | Rows]
 """Gradients by the tensor's name, of a table `Rows`."""
-
-
-def check_tables(config: Config, tables: Collection[str], params: Mapping[str, Array]) -> None:
-    """ValueError where these cannot be tables among ``params``, or a stage of the config does not know rows."""
-    for name in (tables,) if isinstance(tables, str) else tables:
-        if name not in params or not np.ndim(params[name]):
-            raise ValueError(f"tables names tensors that have rows, of {', '.join(params)}; got {name!r}.")
-    refused: list[tuple[bool, object, str]] = [
-        (isinstance(config.exchange, PS), config.exchange, "adds up whole tensors, without a server: use PS()"),
-        (config.push.memory.stateless, config.push.memory, "remembers whole tensors: push with NoMemory()"),
-        (config.pull.memory.stateless, config.pull.memory, "remembers whole tensors: pull with NoMemory()"),
-        (config.aggregator.tables, config.aggregator, "compares whole gradients: use Mean()"),
-        (config.optimizer.elementwise, config.optimizer, "is not elementwise: use SGD(), Adagrad() or Adam()"),
-        (not config.local, config.local, "steps whole tensors: use local=None"),
-    ]
-    for knows, stage, why in refused if tables else ():
-        if not knows:
-            raise ValueError(f"{', '.join(tables)} would travel by rows, and {stage!r} {why}, or take the tables back.")
 
 
 def layout_of(told: Mapping[str, Sequence[Any]]) -> dict[str, Layout | TablePart]:

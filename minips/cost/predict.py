@@ -148,8 +148,8 @@ def predict_on(
     check_network(config, cluster, engine)
     servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
     graph = network.graph(config.workers, servers) if network else None
-    config, params = config.for_rows(problem.rows), problem.init(seeds.init(config.seed))
-    check_run(config, params, problem.tables)
+    config = config.for_rows(problem.rows)
+    params = check_run(config, problem.init(seeds.init(config.seed)), problem.tables)
     calibration = calibration or calibrate(config, problem)
     part = shards_of(problem, config)(0)
     _, gradients = (Inner() if config.local else compute)(part, replace(config, delays=None), params, 0, 0)

@@ -14,12 +14,14 @@ from functools import partial
 from typing import TypeVar
 
 from minips.core.config import Config
+from minips.core.limits import most_bytes
 from minips.core.reduction import AllReduceState, all_reduce
 from minips.core.sessions import Receive, Send, Session, carry_out
 from minips.results.trace import Trace
 from minips.stage import Frames, Tensors
 from minips.stages.transports import Channel, Connection, Service
 from minips.stages.transports.base import Closable, then
+from minips.stages.transports.framing import too_large
 from minips.stages.transports.patience import Limit
 from minips.words import reason
 
@@ -96,7 +98,10 @@ class Peer(Closable):
 
         with self.trace.span("transfer"):
             frames: Frames = [_SENT.pack(time.monotonic()), *message.parcel]
-            self.bytes_sent += sum(map(len, frames))
+            sent, most = sum(map(len, frames)), most_bytes(self._node)
+            if sent > most:  # which the receiver would only answer with an end of the connection
+                raise too_large([sent], most)
+            self.bytes_sent += sent
             try:
                 call = self._channels[to].call(frames)
             except ConnectionError as error:

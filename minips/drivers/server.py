@@ -23,7 +23,7 @@ from minips.core.presence import Attending, Presence
 from minips.core.protocol import ServerProtocol
 from minips.core.sessions import Do, Session, Until
 from minips.core.shard import Shard
-from minips.core.tables import check_tables, rows_pushed
+from minips.core.tables import rows_pushed
 from minips.drivers.starting import START_S, ServerStart
 from minips.problems import Problem
 from minips.results import saved
@@ -94,7 +94,6 @@ class Server(Closable):
         check_type("Server", tables, Collection, "the names of tables")
         whole = named_arrays(params, "Server takes its parameters", "parameter")
         self.config, self.index, self.silence_s, self.rejoin_s = config, index, silence_s, rejoin_s
-        check_tables(config, tables, whole)
         check_run(config, whole, tables, trained=False)
         self.layout = layout_at(whole, config.servers, index, tables, config.placement)
         self.trace = Trace(f"server {index}")

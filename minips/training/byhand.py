@@ -229,8 +229,7 @@ def serving(
     shards_of(problem, config)  # refuses here what each worker would refuse
     warn_of_outer(config.local, config.optimizer)
     with one_blas_thread, ExitStack() as stack:
-        params = problem.init(seeds.init(config.seed))
-        check_run(config, params, problem.tables)
+        params = check_run(config, problem.init(seeds.init(config.seed)), problem.tables)
         layouts = partition(params, config.servers, problem.tables, config.placement)
         origin, state = origin_of(problem, params), None
         told = {name: text for name, text in origin.items() if isinstance(text, str)}

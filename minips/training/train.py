@@ -12,7 +12,6 @@ from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
 from minips.core.limits import check_run
 from minips.core.local import warn_of_outer
-from minips.core.tables import check_tables
 from minips.engines import Engine, Processes
 from minips.engines.base import TrainingJob
 from minips.engines.evaluation import Evaluation, OnEval, evaluation
@@ -66,9 +65,7 @@ def train(
     config = (config or (before.config if before else Config())).for_rows(problem.rows)
     warn_of_outer(config.local, config.optimizer)
     chosen = engine_for(engine, [config])
-    params = problem.init(seeds.init(config.seed))
-    check_tables(config, problem.tables, params)
-    check_run(config, params, problem.tables)
+    params = check_run(config, problem.init(seeds.init(config.seed)), problem.tables)
     origin = origin_of(problem, params)
     state = None
     if before:
