@@ -55,12 +55,13 @@ def check_memory(memory: Memory) -> None:
 
 
 def _check_state(memory: Memory, xs: list[Array]) -> None:
-    """One link, and then another one beside which a third tensor is sent: they have only their states."""
+    """One link, and then another one, with copies of its states, beside which a third tensor is sent."""
     for quantizer in (TopK(fraction=0.5), Exact()):
         link, again, stranger = (_Link(memory, quantizer) for _ in range(3))
         first = [link.send(x) for x in xs]
         for step, (x, results) in enumerate(zip(xs, first, strict=True)):
             stranger.send(np.ones((2, 2), x.dtype))
+            again.resume()
             same = all(map(same_bits, results, again.send(x)))
             require(same, f"step {step}: a fresh state gives another result; keep all in the state.")
 
@@ -72,6 +73,11 @@ class _Link:
         self.memory, self.quantizer = memory, quantizer
         self.ours = dict[str, Array]()
         self.receivers = [(other, dict[str, Array]()) for other in receivers(memory)]
+
+    def resume(self) -> None:
+        """Go on from copies of all states, as a resumed run does."""
+        self.ours = copy.deepcopy(self.ours)
+        self.receivers = [(other, copy.deepcopy(theirs)) for other, theirs in self.receivers]
 
     def send(self, x: Array) -> tuple[Array, Array]:
         """Quantize and send one array: the array that was quantized, and the one that the receivers restored."""

@@ -53,7 +53,8 @@ def require_bound(quantizer: Quantizer, x: Array, error: float) -> None:
     bound = quantizer.error_bound(x)
     if bound is None:
         return
-    require(0 <= bound < math.inf, f"error_bound gave {bound}, neither a number from 0 nor None.")
+    number = isinstance(bound, int | float | np.number) and 0 <= bound < math.inf
+    require(number, f"error_bound gave {bound}, neither a number from 0 nor None.")
     rounding = float(np.finfo(x.dtype).eps) * float(np.abs(x).max(initial=0)) if bound else 0.0
     require(error <= bound * (1 + 1e-6) + rounding, f"the error is {error:g}, error_bound says {bound:g}.")
 

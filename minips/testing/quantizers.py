@@ -45,11 +45,11 @@ class _Sent(NamedTuple):
     y_then: Array
 
 
-def check_quantizer(quantizer: Quantizer, dtypes: Sequence[DTypeLike] = (np.float32, np.float64)) -> None:
+def check_quantizer(quantizer: Quantizer, dtypes: Sequence[DTypeLike] = (np.float32, np.float64, np.float16)) -> None:
     """Check a quantizer against its contract, with arrays of every shape, layout, float size and magnitude.
 
     A stated ``relative_variance`` is held against 200 draws. A warning tells of a quantizer that loses values and
-    states nothing with which they could be compared,
+    states nothing with which they could be compared.
     """
     check_stage(quantizer)
     sent = _check_arrays(quantizer, dtypes[0])
@@ -137,7 +137,8 @@ def _check_promises(quantizer: Quantizer, x: Array, parts: Parts, y: Array) -> N
     shape = quantizer.decoded_shape(parts)
     require(shape is None or tuple(shape) == x.shape, f"decoded_shape says {shape}, and decode gives {x.shape}.")
     omega = quantizer.relative_variance(x)
-    require(0 <= omega < math.inf, f"relative_variance gave {omega}, not a number from 0.")
+    number = isinstance(omega, int | float | np.number) and 0 <= omega < math.inf
+    require(number, f"relative_variance gave {omega}, not a number from 0.")
     require_bound(quantizer, x, float(np.abs(x.astype(float) - y.astype(float)).max(initial=0)))
 
 

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from minips.stage import Stage, build, missing, names, stage_class
+from minips.stage import Stage, kinds, names
 
 S = TypeVar("S", bound=Stage)
 
-ENOUGH = 2
+ENOUGH = 8
 """Other values tried of each field."""
+OTHERS = (1, 0.5, True, "another", (1,), ("another",))
+"""Values in place of None, or of no value at all."""
 
 
 class Receiver(NamedTuple):
@@ -38,6 +40,7 @@ def receivers(stage: Stage) -> list[Receiver]:
 
 def other_values(value: Any, limits: Mapping[str, Any]) -> Iterator[Any]:
     """Values that a field may have in place of this one, by its type and its metadata; not all need be possible."""
+    yield from (limits[end] for end in ("minimum", "maximum") if limits.get(end) is not None)
     if choices := limits.get("choices"):
         yield from choices
     elif isinstance(value, bool):
@@ -46,10 +49,16 @@ def other_values(value: Any, limits: Mapping[str, Any]) -> Iterator[Any]:
         yield from (2 * value, value // 2, value + 1, value - 1)
     elif isinstance(value, float):
         yield from (2 * value, value / 2, value + 1, value - 1)
+    elif isinstance(value, str):
+        yield from (f"{value}2", "")
     elif isinstance(value, tuple):
-        yield from (value[::-1], value[:1])
+        yield from (value[::-1], value[:1], 2 * value)
+        firsts = other_values(value[0], {}) if value else OTHERS
+        yield from ((first, *value[1:]) for first in firsts)
+    elif isinstance(value, Mapping):
+        yield from ({}, *({"another": one} for one in (*value.values(), *OTHERS)))
     elif isinstance(value, Stage):
-        yield from (build(value.kind, name) for name in names(value.kind) if not missing(stage_class(value.kind, name)))
+        yield from names(value.kind)
     elif value is None:
-        yield from (1, 0.5)
-    yield from (limits[end] for end in ("minimum", "maximum") if limits.get(end) is not None)
+        yield from OTHERS
+        yield from (name for kind in kinds() for name in names(kind))  # a field of a stage takes its name
