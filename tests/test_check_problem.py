@@ -188,12 +188,11 @@ class ForgetsARow(Clicks):
 
 
 class ReadsTheNeighbours(Clicks):
-    """Its rows_needed knows the gradient's rows, and not those that the scores read, too."""
+    """Its rows_needed knows the gradient's rows, and not those that the log-odds read, too."""
 
-    def scores(self, params, X=None):
-        X = self.X if X is None else X
+    def _log_odds(self, params, X):
         beside = params["E"][(X[:, 0].astype(int) + 1) % 40]
-        return super().scores(params, X) + np.where(beside.sum(axis=1) > 1, 1e-9, 0)
+        return super()._log_odds(params, X) + np.where(beside.sum(axis=1) > 1, 1e-9, 0)
 
 
 class PenaltyOnAll(Clicks):
@@ -202,6 +201,21 @@ class PenaltyOnAll(Clicks):
     def loss_and_gradient(self, params, rows=None):
         loss, gradient = super().loss_and_gradient(params, rows)
         return loss + 1e-9 * float(np.square(params["E"]).mean()), gradient
+
+
+class ReadsFarBelow(Clicks):
+    """Rows that are far below zero count."""
+
+    def loss_and_gradient(self, params, rows=None):
+        loss, gradient = super().loss_and_gradient(params, rows)
+        return loss + 1e-9 * float((params["E"] < -100).any()), gradient
+
+
+class KnowsNoRest(Clicks):
+    """Takes None, which is all rows, for none."""
+
+    def rows_needed(self, rows=None):
+        return super().rows_needed([] if rows is None else rows)
 
 
 class CountsFromOne(Clicks):
@@ -228,12 +242,14 @@ class IsDense(Clicks):
 
 
 class KeepsTheLast(Clicks):
-    """Of a row that comes twice only the last gradient."""
+    """Of an item that comes twice only the last gradient."""
 
     def loss_and_gradient(self, params, rows=None):
         loss, gradient = super().loss_and_gradient(params, rows)
-        last = dict(zip(gradient["E"].ids.tolist(), gradient["E"].values, strict=True))
-        return loss, gradient | {"E": ps.Rows(np.array([*last]), np.array([*last.values()]))}
+        rows = np.arange(self.rows)[slice(None) if rows is None else rows]
+        last = [*{self.X[row, 0]: row for row in rows}.values()]
+        ids, values = super().loss_and_gradient(params, last)[1]["E"]
+        return loss, gradient | {"E": ps.Rows(ids, values * len(last) / len(rows))}
 
 
 class BeyondTheTable(Clicks):
@@ -333,6 +349,8 @@ def test_a_run_says_what_loss_and_gradient_returns(problem, said):
         (ForgetsARow(), "rows_needed.*the gradient of 'E' has rows that it leaves out"),
         (ReadsTheNeighbours(), "rows_needed.*it leaves out rows that loss_and_gradient reads"),
         (PenaltyOnAll(), "rows_needed.*it leaves out rows that loss_and_gradient reads"),
+        (ReadsFarBelow(), "rows_needed.*it leaves out rows that loss_and_gradient reads"),
+        (KnowsNoRest(), r"rows_needed\(None, for all rows\): the gradient of 'E' has rows that it leaves out"),
         (CountsFromOne(), "rows_needed.*has the rows 0 to 39; got|the gradient of 'E' has rows that it leaves out"),
         (Masks(), "rows_needed.*Rows are a list of whole numbers, which np.flatnonzero makes of a mask"),
         (NamesAnother(), "it takes a dict with the rows of each of E"),

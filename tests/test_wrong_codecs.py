@@ -45,6 +45,19 @@ class InTheClass(Kept):
         super().update(p, sent, self.errors)
 
 
+@refused("a fresh state gives another result; keep all in the state|compensate gave")
+class ByTheStatesPlace(Kept):
+    """Forgets where the states are copies, as after a resume."""
+
+    errors = {}
+
+    def compensate(self, x, state):
+        return super().compensate(x, self.errors.setdefault(id(state), {}))
+
+    def update(self, p, sent, state):
+        super().update(p, sent, self.errors.setdefault(id(state), {}))
+
+
 @refused("a fresh state gives another result; keep all in the state")
 class ClearedWhereTheStateIsEmpty(Kept):
     """Looks like a fresh start, but another tensor is sent meanwhile."""
@@ -462,3 +475,8 @@ def test_a_wrong_one_is_refused(registry, cls, said):
 @pytest.mark.parametrize("cls", [Kept, Hexadecimal, Bz2])
 def test_a_right_one_is_accepted(registry, cls):
     ps.testing.check(ps.register(cls)())
+
+
+def test_a_wrong_serializer_spoils_no_later_check(registry):
+    refuse(EmptiesTheHeader, "dumps changed the packet")
+    refuse(RoundsTheHeader, "the header's 'floats' was")

@@ -43,6 +43,30 @@ class AddsInPlace(Middle):
         return total / len(pieces) if total.ndim else np.asarray(total / len(pieces), total.dtype)
 
 
+@refused("it changed 'scalar' of worker|it changed 'bias' of worker")
+class ClearsTheLast(Middle):
+    """A second call changes nothing more."""
+
+    def mean(self, pieces):
+        pieces[-1][...] = 0
+        return super().mean(pieces)
+
+
+@refused("is another one for the same contributions in reverse order")
+class HalvesAsItGoes(Middle):
+    def mean(self, pieces):
+        mean = pieces[0]
+        for piece in pieces[1:]:
+            mean = (mean + piece) / 2
+        return np.asarray(mean, pieces[0].dtype)
+
+
+@refused("is another one for the same contributions in reverse order")
+class KeepsTheLast(Middle):
+    def mean(self, pieces):
+        return pieces[-1].copy()
+
+
 @refused("'scalar' became float64 of shape|became float64")
 class Widens(Middle):
     def mean(self, pieces):
@@ -248,6 +272,19 @@ class LooksAtTheFirst(Ahead):
         return view.clocks[0] <= view.slowest + self.most
 
 
+@refused("at pull 20 of a run: it is False, so that even the slowest worker would wait, for ever")
+class AllowsTwentyPulls(Ahead):
+    def may_pull(self, view):
+        view.state["pulls"] = view.state.get("pulls", 0) + 1
+        return view.state["pulls"] <= 20 and view.clocks[view.worker] <= view.slowest + self.most
+
+
+@refused("two runs of 1 workers: it raised IndexError")
+class LooksAtTheThird(Ahead):
+    def may_pull(self, view):
+        return view.clocks[view.worker] <= max(view.slowest, view.clocks[2]) + self.most
+
+
 @refused("the second run has other answers than the first; keep everything in view.state")
 class RemembersRuns(Ahead):
     pulls = []
@@ -349,6 +386,28 @@ class Climbs(Descent):
     def step(self, params, grads, state):
         for name, p in params.items():
             p += 0.01 * grads[name]
+
+
+@dataclass(frozen=True)
+class ByLayers(ps.Optimizer):
+    """Divides by each gradient's norm: a right one where it says that it is not elementwise."""
+
+    name = "bylayers"
+
+    def step(self, params, grads, state):
+        for name, p in params.items():
+            p -= p.dtype.type(0.1 / (1 + float(np.linalg.norm(grads[name])))) * grads[name]
+
+
+@refused("end elsewhere than one. Where that is meant, set elementwise = False in the class")
+class ByLayersUnsaid(ByLayers):
+    pass
+
+
+@dataclass(frozen=True)
+class ByLayersSaid(ByLayers):
+    name = "bylayerssaid"
+    elementwise = False
 
 
 @refused("two servers with half of the values each end elsewhere than one")
@@ -579,6 +638,6 @@ def test_a_wrong_one_is_refused(registry, cls, said):
     refuse(cls, said)
 
 
-@pytest.mark.parametrize("cls", [Middle, Ahead, Descent, Halving, InTurn])
+@pytest.mark.parametrize("cls", [Middle, Ahead, Descent, ByLayersSaid, Halving, InTurn])
 def test_a_right_one_is_accepted(registry, cls):
     ps.testing.check(ps.register(cls)())

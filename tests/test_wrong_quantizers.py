@@ -77,6 +77,38 @@ class FlippedAtTheReceiver(Steps):
         return -super().decode(parts) if self.flipped else super().decode(parts)
 
 
+@refused(r"decode reads the quantizer's own fields\..* with another 'mode'")
+class FifthModeOfTheReceiver(Steps):
+    mode: str = ps.option("a", "the sign", choices="abcde")
+
+    def decode(self, parts):
+        return -super().decode(parts) if self.mode == "e" else super().decode(parts)
+
+
+@refused(r"decode reads the quantizer's own fields\..* with another 'text'")
+class TextOfTheReceiver(Steps):
+    text: str = ps.option("up", "the sign")
+
+    def decode(self, parts):
+        return super().decode(parts) if self.text == "up" else -super().decode(parts)
+
+
+@refused(r"decode reads the quantizer's own fields\..* with another 'scales'")
+class TupleOfTheReceiver(Steps):
+    scales: tuple[float, ...] = ps.option((1.0,), "of all values")
+
+    def decode(self, parts):
+        return np.asarray(super().decode(parts) * self.scales[0], part(parts, "like").dtype)
+
+
+@refused(r"decode reads the quantizer's own fields\..* with another 'inner'")
+class NoneOfTheReceiver(Steps):
+    inner: ps.Quantizer | None = ps.option(None, "another quantizer")
+
+    def decode(self, parts):
+        return -super().decode(parts) if self.inner else super().decode(parts)
+
+
 @refused(r"decode reads the quantizer's own fields\..* with another 'inner'")
 class InnerOfTheReceiver(ps.Quantizer):
     inner: ps.Quantizer = ps.option(ps.Float16(), "another quantizer")
@@ -157,7 +189,10 @@ class SendsANumber(Steps):
 @refused("differs for the same seed: draw from rng only")
 class DrawsGlobally(Steps):
     def codes(self, x, rng):
-        return super().codes(x + self.step * (np.random.random(x.shape) - 0.5), rng)
+        return super().codes(x + self.step / 4 * (np.random.random(x.shape) - 0.5), rng)
+
+    def error_bound(self, x):
+        return super().error_bound(x) + self.step / 4
 
 
 @refused("uses a global generator")
@@ -171,6 +206,18 @@ class SeedsTheGlobalOne(Steps):
 class BoundsTooLittle(Steps):
     def error_bound(self, x):
         return self.step / 4
+
+
+@refused("float16 of shape .*the error is .*, error_bound says")
+class HalvesHalfFloats(Steps):
+    def codes(self, x, rng):
+        return super().codes(x / 2 if x.dtype == np.float16 else x, rng)
+
+
+@refused("relative_variance gave None, not a number from 0")
+class SaysNoVariance(Steps):
+    def relative_variance(self, x):
+        return None
 
 
 @refused("error_bound gave inf, neither a number from 0 nor None")

@@ -180,7 +180,7 @@ def check_serializer(serializer: Serializer) -> None:
 def packets() -> Iterator[tuple[str, Packet]]:
     """Named packets: every plain value in the header, every dtype and shape among the parts."""
     yield "an empty packet", Packet({}, {})
-    yield "a header of every plain value", Packet(HEADER, {})
+    yield "a header of every plain value", Packet(copy.deepcopy(HEADER), {})
     rng = np.random.default_rng(4)
     for dtype in DTYPES:
         shaped: Parts = {str(shape): np.asarray(100 * rng.random(shape)).astype(dtype) for shape in SHAPES}

@@ -227,7 +227,9 @@ def _check_split(optimizer: Optimizer, dtype: Any) -> None:
             state["clock"] = step - 1
             optimizer.step(params, {"w": piece.copy()}, state)
     joined = np.concatenate([half["w"] for half in halves])
-    said = "two servers with half of the values each end elsewhere than one. Where that is meant, set elementwise = False"
+    said = (
+        "two servers with half of the values each end elsewhere than one. Where that is meant, set elementwise = False"
+    )
     require(same_bits(joined, whole["w"]), f"{said} in the class.")
 
 

@@ -18,8 +18,9 @@ from minips.testing.base import doing, require, same_bits, strictly, without_glo
 DIRECTIONS, WORKERS, SEED = 5, 2, 5
 NEAR = {2: 0.2, 4: 2e-2, 8: 1e-4}
 """The relative error of a slope, by the bytes of a parameter, that rounding may make."""
-FILLS = (3.0, -5.0, 1e3)
-"""What rows of a table hold that a worker did not ask for. Not NaN: a zero times what a worker has is zero."""
+FILLS = ((3.0, 0.0), (-5.0, 0.0), (0.0, 1e4))
+"""The mean and the deviation of what rows of a table hold that a worker did not ask for. Not NaN: a zero times what a
+worker has is zero."""
 
 
 def check_problem(problem: Problem) -> None:
@@ -46,7 +47,7 @@ def check_problem(problem: Problem) -> None:
         _check_shards(problem, params)
         _check_batches(problem, params)
         _check_weights(problem, params)
-        for batch in _batches(problem.rows) if problem.tables else ():
+        for batch in (*_batches(problem.rows), None) if problem.tables else ():
             _check_rows_needed(problem, params, batch)
         require(problem.fingerprint() == rows, "loss_and_gradient changed the rows, X or y; compute with a copy.")
 
@@ -198,6 +199,8 @@ def _batches(rows: int) -> Iterator[Any]:
 
 
 def _named(rows: Any) -> str:
+    if rows is None:
+        return "None, for all rows"
     return f"rows {rows.start} to {rows.stop - 1}" if isinstance(rows, slice) else f"{len(rows)} row numbers"
 
 
@@ -213,18 +216,20 @@ def _check_rows_needed(problem: Problem, params: Tensors, rows: Any) -> None:
             other = np.setdiff1d(gradient[name].ids, ids[name])
             touched = f"the gradient of {name!r} has rows that it leaves out"
             require(not other.size, f"{touched}: {', '.join(map(str, other[:8]))}.")
-        for fill in FILLS:
-            same = _same_without_others(problem, params, rows, ids, fill)
+        for mean, deviation in FILLS:
+            same = _same_without_others(problem, params, rows, ids, mean, deviation)
             require(
                 same, "it leaves out rows that loss_and_gradient reads: with other values there, its results change."
             )
 
 
-def _same_without_others(problem: Problem, params: Tensors, rows: Any, ids: Tensors, fill: float) -> bool:
-    """True where loss and gradient are the same with ``fill`` in all rows of the tables but these."""
-    filled = dict(params)
+def _same_without_others(
+    problem: Problem, params: Tensors, rows: Any, ids: Tensors, mean: float, deviation: float
+) -> bool:
+    """True where loss and gradient are the same with normal numbers in all rows of the tables but these."""
+    filled, rng = dict(params), np.random.default_rng(3)
     for name, some in ids.items():
-        filled[name] = np.full_like(params[name], fill)
+        filled[name] = rng.normal(mean, deviation, params[name].shape).astype(params[name].dtype)
         filled[name][some] = params[name][some]
     (loss, gradient), (other_loss, other) = (_evaluated(problem, some, rows) for some in (params, filled))
     pairs = zip(_dense(gradient, params).values(), _dense(other, params).values(), strict=True)
