@@ -93,6 +93,19 @@ def test_one_worker_takes_the_calibrations_seconds_one_after_the_other():
     assert row["closed form (s)"] == pytest.approx(2.5)
 
 
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"nbytes": "25"}, TypeError, "compare takes the bytes of a gradient, such as nbytes=25e6; got '25'"),
+        ({"nbytes": float("nan")}, ValueError, "A gradient has at least one float32, which is 4 bytes; got nbytes=nan"),
+        ({"nbytes": 4e6, "calibration": 5}, TypeError, "compare takes a calibration, several, or None; got 5"),
+    ],
+)
+def test_what_is_no_gradient_and_no_calibration_is_refused(given, error, words):
+    with pytest.raises(error, match=words):
+        OFFICE.compare(**given)
+
+
 def test_a_table_says_what_it_assumes_and_goes_to_a_notebook():
     table = replace(OFFICE, cores=2).compare(25e6, ["ps:servers=2", "ring"], ["exact", "uniform"])
     above, head, *lines = str(table).splitlines()

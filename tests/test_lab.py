@@ -595,6 +595,8 @@ class TestPlots:
         ax = lab.plots.pareto(ps.RunTable([one(1, 0.5), one(30, 0.5, 0.4)]), ax=axes())
         assert (ax.get_xscale(), ax.get_ylabel()) == ("log", "validation loss")
         assert [line.get_label() for line in ax.lines] == ["Pareto front"]
+        assert len(lab.plots.pareto([one(1, 0.5), one(30, 0.5, 0.4)], ax=axes()).lines) == 1
+        assert not lab.plots.pareto([], ax=axes()).lines
         unlike = [dataclasses.replace(one(n, 0.5, 1 / n), config=run.config.with_({"steps": n})) for n in (2, 3)]
         ax = lab.plots.pareto(ps.RunTable(unlike), "bytes_sent", "steps", ax=axes())
         assert [text.get_text() for text in ax.texts] == ["steps=2"]

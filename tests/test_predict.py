@@ -1,5 +1,6 @@
 """Predicted bytes are a run's, predicted names are its trace's, and what is slower is predicted to be."""
 
+import json
 import sys
 from dataclasses import replace
 
@@ -303,6 +304,36 @@ def test_a_prediction_without_stages_has_no_total_for_a_run_that_has_them():
     comparison = compared("threads", fewer, transport=ps.InProc())
     without = [name for name, predicted, _ in comparison.rows if predicted is None]
     assert without == ["compensate", "aggregate", "apply", "total"]
+
+
+def test_a_span_that_a_calibration_of_the_same_codec_did_not_have_is_predicted_to_take_nothing():
+    worker, server = (
+        {name: line for name, line in lines.items() if name != "dequantize"}
+        for lines in (CALIBRATED.worker, CALIBRATED.server)
+    )
+    known = replace(CALIBRATED, worker=worker, server=server)
+    assert compared("threads", known, transport=ps.InProc()).rows[-1][1] is None
+    codecs = json.dumps({"push": SEEN.push.to_dict(), "pull": SEEN.pull.to_dict()})
+    comparison = compared("threads", replace(known, subject=codecs), transport=ps.InProc())
+    assert ("dequantize", 0.0) in [(name, said) for name, said, _ in comparison.rows]
+    assert comparison.rows[-1][1] > 0
+
+
+def test_what_is_not_a_prediction_and_a_run_is_not_compared():
+    prediction = cost.predict(PROBLEM, SEEN, CALIBRATED)
+    with pytest.raises(TypeError, match=r"compare takes a prediction, which ps\.cost\.predict makes, and then a run"):
+        cost.compare(None, prediction)
+    with pytest.raises(
+        TypeError, match=r"compare takes a prediction, and then the run that ps\.train returns; got None"
+    ):
+        cost.compare(prediction, None)
+
+
+def test_a_long_note_is_folded():
+    note = "Other programs took 1.4 of 2 cores while this was measured; the times may be off. " * 2
+    prediction = cost.predict(PROBLEM, SEEN, replace(CALIBRATED, note=note))
+    texts = prediction, cost.Comparison([("total", 1.0, 1.0)], note), cost.Tuning(0.9, [], note)
+    assert all(max(map(len, str(text).splitlines())) <= 100 for text in texts)
 
 
 @pytest.mark.parametrize("seen", [["server 0", "server 1"], ["server 0"]])

@@ -231,6 +231,11 @@ def test_a_run_without_a_number_is_not_on_a_pareto_front():
     table = ps.RunTable(runs)
     with pytest.raises(ValueError, match=r"no column 'acuracy'\. Known: name, loss, .*"):
         table.pareto("acuracy")
+    with pytest.raises(ValueError, match=r"no column \['loss'\]\. Known: name, loss, .*"):
+        table.pareto(["loss"])
+    for wrong in (good, [CONFIG], {"a": 1}):
+        with pytest.raises(TypeError, match=r"RunTable takes (several )?runs; got"):
+            ps.RunTable(wrong)
     with pytest.raises(ValueError, match="A Pareto front is of numbers; the column 'name' holds 'good'"):
         table.pareto("name", "loss")
 
@@ -249,6 +254,8 @@ def test_a_sweep_of_named_configs_names_its_runs(tmp_path):
     assert runs[0].name == "slow"
     with pytest.raises(TypeError, match="sweep takes a Config under each name, also under 'b'; got 3"):
         next(ps.sweep(ps.SoftmaxRegression(*DATA), {"a": CONFIG, "b": 3}))
+    with pytest.raises(TypeError, match="sweep takes a Config for each run, also for run 2; got 'b'"):
+        next(ps.sweep(ps.SoftmaxRegression(*DATA), [CONFIG, "b"]))
 
 
 def ended(*losses, **others):

@@ -164,7 +164,7 @@ def test_hosts_are_tuned_on_their_network_whose_latency_is_found_once(calibrated
 @pytest.mark.parametrize(
     ("where", "error", "words"),
     [
-        ({}, ValueError, r"tune needs a target_accuracy, such as 0\.9; got None"),
+        ({}, ValueError, r"tune needs a target_accuracy, such as 0\.9, .*; got None"),
         ({"link": ps.Link(), "cluster": OFFICE}, ValueError, r"The cluster has a network of its own.*Use link=None"),
         ({"link": ps.Link(), "engine": ps.Hosts(), "candidates": [ps.Config()]}, ValueError, "would be two links"),
         ({"cluster": OFFICE, "engine": ps.Hosts()}, ValueError, r"has a network of its own, and so has Cluster"),
@@ -177,6 +177,12 @@ def test_hosts_are_tuned_on_their_network_whose_latency_is_found_once(calibrated
         ({"engine": ps.Simulated("tworacks")}, ValueError, "is not one that a prediction knows. Give a link"),
         ({"link": 20e6}, TypeError, r"tune takes a ps\.Link, or None; got 20000000\.0"),
         ({"cluster": 8}, TypeError, r"tune takes a cluster, such as ps\.cost\.Cluster\(machines=8\); got 8"),
+        ({"target_accuracy": 90}, ValueError, "from 0 to 1; got 90"),
+        ({"target_accuracy": float("nan")}, ValueError, "from 0 to 1; got nan"),
+        ({"candidates": START}, TypeError, "tune takes several configs as its candidates, or None"),
+        ({"candidates": {"a": START}}, TypeError, "tune takes a Config for each candidate; got 'a'"),
+        ({"tried": -1}, ValueError, "tried is how many of the best are run, from 0; got -1"),
+        ({"candidates": [ps.Config(transport="inproc")]}, ValueError, r"Processes\(\) cannot use InProc\(\)"),
         ({"engine": "hosts"}, ValueError, "joined by a network alone"),  # the candidates' transport is not over one
     ],
 )

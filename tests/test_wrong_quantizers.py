@@ -208,12 +208,6 @@ class BoundsTooLittle(Steps):
         return self.step / 4
 
 
-@refused("float16 of shape .*the error is .*, error_bound says")
-class HalvesHalfFloats(Steps):
-    def codes(self, x, rng):
-        return super().codes(x / 2 if x.dtype == np.float16 else x, rng)
-
-
 @refused("relative_variance gave None, not a number from 0")
 class SaysNoVariance(Steps):
     def relative_variance(self, x):

@@ -1,6 +1,7 @@
 """The seconds of a step on a cluster, for each way to exchange gradients and each codec, in one call."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
@@ -29,7 +30,7 @@ from minips.machines.topology import Machines
 from minips.stage import Stage, Value, build
 from minips.stages.quantizers import Quantizer
 from minips.training.sweep import Table
-from minips.words import default_of
+from minips.words import check_type, default_of
 
 SAMPLE = 1_000_000
 """The most normal values that are encoded to count a codec's bytes, where these depend on the values."""
@@ -78,15 +79,17 @@ class Cluster(Machines):
         pulls the formula is a lower bound, which minips' order of messages exceeds by less than a factor of two.
         ValueError for what is no way or no codec, and where an exchange cannot have so many workers.
         """
+        check_type("compare", calibration, Calibration | Iterable | None, "a calibration, several, or None")
+        check_type("compare", nbytes, int | float, "the bytes of a gradient, such as nbytes=25e6")
         known = [calibration] if isinstance(calibration, Calibration) else list(calibration or ())
         values = nbytes / 4
-        if values < 1:
+        if not 1 <= values < math.inf:
             raise ValueError(f"A gradient has at least one float32, which is 4 bytes; got nbytes={nbytes!r}.")
         start = Config(workers=self.machines, link=self.link, steps=EVEN_STEPS)
         plan = product(map(_way, _several(ways)), map(_codec, _several(codecs)))
         configs = [replace(start, exchange=how, servers=servers, push=codec) for (how, servers), codec in plan]
         rows = [
-            self._row(config, values, next((made for made in known if _fits(made, config)), None)) for config in configs
+            self._row(config, values, next((made for made in known if fits(made, config)), None)) for config in configs
         ]
         return ClusterTable(self, nbytes, rows, next((made.note for made in known if made.note), ""))
 
@@ -202,7 +205,7 @@ def _codec(given: CodecLike) -> Codec:
     return Codec(build("quantizer", given))
 
 
-def _fits(calibration: Calibration, config: Config) -> bool:
+def fits(calibration: Calibration, config: Config) -> bool:
     """True where the calibration was made with this config's codecs, or with none in particular."""
     if not calibration.subject:
         return True

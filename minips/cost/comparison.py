@@ -4,12 +4,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from minips.core.exchange import AllReduce
+from minips.cost.cluster import fits
 from minips.cost.predict import Prediction, milliseconds
 from minips.machines.calibration import Calibration
 from minips.results.run import Run
 from minips.results.tables import captioned, folded, html_rows
 from minips.results.trace import DECODE, ENCODE, SPANS, UPDATE, Trace
-from minips.words import listed
+from minips.words import check_type, listed
 
 NETWORK = ("transfer", "wait")
 """The spans whose time is not a line of a calibration: they come from the order of events."""
@@ -46,9 +47,7 @@ class Comparison:
 
     def __str__(self) -> str:
         lines = [f"{name:<12}{said:>12}{took:>12}{ratio:>8}" for name, said, took, ratio in self._cells()]
-        return "\n".join(
-            [*lines, *(line for text in self._words() for line in folded(text)), *filter(None, [self.note])]
-        )
+        return "\n".join([*lines, *(line for text in (*self._words(), self.note) for line in folded(text))])
 
     def _repr_html_(self) -> str:
         head, *body = self._cells()
@@ -80,6 +79,8 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     one that is `Simulated` without a calibration, the other rows and the total are predicted without. The trace of a
     run whose workers were started by hand has the servers' spans alone.
     """
+    check_type("compare", prediction, Prediction, "a prediction, which ps.cost.predict makes, and then a run")
+    check_type("compare", run, Run, "a prediction, and then the run that ps.train returns")
     trace, updates = run.trace, float(max(run.updates, 1) * run.config.local_steps)
     if 0 < trace.until < run.seconds:
         updates *= trace.until / run.seconds
@@ -96,7 +97,9 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
         if uncounted:
             said, total, words = _without(prediction, uncounted, took)
             reasons.append(words)
-    unforeseen = {name for name, seconds in took.items() if seconds and name not in said}
+    calibrated = prediction.calibration.subject and fits(prediction.calibration, run.config)
+    free = (*ENCODE, *DECODE) if calibrated else ()  # without a line, since the calibration found no time for them
+    unforeseen = {name for name, seconds in took.items() if seconds and name not in (*said, *free)}
     if unforeseen:
         names = [name for name in SPANS if name in unforeseen]
         reasons.append(f"The prediction counts no time for {listed(names)}: there is no total to compare.")

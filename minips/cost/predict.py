@@ -93,7 +93,7 @@ class Prediction:
             ("cores", f"{self.cores}{of_each}, shared by {who}"),
         ]
         limits = (line for sentence in self.limits for line in folded(sentence))
-        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *filter(None, [self.note]), *limits])
+        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *folded(self.note), *limits])
 
 
 def milliseconds(seconds: float, note: str) -> str:

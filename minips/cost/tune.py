@@ -1,9 +1,11 @@
 """A search for the config that reaches an accuracy first: ranked by prediction, and the best few tried."""
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+
+import numpy as np
 
 from minips.core.codec import Codec
 from minips.core.collectives import RingAllReduce, TwoShot
@@ -26,7 +28,7 @@ from minips.stages.memories import ErrorFeedback
 from minips.stages.quantizers import Exact, Float16, Sign, TopK, Uniform
 from minips.stages.transports import Link
 from minips.training.progress import showing
-from minips.training.train import train
+from minips.training.train import check_problem, engine_for, train
 from minips.words import check_type
 
 PROBE_STEPS, TRIED = 300, 3
@@ -98,7 +100,7 @@ class Tuning:
                 f"The first choice took {self.regret:.0%} longer than the best of the {len(self.tried)} that were "
                 f"tried; of their pairs {self.agreement:.0%} came in the predicted order."
             )
-        return "\n".join([*lines, *filter(None, [self.note])])
+        return "\n".join([*lines, *folded(self.note)])
 
 
 def tune(
@@ -127,18 +129,25 @@ def tune(
     `Ray` runs them on the machines themselves. ``progress`` shows a bar, or is called, as ``watch`` is, with a
     description and the share that is done.
     """
-    if not isinstance(target_accuracy, int | float):
-        raise ValueError(f"tune needs a target_accuracy, such as 0.9; got {target_accuracy!r}.")
+    check_problem("tune", problem)
+    if not isinstance(target_accuracy, int | float | np.floating) or not 0 <= target_accuracy <= 1:
+        raise ValueError(f"tune needs a target_accuracy, such as 0.9, from 0 to 1; got {target_accuracy!r}.")
+    if not isinstance(tried, int) or tried < 0:
+        raise ValueError(f"tried is how many of the best are run, from 0; got {tried!r}.")
     check_type("tune", link, Link | None, "a ps.Link, or None")
     check_type("tune", cluster, Machines | None, "a cluster, such as ps.cost.Cluster(machines=8)")
     chosen, cluster = _engine(engine, cluster)
     hosts = chosen if isinstance(chosen, Hosts) else None
-    given = candidates or candidates_of(start or Config(steps=PROBE_STEPS))
+    check_type("tune", candidates, Iterable | None, "several configs as its candidates, or None")
+    given = [*(candidates_of(start or Config(steps=PROBE_STEPS)) if candidates is None else candidates)]
+    for config in given:
+        check_type("tune", config, Config, "a Config for each candidate")
     plan = [replace(config.for_rows(problem.rows), link=link) for config in given]
     for config in plan:
         check_network(config, cluster, hosts)
         if isinstance(chosen, Simulated):
             chosen.network(config)  # which says what to install where that is missing
+    engine_for(chosen, plan if tried else [])
     network = hosts and hosts.found()
     parts = len(plan) + min(tried, len(plan))
     calibrations: dict[str, Calibration] = {}

@@ -159,9 +159,9 @@ def evaluation(
         raise TypeError(f"on_eval takes functions of a ps.Eval; got {on_eval!r}.")
     if calls and every is None:
         raise ValueError("on_eval is called after every so many steps: say how many, such as every=20.")
-    if every is not None and (not isinstance(every, int) or every < 1):
+    if every is not None and (not isinstance(every, int | np.integer) or isinstance(every, bool) or every < 1):
         raise ValueError(f"every is a number of steps, at least 1; got {every!r}.")
     if every and local:
         local.check("every", every)
     each = local.steps if local else 1
-    return Evaluation(problem, every // each, calls, began_s, each) if every else None
+    return Evaluation(problem, int(every) // each, calls, began_s, each) if every else None

@@ -6,7 +6,7 @@ unit. ``runs`` is a run, or several by name: ``{"exact": run, "top 1 %": other}`
 """
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -200,13 +200,20 @@ def contenders(
     return ax
 
 
-def pareto(table: RunTable, x: str = "bytes_sent", y: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """A mark for each run of a table, by two of its columns (None for ``y``: a loss, as for `RunTable.pareto`), and the
-    Pareto front: its runs have other marks and their names, or what differs in their configs, and a line joins them.
+def pareto(
+    table: RunTable | Iterable[Run] | Mapping[str, Run],
+    x: str = "bytes_sent",
+    y: str | None = None,
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """A mark for each run, by two columns of a table (None for ``y``: a loss, as for `RunTable.pareto`), and the Pareto
+    front: its runs have other marks and their names, or what differs in their configs, and a line joins them.
 
     Runs that have diverged have a mark of their own, and those without numbers none. ``table.pareto(x, y)`` has the
     front as a text table. ValueError as it says.
     """
+    table = table if isinstance(table, RunTable) else RunTable(table)
     y = y or table.objectives[1]
     front = table.pareto(x, y)
     ax = ax or _new(6.4, 4.0)
@@ -231,7 +238,8 @@ def pareto(table: RunTable, x: str = "bytes_sent", y: str | None = None, *, ax: 
             ax.set(**{f"{axis}scale": "log"})
     ax.margins(0.15)
     ax.grid(alpha=0.3)
-    legend_above(ax, len(groups))
+    if ax.lines:
+        legend_above(ax, len(groups))
     return ax
 
 

@@ -52,13 +52,14 @@ def sweep(
     check_type("sweep", configs, Config | Iterable, "configs")
     named = configs if isinstance(configs, Mapping) else None
     plan = [configs] if isinstance(configs, Config) else list(named.values() if named else configs)
-    for label, config in (named or {}).items():
-        check_type("sweep", config, Config, f"a Config under each name, also under {label!r}")
+    for label, config in zip(named or range(1, len(plan) + 1), plan, strict=True):
+        where = f"under each name, also under {label!r}" if named else f"for each run, also for run {label}"
+        check_type("sweep", config, Config, f"a Config {where}")
 
     def read(done: int) -> tuple[str, float]:
         return f"{done} of {len(plan)} runs", done / len(plan)
 
-    chosen = engine_for(engine, (config for config in plan if isinstance(config, Config)))
+    chosen = engine_for(engine, plan)
     with showing(progress, read) as show:
         for number, (label, config) in enumerate(zip(named or repeat(""), plan, strict=False)):
             show(number)
@@ -130,9 +131,12 @@ class RunTable(Table):
     """
 
     def __init__(self, runs: Iterable[Run] | Mapping[str, Run]) -> None:
+        check_type("RunTable", runs, Iterable, "several runs")
+        self.runs = list(runs.values() if isinstance(runs, Mapping) else runs)
+        for run in self.runs:
+            check_type("RunTable", run, Run, "runs")
         if isinstance(runs, Mapping):
-            runs = [replace(run, name=str(name)) for name, run in runs.items()]
-        self.runs = list(runs)
+            self.runs = [replace(run, name=str(name)) for name, run in runs.items()]
         configs = [dict(_paths(run.config)) for run in self.runs]
         known = dict.fromkeys(path for config in configs for path in config)
         differing = [path for path in known if len({repr(config.get(path)) for config in configs}) > 1]
@@ -158,7 +162,7 @@ class RunTable(Table):
         columns = columns or self.objectives
         rows = self.rows
         for column in columns if rows else ():
-            if column not in rows[0]:
+            if not isinstance(column, str) or column not in rows[0]:
                 raise ValueError(f"This table has no column {column!r}. {nearest(column, rows[0])}")
             if not any(isinstance(row[column], Number) for row in rows):
                 raise ValueError(f"A Pareto front is of numbers; the column {column!r} holds {rows[0][column]!r}.")
