@@ -210,6 +210,10 @@ def test_a_part_of_the_rows_may_hold_one_class():
         ps.SoftmaxRegression(X, np.zeros(12, int), classes=1)
     with pytest.raises(ValueError, match="y names 2 classes, and classes=3"):
         ps.SoftmaxRegression(X, TEXTS, classes=3)
+    assert ps.SoftmaxRegression(X, np.zeros(12, int), classes=np.int64(2)).classes == 2
+    for wrong in ([0, 1], "2", 2.0, True, 0, -1):
+        with pytest.raises(ValueError, match=r"classes is how many classes there are, or None"):
+            ps.SoftmaxRegression(X, TEXTS, classes=wrong)
 
 
 # Numbers
