@@ -82,7 +82,7 @@ def test_a_run_is_saved_and_resumed(tmp_path, capsys):
     assert resumed.config == whole.config
     capsys.readouterr()
     assert cli.main(["train", "--engine", "simulated", "--resume", run]) == 2
-    assert "has applied 40 updates, and the config wants 40" in capsys.readouterr().err
+    assert "has applied 40 updates, and the config makes 40 in all" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--json", "--trace", "--save"])

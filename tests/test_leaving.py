@@ -201,7 +201,9 @@ def test_a_run_that_lacks_updates_is_saved_and_goes_on(monkeypatch, tmp_path, ca
         ps.train(PROBLEM, half, engine="threads").save(file)
     before = ps.Run.load(file)
     assert (before.updates, before.missing, before.clocks) == (11, 1, 4)
-    with pytest.raises(ValueError, match=r"has applied 11 updates and lacks 1, and the config wants 12.*more than 4"):
+    with pytest.raises(
+        ValueError, match=r"has applied 11 updates \(1 missing\), and the config makes 12 in all.*more than 4"
+    ):
         ps.train(PROBLEM, half, engine="threads", resume=before)
     run = ps.train(PROBLEM, CONFIG, engine="threads", resume=before)
     assert (run.updates, run.missing, run.clocks, run.losses[-1][1]) == (23, 1, 8, 8)

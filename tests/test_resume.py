@@ -223,7 +223,9 @@ def test_what_does_not_go_together_is_refused():
     def resume(problem=PROBLEM, run=run, engine="simulated", **fields):
         return ps.train(problem, config.with_({"steps": 8, **fields}), engine=engine, resume=run)
 
-    with pytest.raises(ValueError, match=r"has applied 8 updates, and the config wants 8. Config.steps is the total"):
+    with pytest.raises(
+        ValueError, match=r"has applied 8 updates, and the config makes 8 in all. Config.steps is the total"
+    ):
         resume(steps=4)
     with pytest.raises(ValueError, match="The run has workers 2, and the config 3"):
         resume(workers=3)
@@ -254,7 +256,9 @@ def test_all_that_does_not_go_together_is_told_at_once():
     told = str(refused.value)
     assert "The run has servers 1, and the config 2: its state would not fit. The run has optimizer 'sgd'" in told
     assert "The run has local=None, and the config LocalSteps(" in told
-    assert "and the config wants 8. Config.steps is the total: with workers=2 give more than 4, as in run." in told
+    assert (
+        "and the config makes 8 in all. Config.steps is the total: with workers=2 give more than 4, as in run." in told
+    )
     assert "differ in their class: minips.problems:LinearRegression and" in told
 
 

@@ -406,10 +406,10 @@ def _differing(before: Run, config: Config, origin: Origin) -> Iterator[str]:
     workers, each = before.config.workers, before.config.local_steps
     if before.updates + before.missing >= (wanted := workers * (config.steps // each)):
         more = "give more than" if workers == config.workers else f"with workers={workers} give more than"
-        lack = f" and lacks {before.missing}" if before.missing else ""
+        lack = f" ({before.missing} missing)" if before.missing else ""
         yield (
-            f"The run has applied {before.updates} updates{lack}, and the config wants {wanted}. Config.steps is the "
-            f"total: {more} {before.clocks * each}, as in run.config.with_({{'steps': …}})."
+            f"The run has applied {before.updates} updates{lack}, and the config makes {wanted} in all. "
+            f"Config.steps is the total: {more} {before.clocks * each}, as in run.config.with_({{'steps': …}})."
         )
     try:
         before.check(origin)
