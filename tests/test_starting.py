@@ -14,6 +14,7 @@ from test_byhand import PROBLEM, TWO, Working, assert_same, served
 import minips as ps
 from minips import cli
 from minips.drivers import starting
+from minips.stages.transports import patience
 from minips.training import byhand
 
 WAIT_S = 20.0
@@ -136,34 +137,64 @@ def test_who_waits_says_for_whom(seconds, monkeypatch, caplog):
 
 def test_the_count_begins_anew_with_a_server_and_with_a_worker_that_are_started_again(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(starting, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for module in (starting, patience):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
+
+    def check_for(seconds, start):
+        for _ in range(seconds):
+            now[0] += 1.0
+            start.check()
+
     run = None
-    for began in (0.0, 90.0):
+    for _ in range(2):
         with serving(seconds=100.0, resume=run) as one:
-            one.servers[0].start.check()
-            now[0] = began + 90.0
-            one.servers[0].start.check()
+            check_for(90, one.servers[0].start)
             run = one.end()
     with serving(seconds=100.0, resume=run) as one:
-        server = one.servers[0]
+        server, patient = one.servers[0], {"rank": 0, "start_timeout_s": 100.0, "timeout": 101.0}
         for _ in range(2):
             halt = threading.Event()
-            worker = Working(PROBLEM, server.address, rank=0, stop=halt, start_timeout_s=100.0)
+            worker = Working(PROBLEM, server.address, stop=halt, **patient)
             until(lambda: server.connected)
             now[0] += 90.0
             time.sleep(3 * byhand.LOOK_S)
             halt.set()
             assert not worker.result().over
-        worker = Working(PROBLEM, server.address, rank=0, start_timeout_s=100.0)
+        worker = Working(PROBLEM, server.address, **patient)
         while worker._thread.is_alive():
             now[0] += 101.0
             time.sleep(byhand.LOOK_S)
         with pytest.raises(TimeoutError, match="Worker 0 waited 100 seconds for workers 1 and 2"):
             worker.result()
-        server.start.check()
-        now[0] += 101.0
+        check_for(90, server.start)
         with pytest.raises(TimeoutError, match="Server 0 waited 100 seconds for workers 0, 1 and 2"):
-            server.start.check()
+            check_for(11, server.start)
+
+
+def test_the_time_for_which_a_server_was_stopped_is_no_part_of_its_wait(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
+    with serving(seconds=10.0) as one:
+        for _ in range(5):
+            now[0] += 1_000.0
+            one.servers[0].start.check()
+
+
+def test_a_worker_waits_for_a_server_that_is_stopped_for_a_while(caplog):
+    """The server answers nobody while the test holds its lock."""
+    with serving() as one:
+        server = one.servers[0]
+        with server._lock:
+            asked = []  # whether to stop, while the worker waits for the others
+            patient = {"timeout": 0.5, "start_timeout_s": WAIT_S, "stop": lambda: asked.append(True)}
+            early = Working(PROBLEM, server.address, rank=0, **patient)
+            until(lambda: "This worker waits for the server (No answer came" in caplog.text)
+        until(lambda: asked)
+        with server._lock:
+            until(lambda: "Worker 0 waits for the server (No answer came" in caplog.text)
+        others = [Working(PROBLEM, server.address, rank=rank) for rank in (1, 2)]
+        one.wait()
+        assert [worker.result().pushes for worker in (early, *others)] == [4, 4, 4]
 
 
 def test_a_run_has_begun_once_all_have_been_there():

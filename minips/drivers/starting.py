@@ -1,4 +1,4 @@
-"""The wait at the start of a run by hand, of servers and of workers: for those who have not come."""
+"""The wait of servers and workers at the start of a run by hand, for those that have not come."""
 
 import logging
 import math
@@ -7,39 +7,38 @@ from collections.abc import Sequence
 
 from minips.core.config import check_seconds
 from minips.core.protocol import ServerProtocol
+from minips.stages.transports.patience import Limit
 from minips.words import workers_of
 
 START_S = 600.0
 """Seconds for which a server and its workers wait for each other, where nothing else is said."""
 SAY_S = 30.0
 """Seconds between two lines that say for whom a wait is."""
+LOOK_S = 0.2
+"""Seconds within which a process that runs looks again."""
 
 
 class StartWait:
-    """The wait of ``who``, from its first look on: at most ``timeout_s`` seconds, or for ever where that is infinity.
-    ValueError for what are no such seconds.
+    """The wait of ``who``: at most ``timeout_s`` seconds, or for ever where that is infinity, as a `Limit` counts them
+    whose looks may take ``call_s`` seconds. ValueError for any other ``timeout_s``.
     """
 
-    def __init__(self, who: str, timeout_s: float) -> None:
+    def __init__(self, who: str, timeout_s: float, call_s: float = 0.0) -> None:
         if not (isinstance(timeout_s, float) and timeout_s == math.inf):
             check_seconds("start_timeout_s", timeout_s, " (inf waits for ever)")
         self.who, self._timeout_s = who, timeout_s
-        self._began: float | None = None
-        self._said_at = 0.0
+        self._limit, self._said_at = Limit(timeout_s, call_s + LOOK_S), time.monotonic()
 
     def over(self) -> bool:
-        """True once the time has passed."""
-        now = time.monotonic()
-        if self._began is None:
-            self._began = self._said_at = now
-        return now - self._began > self._timeout_s
+        """Look: True once the time has passed."""
+        return self._limit.over()
 
     def say(self, whom: str, at_once: bool = False) -> None:
         """Write a line to the log, every `SAY_S` seconds or ``at_once``, that says for whom this wait is."""
         now = time.monotonic()
         if at_once or now - self._said_at >= SAY_S:
             self._said_at = now
-            left = max((self._began or 0.0) + self._timeout_s - now, 0.0)
+            left = max(self._limit.left, 0.0)
             most = "for ever" if left == math.inf else f"for at most {left:.0f} seconds more"
             logging.getLogger("minips").warning(f"{self.who} waits for {whom}, {most}.")
 

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
@@ -39,6 +40,7 @@ from minips.stages.transports.patience import Limit
 from minips.training.train import check_problem
 from minips.words import check_type, reason
 
+T = TypeVar("T")
 LOOK_S, DIAL_S = 0.2, 0.5
 """The seconds between two looks of a worker for the others, and between two for a server."""
 
@@ -99,13 +101,13 @@ def work(
     called after ``met``, before and after each gradient, too: with ``met=clients.append`` and
     ``stop=lambda: clients[0].clock == 5`` this worker makes five pushes.
 
-    ConnectionError, PermissionError and ValueError as `connect`; ValueError too, before this worker takes a number,
+    ConnectionError, PermissionError and ValueError as `connect`; ValueError, too, before this worker takes a number,
     where the servers train another problem, or one whose rows a worker with ``own_rows`` should share; TimeoutError
     where the others do not come; RuntimeError where the server has given them up; what the problem raises, once the
     servers have heard of it.
     """
     check_problem("work", problem)
-    dialling = StartWait("This worker", start_timeout_s)
+    dialling = StartWait("This worker", start_timeout_s, timeout)
     check_type("work", own_rows, bool, "True or False as own_rows")
     halt = _event(stop)
 
@@ -131,14 +133,14 @@ def work(
         reach: dict[str, Any] = {"token": token, "timeout": timeout, "transport": transport, "session": session}
         return connect(address, config, worker=rank, check=check, rows=rows, **reach)
 
-    client = _reached(dial, halt, dialling)
+    client = _answered(dial, halt, dialling, ConnectionError, TimeoutError)
     diverged = None
     params: Tensors = {}
     with closing(client):
         try:
             met(client)
             shard = shard_of(client.worker, client.config)
-            kept = client.resume()
+            kept = _answered(client.resume, halt, dialling, TimeoutError)
             inner = Inner.of(kept) if client.config.local else None
             _await_others(client, token, timeout, halt, start_timeout_s)
             before = Seen(*kept["seen"]) if kept and kept["seen"] else None
@@ -293,7 +295,7 @@ class _Asked(Event):
 
 
 def _event(stop: Event | Callable[[], bool] | None) -> Event:
-    """``stop`` as an event. TypeError for what is none, and no function."""
+    """``stop`` as an event. TypeError where it is neither an event nor a function."""
     if isinstance(stop, Event | None):
         return stop or Event()
     if not callable(stop):
@@ -313,15 +315,15 @@ def _check_own_rows(config: Config, epochs: str | None) -> None:
         )
 
 
-def _reached(dial: Callable[[], Client], stop: Event, start: StartWait) -> Client:
-    """The client that ``dial`` makes, once there is a server. ConnectionError where there is none in time. Meanwhile a
-    function that is to stop the work is not asked: it may need the client.
+def _answered(call: Callable[[], T], stop: Event, start: StartWait, *late: type[OSError]) -> T:
+    """The result of ``call``, repeated after each error of these types until the wait is over: the server may be yet to
+    come, or stopped for a while. Meanwhile a function that is to stop the work is not asked: it may need the client.
     """
     said = ""
     while True:
         try:
-            return dial()
-        except ConnectionError as error:
+            return call()
+        except late as error:
             if start.over() or Event.is_set(stop):
                 raise
             start.say(f"the server ({reason(error).rstrip('.')})", at_once=said != reason(error))
@@ -332,10 +334,10 @@ def _reached(dial: Callable[[], Client], stop: Event, start: StartWait) -> Clien
 def _await_others(client: Client, token: str, timeout: float, stop: Event, start_timeout_s: float) -> None:
     """Wait until all workers are there, or until the run has begun. TimeoutError where they do not come in time."""
     config, address = client.config, client.addresses[0]
-    start = StartWait(f"Worker {client.worker}", start_timeout_s)
+    start = StartWait(f"Worker {client.worker}", start_timeout_s, timeout)
     with asking(address, token, config.shaped_transport(), timeout, config.pull) as ask:
         while not stop.is_set():
-            status = ask("status")
+            status = _answered(partial(ask, "status"), stop, start, TimeoutError)
             if why := status.get("stuck"):
                 raise RuntimeError(why)
             absent = _absent(status, client.resumed_at)

@@ -24,20 +24,21 @@ _TCP_INFO = struct.Struct("120xQQ8xI")
 
 
 class Limit:
-    """A limit on a wait for a peer, to be looked at every ``tick`` seconds. A look that comes later counts one tick:
-    the time for which this process was itself kept waiting is nobody's stall, and what came meanwhile is read first.
+    """A limit on a wait for a peer, to be looked at every ``tick`` seconds, which are at least ``least_s``. A look that
+    comes later counts one tick: the time for which this process was itself kept waiting is nobody's stall, and what
+    came meanwhile is read first.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self.tick = min(TICK_S, seconds / LOOKS)
-        self._left, self._last = seconds, time.monotonic()
+    def __init__(self, seconds: float, least_s: float = 0.0) -> None:
+        self.tick = max(min(TICK_S, seconds / LOOKS), least_s)
+        self.left, self._last = seconds, time.monotonic()
 
     def over(self) -> bool:
         """Look: True once the wait has lasted for the limit."""
         now = time.monotonic()
-        self._left -= min(now - self._last, self.tick)
+        self.left -= min(now - self._last, self.tick)
         self._last = now
-        return self._left <= 0
+        return self.left <= 0
 
 
 def outlasts(seconds: float, ended: threading.Event) -> bool:
