@@ -364,9 +364,11 @@ def _reached(options: argparse.Namespace, listed: str) -> tuple[list[str], Any]:
 
 
 def _check_leaves(transport: Any) -> None:
-    """ValueError where a transport does not leave its process."""
+    """ValueError where a transport does not reach beyond its process."""
     if transport.reach == "process":
-        raise ValueError(f"{transport!r} does not leave its process, and servers and workers by hand have one each.")
+        raise ValueError(
+            f"{transport!r} does not reach beyond one process, and each server and worker by hand has its own."
+        )
 
 
 def _tls(transport: Any, **named: str | None) -> Any:

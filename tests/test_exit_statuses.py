@@ -258,15 +258,18 @@ def test_a_closed_pipe_does_not_cost_the_saved_run(folder):
     [
         (
             "train --transport inproc",
-            "--engine: Processes() cannot use InProc(), which does not leave one process. Use",
+            "--engine: Processes() cannot use InProc(), which does not reach beyond one process. Use",
         ),
         (
             "train --transport pipe --engine hosts",
             "--engine: Hosts are joined by a network alone; got transport=Pipe(",
         ),
-        ("serve --transport inproc", "InProc() does not leave its process, and servers and workers by hand have one"),
-        ("work --connect inproc://x", "InProc() does not leave its process, and servers and workers by hand have one"),
-        ("status inproc://x", "InProc() does not leave its process, and servers and workers by hand have one each."),
+        ("serve --transport inproc", "InProc() does not reach beyond one process, and each server"),
+        ("work --connect inproc://x", "InProc() does not reach beyond one process, and each server"),
+        (
+            "status inproc://x",
+            "InProc() does not reach beyond one process, and each server and worker by hand has its own.",
+        ),
     ],
 )
 def test_a_transport_that_does_not_reach_is_a_wrong_value(command, said, monkeypatch, capsys):

@@ -461,7 +461,7 @@ def test_a_run_without_its_server_is_over():
 
 FARTHER = "grpc, http, pipe, pyro, shm, tcp, thrift, zmq"
 THEIRS = (
-    r"^Processes\(\) cannot use InProc\(\), which does not leave one process\. "
+    r"^Processes\(\) cannot use InProc\(\), which does not reach beyond one process\. "
     rf"Use one of the transports {FARTHER}; or engine='threads', which takes every transport\.$"
 )
 ASKED = {
@@ -497,11 +497,14 @@ def test_an_engine_asks_how_far_a_transport_of_ones_own_reaches(registry):
         name = "rack"
         apart = "network"
 
-    with pytest.raises(ValueError, match=r"Processes\(\) cannot use .*Near\(\), which does not leave one process"):
+    with pytest.raises(
+        ValueError, match=r"Processes\(\) cannot use .*Near\(\), which does not reach beyond one process"
+    ):
         ps.train(DOUBLE, dataclasses.replace(BASE, transport=Near()))
     assert ps.train(DOUBLE, dataclasses.replace(BASE, transport=Near()), engine="threads").updates
     with pytest.raises(
-        ValueError, match=r"Rack\(\) cannot use Pipe\(\), which does not leave one machine\. Use .* grpc, http, pyro"
+        ValueError,
+        match=r"Rack\(\) cannot use Pipe\(\), which does not reach beyond one machine\. Use .* grpc, http, pyro",
     ):
         ps.train(DOUBLE, dataclasses.replace(BASE, transport="pipe"), engine="rack")
 

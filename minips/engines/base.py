@@ -44,7 +44,7 @@ class Engine(Stage):
             classes: dict[str, Any] = {name: stage_class("transport", name) for name in names("transport")}
             fitting = [name for name, cls in classes.items() if cls.reach in far]
             raise ValueError(
-                f"{self.as_code()} cannot use {config.transport.as_code()}, which does not leave one {reach}. "
+                f"{self.as_code()} cannot use {config.transport.as_code()}, which does not reach beyond one {reach}. "
                 f"Use one of the transports {', '.join(fitting)}; or engine='threads', which takes every transport."
             )
 
