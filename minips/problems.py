@@ -265,9 +265,6 @@ class SoftmaxRegression(Problem):
         self.labels: Array | None
         """The classes' names, where y holds texts or truth values."""
         self.y, self.labels = intake.number_labels(self.y, "y")
-        whole = isinstance(classes, int | np.integer) and not isinstance(classes, bool)
-        if classes is not None and not (whole and classes > 0):
-            raise ValueError(f"classes is how many classes there are, or None for those of y; got {classes!r}.")
         classes_seen = int(self.y.max()) + 1
         if self.validation:
             numbers = intake.known_labels(self.validation[1], "y_validation", self.labels)

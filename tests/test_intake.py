@@ -212,7 +212,7 @@ def test_a_part_of_the_rows_may_hold_one_class():
         ps.SoftmaxRegression(X, TEXTS, classes=3)
     assert ps.SoftmaxRegression(X, np.zeros(12, int), classes=np.int64(2)).classes == 2
     for wrong in ([0, 1], "2", 2.0, True, 0, -1):
-        with pytest.raises(ValueError, match=r"classes is how many classes there are, or None"):
+        with pytest.raises(ValueError, match="classes must be a whole number of at least 1"):
             ps.SoftmaxRegression(X, TEXTS, classes=wrong)
 
 
