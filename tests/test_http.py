@@ -180,6 +180,7 @@ def test_a_browser_that_looks_in_gets_a_line_and_an_end(endpoint):
         assert is_hung_up_on(sock)
 
 
+@pytest.mark.soak
 def test_a_server_whose_event_loop_is_behind_cuts_nobody(endpoint):
     """Each turn of the loop takes a fifth of what a stranger may take, who needs more turns than five."""
     loop, over = endpoint._listener._loop._loop, threading.Event()

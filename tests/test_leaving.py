@@ -184,6 +184,7 @@ class Ends(ps.SoftmaxRegression):
         return super().loss_and_gradient(params, rows)
 
 
+@pytest.mark.soak
 def test_a_process_that_dies_leaves_the_others_their_steps():
     steps = []
     config = dataclasses.replace(CONFIG, servers=2)

@@ -224,7 +224,7 @@ class StopsTheServer:
 
 
 STOPPED = [cls() for cls in (ps.Zmq, ps.Http, ps.Tcp, ps.SharedMemory, ps.Grpc, ps.Pyro, ps.Thrift) if not missing(cls)]
-STOPPED = [pytest.param(t, marks=() if t.name in ("zmq", "http") else pytest.mark.soak, id=t.name) for t in STOPPED]
+STOPPED = [pytest.param(t, marks=() if t.name == "zmq" else pytest.mark.soak, id=t.name) for t in STOPPED]
 
 
 @pytest.mark.parametrize("transport", STOPPED)

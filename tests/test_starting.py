@@ -229,6 +229,7 @@ def test_what_are_no_seconds_of_a_command_is_exit_status_2(command, monkeypatch,
     assert "start_timeout_s takes seconds above 0" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 def test_the_commands_give_up_and_say_so(tmp_path, capsys):
     with served(tmp_path, "--workers", "2", "--start-timeout-s", "2") as (server, _, work):
         work[-1] = str(tmp_path / "t")
